@@ -1,0 +1,55 @@
+"""Errors of the engine.
+
+EngineError
+├── InvalidInput (also a ValueError): what a caller handed in cannot be used
+│   ├── InvalidRatings: the rating data itself (NaN, out of range, no rating at all)
+│   └── InvalidParams: a hyperparameter (unknown name, out of range)
+├── BackendUnavailable: the asked-for backend cannot run on this machine
+├── NotEnoughMemory: a model would not fit; carries both numbers
+├── TrainingDiverged: a loss or a factor stopped being finite
+└── TrainingCancelled: `should_stop` said so between two epochs
+
+Messages read "Invalid X of NAME: expected …, got …".
+"""
+
+
+class EngineError(Exception):
+    """Base of everything the engine raises on purpose."""
+
+
+class InvalidInput(EngineError, ValueError):
+    """An argument has the wrong shape, dtype or range."""
+
+
+class InvalidRatings(InvalidInput):
+    """Ratings that no model can be trained on."""
+
+
+class InvalidParams(InvalidInput):
+    """A hyperparameter is unknown or out of its range."""
+
+
+class BackendUnavailable(EngineError):
+    """The asked-for backend cannot run here; the message says why and what to use instead."""
+
+
+class NotEnoughMemory(EngineError):
+    """The estimate of what is needed exceeds what is free.
+
+    Attributes:
+        needed_bytes: the estimate.
+        free_bytes: what the machine or device had free.
+    """
+
+    def __init__(self, what: str, needed_bytes: int, free_bytes: int) -> None:
+        super().__init__(f"{what} needs about {needed_bytes:,} bytes and {free_bytes:,} are free")
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
+
+
+class TrainingDiverged(EngineError):
+    """A loss or a factor is no longer finite: lower `learning_rate` or raise `regularization`."""
+
+
+class TrainingCancelled(EngineError):
+    """The caller asked for the training to stop."""

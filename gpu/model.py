@@ -1,0 +1,165 @@
+"""`Model`: the named arrays of one trained model. It holds parameters only: no ids, no ratings, no behaviour.
+
+Arrays live in buffers that may be longer than the model (capacity), so that new users and items cost no copy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.errors import InvalidInput
+from gpu.params import CulshImplicitParams, Params
+
+NO_NEIGHBOUR = -1
+
+# name -> (axes, dtype). U users, I items, F factors, K neighbours, H hash bits.
+ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
+    "user_factors": ("UF", np.float32),
+    "item_factors": ("IF", np.float32),
+    "user_bias": ("U", np.float32),
+    "item_bias": ("I", np.float32),
+    "user_baseline": ("U", np.float32),
+    "item_baseline": ("I", np.float32),
+    "user_trained": ("U", np.bool_),
+    "item_trained": ("I", np.bool_),
+    "neighbours": ("IK", np.int32),
+    "explicit_weights": ("IK", np.float32),
+    "implicit_weights": ("IK", np.float32),
+    "projections": ("IH", np.int32),
+}
+
+
+class Model:
+    """One model: `r̂ = mean + user_bias + item_bias + neighbour terms + user_factors · item_factors` ([004] eq. 1).
+
+    Attributes:
+        params: hyperparameters it was trained with; `params.algorithm` names it.
+        mean: μ; for implicit models the fixed logit of the positive rate.
+        scale: (smallest, largest) training rating; estimates are clipped to it. (0, 1) for implicit models.
+        user_factors (U, F), item_factors (I, F), user_bias (U,), item_bias (I,): float32, learned.
+        user_baseline (U,), item_baseline (I,): float32, the fixed baselines inside the neighbour residuals
+            r − (mean + user_baseline + item_baseline); 0 for rows unknown at training.
+        user_trained (U,), item_trained (I,): bool, whether the row took part in training (false: newer, folded in).
+        neighbours (I, K): int32 item rows, best first, `NO_NEIGHBOUR` where there are fewer than K.
+        explicit_weights, implicit_weights (I, K): float32, W and C.
+        projections (I, H): int32, saved sums of simLSH in fixed point; their signs are the signature.
+            H = 0 where the model has none.
+    """
+
+    user_factors: NDArray[np.float32]
+    item_factors: NDArray[np.float32]
+    user_bias: NDArray[np.float32]
+    item_bias: NDArray[np.float32]
+    user_baseline: NDArray[np.float32]
+    item_baseline: NDArray[np.float32]
+    user_trained: NDArray[np.bool_]
+    item_trained: NDArray[np.bool_]
+    neighbours: NDArray[np.int32]
+    explicit_weights: NDArray[np.float32]
+    implicit_weights: NDArray[np.float32]
+    projections: NDArray[np.int32]
+
+    def __init__(
+        self, params: Params, mean: float, scale: tuple[float, float], arrays: dict[str, NDArray[Any]]
+    ) -> None:
+        """Adopt `arrays`, one per name of `ARRAYS`, without copying.
+
+        Raises:
+            InvalidInput: an array is missing, unknown, or of the wrong dtype or shape.
+        """
+        self.params, self.mean, self.scale = params, float(mean), (float(scale[0]), float(scale[1]))
+        self._buffers = dict(arrays)
+        _check_arrays(arrays)
+        self._resize(len(arrays["user_bias"]), len(arrays["item_bias"]))
+
+    @classmethod
+    def zeros(
+        cls, params: Params, mean: float, scale: tuple[float, float], n_users: int, n_items: int, n_bits: int = 0
+    ) -> Model:
+        """A model of zeros with no neighbours and nothing marked as trained."""
+        sizes = _sizes(params, n_users, n_items, n_bits)
+        arrays = {name: _filled(name, tuple(sizes[a] for a in axes), dtype) for name, (axes, dtype) in ARRAYS.items()}
+        return cls(params, mean, scale, arrays)
+
+    @property
+    def n_users(self) -> int:
+        """M."""
+        return len(self.user_bias)
+
+    @property
+    def n_items(self) -> int:
+        """N."""
+        return len(self.item_bias)
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether scores are log-odds of a rating (cross-entropy) rather than estimates of its value."""
+        return isinstance(self.params, CulshImplicitParams)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Every named array at its present length."""
+        return {name: getattr(self, name) for name in ARRAYS}
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes held, spare capacity included."""
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
+    def grow(self, n_users: int, n_items: int) -> None:
+        """Lengthen to at least (n_users, n_items); new rows are zero, without neighbours and not trained."""
+        wanted = {"U": max(n_users, self.n_users), "I": max(n_items, self.n_items)}
+        for name, (axes, dtype) in ARRAYS.items():
+            buffer = self._buffers[name]
+            if len(buffer) < wanted[axes[0]]:
+                capacity = max(wanted[axes[0]], len(buffer) + len(buffer) // 2)
+                longer = _filled(name, (capacity, *buffer.shape[1:]), dtype)
+                longer[: len(buffer)] = buffer
+                self._buffers[name] = longer
+        self._resize(wanted["U"], wanted["I"])
+
+    def mapped(self, user_rows: NDArray[np.int64], item_rows: NDArray[np.int64], n_users: int, n_items: int) -> Model:
+        """This model with its row x moved to row `user_rows[x]` / `item_rows[x]`; neighbour lists follow.
+
+        Args:
+            user_rows (U,), item_rows (I,): distinct new rows; a negative one drops the row (as a neighbour too).
+            n_users, n_items: length of the result; rows that nothing moves to are new.
+        """
+        moved = Model.zeros(self.params, self.mean, self.scale, n_users, n_items, self.projections.shape[1])
+        targets = {"U": user_rows, "I": item_rows}
+        for name, (axes, _) in ARRAYS.items():
+            keep = targets[axes[0]] >= 0
+            getattr(moved, name)[targets[axes[0]][keep]] = getattr(self, name)[keep]
+        renamed = np.append(item_rows, NO_NEIGHBOUR)  # the last entry is what NO_NEIGHBOUR (-1) looks up
+        kept = moved.neighbours[item_rows[item_rows >= 0]]
+        moved.neighbours[item_rows[item_rows >= 0]] = np.maximum(renamed[kept], NO_NEIGHBOUR)
+        return moved
+
+    def _resize(self, n_users: int, n_items: int) -> None:
+        for name, (axes, _) in ARRAYS.items():
+            setattr(self, name, self._buffers[name][: n_users if axes[0] == "U" else n_items])
+
+
+def _sizes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str, int]:
+    n_neighbours = getattr(params, "n_neighbours", 0)
+    return {"U": n_users, "I": n_items, "F": params.n_factors, "K": n_neighbours, "H": n_bits}
+
+
+def _filled(name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
+    return np.full(shape, NO_NEIGHBOUR if name == "neighbours" else 0, dtype=dtype)
+
+
+def _check_arrays(arrays: dict[str, NDArray[Any]]) -> None:
+    if arrays.keys() != ARRAYS.keys():
+        raise InvalidInput(f"Invalid arrays of model: expected {sorted(ARRAYS)}, got {sorted(arrays)}")
+    sizes: dict[str, int] = {}
+    for name, (axes, dtype) in ARRAYS.items():
+        array = arrays[name]
+        if array.dtype != dtype or array.ndim != len(axes):
+            raise InvalidInput(f"Invalid {name}: expected {dtype.__name__} ({axes}), got {array.dtype} {array.shape}")
+        for axis, size in zip(axes, array.shape, strict=True):
+            if sizes.setdefault(axis, size) != size:
+                raise InvalidInput(f"Invalid shape of {name}: expected {axis} = {sizes[axis]}, got {array.shape}")

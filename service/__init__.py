@@ -1,0 +1,1 @@
+"""Nearfield's processes and promises: stream, log, resident model, trainer, HTTP."""

@@ -1,0 +1,1 @@
+"""HTTP routes, thin: parse, ask the engine, answer."""

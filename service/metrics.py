@@ -1,4 +1,4 @@
-"""What the service counts and measures, as Prometheus series. Every name starts with `nearfield_`, every unit is in the name."""
+"""What the service counts and measures, as Prometheus series: names start with `nearfield_`, units are in the names."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class Metrics:
             "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
         )
         self.archiver_lag_seconds = Gauge(
-            "nearfield_archiver_lag_seconds", "Age of the oldest entry that the log does not have yet.", registry=registry
+            "nearfield_archiver_lag_seconds",
+            "Age of the oldest entry that the log does not have yet.",
+            registry=registry,
         )
         self.archiver_lag_entries = Gauge(
             "nearfield_archiver_lag_entries", "Entries read from the stream and not yet in the log.", registry=registry

@@ -1,0 +1,220 @@
+"""Errors of the service. Each knows the HTTP status, slug and title of its problem document.
+
+ServiceError (500)
+├── InvalidRequest (422): a value in the request cannot be used
+│   ├── MalformedBody (400): not JSON, or neither object nor array
+│   └── BodyTooLarge (413)
+├── NotAuthorized (401): the key is missing or wrong
+├── NotFound (404)
+│   ├── UnknownUser, UnknownItem
+│   ├── UnknownModel: no live model of that name
+│   ├── UnknownVersion: no snapshot of that version
+│   └── UnknownJob
+├── Conflict (409): the present state forbids it
+│   └── JobRunning: a retrain is queued or running; carries its id
+├── TooManyRequests (429): over the rate limit
+├── Unavailable (503, Retry-After): try again, nothing was lost
+│   ├── StreamUnavailable: Redis is gone, loading or refuses to write
+│   ├── LogUnavailable: the rating log cannot be written (disk full)
+│   ├── NotReady: history is still being read, or kernels warmed
+│   ├── NotSeenYet: `wait_for` was not reached in time
+│   └── Overloaded: too many requests are waiting
+├── CorruptSnapshot (422): a snapshot is torn or altered
+├── CorruptLog (500): a segment of the rating log is torn or altered
+├── VolatileServer (503): the configured Redis could lose what it acknowledged
+├── StreamReplaced (503): Redis and the rating log contradict each other; an operator decides
+├── ServerFailed (503): the embedded Redis server does not start
+├── DataInUse (500): another process holds the data folder
+├── BadEntry (422): a stream entry that is not in the format of `service.events`
+└── InvalidRatingsFile (422): a file of ratings that cannot be read; names the line
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ServiceError(Exception):
+    """Base of everything the service raises on purpose.
+
+    Attributes:
+        status: HTTP status.
+        slug: stable name of the problem, the last part of its `type`.
+        title: the same in words.
+        retry_after_s: seconds after which trying again makes sense, or None.
+    """
+
+    status: ClassVar[int] = 500
+    slug: ClassVar[str] = "internal-error"
+    title: ClassVar[str] = "Internal error"
+    retry_after_s: ClassVar[int | None] = None
+
+
+class InvalidRequest(ServiceError):
+    """A value in the request cannot be used."""
+
+    status, slug, title = 422, "invalid-request", "Invalid request"
+
+
+class MalformedBody(InvalidRequest):
+    """The body is not JSON, or neither an object nor an array."""
+
+    status, slug, title = 400, "malformed-body", "Malformed body"
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body is longer than the limit."""
+
+    status, slug, title = 413, "body-too-large", "Body too large"
+
+
+class NotAuthorized(ServiceError):
+    """The key is missing or wrong."""
+
+    status, slug, title = 401, "not-authorized", "Not authorized"
+
+
+class NotFound(ServiceError):
+    """What the path names does not exist."""
+
+    status, slug, title = 404, "not-found", "Not found"
+
+
+class UnknownUser(NotFound):
+    """The user has never rated anything, or was forgotten."""
+
+    slug, title = "unknown-user", "Unknown user"
+
+
+class UnknownItem(NotFound):
+    """Nobody has ever rated the item."""
+
+    slug, title = "unknown-item", "Unknown item"
+
+
+class UnknownModel(NotFound):
+    """No live model has that name."""
+
+    slug, title = "unknown-model", "Unknown model"
+
+
+class UnknownVersion(NotFound):
+    """No snapshot has that version."""
+
+    slug, title = "unknown-version", "Unknown version"
+
+
+class UnknownJob(NotFound):
+    """No job has that id."""
+
+    slug, title = "unknown-job", "Unknown job"
+
+
+class Conflict(ServiceError):
+    """The present state forbids the request."""
+
+    status, slug, title = 409, "conflict", "Conflict"
+
+
+class JobRunning(Conflict):
+    """A retrain is queued or running.
+
+    Attributes:
+        job_id: the job that is in the way.
+    """
+
+    slug, title = "job-running", "A job is already running"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"Invalid time for a retrain: job {job_id} is not finished; wait for it or cancel it")
+        self.job_id = job_id
+
+
+class TooManyRequests(ServiceError):
+    """Over the rate limit."""
+
+    status, slug, title, retry_after_s = 429, "too-many-requests", "Too many requests", 1
+
+
+class Unavailable(ServiceError):
+    """Cannot be answered now; nothing was lost and trying again is right."""
+
+    status, slug, title, retry_after_s = 503, "unavailable", "Unavailable", 1
+
+
+class StreamUnavailable(Unavailable):
+    """Redis is gone, loading or refuses to write: the ratings were not acknowledged."""
+
+    slug, title = "stream-unavailable", "Stream unavailable"
+
+
+class LogUnavailable(Unavailable):
+    """The rating log cannot be written, most often because the disk is full."""
+
+    slug, title, retry_after_s = "log-unavailable", "Rating log unavailable", 5
+
+
+class NotReady(Unavailable):
+    """History is still being read, or kernels are being warmed."""
+
+    slug, title = "not-ready", "Not ready"
+
+
+class NotSeenYet(Unavailable):
+    """The position in `wait_for` was not reached in time."""
+
+    slug, title = "not-seen-yet", "Not seen yet"
+
+
+class Overloaded(Unavailable):
+    """Too many requests are waiting already."""
+
+    slug, title = "overloaded", "Overloaded"
+
+
+class CorruptSnapshot(ServiceError):
+    """A snapshot is torn or altered; the message names file and reason."""
+
+    status, slug, title = 422, "corrupt-snapshot", "Corrupt snapshot"
+
+
+class CorruptLog(ServiceError):
+    """A segment of the rating log is torn or altered; the message names the file."""
+
+    slug, title = "corrupt-log", "Corrupt rating log"
+
+
+class VolatileServer(Unavailable):
+    """The configured Redis could lose what it acknowledged."""
+
+    slug, title, retry_after_s = "volatile-server", "Redis is not durable", 30
+
+
+class StreamReplaced(Unavailable):
+    """Redis and the rating log contradict each other; an operator has to decide."""
+
+    slug, title, retry_after_s = "stream-replaced", "Stream replaced", 30
+
+
+class ServerFailed(Unavailable):
+    """The embedded Redis server does not start; the message quotes its last lines."""
+
+    slug, title = "server-failed", "Redis server failed"
+
+
+class DataInUse(ServiceError):
+    """Another process holds the data folder; the message names its pid."""
+
+    slug, title = "data-in-use", "Data folder in use"
+
+
+class BadEntry(ServiceError):
+    """A stream entry that is not in the format of `service.events`."""
+
+    status, slug, title = 422, "bad-entry", "Bad stream entry"
+
+
+class InvalidRatingsFile(ServiceError, ValueError):
+    """A file of ratings that cannot be read; the message names file, line and reason."""
+
+    status, slug, title = 422, "invalid-ratings-file", "Invalid ratings file"

@@ -1,0 +1,96 @@
+"""Every setting of the service: one object, handed in. The only module that reads the environment (`NEARFIELD_…`)."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from gpu.backend import BackendName
+from gpu.params import ALGORITHMS
+
+AppendFsync = Literal["always", "everysec"]
+
+
+class Settings(BaseSettings):
+    """Settings in order of precedence: keyword, environment variable `NEARFIELD_<NAME>`, default."""
+
+    model_config = SettingsConfigDict(env_prefix="NEARFIELD_", extra="forbid", frozen=True, validate_default=True)
+
+    host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs both keys.")
+    port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one and says which.")
+    data: Path = Field(Path("nearfield-data"), description="Folder with the whole state: log, snapshots, server.")
+    redis: str | None = Field(None, description="Redis URL (redis://, rediss://, unix://). Unset: an embedded server.")
+    appendfsync: AppendFsync = Field(
+        "always", description="Weakest fsync policy at which a rating is acknowledged; everysec can lose one second."
+    )
+    backend: BackendName = Field("auto", description="Where models live: host, device, or auto (device if it works).")
+    worker: bool = Field(True, description="Whether this process also supervises trainer processes.")
+
+    api_key: SecretStr | None = Field(None, min_length=1, description="Key of every guarded route. Unset: open.")
+    admin_key: SecretStr | None = Field(None, min_length=1, description="Key of /admin/*, accepted everywhere.")
+
+    rating_scale: Annotated[tuple[float, float] | None, NoDecode] = Field(
+        None, description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any finite one up to 1e6.'
+    )
+    default_models: Annotated[list[str], NoDecode] = Field(
+        ["culsh-implicit", "culsh", "sgd"],
+        description="Names of models, comma-separated; the first live one answers. Shipped by ranking quality.",
+    )
+    retrain_every_ratings: NonNegativeInt = Field(0, description="Retrain after so many new ratings; 0: never.")
+    retrain_every_hours: float = Field(
+        0, ge=0, allow_inf_nan=False, description="Retrain after so many hours, if there are new ratings; 0: never."
+    )
+
+    rate_limit_per_s: PositiveFloat | None = Field(
+        None, allow_inf_nan=False, description="Requests per second and client address, beyond which 429. Unset: none."
+    )
+    max_body_bytes: PositiveInt = Field(1 << 20, description="Longest request body in bytes, beyond which 413.")
+    max_ratings: PositiveInt = Field(1000, description="Most ratings in one request.")
+    max_n: PositiveInt = Field(1000, description="Most results in one answer.")
+
+    @field_validator("rating_scale", mode="before")
+    @classmethod
+    def _split_scale(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
+    @field_validator("rating_scale")
+    @classmethod
+    def _check_scale(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not (all(map(math.isfinite, value)) and value[0] < value[1]):
+            raise ValueError(f"Invalid rating_scale: expected MIN,MAX with MIN < MAX, got {value[0]:g},{value[1]:g}")
+        return value
+
+    @field_validator("default_models", mode="before")
+    @classmethod
+    def _split_models(cls, value: Any) -> Any:
+        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("default_models")
+    @classmethod
+    def _check_models(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name not in ALGORITHMS:
+                raise ValueError(f"Invalid default_models: expected names of {sorted(ALGORITHMS)}, got {name!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_exposure(self) -> Settings:
+        if not is_loopback(self.host) and (self.api_key is None or self.admin_key is None):
+            raise ValueError(
+                f"Invalid host: expected a loopback address while a key is unset, got {self.host!r};"
+                " set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY to listen on it"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`; a name other than localhost counts as reachable."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,110 @@
+"""Comparators of simLSH on the host: exact Pearson similarity (GSM) and one-bit minHash."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.host.lsh import GOLDEN, mix
+
+
+@njit(cache=True, nogil=True)
+def add_common(
+    moments: NDArray[np.float64], own: np.float64, items: NDArray[np.int32], values: NDArray[np.float64]
+) -> None:
+    """Add one common rater: n, Σx, Σy, Σx², Σy², Σxy of the item (x = `own`) with each item of the rater's row."""
+    for n in range(len(items)):
+        sums, y = moments[items[n]], values[n]
+        sums[0] += 1.0
+        sums[1] += own
+        sums[2] += y
+        sums[3] += own * own
+        sums[4] += y * y
+        sums[5] += own * y
+
+
+@njit(cache=True, nogil=True)
+def pearson(moments: NDArray[np.float64], shrinkage: float) -> float:
+    """Pearson correlation from the moments, times n/(n + shrinkage); 0 where a variance is 0."""
+    n = moments[0]
+    if n < 2.0:
+        return 0.0
+    covariance = n * moments[5] - moments[1] * moments[2]
+    variances = (n * moments[3] - moments[1] ** 2) * (n * moments[4] - moments[2] ** 2)
+    return covariance / np.sqrt(variances) * n / (n + shrinkage) if variances > 1e-9 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def keep_largest(similarity: NDArray[np.float64], best: NDArray[np.int32]) -> None:
+    """Rows of the largest positive similarities, descending, ties to the lower row; −1 where there are fewer."""
+    for j in range(len(similarity)):
+        place = len(best)
+        while place > 0 and (best[place - 1] < 0 or similarity[best[place - 1]] < similarity[j]):
+            place -= 1
+        if similarity[j] > 0.0 and place < len(best):
+            for k in range(len(best) - 1, place, -1):
+                best[k] = best[k - 1]
+            best[place] = j
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def gsm(
+    neighbours: NDArray[np.int32],
+    user_starts: NDArray[np.int64],
+    items: NDArray[np.int32],
+    values: NDArray[np.float64],
+    item_starts: NDArray[np.int64],
+    users: NDArray[np.int32],
+    item_values: NDArray[np.float64],
+    shrinkage: float,
+    n_tasks: int,
+) -> None:
+    """Fill `neighbours` (I, K), −1 where fewer are correlated. Σ|Ω_i|² steps; 6·I doubles of memory a task.
+
+    Args:
+        user_starts, items, values: ratings by user, centred by item; `user_starts` (M + 1,).
+        item_starts, users, item_values: the same by item; `item_starts` (I + 1,).
+        n_tasks: task t owns items t, t + n_tasks, …
+    """
+    n_items = len(neighbours)
+    for task in prange(n_tasks):
+        moments = np.empty((n_items, 6))
+        similarity = np.empty(n_items)
+        for j in range(task, n_items, n_tasks):
+            moments[:] = 0.0
+            for n in range(item_starts[j], item_starts[j + 1]):
+                row = slice(user_starts[users[n]], user_starts[users[n] + 1])
+                add_common(moments, item_values[n], items[row], values[row])
+            for other in range(n_items):
+                similarity[other] = pearson(moments[other], shrinkage) if other != j else 0.0
+            keep_largest(similarity, neighbours[j])
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def minhash(
+    signatures: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    users: NDArray[np.int32],
+    user_keys: NDArray[np.uint64],
+    seed: np.uint64,
+    n_tasks: int,
+) -> None:
+    """One-bit minHash: bit h of an item is the lowest bit of its smallest user hash under hash function h.
+
+    Two items agree in a bit with probability (1 + J)/2 (J: Jaccard similarity of their raters).
+    """
+    n_items, n_words = signatures.shape
+    for task in prange(n_tasks):
+        smallest = np.empty(64 * n_words, dtype=np.uint64)
+        for j in range(task, n_items, n_tasks):
+            smallest[:] = np.uint64(0xFFFFFFFFFFFFFFFF)
+            for n in range(starts[j], starts[j + 1]):
+                state = mix(user_keys[users[n]] ^ mix(seed))
+                for h in range(len(smallest)):
+                    smallest[h] = min(smallest[h], mix(state + np.uint64(h + 1) * GOLDEN))
+            for w in range(n_words):
+                word = np.uint64(0)
+                for b in range(64):
+                    word |= (smallest[64 * w + b] & np.uint64(1)) << np.uint64(b)
+                signatures[j, w] = word

@@ -1,0 +1,220 @@
+"""simLSH ([004] eq. 3): hash items by their ratings so that items rated alike by the same users agree in many bits.
+
+Item j keeps the sums A_j = Σ_{i∈Ω̂_j} Ψ(r_ij) Φ(H_i) over H projections; its signature is their signs. Φ(H_i), ±1 for
+each projection, is drawn by a counter-based generator keyed by (seed, user key), so every process agrees and nothing
+is stored per user. Ψ is fixed point and A_j int32: sums are exact and free of order, and what was added can be
+subtracted. Neighbours are the items whose signatures agree in most bits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST, Backend
+from gpu.baselines import Baselines
+from gpu.params import CulshImplicitParams, CulshParams
+from gpu.ratings import Ratings
+
+WORD_BITS = 64
+
+# Steps of Ψ in one width of the rating scale (residual) or one largest square (power). Finer steps change no
+# neighbour that coarser ones find; coarser ones leave room in int32.
+PSI_STEPS = 1024
+# Ψ saturates here (four widths). A sum of n random signs has the deviation 4096·√n, so int32 is out of reach: for
+# 10⁹ ratings of one item it would take 16 deviations. Should it wrap all the same, subtraction still undoes addition.
+PSI_LIMIT = 4 * PSI_STEPS
+
+ALL_PAIRS_LIMIT = 50_000  # candidates up to which all pairs are compared; above, only bucket mates are
+BUCKET_SIZE = 32  # mean bucket size that the key width aims at
+BUCKET_WINDOW = 64  # bucket mates looked at on each side
+TABLES_PER_WORD = 2
+TASKS = 256  # pieces of like size for the threads
+
+
+def n_words(params: CulshParams) -> int:
+    """W, 64-bit words of a signature: `params.n_bits` rounded up to whole words."""
+    return -(-params.n_bits // WORD_BITS)
+
+
+def psi(
+    params: CulshParams,
+    scale: tuple[float, float],
+    values: NDArray[np.float32],
+    mean: float,
+    user_baseline: NDArray[np.float32],
+    item_baseline: NDArray[np.float32],
+) -> NDArray[np.int32]:
+    """Ψ of ratings in fixed point: the weight with which each is added to the sums of its item.
+
+    `residual`: r − b_ij in units of the scale's width. `power`: r² in units of the largest. Implicit: 1. Element by
+    element and in float64, so training and online learning get the same integer for the same rating.
+
+    Args:
+        scale: smallest and largest training rating (`Model.scale`).
+        values: ratings, (N,).
+        mean, user_baseline, item_baseline: μ and the baselines of each rating's user and item, (N,).
+
+    Returns:
+        int32 (N,), |Ψ| ≤ `PSI_LIMIT`.
+    """
+    if isinstance(params, CulshImplicitParams):
+        return np.ones(len(values), dtype=np.int32)
+    exact = values.astype(np.float64)
+    if params.psi == "power":
+        weights = exact**2 / (max(abs(scale[0]), abs(scale[1])) ** 2 or 1.0)
+    else:
+        weights = (exact - mean - user_baseline - item_baseline) / (scale[1] - scale[0] or 1.0)
+    return np.clip(np.rint(weights * PSI_STEPS), -PSI_LIMIT, PSI_LIMIT).astype(np.int32)
+
+
+def projections(
+    ratings: Ratings, baselines: Baselines, params: CulshParams, backend: Backend = HOST
+) -> NDArray[np.int32]:
+    """Sums A_j of all items, int32 (I, H), H = 64·W.
+
+    Costs |Ω|·H signed additions, in vectors.
+    """
+    columns = ratings.by_item
+    item = np.repeat(np.arange(ratings.n_items), columns.lengths)
+    scale = ratings.scale if len(ratings) else (0.0, 1.0)
+    weights = psi(params, scale, columns.values, baselines.mean, baselines.user[columns.items], baselines.item[item])
+    return weighted_sums(ratings, weights, n_words(params), params.seed, backend)
+
+
+def weighted_sums(
+    ratings: Ratings, weights: NDArray[np.int32], words: int, seed: int, backend: Backend = HOST
+) -> NDArray[np.int32]:
+    """Σ weights · Φ of every column, int32 (I, 64·words); `weights` in the order of `ratings.by_item`."""
+    sums = np.zeros((ratings.n_items, words * WORD_BITS), dtype=np.int32)
+    bounds = np.append(ratings.by_item.starts, len(ratings))
+    chunks = np.searchsorted(bounds, np.linspace(0, len(ratings), TASKS + 1))
+    chunks[0], chunks[-1] = 0, ratings.n_items
+    lsh = backend.primitives("lsh")
+    lsh.project(sums, chunks, bounds, ratings.by_item.items, ratings.user_keys, weights, np.uint64(seed))
+    return sums
+
+
+def update(
+    sums: NDArray[np.int32],
+    items: NDArray[np.integer],
+    user_keys: NDArray[np.uint64],
+    weights: NDArray[np.int32],
+    seed: int,
+    backend: Backend = HOST,
+) -> None:
+    """Add `weights[n]` · Φ(user_keys[n]) to the sums of item `items[n]`, in place.
+
+    A new rating has the weight Ψ(new), a changed one Ψ(new) − Ψ(old), a deleted one −Ψ(old).
+    """
+    lsh = backend.primitives("lsh")
+    lsh.update(sums, items.astype(np.int64), user_keys, weights, np.uint64(seed))
+
+
+def signatures(sums: NDArray[np.int32], backend: Backend = HOST) -> NDArray[np.uint64]:
+    """Signs of the sums, packed: uint64 (I, W); a bit is 1 where its sum is ≥ 0."""
+    packed = np.empty((len(sums), sums.shape[1] // WORD_BITS), dtype=np.uint64)
+    refresh(packed, sums, np.arange(len(sums)), backend)
+    return packed
+
+
+def refresh(
+    packed: NDArray[np.uint64], sums: NDArray[np.int32], items: NDArray[np.integer], backend: Backend = HOST
+) -> None:
+    """Recompute the signatures of `items` in place."""
+    backend.primitives("lsh").sign(packed.view(np.uint32), sums, items.astype(np.int64))
+
+
+class Ranking(NamedTuple):
+    """Neighbour lists.
+
+    Attributes:
+        neighbours: int32 (Q, K) item rows, best first; `NO_NEIGHBOUR` where there are fewer than K other items with
+            ratings, and throughout the list of an item without ratings.
+        filled: share of the neighbours that were drawn at random.
+    """
+
+    neighbours: NDArray[np.int32]
+    filled: float
+
+
+def top_k(
+    packed: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    k: int,
+    seed: int,
+    item_keys: NDArray[np.uint64],
+    queries: NDArray[np.integer] | None = None,
+    backend: Backend = HOST,
+) -> Ranking:
+    """The K items whose signatures agree best with each query's; ties to the lower row, never the item itself.
+
+    Only items with ratings are neighbours. For given `queries`, or with up to `ALL_PAIRS_LIMIT` items with ratings,
+    all pairs are compared: exact, W popcounts a pair. Otherwise candidates are found in buckets (`rank_in_buckets`)
+    and slots left over are filled at random.
+
+    Args:
+        packed: signatures, uint64 (I, W).
+        counts: ratings of each item, (I,).
+        item_keys: uint64 (I,); random filling is drawn by (seed, item key).
+        queries: item rows whose lists are wanted, (Q,). Default: every item.
+    """
+    candidates = np.flatnonzero(counts)
+    rows = np.arange(len(packed)) if queries is None else queries.astype(np.int64)
+    if queries is None and len(candidates) > ALL_PAIRS_LIMIT:
+        best = rank_in_buckets(packed, candidates, k, backend)
+    else:
+        best = np.full((len(rows), k), -1, dtype=np.int64)
+        rated = np.flatnonzero(counts[rows])
+        best[rated] = rank_all_pairs(packed, candidates, rows[rated], k, backend)
+    neighbours = backend.primitives("lsh").rows_of(best)
+    return completed(neighbours, counts, rows, seed, item_keys, backend)
+
+
+def rank_all_pairs(
+    packed: NDArray[np.uint64], candidates: NDArray[np.int64], queries: NDArray[np.int64], k: int, backend: Backend
+) -> NDArray[np.int64]:
+    """Rank keys (Q, K), descending, of the candidates that agree best with each query; −1 where there are fewer."""
+    best = np.full((len(queries), k), -1, dtype=np.int64)
+    if k:
+        backend.primitives("lsh").rank_all(best, packed, candidates, queries)
+    return best
+
+
+def rank_in_buckets(
+    packed: NDArray[np.uint64], candidates: NDArray[np.int64], k: int, backend: Backend
+) -> NDArray[np.int64]:
+    """Rank keys (I, K) of the best among each candidate's bucket mates.
+
+    One table of coarse keys per rotated word of the signature; a key is its leading bits, as many as leave
+    `BUCKET_SIZE` items in a bucket on average. Mates of all tables are ranked by the whole signature.
+    """
+    best = np.full((len(packed), k), -1, dtype=np.int64)
+    n_key_bits = max(1, int(np.log2(max(len(candidates), 1) / BUCKET_SIZE)))
+    lsh = backend.primitives("lsh")
+    for rotation in range(0, WORD_BITS, WORD_BITS // TABLES_PER_WORD):
+        for w in range(packed.shape[1] if k else 0):
+            keys = np.roll(packed[candidates, w].view(np.uint8).reshape(-1, 8), rotation // 8, axis=1)
+            coarse = np.ascontiguousarray(keys).view(np.uint64).ravel()
+            order = np.argsort(coarse, kind="stable")
+            lsh.rank_buckets(best, packed, candidates[order], coarse[order], n_key_bits, BUCKET_WINDOW)
+    return best
+
+
+def completed(
+    neighbours: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    seed: int,
+    item_keys: NDArray[np.uint64],
+    backend: Backend = HOST,
+) -> Ranking:
+    """Fill the empty slots of lists (Q, K) in place with random items that have ratings."""
+    rated = np.flatnonzero(counts[queries])
+    lists = neighbours[rated]
+    lsh = backend.primitives("lsh")
+    n_filled = lsh.fill_at_random(lists, np.flatnonzero(counts), queries[rated], item_keys, np.uint64(seed))
+    neighbours[rated] = lists
+    return Ranking(neighbours, n_filled / max(1, np.count_nonzero(lists >= 0)))

@@ -1,0 +1,70 @@
+# Everything a person or a build machine does here, each by one name. `make` alone lists them.
+#
+#   PYTHON=python3.13   the interpreter of a new environment (3.11 to 3.13)
+#   VENV=.venv          where the environment lies
+#   RATINGS=file        `make demo`: rate these instead of the synthetic catalogue
+#   PORT=8000           `make demo`: serve here instead of on a free port
+#   ARGS="…"            `make test`, `make bench`, `make loadtest`: handed on
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+CHECKED := gpu service loadtest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo install test lint types format docs bench loadtest clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/base ## install, serve, import ratings, train, recommend; keeps serving
+	@$(BIN)/python -m service.demo $(if $(RATINGS),--ratings "$(RATINGS)") $(if $(PORT),--port $(PORT))
+
+install: $(VENV)/dev ## create the environment with everything that development needs
+
+test: lint types ## install, then every check and every test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/dev ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev ## mypy --strict
+	$(BIN)/mypy
+
+format: $(VENV)/dev ## rewrite the code as the checks want it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/dev ## rewrite the generated parts of docs/
+	$(BIN)/python -m docs.generate
+
+bench: $(VENV)/dev ## the tables of docs/performance.md
+	$(BIN)/nearfield bench $(ARGS)
+
+loadtest: $(VENV)/dev ## drive a service that this starts, and plot what it did
+	$(BIN)/python -m loadtest $(ARGS)
+
+clean: ## forget the environment, the demo's data and all caches
+	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba-cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo 'Nearfield needs Python 3.11 to 3.13: make PYTHON=python3.13'; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo 'Python cannot create environments here: apt-get install python3-venv'; exit 1; }
+	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null || \
+	  { echo 'The OpenMP runtime is missing: apt-get install libgomp1'; exit 1; }
+	@echo 'Creating the environment in $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/base: $(BIN)/python pyproject.toml constraints.txt
+	@echo 'Installing Nearfield and what it needs'
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/base
+	@echo 'Installing what development needs'
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@

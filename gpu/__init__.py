@@ -1,0 +1,83 @@
+"""Nearfield's engine: arrays in, arrays out. Importing it needs neither CuPy nor a GPU.
+
+The axis alphabet of every docstring: U users, I items, F factors, B batch, K neighbours, N ratings, H hash bits.
+"""
+
+from __future__ import annotations
+
+from gpu import culsh, evaluate, sgd
+from gpu.backend import HOST, Backend, choose
+from gpu.errors import (
+    BackendUnavailable,
+    EngineError,
+    InvalidInput,
+    InvalidParams,
+    InvalidRatings,
+    NotEnoughMemory,
+    TrainingCancelled,
+    TrainingDiverged,
+)
+from gpu.model import NO_NEIGHBOUR, Model
+from gpu.params import ALGORITHMS, CulshImplicitParams, CulshParams, Params, SgdParams, params_for
+from gpu.ratings import Ratings, Rows
+from gpu.sgd import EpochReport, OnEpoch, ShouldStop
+
+__all__ = [
+    "ALGORITHMS",
+    "HOST",
+    "NO_NEIGHBOUR",
+    "Backend",
+    "BackendUnavailable",
+    "CulshImplicitParams",
+    "CulshParams",
+    "EngineError",
+    "EpochReport",
+    "InvalidInput",
+    "InvalidParams",
+    "InvalidRatings",
+    "Model",
+    "NotEnoughMemory",
+    "Params",
+    "Ratings",
+    "Rows",
+    "SgdParams",
+    "TrainingCancelled",
+    "TrainingDiverged",
+    "choose",
+    "evaluate",
+    "fit",
+    "params_for",
+]
+
+
+def fit(
+    ratings: Ratings,
+    params: Params,
+    *,
+    backend: Backend = HOST,
+    test: Ratings | None = None,
+    on_epoch: OnEpoch | None = None,
+    should_stop: ShouldStop | None = None,
+) -> Model:
+    """Train the model that `params` names.
+
+    Equal ratings, rows, keys and parameters give an equal model, bit for bit, whatever the number of threads.
+
+    Args:
+        ratings: what to learn from.
+        params: one of the classes in `ALGORITHMS`.
+        backend: where to compute.
+        test: ratings to measure after each epoch; never learned from. Rows as in `ratings`.
+        on_epoch: called after each epoch; metrics are only computed where it is given.
+        should_stop: asked before each epoch.
+
+    Raises:
+        InvalidRatings: there is no rating.
+        TrainingCancelled: `should_stop` returned true.
+        TrainingDiverged: a parameter is no longer finite.
+    """
+    if not len(ratings):
+        raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
+    if isinstance(params, CulshParams):
+        return culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
+    return sgd.fit(ratings, params, backend, test, on_epoch, should_stop)

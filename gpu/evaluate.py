@@ -1,0 +1,157 @@
+"""How good a model is: errors of estimates, ranks of held-out items, and which pairs are held out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST, Backend
+from gpu.model import Model
+from gpu.ratings import Ratings, Rows
+from gpu.training import arrays_of
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+def predict(
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], *, backend: Backend = HOST
+) -> NDArray[np.float32]:
+    """Eq. 1 of [004] for each pair of user and item.
+
+    Args:
+        rows: what each user has rated (M rows): the neighbour terms are read from it.
+        users, items: rows, (B,). Cheapest where pairs of one user stand together.
+
+    Returns:
+        float32 (B,): estimates clipped to `model.scale`, or log-odds for implicit models.
+    """
+    scores = np.empty(len(users), dtype=np.float32)
+    sgd = backend.primitives("sgd")
+    sgd.predict(rows, users.astype(np.int32), items.astype(np.int32), arrays_of(model), scores)
+    return scores if model.is_implicit else np.clip(scores, model.scale[0], model.scale[1])
+
+
+def rmse(
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
+    *, backend: Backend = HOST,
+) -> float:  # fmt: skip
+    """Root mean square error of `predict` against `values` (B,); NaN where there is no pair."""
+    errors = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
+    return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
+
+
+def mae(
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
+    *, backend: Backend = HOST,
+) -> float:  # fmt: skip
+    """Mean absolute error of `predict` against `values` (B,); NaN where there is no pair."""
+    errors = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
+    return float(np.mean(np.abs(errors))) if len(errors) else float("nan")
+
+
+def ranking(
+    model: Model,
+    rows: Rows,
+    test: Ratings,
+    relevant_from: float = -np.inf,
+    k_ndcg: int = 10,
+    k_recall: int = 20,
+    *,
+    backend: Backend = HOST,
+) -> dict[str, float]:
+    """NDCG and recall of the full ranking: every item the user has not rated competes; ties go to the lower row.
+
+    Args:
+        rows: training ratings by user; these items do not compete.
+        test: held-out ratings, rows as in the model. Items in `rows` as well are ignored.
+        relevant_from: smallest rating that makes a test item relevant. Default: every rating does.
+        k_ndcg, k_recall: cut-offs.
+
+    Returns:
+        `ndcg@k` (gain 1, discount 1/log2(rank + 1), ideal over min(k, relevant) items) and `recall@k` (hits over
+        relevant items), each the mean over the users with a relevant item; NaN where there is none.
+    """
+    users, items, values = test.coo()
+    relevant = values >= relevant_from
+    users, items = users[relevant], items[relevant]
+    ranks = _ranks(model, rows, users, items, backend)
+    users, ranks = users[ranks >= 0], ranks[ranks >= 0]
+    return {
+        f"ndcg@{k_ndcg}": _mean_ndcg(users, ranks, k_ndcg),
+        f"recall@{k_recall}": _mean_recall(users, ranks, k_recall),
+    }
+
+
+def sampled_ranking(
+    model: Model,
+    rows: Rows,
+    positives: NDArray[np.integer],
+    negatives: NDArray[np.integer],
+    k: int = 10,
+    *,
+    backend: Backend = HOST,
+) -> dict[str, float]:
+    """Leave-one-out: where each user's held-out item ranks among given negatives.
+
+    Args:
+        rows: training ratings by user.
+        positives: (U,) held-out item of each user.
+        negatives: (U, n) items to compete; one that equals the positive is dropped, a tie counts half a rank.
+
+    Returns:
+        `hr@k`: share of users whose rank, from 0, is below k. `ndcg@k`: mean of ln 2 / ln(rank + 2) of those.
+    """
+    n_users, n_negatives = negatives.shape
+    users = np.repeat(np.arange(n_users), n_negatives + 1)
+    items = np.column_stack([positives, negatives])
+    scores = predict(model, rows, users, items.ravel(), backend=backend).reshape(items.shape)
+    competes = negatives != positives[:, None]
+    above = (scores[:, 1:] > scores[:, :1]) & competes
+    level = (scores[:, 1:] == scores[:, :1]) & competes
+    ranks = above.sum(axis=1) + level.sum(axis=1) / 2
+    gains = np.where(ranks < k, np.log(2) / np.log(ranks + 2), 0.0)
+    return {f"hr@{k}": float(np.mean(ranks < k)), f"ndcg@{k}": float(gains.mean())}
+
+
+def is_held_out(user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], modulus: int = 20) -> NDArray[np.bool_]:
+    """Whether each pair belongs to the 1 / `modulus` of all pairs on which models are compared, never trained.
+
+    It depends on the two keys alone, so every training of every model holds out the same pairs.
+    """
+    pair = _mixed(_mixed(user_keys + _GOLDEN) ^ item_keys)
+    held_out: NDArray[np.bool_] = pair % np.uint64(modulus) == 0
+    return held_out
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    words = (words ^ (words >> np.uint64(30))) * _MIX_1
+    words = (words ^ (words >> np.uint64(27))) * _MIX_2
+    return words ^ (words >> np.uint64(31))
+
+
+def _ranks(
+    model: Model, rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], backend: Backend
+) -> NDArray[np.int64]:
+    """Rank from 0 of each pair's item among all items its user has not rated; −1 where the user has rated it."""
+    ranks = np.empty(len(users), dtype=np.int64)
+    ranked_users, first = np.unique(users, return_index=True)
+    bounds = np.append(first, len(users))
+    backend.primitives("sgd").rank_items(rows, ranked_users, bounds, items, arrays_of(model), ranks)
+    return ranks
+
+
+def _mean_ndcg(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:
+    discounts = 1 / np.log2(np.arange(k) + 2)
+    ideal = np.concatenate([[np.inf], np.cumsum(discounts)])  # a user without relevant items is not counted
+    n_relevant = np.bincount(users)
+    gains = np.bincount(users, np.where(ranks < k, discounts[np.minimum(ranks, k - 1)], 0.0))
+    per_user = gains / ideal[np.minimum(n_relevant, k)]
+    return float(per_user[n_relevant > 0].mean()) if len(users) else float("nan")
+
+
+def _mean_recall(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:
+    n_relevant = np.bincount(users)
+    hits = np.bincount(users, ranks < k)
+    return float((hits[n_relevant > 0] / n_relevant[n_relevant > 0]).mean()) if len(users) else float("nan")

@@ -1,0 +1,288 @@
+"""Stochastic gradient descent with neighbour terms ([004] eq. 1 and 5) on the CPU.
+
+A thread owns one block of users and one block of items at a time (the D × D scheme of MCULSH-MF): no two threads
+share a row, so there are no locks and the result does not depend on the number of threads. Within a block it goes user
+by user: the user's residuals r − b̄ are scattered once into a dense line of length N + 1, where the K neighbour
+residuals of each of their ratings are then K loads from a cache line nearby.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.host.lsh import GOLDEN, mix
+from gpu.ratings import Rows
+from gpu.training import Arrays, Rates, Samples
+
+UNRATED = np.float32(-1e30)
+ABSENT = np.float32(-4e30)
+_IS_RATED = np.float32(-5e29)
+_IS_PRESENT = np.float32(-2e30)
+_ONE = np.float32(1)
+_ZERO = np.float32(0)
+# Pairs are predicted in this many runs, whatever the number of threads.
+_N_RUNS = 64
+
+
+def lines(n: int, n_items: int) -> NDArray[np.float32]:
+    """`n` empty lines of residuals (n, N + 1); the last entry is what an absent neighbour looks up."""
+    empty = np.full((n, n_items + 1), UNRATED)
+    empty[:, n_items] = ABSENT
+    return empty
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> None:
+    """Write the residuals of `user` into an empty line; an implicit rating counts as 1."""
+    base = arrays.mean + arrays.user_baseline[user]
+    start = rows.starts[user]
+    for p in range(start, start + rows.lengths[user]):
+        item = rows.items[p]
+        line[item] = _ONE if arrays.is_implicit else rows.values[p] - base - arrays.item_baseline[item]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _clear(line: NDArray[np.float32], rows: Rows, user: int) -> None:
+    start = rows.starts[user]
+    for p in range(start, start + rows.lengths[user]):
+        line[rows.items[p]] = UNRATED
+
+
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
+def _neighbour_terms(
+    item: int, line: NDArray[np.float32], arrays: Arrays, gathered: NDArray[np.float32]
+) -> tuple[np.float32, np.float32, np.float32]:
+    """(both neighbour sums of eq. 1, |R|^-½, |N|^-½) of `item`; its K residuals are left in `gathered`."""
+    absent = np.uint32(len(line) - 1)
+    explicit, implicit, n_rated, n_unrated = _ZERO, _ZERO, _ZERO, _ZERO
+    for k in range(arrays.neighbours.shape[1]):
+        residual = line[min(arrays.neighbours[item, k], absent)]
+        gathered[k] = residual
+        is_rated = residual > _IS_RATED
+        is_unrated = (residual > _IS_PRESENT) & (not is_rated)
+        explicit += residual * arrays.explicit_weights[item, k] if is_rated else _ZERO
+        implicit += arrays.implicit_weights[item, k] if is_unrated else _ZERO
+        n_rated += _ONE if is_rated else _ZERO
+        n_unrated += _ONE if is_unrated else _ZERO
+    norm_rated = _ONE / np.sqrt(max(n_rated, _ONE))
+    norm_unrated = _ONE / np.sqrt(max(n_unrated, _ONE))
+    return norm_rated * explicit + norm_unrated * implicit, norm_rated, norm_unrated
+
+
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
+def _dot(user: int, item: int, arrays: Arrays) -> np.float32:
+    total = _ZERO
+    for f in range(arrays.user_factors.shape[1]):
+        total += arrays.user_factors[user, f] * arrays.item_factors[item, f]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
+def _step(user: int, item: int, error: np.float32, arrays: Arrays, rates: Rates) -> None:
+    """Move both factor rows and both biases, every right-hand side from before the step."""
+    u, v = arrays.user_factors, arrays.item_factors
+    push, shrink = rates.step * error, _ONE - rates.step * rates.regularization
+    for f in range(u.shape[1]):
+        old_u, old_v = u[user, f], v[item, f]
+        u[user, f] = shrink * old_u + push * old_v
+        v[item, f] = shrink * old_v + push * old_u
+    shrink_bias = _ONE - rates.step * rates.bias_regularization
+    arrays.user_bias[user] = shrink_bias * arrays.user_bias[user] + push
+    arrays.item_bias[item] = shrink_bias * arrays.item_bias[item] + push
+
+
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
+def _step_weights(
+    item: int, push_rated: np.float32, push_unrated: np.float32, residuals: NDArray[np.float32], arrays: Arrays,
+    rates: Rates,
+) -> None:  # fmt: skip
+    """Move w of the rated and c of the unrated neighbours of `item`."""
+    w, c = arrays.explicit_weights, arrays.implicit_weights
+    shrink = _ONE - rates.weight_step * rates.weight_regularization
+    for k in range(w.shape[1]):
+        is_rated = residuals[k] > _IS_RATED
+        is_unrated = (residuals[k] > _IS_PRESENT) & (not is_rated)
+        w[item, k] = shrink * w[item, k] + push_rated * residuals[k] if is_rated else w[item, k]
+        c[item, k] = shrink * c[item, k] + push_unrated if is_unrated else c[item, k]
+
+
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+def _visit(
+    user: int, group: int, samples: Samples, line: NDArray[np.float32], residuals: NDArray[np.float32],
+    arrays: Arrays, rates: Rates,
+) -> None:  # fmt: skip
+    """Learn the samples of `user` in one item group."""
+    for p in range(samples.cuts[user, group], samples.cuts[user, group + 1]):
+        item = samples.items[p]
+        near, norm_rated, norm_unrated = _neighbour_terms(item, line, arrays, residuals)
+        score = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + near + _dot(user, item, arrays)
+        error = samples.targets[p] - (_ONE / (_ONE + np.exp(-score)) if arrays.is_implicit else score)
+        _step(user, item, error, arrays, rates)
+        push = rates.weight_step * error
+        _step_weights(item, push * norm_rated, push * norm_unrated, residuals, arrays, rates)
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def learn_epoch(
+    rows: Rows, samples: Samples, order: NDArray[np.int32], bounds: NDArray[np.int64], shifts: NDArray[np.int64],
+    lines: NDArray[np.float32], arrays: Arrays, rates: Rates,
+) -> None:  # fmt: skip
+    """One pass of eq. 5 over `samples`, in place.
+
+    Args:
+        rows: the training ratings, from which the neighbour residuals come.
+        samples: what to learn, cut into D item groups.
+        order: (M,) users in the order of visits; `order[bounds[d] : bounds[d + 1]]` is user group d.
+        bounds: (D + 1,).
+        shifts: (D,) a permutation of 0 … D − 1: in sub-step s, user group d meets item group (d + shifts[s]) mod D.
+        lines: (D, N + 1) from `lines()`; left empty.
+        arrays, rates: what moves, and how far.
+    """
+    n_groups = len(shifts)
+    n_neighbours = arrays.neighbours.shape[1]
+    for shift in shifts:
+        for d in prange(n_groups):
+            group = (d + shift) % n_groups
+            residuals = np.empty(n_neighbours, np.float32)
+            for x in range(bounds[d], bounds[d + 1]):
+                user = order[x]
+                if samples.cuts[user, group] == samples.cuts[user, group + 1]:
+                    continue
+                if n_neighbours:
+                    _fill(lines[d], rows, user, arrays)
+                _visit(user, group, samples, lines[d], residuals, arrays, rates)
+                if n_neighbours:
+                    _clear(lines[d], rows, user)
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def predict(
+    rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], arrays: Arrays, out: NDArray[np.float32]
+) -> None:
+    """Eq. 1 for each pair, into `out` (B,). Pairs of one user should stand together: their row is read once."""
+    n_neighbours = arrays.neighbours.shape[1]
+    for run in prange(_N_RUNS):
+        first, last = len(users) * run // _N_RUNS, len(users) * (run + 1) // _N_RUNS
+        line = np.full(len(arrays.item_bias) + 1, UNRATED)
+        line[-1] = ABSENT
+        residuals = np.empty(n_neighbours, np.float32)
+        for x in range(first, last):
+            user, item = users[x], items[x]
+            if x == first or user != users[x - 1]:
+                if x > first:
+                    _clear(line, rows, users[x - 1])
+                _fill(line, rows, user, arrays)
+            near, _, _ = _neighbour_terms(item, line, arrays, residuals)
+            out[x] = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + near + _dot(user, item, arrays)
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def group_cuts(rows: Rows, bounds: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    """Where each row enters item group g = [bounds[g], bounds[g + 1]): positions into `rows.items`, (U, D + 1)."""
+    for user in prange(len(rows.starts)):
+        start = rows.starts[user]
+        row = rows.items[start : start + rows.lengths[user]]
+        out[user] = start + np.searchsorted(row, bounds)
+
+
+@njit(nogil=True, cache=True)
+def _nth_unrated(row: NDArray[np.int32], n: int) -> int:
+    """The n-th item, from 0, that an ascending row does not hold."""
+    low, high = 0, len(row)
+    while low < high:
+        middle = (low + high) // 2
+        if row[middle] - middle <= n:
+            low = middle + 1
+        else:
+            high = middle
+    return n + low
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, out: NDArray[np.int32]) -> None:
+    """Items that the user of each rating has not rated, uniform, into `out` (ratings, s).
+
+    Draw d of the rating at position p depends on (seed, epoch, p, d) alone. −1 where the user has rated everything.
+    """
+    stream = mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(epoch) * GOLDEN)
+    for user in prange(len(rows.starts)):
+        start, length = rows.starts[user], rows.lengths[user]
+        row = rows.items[start : start + length]
+        for p in range(start, start + length):
+            key = mix(stream + np.uint64(p) * GOLDEN)
+            for d in range(out.shape[1]):
+                draw = mix(key + np.uint64(d + 1) * GOLDEN) >> np.uint64(32)
+                nth = (draw * np.uint64(n_items - length)) >> np.uint64(32)
+                out[p, d] = _nth_unrated(row, int(nth)) if length < n_items else -1
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def mix_samples(rows: Rows, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], samples: Samples) -> None:
+    """Fill `samples` with each rating (target 1) followed by its negatives (0), by user, then by item group.
+
+    Args:
+        rows: compact rows: user i's entries follow those of user i − 1.
+        negatives: (ratings, s) from `draw_negatives`.
+        item_group: (N,) group of each item.
+        samples: room for (s + 1) entries a rating; `cuts` is written too. A −1 takes no room.
+    """
+    per_rating = negatives.shape[1] + 1
+    for user in prange(len(rows.starts)):
+        start, length = rows.starts[user], rows.lengths[user]
+        cuts = samples.cuts[user]
+        cuts[:] = 0
+        for p in range(start, start + length):
+            cuts[item_group[rows.items[p]] + 1] += 1
+            for item in negatives[p]:
+                if item >= 0:
+                    cuts[item_group[item] + 1] += 1
+        cuts[0] = start * per_rating
+        for g in range(1, len(cuts)):
+            cuts[g] += cuts[g - 1]
+        place = cuts[:-1].copy()
+        for p in range(start, start + length):
+            for d in range(per_rating):
+                item = rows.items[p] if d == 0 else negatives[p, d - 1]
+                if item >= 0:
+                    at = place[item_group[item]]
+                    samples.items[at] = item
+                    samples.targets[at] = _ONE if d == 0 else _ZERO
+                    place[item_group[item]] = at + 1
+
+
+@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
+def rank_items(
+    rows: Rows, users: NDArray[np.int32], bounds: NDArray[np.int64], items: NDArray[np.int32], arrays: Arrays,
+    ranks: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Rank from 0 of some items of each user among all items they have not rated, into `ranks`; ties to the lower row.
+
+    Args:
+        users: (B,). The items to rank for users[b] are `items[bounds[b] : bounds[b + 1]]`; one that the user has rated
+            gets −1.
+    """
+    n_items = len(arrays.item_bias)
+    for b in prange(len(users)):
+        line = np.full(n_items + 1, UNRATED)
+        line[n_items] = ABSENT
+        scores = np.empty(n_items, np.float32)
+        residuals = np.empty(arrays.neighbours.shape[1], np.float32)
+        _fill(line, rows, users[b], arrays)
+        for item in range(n_items):
+            near, _, _ = _neighbour_terms(item, line, arrays, residuals)
+            scores[item] = arrays.item_bias[item] + near + _dot(users[b], item, arrays)
+        for p in range(bounds[b], bounds[b + 1]):
+            ranks[p] = _rank(items[p], scores, line)
+
+
+@njit(nogil=True, cache=True)
+def _rank(item: int, scores: NDArray[np.float32], line: NDArray[np.float32]) -> int:
+    if line[item] > _IS_RATED:
+        return -1
+    rank = 0
+    for other in range(len(scores)):
+        is_above = (scores[other] > scores[item]) | ((scores[other] == scores[item]) & (other < item))
+        rank += is_above & (line[other] < _IS_RATED)
+    return rank

@@ -1,0 +1,69 @@
+"""What the training and prediction primitives of every backend read and write, as plain tuples of arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.model import Model
+
+
+class Arrays(NamedTuple):
+    """The arrays of a model that eq. 1 of [004] reads and eq. 5 writes; views, not copies."""
+
+    mean: np.float32
+    is_implicit: bool
+    user_factors: NDArray[np.float32]
+    item_factors: NDArray[np.float32]
+    user_bias: NDArray[np.float32]
+    item_bias: NDArray[np.float32]
+    user_baseline: NDArray[np.float32]
+    item_baseline: NDArray[np.float32]
+    neighbours: NDArray[np.uint32]
+    explicit_weights: NDArray[np.float32]
+    implicit_weights: NDArray[np.float32]
+
+
+class Samples(NamedTuple):
+    """One epoch's targets: those of user i in item group g are `items[cuts[i, g] : cuts[i, g + 1]]`.
+
+    Attributes:
+        items (S,), targets (S,): int32 item rows and float32 values to learn, grouped by user, then by item group.
+        cuts (U, D + 1): int64.
+    """
+
+    items: NDArray[np.int32]
+    targets: NDArray[np.float32]
+    cuts: NDArray[np.int64]
+
+
+class Rates(NamedTuple):
+    """Step lengths γ and regularisation λ of one epoch (eq. 5)."""
+
+    step: np.float32
+    weight_step: np.float32
+    regularization: np.float32
+    bias_regularization: np.float32
+    weight_regularization: np.float32
+
+
+def arrays_of(model: Model) -> Arrays:
+    """The view of `model` that primitives take.
+
+    Neighbours become unsigned, so that `NO_NEIGHBOUR` is larger than any row and an index needs no sign check.
+    """
+    return Arrays(
+        np.float32(model.mean),
+        model.is_implicit,
+        model.user_factors,
+        model.item_factors,
+        model.user_bias,
+        model.item_bias,
+        model.user_baseline,
+        model.item_baseline,
+        model.neighbours.view(np.uint32),
+        model.explicit_weights,
+        model.implicit_weights,
+    )

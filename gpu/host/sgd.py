@@ -228,28 +228,36 @@ def mix_samples(rows: Rows, negatives: NDArray[np.int32], item_group: NDArray[np
         item_group: (N,) group of each item.
         samples: room for (s + 1) entries a rating; `cuts` is written too. A −1 takes no room.
     """
-    per_rating = negatives.shape[1] + 1
+    # The row is a function of its own: inside `prange` Numba drops writes to an array that it reaches through a tuple.
     for user in prange(len(rows.starts)):
-        start, length = rows.starts[user], rows.lengths[user]
-        cuts = samples.cuts[user]
-        cuts[:] = 0
-        for p in range(start, start + length):
-            cuts[item_group[rows.items[p]] + 1] += 1
-            for item in negatives[p]:
-                if item >= 0:
-                    cuts[item_group[item] + 1] += 1
-        cuts[0] = start * per_rating
-        for g in range(1, len(cuts)):
-            cuts[g] += cuts[g - 1]
-        place = cuts[:-1].copy()
-        for p in range(start, start + length):
-            for d in range(per_rating):
-                item = rows.items[p] if d == 0 else negatives[p, d - 1]
-                if item >= 0:
-                    at = place[item_group[item]]
-                    samples.items[at] = item
-                    samples.targets[at] = _ONE if d == 0 else _ZERO
-                    place[item_group[item]] = at + 1
+        _mix_row(rows, user, negatives, item_group, samples)
+
+
+@njit(nogil=True, cache=True)
+def _mix_row(
+    rows: Rows, user: int, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], samples: Samples
+) -> None:
+    start, end = rows.starts[user], rows.starts[user] + rows.lengths[user]
+    per_rating = negatives.shape[1] + 1
+    cuts = samples.cuts[user]
+    cuts[:] = 0
+    for p in range(start, end):
+        for d in range(per_rating):
+            item = rows.items[p] if d == 0 else negatives[p, d - 1]
+            if item >= 0:
+                cuts[item_group[item] + 1] += 1
+    cuts[0] = start * per_rating
+    for g in range(1, len(cuts)):
+        cuts[g] += cuts[g - 1]
+    place = cuts[:-1].copy()
+    for p in range(start, end):
+        for d in range(per_rating):
+            item = rows.items[p] if d == 0 else negatives[p, d - 1]
+            if item >= 0:
+                at = place[item_group[item]]
+                samples.items[at] = item
+                samples.targets[at] = _ONE if d == 0 else _ZERO
+                place[item_group[item]] = at + 1
 
 
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")

@@ -1,0 +1,290 @@
+"""Snapshots: one trained model with its id tables in a folder, written whole or not at all.
+
+`<version>/` holds `arrays.safetensors`, `users.parquet`, `items.parquet` (column `id`, in row order), `manifest.json`
+(with the SHA-256 of each of these) and `manifest.sha256`. It is written under a temporary name, synced and renamed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gpu.errors import EngineError
+from gpu.model import Model
+from gpu.params import params_for
+from service.errors import CorruptSnapshot, UnknownVersion
+
+FORMAT = 1
+N_KEPT = 3  # of a name: the live version and the two before it
+ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
+MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
+_VERSION = re.compile(r"(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4}")
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a snapshot says of itself.
+
+    Attributes:
+        version: `<algorithm>-<UTC yyyymmddThhmmss>-<4 hex>`, the name of its folder.
+        algorithm: also the name under which it can be live.
+        parameters: the hyperparameters it was trained with.
+        mean, scale: see `gpu.model.Model`.
+        metrics: measured on held-out pairs after training.
+        watermark: stream id of the last entry that it was trained on.
+        n_users, n_items: rows of its id tables.
+        files: file name to SHA-256.
+        format: layout of the folder.
+    """
+
+    version: str
+    algorithm: str
+    parameters: dict[str, Any]
+    mean: float
+    scale: tuple[float, float]
+    metrics: dict[str, float]
+    watermark: str
+    n_users: int
+    n_items: int
+    files: dict[str, str]
+    format: int = FORMAT
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A loaded snapshot: its manifest, its model in the snapshot's own rows and the ids of these rows."""
+
+    manifest: Manifest
+    model: Model
+    user_ids: list[str]
+    item_ids: list[str]
+
+
+def new_version(algorithm: str, time_text: str | None = None) -> str:
+    """A fresh version of `algorithm`; `time_text` (yyyymmddThhmmss, UTC) defaults to now."""
+    time_text = time_text or time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return f"{algorithm}-{time_text}-{secrets.token_hex(2)}"
+
+
+def write(
+    folder: Path,
+    model: Model,
+    user_ids: Sequence[str],
+    item_ids: Sequence[str],
+    *,
+    metrics: dict[str, float],
+    watermark: str,
+    version: str | None = None,
+) -> Manifest:
+    """Write `model` below `folder` and return its manifest once it is on the disk under its final name."""
+    version = version or new_version(model.params.algorithm)
+    temporary = folder / f".{version}.{os.getpid()}.tmp"
+    temporary.mkdir(parents=True)
+    try:
+        _write_arrays(temporary / ARRAYS_FILE, model)
+        _write_ids(temporary / USERS_FILE, user_ids)
+        _write_ids(temporary / ITEMS_FILE, item_ids)
+        manifest = Manifest(
+            version=version,
+            algorithm=model.params.algorithm,
+            parameters=dataclasses.asdict(model.params),
+            mean=model.mean,
+            scale=model.scale,
+            metrics=metrics,
+            watermark=watermark,
+            n_users=model.n_users,
+            n_items=model.n_items,
+            files={name: _sha256(temporary / name) for name in (ARRAYS_FILE, USERS_FILE, ITEMS_FILE)},
+        )
+        _write_manifest(temporary, manifest)
+        _commit(temporary, folder / version)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return manifest
+
+
+def read_manifest(folder: Path, version: str) -> Manifest:
+    """The manifest of `version`, checked against its digest and its format.
+
+    Raises:
+        UnknownVersion: there is no such snapshot.
+        CorruptSnapshot: the manifest is missing, altered or of another format.
+    """
+    path = path_of(folder, version)
+    try:
+        content = (path / MANIFEST_FILE).read_bytes()
+        digest = (path / DIGEST_FILE).read_text("ascii").strip()
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise CorruptSnapshot(f"snapshot {version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: unreadable manifest: {error}") from error
+    if manifest.format != FORMAT or manifest.version != version:
+        raise CorruptSnapshot(
+            f"snapshot {version}: expected format {FORMAT} of {version}, got {manifest.format} of {manifest.version}"
+        )
+    return manifest
+
+
+def load(folder: Path, version: str) -> Snapshot:
+    """Load and verify `version`: every byte is compared with the manifest before any is used.
+
+    Raises:
+        UnknownVersion: there is no such snapshot.
+        CorruptSnapshot: a file is missing, truncated or altered; the message says which.
+    """
+    manifest = read_manifest(folder, version)
+    path = path_of(folder, version)
+    for name, expected in manifest.files.items():
+        try:
+            found = _sha256(path / name)
+        except OSError as error:
+            raise CorruptSnapshot(f"snapshot {version}: {name} cannot be read: {error}") from error
+        if found != expected:
+            raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {found[:12]}…, expected {expected[:12]}…")
+    try:
+        return _loaded(path, manifest)
+    except (EngineError, OSError, ValueError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: {error}") from error
+
+
+def versions(folder: Path, name: str | None = None) -> list[str]:
+    """Every version below `folder` (of `name`, if given), newest first."""
+    found = [(match, entry) for entry in _entries(folder) if (match := _VERSION.fullmatch(entry))]
+    kept = [(match["time"], entry) for match, entry in found if name in (None, match["name"])]
+    return [entry for _, entry in sorted(kept, reverse=True)]
+
+
+def path_of(folder: Path, version: str) -> Path:
+    """The folder of `version`.
+
+    Raises:
+        UnknownVersion: it does not exist, or `version` is not the name of one.
+    """
+    path = folder / version
+    if not _VERSION.fullmatch(version) or not path.is_dir():
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return path
+
+
+def prune(folder: Path, name: str, live: str) -> list[str]:
+    """Remove all but the live and the two newest other versions of `name`; returns what went."""
+    others = [version for version in versions(folder, name) if version != live]
+    gone = others[N_KEPT - 1 :]
+    for version in gone:
+        remove(folder, version)
+    return gone
+
+
+def remove(folder: Path, version: str) -> None:
+    """Remove one version: renamed first, so that no reader meets half of it."""
+    path = path_of(folder, version)
+    doomed = path.with_name(f".{version}.gone")
+    path.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def clean(folder: Path) -> None:
+    """Remove what writers and removers that died have left behind."""
+    for entry in _entries(folder):
+        if entry.startswith(".") and entry.endswith((".tmp", ".gone")):
+            shutil.rmtree(folder / entry, ignore_errors=True)
+
+
+def holds_user(folder: Path, version: str, user_id: str) -> bool:
+    """Whether the id table of `version` names `user_id`."""
+    return user_id in _read_ids(path_of(folder, version) / USERS_FILE)
+
+
+def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
+    """Write a copy of `version` without the row of `user_id`, under the same time and a new suffix."""
+    snapshot = load(folder, version)
+    keep = np.array([user != user_id for user in snapshot.user_ids], dtype=np.bool_)
+    rows = np.where(keep, np.cumsum(keep) - 1, -1)
+    item_rows = np.arange(snapshot.model.n_items, dtype=np.int64)
+    model = snapshot.model.mapped(rows, item_rows, int(keep.sum()), snapshot.model.n_items)
+    match = _VERSION.fullmatch(version)
+    return write(
+        folder,
+        model,
+        [user for user in snapshot.user_ids if user != user_id],
+        snapshot.item_ids,
+        metrics=snapshot.manifest.metrics,
+        watermark=snapshot.manifest.watermark,
+        version=new_version(snapshot.manifest.algorithm, match["time"] if match else None),
+    )
+
+
+def _entries(folder: Path) -> Iterable[str]:
+    return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def _loaded(path: Path, manifest: Manifest) -> Snapshot:
+    from safetensors.numpy import load_file  # noqa: PLC0415 (only a process that loads a model pays for it)
+
+    params = params_for(manifest.algorithm, manifest.parameters)
+    model = Model(params, manifest.mean, manifest.scale, load_file(path / ARRAYS_FILE))
+    snapshot = Snapshot(manifest, model, _read_ids(path / USERS_FILE), _read_ids(path / ITEMS_FILE))
+    if (len(snapshot.user_ids), len(snapshot.item_ids)) != (model.n_users, model.n_items):
+        raise ValueError(f"expected ids for {model.n_users} users and {model.n_items} items")
+    return snapshot
+
+
+def _write_arrays(path: Path, model: Model) -> None:
+    from safetensors.numpy import save_file  # noqa: PLC0415
+
+    save_file({name: np.ascontiguousarray(array) for name, array in model.arrays.items()}, path)
+    _sync(path)
+
+
+def _write_ids(path: Path, ids: Sequence[str]) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    pq.write_table(pa.table({"id": pa.array(ids, pa.string())}), path, compression="zstd")
+    _sync(path)
+
+
+def _read_ids(path: Path) -> list[str]:
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    ids: list[str] = pq.read_table(path, columns=["id"], use_threads=False).column("id").to_pylist()
+    return ids
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    (folder / MANIFEST_FILE).write_bytes(content)
+    (folder / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
+    _sync(folder / MANIFEST_FILE)
+    _sync(folder / DIGEST_FILE)
+
+
+def _commit(temporary: Path, final: Path) -> None:
+    _sync(temporary)
+    temporary.rename(final)
+    _sync(final.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,139 @@
+"""Changes to a table of ratings, one after the other (see `gpu.table`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpu.host.arena import Int, new_place
+
+Directory = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
+
+FULL = -1  # what `new_place` says where no room is left
+
+
+@njit(cache=True, nogil=True)
+def find(items: NDArray[np.int32], start: Int, length: Int, item: Int) -> Int:
+    """Place of the first entry ≥ `item` in a row that ascends."""
+    low, high = start, start + length
+    while low < high:
+        middle = (low + high) // 2
+        if items[middle] < item:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def ensure_user_room(row: Int, rows: Directory, columns: UserColumns) -> bool:
+    """Give the row of a user one more place; false where the arena is full."""
+    starts, lengths, capacities, end = rows
+    items, values, timestamps, positions = columns
+    place = new_place(row, len(items), lengths, capacities, end)
+    if place >= 0:
+        for n in range(lengths[row]):
+            source = starts[row] + n
+            items[place + n], values[place + n] = items[source], values[source]
+            timestamps[place + n], positions[place + n] = timestamps[source], positions[source]
+        starts[row] = place
+    return place != FULL
+
+
+@njit(cache=True, nogil=True)
+def ensure_item_room(row: Int, rows: Directory, users: NDArray[np.int32]) -> bool:
+    """Give the raters of an item one more place; false where the arena is full."""
+    starts, lengths, capacities, end = rows
+    place = new_place(row, len(users), lengths, capacities, end)
+    if place >= 0:
+        for n in range(lengths[row]):
+            users[place + n] = users[starts[row] + n]
+        starts[row] = place
+    return place != FULL
+
+
+@njit(cache=True, nogil=True)
+def shift(columns: UserColumns, first: Int, last: Int, step: Int) -> None:
+    """Move the entries of `first` to `last` (excluded) by one place, up (`step` 1) or down (−1)."""
+    items, values, timestamps, positions = columns
+    for n in range(last - first):
+        source = last - 1 - n if step > 0 else first + n
+        target = source + step
+        items[target], values[target] = items[source], values[source]
+        timestamps[target], positions[target] = timestamps[source], positions[source]
+
+
+@njit(cache=True, nogil=True)
+def remove_rater(item: Int, user: Int, rows: Directory, users: NDArray[np.int32]) -> None:
+    """Take `user` out of an item's raters: the last one takes the free place."""
+    start, last = rows[0][item], rows[0][item] + rows[1][item] - 1
+    for place in range(start, last + 1):
+        if users[place] == user:
+            users[place] = users[last]
+            break
+    rows[1][item] -= 1
+
+
+@njit(cache=True, nogil=True)
+def apply(
+    first: Int,
+    users: NDArray[np.int64],
+    items: NDArray[np.int64],
+    new: tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]],
+    old: NDArray[np.float32],
+    by_user: Directory,
+    columns: UserColumns,
+    by_item: Directory,
+    raters: NDArray[np.int32],
+) -> int:
+    """Apply changes `first`, `first` + 1, … in order.
+
+    Args:
+        new: value (NaN deletes), timestamp and position of each change.
+        old: filled with the value that each change replaced, NaN where there was none.
+
+    Returns:
+        The first change that did not fit; the number of changes once all are applied.
+    """
+    starts, lengths = by_user[0], by_user[1]
+    values, timestamps, positions = new
+    for n in range(first, len(users)):
+        user, item = users[n], items[n]
+        place = find(columns[0], starts[user], lengths[user], item)
+        end = starts[user] + lengths[user]
+        present = place < end and columns[0][place] == item
+        old[n] = columns[1][place] if present else np.nan
+        if np.isnan(values[n]):
+            if present:
+                shift(columns, place + 1, end, -1)
+                lengths[user] -= 1
+                remove_rater(item, user, by_item, raters)
+            continue
+        if not present:
+            rank = place - starts[user]
+            if not ensure_user_room(user, by_user, columns) or not ensure_item_room(item, by_item, raters):
+                return n
+            place = starts[user] + rank
+            shift(columns, place, starts[user] + lengths[user], 1)
+            lengths[user] += 1
+            raters[by_item[0][item] + by_item[1][item]] = user
+            by_item[1][item] += 1
+        columns[0][place], columns[1][place] = item, values[n]
+        columns[2][place], columns[3][place] = timestamps[n], positions[n]
+    return len(users)
+
+
+@njit(cache=True, nogil=True)
+def forget_raters(user: Int, items: NDArray[np.int32], by_item: Directory, raters: NDArray[np.int32]) -> None:
+    """Take `user` out of the raters of all `items`."""
+    for item in items:
+        remove_rater(item, user, by_item, raters)
+
+
+def directory(arena: Any) -> Directory:
+    """The arrays of a `gpu.arena.Arena` that kernels move rows by."""
+    return arena.starts, arena.lengths, arena.capacities, arena.end

@@ -1,0 +1,137 @@
+"""One segment file of the rating log: a Parquet table of entries, one row group per batch written.
+
+Columns: ms, seq (the stream id), index (of the rating in its entry), kind (rating, forget, hide, show), user, item,
+rating (null = delete), timestamp (Unix seconds). zstd, with page checksums that every read verifies. A row group holds
+whole entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from service.errors import CorruptLog
+from service.events import Entry, RatingEvent, StreamId
+
+SCHEMA = pa.schema(
+    [
+        ("ms", pa.int64()),
+        ("seq", pa.int64()),
+        ("index", pa.int32()),
+        ("kind", pa.string()),
+        ("user", pa.string()),
+        ("item", pa.string()),
+        ("rating", pa.float32()),
+        ("timestamp", pa.float64()),
+    ]
+)
+
+_DICTIONARIES = ["kind", "user", "item", "rating", "timestamp"]
+_DICTIONARY_BYTES = 32 << 20
+
+
+def table_of(entries: Sequence[Entry]) -> pa.Table:
+    """Rows of `entries`; a noop has none."""
+    rows: list[tuple[Any, ...]] = []
+    for entry in entries:
+        ms, seq = entry.id
+        if entry.kind == "rating":
+            rows.extend(
+                (ms, seq, index, "rating", r.user, r.item, r.rating, r.timestamp)
+                for index, r in enumerate(entry.ratings)
+            )
+        elif entry.kind == "forget":
+            rows.append((ms, seq, 0, "forget", entry.subject, None, None, None))
+        elif entry.kind != "noop":
+            rows.append((ms, seq, 0, entry.kind, None, entry.subject, None, None))
+    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    return pa.table([pa.array(c, t) for c, t in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
+
+
+def entries_of(batch: pa.RecordBatch) -> list[Entry]:
+    """The entries whose rows `batch` holds: `table_of` backwards, without noops."""
+    entries: list[Entry] = []
+    columns = (batch.column(name).to_pylist() for name in SCHEMA.names)
+    for ms, seq, _, kind, user, item, rating, timestamp in zip(*columns, strict=True):
+        if kind != "rating":
+            entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))
+            continue
+        if not entries or entries[-1].id != (ms, seq):
+            entries.append(Entry(StreamId(ms, seq), kind, []))
+        entries[-1].ratings.append(RatingEvent(user, item, rating, timestamp))
+    return entries
+
+
+def plain(batch: pa.RecordBatch) -> pa.Table:
+    """A batch that was read, ready to be written: a dictionary would carry along values that no row uses any more."""
+    return pa.Table.from_batches([batch]).cast(SCHEMA)
+
+
+def write_groups(file: IO[bytes], groups: Iterable[pa.Table]) -> None:
+    """Write a segment with one row group per table, so that a group holds whole entries, as the tables do."""
+    with pq.ParquetWriter(
+        file,
+        SCHEMA,
+        compression="zstd",
+        use_dictionary=_DICTIONARIES,
+        dictionary_pagesize_limit=_DICTIONARY_BYTES,
+        column_encoding=dict.fromkeys(("ms", "seq", "index"), "DELTA_BINARY_PACKED"),
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        for group in groups:
+            if group.num_rows:
+                writer.write_table(group, row_group_size=group.num_rows)
+
+
+def read_groups(path: Path, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+    """Row groups of the segment at `path`; kind, user and item dictionary-encoded.
+
+    Args:
+        path: of the segment.
+        columns: names to read. None: all.
+
+    Raises:
+        FileNotFoundError: it was merged into another one.
+        CorruptLog: it is torn or altered.
+    """
+    try:
+        with path.open("rb") as file:
+            parquet = pq.ParquetFile(file, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
+            for group in range(parquet.num_row_groups):
+                table = parquet.read_row_group(group, columns=columns, use_threads=False)
+                yield table.combine_chunks().to_batches()[0]
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptLog(f"Invalid segment {path}: expected an intact file of ratings, got: {error}") from error
+
+
+def behind(batch: pa.RecordBatch, cursor: StreamId) -> pa.RecordBatch:
+    """Rows above `cursor`."""
+    return batch.filter(pa.array(~_is_below(batch, StreamId(cursor.ms, cursor.seq + 1))))
+
+
+def _is_below(batch: pa.RecordBatch, position: StreamId) -> NDArray[np.bool_]:
+    ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
+    below: NDArray[np.bool_] = (ms < position.ms) | ((ms == position.ms) & (seq < position.seq))
+    return below
+
+
+def holds(path: Path, user: str) -> bool:
+    """Whether any row of the segment at `path` names `user`."""
+    groups = (batch.column("user").dictionary for batch in read_groups(path, ["user"]))
+    return any(pc.index(names, pa.scalar(user)).as_py() >= 0 for names in groups)
+
+
+def without(batch: pa.RecordBatch, user: str, before: StreamId) -> pa.RecordBatch:
+    """Rows that are not of `user`, or not below the position `before`."""
+    is_theirs = pc.equal(batch.column("user").cast(pa.string()), user).fill_null(False).to_numpy(zero_copy_only=False)
+    return batch.filter(pa.array(~(is_theirs & _is_below(batch, before))))

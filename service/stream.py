@@ -1,0 +1,283 @@
+"""`Stream`: the ratings stream in Redis. The only module that knows its keys and commands (those of Redis 6.2).
+
+nearfield:ratings    stream, one entry per accepted request (`service.events`)
+nearfield:trimmed    string, the highest id that trimming has removed; written before the entries go
+nearfield:rejected   stream, bad entries under their own id, with the reason
+nearfield:commit     string, the position that somebody wants to see in the rating log
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import redis
+import structlog
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from service.errors import StreamReplaced, StreamUnavailable, VolatileServer
+from service.events import NOOP_VERSION, ZERO, Fields, StreamId
+from service.redis_pipe import RedisPipe
+from service.settings import AppendFsync
+
+RATINGS = "nearfield:ratings"
+TRIMMED = "nearfield:trimmed"
+REJECTED = "nearfield:rejected"
+COMMIT = "nearfield:commit"
+
+SOCKET_TIMEOUT_S = 5.0  # longer than any blocking read
+MAX_REJECTED = 10_000
+AOF_REWRITE_TIMEOUT_S = 600.0
+_FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
+_POLL_S = 0.05
+
+_log = structlog.get_logger(__name__)
+
+
+def connect(url: str) -> Any:
+    """A client that answers in bytes, waits at most five seconds and never sends a command twice."""
+    return redis.Redis.from_url(
+        url,
+        protocol=2,
+        socket_timeout=SOCKET_TIMEOUT_S,
+        socket_connect_timeout=SOCKET_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turn every failure of the Redis client into `StreamUnavailable`."""
+    try:
+        yield
+    except redis.RedisError as error:
+        raise StreamUnavailable(f"Redis is unavailable: {error}") from error
+
+
+class Stream:
+    """Append, read and trim. Appending belongs to one event loop; everything else may be called from any thread."""
+
+    def __init__(
+        self, url: str, floor: Callable[[], StreamId] = lambda: ZERO, appendfsync: AppendFsync = "always"
+    ) -> None:
+        """Prepare a stream; nothing connects yet.
+
+        Args:
+            url: redis://, rediss:// or unix://.
+            floor: the last id of the rating log, below which no new entry may lie.
+            appendfsync: the weakest policy at which the server counts as durable.
+        """
+        self.url = url
+        self._floor = floor
+        self._appendfsync = appendfsync
+        self._client = connect(url)
+        self._pipe: RedisPipe | None = None
+        self._opening = asyncio.Lock()
+        self._warned = threading.Event()
+
+    # --- appending
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one entry, once; when this returns it is as durable as the server's policy says.
+
+        Raises:
+            StreamUnavailable: Redis is gone or refuses; whether the entry was written is unknown, and writing the
+                same ratings again is harmless.
+            VolatileServer, StreamReplaced: see `verify`, called at every new connection.
+        """
+        pipe = self._pipe
+        if pipe is None or not pipe.is_open:
+            pipe = await self._reopen()
+        reply = await pipe.call(b"XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items()))
+        return StreamId.parse(reply.decode())
+
+    async def _reopen(self) -> RedisPipe:
+        async with self._opening:
+            if self._pipe is None or not self._pipe.is_open:
+                pipe = await RedisPipe.open(self.url)
+                try:
+                    await asyncio.to_thread(self.verify)
+                except BaseException:
+                    pipe.close()
+                    raise
+                self._pipe = pipe
+            return self._pipe
+
+    def close(self) -> None:
+        """Close every connection."""
+        if self._pipe is not None:
+            self._pipe.close()
+        self._client.close()
+
+    # --- the promises of the server
+
+    def verify(self) -> None:
+        """Check that the server keeps what it acknowledges, and that its ids continue those of the log.
+
+        Raises:
+            VolatileServer: persistence is off, weaker than asked for, or entries may be evicted.
+            StreamReplaced: the stream is behind the rating log and already holds entries.
+            StreamUnavailable: Redis is gone.
+        """
+        self._check_durability()
+        self._raise_last_id(self._floor())
+
+    def _check_durability(self) -> None:
+        names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
+        with translated():
+            try:
+                found = {name: _text(self._client.config_get(name).get(name, "")) for name in names}
+            except redis.ResponseError as error:
+                if not self._warned.is_set():
+                    _log.warning("durability of redis cannot be checked: CONFIG is refused", error=str(error))
+                self._warned.set()
+                return
+        self._refuse_volatile(found)
+
+    def _refuse_volatile(self, found: dict[str, str]) -> None:
+        if found["appendonly"] != "yes":
+            raise VolatileServer("Invalid appendonly of the Redis server: expected yes, got no; set it to yes")
+        if _FSYNC_STRENGTH.get(found["appendfsync"], 0) < _FSYNC_STRENGTH[self._appendfsync]:
+            raise VolatileServer(
+                f"Invalid appendfsync of the Redis server: expected {self._appendfsync}, got {found['appendfsync']};"
+                " change it there, or accept the weaker one with NEARFIELD_APPENDFSYNC"
+            )
+        if found["maxmemory"] not in ("", "0") and found["maxmemory-policy"] != "noeviction":
+            policy = found["maxmemory-policy"]
+            raise VolatileServer(f"Invalid maxmemory-policy of the Redis server: expected noeviction, got {policy}")
+
+    def _raise_last_id(self, floor: StreamId) -> None:
+        """Make the next id come after `floor`: a flushed or replaced server would start below the log."""
+        with translated():
+            # One transaction: an entry of another producer cannot slip in between the look and the noop.
+            self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), RATINGS)
+
+    @staticmethod
+    def _raise_in(pipeline: Any, floor: StreamId) -> None:
+        last, length = _last_and_length(pipeline)
+        if last < floor and length:
+            raise StreamReplaced(
+                f"Invalid stream: expected ids above {floor}, the last one in the rating log, got {length:,} entries"
+                f" up to {last}. Was Redis replaced? Delete {RATINGS} to go on from the log, or bring back its data"
+            )
+        pipeline.multi()
+        if last < floor:
+            pipeline.xadd(RATINGS, {"v": NOOP_VERSION}, id=str(floor))
+            _log.warning("stream was behind the rating log and has been raised", last=str(last), raised_to=str(floor))
+
+    # --- reading
+
+    def read(self, after: StreamId, block_ms: int = 0, count: int = 1000) -> list[tuple[StreamId, Fields]]:
+        """Entries behind `after`, at most `count`; waits up to `block_ms` (0: not at all) for the first one.
+
+        Reading from behind a trimmed id skips silently: look at `trimmed_id` afterwards (`StreamReader` does).
+        """
+        with translated():
+            reply = self._client.xread({RATINGS: str(after)}, count=count, block=block_ms or None)
+        return [(_id(raw), fields) for _, entries in reply for raw, fields in entries]
+
+    def last_id(self) -> StreamId:
+        """The last id ever given out (not the last one still there)."""
+        with translated():
+            return _last_and_length(self._client)[0]
+
+    def newest(self) -> StreamId:
+        """Id of the newest entry still in the stream; `ZERO` if it is empty."""
+        with translated():
+            found = self._client.xrevrange(RATINGS, count=1)
+        return _id(found[0][0]) if found else ZERO
+
+    def trimmed_id(self) -> StreamId:
+        """The highest id that trimming has removed, or is about to; `ZERO` before the first time."""
+        return self._position(TRIMMED)
+
+    # --- for the archiver
+
+    def trim(self, upto: StreamId) -> None:
+        """Remove every entry up to `upto`, which the rating log must have."""
+        if upto <= self.trimmed_id():
+            return
+        with translated():
+            self._client.set(TRIMMED, str(upto))
+            self._client.xtrim(RATINGS, minid=str(StreamId(upto.ms, upto.seq + 1)), approximate=False)
+
+    def request_commit(self, position: StreamId) -> None:
+        """Ask whoever archives to commit everything up to `position` now."""
+        with translated():
+            self._client.set(COMMIT, str(position))
+
+    def requested_commit(self) -> StreamId:
+        """The position last asked for; `ZERO` if none ever was."""
+        return self._position(COMMIT)
+
+    def reject(self, stream_id: StreamId, fields: Fields, reason: str) -> None:
+        """Keep a bad entry for people to look at; doing it again changes nothing."""
+        content: dict[Any, Any] = {**fields, b"reason": reason.encode(errors="replace")}
+        with translated():
+            try:
+                self._client.xadd(REJECTED, content, id=str(stream_id), maxlen=MAX_REJECTED)
+            except redis.ResponseError as error:
+                if "equal or smaller" not in str(error):
+                    raise
+
+    def rejected(self, count: int = 100) -> list[tuple[StreamId, Fields]]:
+        """The newest bad entries, newest first; their `reason` is a field beside the original ones."""
+        with translated():
+            return [(_id(raw), fields) for raw, fields in self._client.xrevrange(REJECTED, count=count)]
+
+    # --- for forgetting
+
+    def clear_rejected(self) -> None:
+        """Empty the stream of bad entries: they may name a forgotten user."""
+        with translated():
+            self._client.xtrim(REJECTED, maxlen=0, approximate=False)
+
+    def rewrite_aof(self) -> None:
+        """Rewrite the append-only file, so that what was trimmed is gone from disk too; returns when done.
+
+        Raises:
+            StreamUnavailable: Redis is gone, or not done after ten minutes.
+        """
+        deadline = time.monotonic() + AOF_REWRITE_TIMEOUT_S
+        with translated():
+            self._await_rewrite(deadline)  # one that runs already may still write what was trimmed since
+            self._client.bgrewriteaof()
+            self._await_rewrite(deadline)
+
+    def _await_rewrite(self, deadline: float) -> None:
+        while True:
+            state = self._client.info("persistence")
+            if not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]):
+                return
+            if time.monotonic() > deadline:
+                raise StreamUnavailable(f"Redis has not rewritten its file after {AOF_REWRITE_TIMEOUT_S:g} s")
+            time.sleep(_POLL_S)
+
+    def _position(self, key: str) -> StreamId:
+        with translated():
+            value = self._client.get(key)
+        return StreamId.parse(_text(value)) if value else ZERO
+
+
+def _last_and_length(client: Any) -> tuple[StreamId, int]:
+    try:
+        found = client.xinfo_stream(RATINGS)
+    except redis.ResponseError as error:
+        if "no such key" not in str(error):
+            raise
+        return ZERO, 0
+    return _id(found["last-generated-id"]), int(found["length"])
+
+
+def _id(raw: bytes) -> StreamId:
+    return StreamId.parse(raw.decode())
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

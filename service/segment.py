@@ -58,7 +58,7 @@ def table_of(entries: Sequence[Entry]) -> pa.Table:
 def entries_of(batch: pa.RecordBatch) -> list[Entry]:
     """The entries whose rows `batch` holds: `table_of` backwards, without noops."""
     entries: list[Entry] = []
-    columns = (batch.column(name).to_pylist() for name in SCHEMA.names)
+    columns = (column.to_pylist() for column in plain(batch).columns)
     for ms, seq, _, kind, user, item, rating, timestamp in zip(*columns, strict=True):
         if kind != "rating":
             entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))

@@ -86,13 +86,19 @@ def _gsm(ratings: Ratings, params: CulshParams) -> simlsh.Ranking:
     return _completed(ratings, best, params)
 
 
-def _minhash(ratings: Ratings, params: CulshParams) -> simlsh.Ranking:
+def minhash_signatures(ratings: Ratings, n_bits: int, seed: int) -> NDArray[np.uint64]:
+    """One-bit minHash of the raters of every item, uint64 (I, W), W = `n_bits` / 64."""
     from gpu.host.similarity import minhash  # noqa: PLC0415 - compiled only where a comparator is asked for
 
-    packed = np.empty((ratings.n_items, simlsh.n_words(params)), dtype=np.uint64)
+    packed = np.empty((ratings.n_items, n_bits // simlsh.WORD_BITS), dtype=np.uint64)
     columns = ratings.by_item
-    minhash(packed, _bounds(columns), columns.items, ratings.user_keys, np.uint64(params.seed), simlsh.TASKS)
-    return _by_signature(ratings, packed, params)
+    minhash(packed, _bounds(columns), columns.items, ratings.user_keys, np.uint64(seed), simlsh.TASKS)
+    return packed
+
+
+def _minhash(ratings: Ratings, params: CulshParams) -> simlsh.Ranking:
+    n_bits = simlsh.n_words(params) * simlsh.WORD_BITS
+    return _by_signature(ratings, minhash_signatures(ratings, n_bits, params.seed), params)
 
 
 def _rp_cos(ratings: Ratings, params: CulshParams) -> simlsh.Ranking:

@@ -1,0 +1,37 @@
+"""Kernels of ranking by agreement: popcounts, rank keys and rank lists."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.host import hamming
+
+words = st.integers(0, 2**64 - 1)
+quick = settings(max_examples=60, deadline=None)
+
+
+@quick
+@given(st.lists(words, min_size=3, max_size=3), st.lists(words, min_size=3, max_size=3))
+def test_agreement_counts_equal_bits(one: list[int], other: list[int]) -> None:
+    expected = 192 - sum((a ^ b).bit_count() for a, b in zip(one, other, strict=True))
+    assert hamming.agreement(np.array(one, np.uint64), np.array(other, np.uint64)) == expected
+
+
+@quick
+@given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 6))
+def test_insert_keeps_the_largest_distinct_keys(keys: list[int], k: int) -> None:
+    best = np.full(k, -1, dtype=np.int64)
+    for key in keys:
+        hamming.insert(best, key)
+    expected = sorted(set(keys), reverse=True)[:k]
+    assert best.tolist() == expected + [-1] * (k - len(expected))
+
+
+def test_rank_keys_order_by_agreement_then_lower_row() -> None:
+    zero, one = np.array([0], np.uint64), np.array([1], np.uint64)
+    nearer_late = hamming.rank_key(zero, zero, 2**31 - 1)
+    farther_early = hamming.rank_key(zero, one, 0)
+    assert nearer_late > farther_early > hamming.rank_key(zero, one, 1) >= 0
+    assert hamming.rows_of(np.array([[nearer_late, farther_early, -1]])).tolist() == [[2**31 - 1, 0, -1]]

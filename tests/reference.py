@@ -1,0 +1,113 @@
+"""A slow, plain NumPy oracle for the engine. It imports nothing of ours and follows the papers letter by letter.
+
+Ratings are a dense float matrix (M, N) with NaN where there is no rating; everything is float64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+MASK_64 = (1 << 64) - 1
+
+
+# --- baselines and eq. 1 ---------------------------------------------------------------------------------------------
+
+
+def baselines(matrix):
+    """(μ, b̄_i, b̄_j): mean of all, user mean − μ, item mean − μ; 0 where a row has no rating."""
+    rated = ~np.isnan(matrix)
+    if not rated.any():
+        return 0.0, np.zeros(matrix.shape[0]), np.zeros(matrix.shape[1])
+    mean = matrix[rated].mean()
+    users = np.array([row[has].mean() - mean if has.any() else 0.0 for row, has in zip(matrix, rated, strict=True)])
+    items = np.array([col[has].mean() - mean if has.any() else 0.0 for col, has in zip(matrix.T, rated.T, strict=True)])
+    return mean, users, items
+
+
+def residual(matrix, model, user, item):
+    """r_ij − b̄_ij as it stands in the first neighbour sum of eq. 1; 1 for implicit feedback."""
+    if model["implicit"]:
+        return 1.0
+    return matrix[user, item] - (model["mean"] + model["user_baseline"][user] + model["item_baseline"][item])
+
+
+def neighbour_sets(matrix, model, user, item):
+    """(R, N): slots of S(item) that the user has rated, and has not; empty slots (−1) are in neither."""
+    slots = [k for k, other in enumerate(model["neighbours"][item]) if other >= 0]
+    rated = [k for k in slots if not np.isnan(matrix[user, model["neighbours"][item][k]])]
+    return rated, [k for k in slots if k not in rated]
+
+
+def score(matrix, model, user, item):
+    """Eq. 1, not clipped."""
+    rated, unrated = neighbour_sets(matrix, model, user, item)
+    total = model["mean"] + model["user_bias"][user] + model["item_bias"][item]
+    total += model["user_factors"][user] @ model["item_factors"][item]
+    for k in rated:
+        other = model["neighbours"][item][k]
+        total += len(rated) ** -0.5 * residual(matrix, model, user, other) * model["explicit_weights"][item][k]
+    for k in unrated:
+        total += len(unrated) ** -0.5 * model["implicit_weights"][item][k]
+    return total
+
+
+# --- eq. 5 -----------------------------------------------------------------------------------------------------------
+
+
+def sgd_step(matrix, model, user, item, target, rates):
+    """Eq. 5 for one sample, in place. `rates`: step, weight_step, and λ of factors, biases and weights."""
+    step, weight_step, decay, bias_decay, weight_decay = rates
+    rated, unrated = neighbour_sets(matrix, model, user, item)
+    estimate = score(matrix, model, user, item)
+    error = target - (1 / (1 + np.exp(-estimate)) if model["implicit"] else estimate)
+    u, v = model["user_factors"][user].copy(), model["item_factors"][item].copy()
+    model["user_factors"][user] += step * (error * v - decay * u)
+    model["item_factors"][item] += step * (error * u - decay * v)
+    model["user_bias"][user] += step * (error - bias_decay * model["user_bias"][user])
+    model["item_bias"][item] += step * (error - bias_decay * model["item_bias"][item])
+    for k in rated:
+        w = model["explicit_weights"][item][k]
+        pull = len(rated) ** -0.5 * error * residual(matrix, model, user, model["neighbours"][item][k])
+        model["explicit_weights"][item][k] += weight_step * (pull - weight_decay * w)
+    for k in unrated:
+        c = model["implicit_weights"][item][k]
+        model["implicit_weights"][item][k] += weight_step * (len(unrated) ** -0.5 * error - weight_decay * c)
+
+
+def sgd_epoch(matrix, model, visits, rates):
+    """Eq. 5 for each (user, item, target) of `visits`, one after the other."""
+    for user, item, target in visits:
+        sgd_step(matrix, model, user, item, target, rates)
+
+
+# --- draws -----------------------------------------------------------------------------------------------------------
+
+
+def mix_64(word):
+    """The finaliser of SplitMix64 on a Python integer."""
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & MASK_64
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & MASK_64
+    return word ^ (word >> 31)
+
+
+def negative(matrix, user, position, draw, seed, epoch):
+    """The item drawn as negative number `draw` of the rating at `position`; −1 where the user has rated all."""
+    golden = 0x9E3779B97F4A7C15
+    stream = mix_64((mix_64((seed + golden) & MASK_64) + epoch * golden) & MASK_64)
+    word = mix_64((mix_64((stream + position * golden) & MASK_64) + (draw + 1) * golden) & MASK_64)
+    unrated = np.flatnonzero(np.isnan(matrix[user]))
+    return int(unrated[(word >> 32) * len(unrated) >> 32]) if len(unrated) else -1
+
+
+# --- evaluation ------------------------------------------------------------------------------------------------------
+
+
+def rank(scores, competitors, item):
+    """Rank from 0 of `item` among `competitors`: better scores first, equal ones by row."""
+    return sorted(competitors, key=lambda other: (-scores[other], other)).index(item)
+
+
+def ndcg(ranks, n_relevant, k):
+    """NDCG@k of one user from the ranks of their relevant items."""
+    gain = sum(1 / np.log2(r + 2) for r in ranks if r < k)
+    return gain / sum(1 / np.log2(r + 2) for r in range(min(n_relevant, k)))

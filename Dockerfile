@@ -1,0 +1,50 @@
+# One image for CPUs (the default target) and one for GPUs:
+#   docker build --tag nearfield .
+#   docker build --tag nearfield:gpu --target gpu .
+ARG PYTHON=3.13
+
+FROM python:${PYTHON}-slim-bookworm AS base
+ENV PATH=/opt/nearfield/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+# Numba's parallel kernels run on OpenMP, and its wheel brings no runtime along.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends libgomp1 \
+ && rm -rf /var/lib/apt/lists/*
+
+FROM base AS build-cpu
+WORKDIR /build
+RUN python -m venv /opt/nearfield
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY gpu gpu
+COPY service service
+RUN pip install --no-cache-dir --constraint constraints.txt .
+
+FROM build-cpu AS build-gpu
+RUN pip install --no-cache-dir --constraint constraints.txt '.[gpu]'
+
+FROM base AS runtime
+ENV NEARFIELD_DATA=/data \
+    NEARFIELD_HOST=0.0.0.0 \
+    NUMBA_CACHE_DIR=/var/cache/nearfield
+RUN useradd --system --uid 10001 --home-dir /data --no-create-home nearfield \
+ && install --directory --owner=nearfield --mode=0700 /data /var/cache/nearfield
+WORKDIR /data
+EXPOSE 8000
+VOLUME /data
+STOPSIGNAL SIGTERM
+# Ready, not only alive: while history is read a replica should get no requests.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=120s --retries=3 \
+  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=2)"]
+CMD ["nearfield", "serve"]
+
+FROM runtime AS gpu
+COPY --from=build-gpu /opt/nearfield /opt/nearfield
+USER nearfield
+RUN python -m service.warm
+
+FROM runtime AS cpu
+COPY --from=build-cpu /opt/nearfield /opt/nearfield
+USER nearfield
+# Compile the kernels into the image, for the kind of processor that builds it; another kind compiles at its first start.
+RUN python -m service.warm

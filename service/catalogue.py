@@ -1,0 +1,97 @@
+"""A synthetic catalogue with planted tastes: ratings to try the service on where no real ones are at hand.
+
+Nothing in it is real, and every id says so ("synthetic-viewer-0007", "synthetic-western-012"). Each viewer loves one
+genre, likes a second and avoids a third; a rating is the item's quality plus that taste plus noise, and viewers find
+popular items and their own genres more often. So a model that learned anything recommends a viewer's own genres.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+GENRES = ("western", "noir", "space", "comedy", "romance", "mystery", "history", "music")
+N_VIEWERS = 1500
+N_ITEMS = 400
+RATINGS_PER_VIEWER = (12, 70)
+LOVES, LIKES, AVOIDS = 1.2, 0.6, -1.0
+MEAN, QUALITY_SPREAD, NOISE = 3.3, 0.4, 0.5
+PULL_OF_TASTE = 1.2  # how much more often a viewer meets what suits them, in log odds per point of taste
+LOWEST, HIGHEST = 0.5, 5.0
+
+
+class Catalogue(NamedTuple):
+    """Planted ratings as parallel arrays of length N, with the truth they were drawn from.
+
+    Attributes:
+        viewers, items: rows, int64 (N,).
+        ratings: half points from 0.5 to 5, float64 (N,).
+        taste: what each viewer feels for each genre, float64 (viewers, genres).
+        genre: genre of each item, int64 (items,).
+    """
+
+    viewers: NDArray[np.int64]
+    items: NDArray[np.int64]
+    ratings: NDArray[np.float64]
+    taste: NDArray[np.float64]
+    genre: NDArray[np.int64]
+
+    def viewer_id(self, viewer: int) -> str:
+        """The id of a viewer row."""
+        return f"synthetic-viewer-{viewer:04d}"
+
+    def item_id(self, item: int) -> str:
+        """The id of an item row, which names its genre."""
+        return f"synthetic-{GENRES[self.genre[item]]}-{item:03d}"
+
+    def loves(self, viewer: int) -> str:
+        """The genre planted as the viewer's favourite."""
+        return GENRES[int(self.taste[viewer].argmax())]
+
+
+def planted(seed: int = 0, n_viewers: int = N_VIEWERS, n_items: int = N_ITEMS) -> Catalogue:
+    """Draw a catalogue; equal arguments give equal ratings, in an order shuffled over viewers and items."""
+    rng = np.random.default_rng(seed)
+    taste = _tastes(rng, n_viewers)
+    genre = np.arange(n_items) % len(GENRES)
+    quality = rng.normal(0, QUALITY_SPREAD, n_items)
+    viewers, items = _encounters(rng, taste, genre)
+    felt = MEAN + quality[items] + taste[viewers, genre[items]] + rng.normal(0, NOISE, len(items))
+    ratings = np.clip(np.round(felt * 2) / 2, LOWEST, HIGHEST)
+    order = rng.permutation(len(items))
+    return Catalogue(viewers[order], items[order], ratings[order], taste, genre)
+
+
+def write(path: Path, catalogue: Catalogue) -> None:
+    """Write the ratings as CSV with a header: user,item,rating."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("user", "item", "rating"))
+        for viewer, item, rating in zip(catalogue.viewers, catalogue.items, catalogue.ratings, strict=True):
+            rows.writerow((catalogue.viewer_id(viewer), catalogue.item_id(item), f"{rating:g}"))
+
+
+def _tastes(rng: np.random.Generator, n_viewers: int) -> NDArray[np.float64]:
+    taste = rng.normal(0, 0.2, (n_viewers, len(GENRES)))
+    chosen = rng.permuted(np.tile(np.arange(len(GENRES)), (n_viewers, 1)), axis=1)
+    for column, strength in enumerate((LOVES, LIKES, AVOIDS)):
+        taste[np.arange(n_viewers), chosen[:, column]] = strength
+    return taste
+
+
+def _encounters(
+    rng: np.random.Generator, taste: NDArray[np.float64], genre: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Who rates what: distinct items of each viewer, drawn by popularity and taste (Gumbel's trick, no loop)."""
+    n_viewers, n_items = len(taste), len(genre)
+    log_popularity = -0.7 * np.log1p(rng.permutation(n_items))
+    keys = log_popularity + PULL_OF_TASTE * taste[:, genre] + rng.gumbel(size=(n_viewers, n_items))
+    ranked = np.argsort(-keys, axis=1)
+    low, high = RATINGS_PER_VIEWER
+    counts = np.minimum(rng.integers(low, high, n_viewers), n_items)
+    taken = np.arange(n_items) < counts[:, None]
+    return np.repeat(np.arange(n_viewers), counts), ranked[taken]

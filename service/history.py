@@ -18,6 +18,8 @@ from service.events import ZERO, Entry, RatingEvent, StreamId
 from service.id_table import IdTable
 from service.rating_log import RatingLog
 
+ROOM = 4096  # spare users when an array is lengthened, beside doubling it
+
 
 class Forgotten(NamedTuple):
     """A user who was dropped: the retired row, and the ratings it had."""
@@ -60,6 +62,15 @@ class History:
         self.position = ZERO
         self.n_events = 0
         self._hidden = np.zeros(0, dtype=np.bool_)
+        self._changed_ms = np.zeros(0, dtype=np.int64)
+
+    def changed_since(self, watermark: StreamId) -> NDArray[np.int64]:
+        """Rows of users with an event behind `watermark`.
+
+        Users with one in the very millisecond of the watermark are counted too, always, so the answer does not depend
+        on how the entries came in.
+        """
+        return np.flatnonzero(self._changed_ms[: len(self.users)] >= watermark.ms)
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
@@ -73,17 +84,19 @@ class History:
         """
         parts: list[Changes] = []
         ratings: list[RatingEvent] = []
+        times_ms: list[int] = []
         for entry in entries:
             if entry.id <= self.position:
                 continue
             self.position = entry.id
             if entry.kind == "rating":
                 ratings.extend(entry.ratings)
+                times_ms.extend([entry.id.ms] * len(entry.ratings))
             elif entry.subject is not None:
-                parts.append(self._rate_events(ratings))
+                parts.append(self._rate_events(ratings, times_ms))
                 parts.append(self._apply_subject(entry.kind, entry.subject))
-                ratings = []
-        parts.append(self._rate_events(ratings))
+                ratings, times_ms = [], []
+        parts.append(self._rate_events(ratings, times_ms))
         return _joined(parts)
 
     def load(
@@ -109,6 +122,7 @@ class History:
             if self.position >= end:
                 break
         self.position = max(self.position, end)
+        pa.default_memory_pool().release_unused()  # a service is long-lived: what reading needed goes back
 
     def popular(self, n: int, offset: int = 0) -> NDArray[np.int64]:
         """Rows of the items with most ratings, hidden and unrated ones left out; ties by row."""
@@ -121,12 +135,12 @@ class History:
 
     # --- one kind of entry each
 
-    def _rate_events(self, ratings: list[RatingEvent]) -> Changes:
+    def _rate_events(self, ratings: list[RatingEvent], times_ms: list[int]) -> Changes:
         users = self.users.rows_or_new(rating.user for rating in ratings)
         items = self.items.rows_or_new(rating.item for rating in ratings)
         values = np.array([math.nan if r.rating is None else r.rating for r in ratings], dtype=np.float32)
         timestamps = np.array([rating.timestamp for rating in ratings], dtype=np.float64)
-        return self._rate(users, items, values, timestamps)
+        return self._rate(users, items, values, timestamps, np.array(times_ms, dtype=np.int64))
 
     def _rate(
         self,
@@ -134,8 +148,10 @@ class History:
         items: NDArray[np.int32],
         values: NDArray[np.float32],
         timestamps: NDArray[np.float64],
+        times_ms: NDArray[np.int64],
     ) -> Changes:
         self._grow()
+        self._changed_ms[users] = times_ms  # of several events of a user the last one stays
         positions = np.arange(self.n_events, self.n_events + len(users))
         self.n_events += len(users)
         old = self.table.apply(users, items, values, timestamps, positions)
@@ -152,6 +168,8 @@ class History:
 
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))
+        if len(self.users) > len(self._changed_ms):
+            self._changed_ms = np.pad(self._changed_ms, (0, len(self.users) + ROOM))
         if len(self.items) > len(self._hidden):
             longer = np.zeros(len(self.items) + len(self.items) // 2, dtype=np.bool_)
             longer[: len(self._hidden)] = self._hidden
@@ -175,7 +193,8 @@ class History:
     def _apply_run(self, run: pa.RecordBatch) -> None:
         values = run.column("rating").to_numpy(zero_copy_only=False)
         timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
-        self._rate(_rows(run.column("user"), self.users), _rows(run.column("item"), self.items), values, timestamps)
+        users, items = _rows(run.column("user"), self.users), _rows(run.column("item"), self.items)
+        self._rate(users, items, values, timestamps, run.column("ms").to_numpy().astype(np.int64))
 
 
 def _rows(column: pa.DictionaryArray, ids: IdTable) -> NDArray[np.int32]:

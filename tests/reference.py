@@ -111,3 +111,52 @@ def ndcg(ranks, n_relevant, k):
     """NDCG@k of one user from the ranks of their relevant items."""
     gain = sum(1 / np.log2(r + 2) for r in ranks if r < k)
     return gain / sum(1 / np.log2(r + 2) for r in range(min(n_relevant, k)))
+
+
+# --- hashing ----------------------------------------------------------------------------------------------------------
+
+
+def counter_draws(seed, key, n):
+    """The first n draws of splitmix64 keyed by (seed, key)."""
+    state = mix_64(key ^ mix_64(seed))
+    return [mix_64((state + (c + 1) * 0x9E3779B97F4A7C15) & MASK_64) for c in range(n)]
+
+
+def user_signs(seed, key, n_bits):
+    """Φ(H_i), ±1 (n_bits,): projection b·S + s is bit b of the s-th 32-bit half of the draws."""
+    halves = []
+    for word in counter_draws(seed, key, n_bits // 64):
+        halves += [word & 0xFFFFFFFF, word >> 32]
+    return np.array([1 if half >> b & 1 else -1 for b in range(32) for half in halves])
+
+
+def projection_sums(entries, n_items, n_bits, seed):
+    """A_j = Σ Ψ Φ(H_i) over entries (user key, item, Ψ), with Python's own exact sums."""
+    sums = np.zeros((n_items, n_bits), dtype=np.int64)
+    for user_key, item, weight in entries:
+        sums[item] += weight * user_signs(seed, user_key, n_bits)
+    return sums
+
+
+def most_agreeing(bits, counts, item, k):
+    """The k items with ratings whose bits agree best with those of `item`, ties to the lower row."""
+    others = [j for j in range(len(bits)) if j != item and counts[j]]
+    if not counts[item]:
+        return []
+    return sorted(others, key=lambda j: (-int(np.sum(bits[j] == bits[item])), j))[:k]
+
+
+def shrunk_pearson(matrix, one, other, shrinkage):
+    """Pearson correlation of two columns (NaN = not rated) on their common raters, times n/(n + shrinkage)."""
+    common = ~np.isnan(matrix[:, one]) & ~np.isnan(matrix[:, other])
+    x, y = matrix[common, one], matrix[common, other]
+    n = len(x)
+    if n < 2 or x.std() < 1e-9 or y.std() < 1e-9:
+        return 0.0
+    return float(np.corrcoef(x, y)[0, 1]) * n / (n + shrinkage)
+
+
+def one_bit_minhash(user_keys, n_bits, seed):
+    """Bits (n_bits,): the lowest bit of the smallest hash of the raters, for each hash function."""
+    draws = np.array([counter_draws(seed, key, n_bits) for key in user_keys], dtype=np.uint64)
+    return (draws.min(axis=0) & np.uint64(1)).astype(bool)

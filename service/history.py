@@ -124,15 +124,6 @@ class History:
         self.position = max(self.position, end)
         pa.default_memory_pool().release_unused()  # a service is long-lived: what reading needed goes back
 
-    def popular(self, n: int, offset: int = 0) -> NDArray[np.int64]:
-        """Rows of the items with most ratings, hidden and unrated ones left out; ties by row."""
-        counts = np.where(self.hidden, 0, self.table.item_counts)
-        rated = np.flatnonzero(counts)
-        if offset + n < len(rated):
-            least = np.partition(counts[rated], len(rated) - offset - n)[len(rated) - offset - n]
-            rated = rated[counts[rated] >= least]
-        return rated[np.argsort(-counts[rated], kind="stable")][offset : offset + n]
-
     # --- one kind of entry each
 
     def _rate_events(self, ratings: list[RatingEvent], times_ms: list[int]) -> Changes:

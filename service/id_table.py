@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 N_SHARDS = 256  # a dict doubles in one go: at 10 million ids one of 256 takes 3 ms for it, a single one 700 ms
 FIRST_CAPACITY = 1024
+RETIRED = ""  # stands for the id of a forgotten row; no legal id is empty
 
 
 def key_of(identifier: str) -> int:
@@ -22,7 +23,7 @@ class IdTable:
 
     def __init__(self) -> None:
         self._shards: list[dict[str, int]] = [{} for _ in range(N_SHARDS)]
-        self._ids: list[str | None] = []
+        self._ids: list[str] = []
         self._keys = np.zeros(FIRST_CAPACITY, dtype=np.uint64)
 
     def __len__(self) -> int:
@@ -51,11 +52,11 @@ class IdTable:
         """Rows of many ids, in order."""
         return np.fromiter(map(self.row_or_new, identifiers), dtype=np.int32)
 
-    def id(self, row: int) -> str | None:
-        """Id of a row; None if it was forgotten."""
+    def id(self, row: int) -> str:
+        """Id of a row; `RETIRED` if it was forgotten."""
         return self._ids[row]
 
-    def ids(self, rows: Iterable[int]) -> list[str | None]:
+    def ids(self, rows: Iterable[int]) -> list[str]:
         """Ids of many rows."""
         return [self._ids[row] for row in rows]
 
@@ -63,7 +64,7 @@ class IdTable:
         """Retire the row of an id and return it; the id gets a new row when it is seen again. None if it has none."""
         row = self._shards[hash(identifier) % N_SHARDS].pop(identifier, None)
         if row is not None:
-            self._ids[row] = None
+            self._ids[row] = RETIRED
         return row
 
     def _append(self, identifier: str) -> None:

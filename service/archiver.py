@@ -1,0 +1,179 @@
+"""`Archiver`: the thread that carries the stream into the rating log. Of all processes that share DATA one archives."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+
+import structlog
+
+from service.errors import CorruptLog, ServiceError, StreamReplaced, Unavailable
+from service.events import Entry, StreamId
+from service.rating_log import RatingLog
+from service.stream import Stream
+from service.stream_reader import StreamReader
+
+COMMIT_EVERY_S = 10.0
+COMMIT_RATINGS = 50_000
+KEEP_STREAM_MS = 3_600_000  # the newest hour stays in the stream, for replicas that reconnect
+TRIM_EVERY_S = 60.0
+READ_BLOCK_MS = 200  # also how soon a request to commit is noticed
+FIRST_BACKOFF_S = 0.2
+LONGEST_BACKOFF_S = 5.0
+LOCK = ".lock"
+
+_log = structlog.get_logger(__name__)
+
+
+class Archiver:
+    """Reads the stream behind the log and commits it in segments; then trims, and merges segments.
+
+    Nothing leaves the stream before it is in the log, so a failure of either loses nothing: it is tried again.
+
+    Attributes:
+        obstacle: why the log cannot be written or continued just now, None if it can; no rating should be
+            acknowledged meanwhile.
+        n_pending: ratings read from the stream and not yet in the log.
+    """
+
+    def __init__(self, stream: Stream, log: RatingLog) -> None:
+        self._stream, self._rating_log = stream, log
+        self._reader: StreamReader | None = None
+        self._lock: int | None = None
+        self._pending: list[Entry] = []
+        self._oldest_pending_s = 0.0
+        self._trimmed_s = 0.0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="archiver", daemon=True)
+        self.obstacle: str | None = None
+        self.n_pending = 0
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit what is in the stream, if Redis and the disk allow, and end."""
+        self._stopping.set()
+        self._thread.join()
+
+    @property
+    def is_archiving(self) -> bool:
+        """Whether this process holds the lock of the log."""
+        return self._lock is not None
+
+    @property
+    def lag_s(self) -> float:
+        """Age of the oldest entry that was read and is not yet in the log, in seconds."""
+        return time.monotonic() - self._oldest_pending_s if self._pending else 0.0
+
+    def step(self, block_ms: int = READ_BLOCK_MS) -> None:
+        """Read once, and commit if it is time.
+
+        Raises:
+            ServiceError: Redis is gone, or stream and log contradict each other.
+            OSError: the log cannot be written.
+        """
+        reader = self._reader or self._take_over()
+        if self.n_pending < COMMIT_RATINGS:  # a full disk must not fill the memory: the stream keeps the rest
+            self._read(reader, block_ms)
+        if self._is_due():
+            self._commit()
+            self._tidy()
+
+    def flush(self) -> None:
+        """Commit everything that is in the stream now. Raises as `step`."""
+        newest = self._stream.newest()
+        reader = self._reader or self._take_over()
+        while reader.cursor < newest:
+            self._read(reader, 0)
+            if self.n_pending >= COMMIT_RATINGS:
+                self._commit()
+        self._commit()
+
+    def _take_over(self) -> StreamReader:
+        """The lock is ours: go on where the log ends."""
+        self._rating_log.clean()
+        self._stream.verify()
+        self._pending, self.n_pending = [], 0
+        self._reader = StreamReader(self._stream, self._rating_log, self._rating_log.last_id())
+        return self._reader
+
+    def _read(self, reader: StreamReader, block_ms: int) -> None:
+        batch = reader.read(block_ms)
+        for rejected in batch.rejected:
+            self._stream.reject(*rejected)
+            _log.warning("stream entry rejected", id=str(rejected.id), reason=rejected.reason)
+        if batch.entries and not self._pending:
+            self._oldest_pending_s = time.monotonic()
+        self._pending += batch.entries
+        self.n_pending += sum(len(entry.ratings) for entry in batch.entries)
+
+    def _is_due(self) -> bool:
+        if not self._pending:
+            return False
+        if self.n_pending >= COMMIT_RATINGS or self.lag_s >= COMMIT_EVERY_S:
+            return True
+        return self._stream.requested_commit() >= self._pending[0].id
+
+    def _commit(self) -> None:
+        if self._pending:
+            self._rating_log.commit(self._pending)
+            self._pending, self.n_pending = [], 0
+
+    def _tidy(self) -> None:
+        if time.monotonic() - self._trimmed_s < TRIM_EVERY_S:
+            return
+        self._trimmed_s = time.monotonic()
+        self._rating_log.compact()
+        kept_from_ms = min(self._stream.last_id().ms, int(time.time() * 1000)) - KEEP_STREAM_MS
+        self._stream.trim(min(self._rating_log.last_id(), StreamId(max(kept_from_ms, 0), 0)))
+
+    # --- the thread
+
+    def _run(self) -> None:
+        backoff_s = FIRST_BACKOFF_S
+        while not self._stopping.is_set():
+            try:
+                if self._lock is None and not self._acquire():
+                    self._stopping.wait(1.0)
+                    continue
+                self.step()
+                self.obstacle, backoff_s = None, FIRST_BACKOFF_S
+            except (ServiceError, OSError) as error:
+                self._report(error)
+                self._stopping.wait(backoff_s)
+                backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
+        self._finish()
+
+    def _report(self, error: Exception) -> None:
+        """Redis being gone stops appending by itself; anything else must be told, so that POST answers 503."""
+        if isinstance(error, StreamReplaced | CorruptLog) or not isinstance(error, Unavailable):
+            self.obstacle = f"{type(error).__name__}: {error}"
+        _log.error("archiver stands still", error=str(error), kind=type(error).__name__)
+
+    def _finish(self) -> None:
+        try:
+            if self._lock is not None:
+                self.flush()
+        except (ServiceError, OSError) as error:
+            _log.error("stream not archived at stop, it will be at the next start", error=str(error))
+        finally:
+            self._release()
+
+    def _acquire(self) -> bool:
+        descriptor = os.open(self._rating_log.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._lock = descriptor
+        return True
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None

@@ -47,7 +47,7 @@ class ServiceError(Exception):
     status: ClassVar[int] = 500
     slug: ClassVar[str] = "internal-error"
     title: ClassVar[str] = "Internal error"
-    retry_after_s: ClassVar[int | None] = None
+    retry_after_s: int | None = None
 
 
 class InvalidRequest(ServiceError):
@@ -133,7 +133,11 @@ class JobRunning(Conflict):
 class TooManyRequests(ServiceError):
     """Over the rate limit."""
 
-    status, slug, title, retry_after_s = 429, "too-many-requests", "Too many requests", 1
+    status, slug, title = 429, "too-many-requests", "Too many requests"
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(ServiceError):
@@ -151,13 +155,22 @@ class StreamUnavailable(Unavailable):
 class LogUnavailable(Unavailable):
     """The rating log cannot be written, most often because the disk is full."""
 
-    slug, title, retry_after_s = "log-unavailable", "Rating log unavailable", 5
+    slug, title = "log-unavailable", "Rating log unavailable"
+    retry_after_s = 5
 
 
 class NotReady(Unavailable):
-    """History is still being read, or kernels are being warmed."""
+    """History is still being read, or kernels are being warmed.
+
+    Attributes:
+        fraction: how much of the start is done, 0 to 1; None where nobody knows.
+    """
 
     slug, title = "not-ready", "Not ready"
+
+    def __init__(self, message: str, fraction: float | None = None) -> None:
+        super().__init__(message)
+        self.fraction = fraction
 
 
 class NotSeenYet(Unavailable):

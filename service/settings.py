@@ -14,6 +14,8 @@ from gpu.backend import BackendName
 from gpu.params import ALGORITHMS
 
 AppendFsync = Literal["always", "everysec"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "console", "json"]
 
 
 class Settings(BaseSettings):
@@ -52,6 +54,9 @@ class Settings(BaseSettings):
     max_body_bytes: PositiveInt = Field(1 << 20, description="Longest request body in bytes, beyond which 413.")
     max_ratings: PositiveInt = Field(1000, description="Most ratings in one request.")
     max_n: PositiveInt = Field(1000, description="Most results in one answer.")
+
+    log_level: LogLevel = Field("info", description="Least severe lines that are written; debug has every request.")
+    log_format: LogFormat = Field("auto", description="Lines for people (console), machines (json) or who reads them (auto).")
 
     @field_validator("rating_scale", mode="before")
     @classmethod

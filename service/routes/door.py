@@ -1,0 +1,181 @@
+"""`Door`: the outermost layer of the application, plain ASGI because every request pays for it.
+
+It routes on the raw path (so that a percent-encoded `/` is legal in an id), gives each request its id, checks key, rate
+and body size, answers hot requests in a lane without the framework's layers, counts, and writes the access log.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.errors import BodyTooLarge, ServiceError
+from service.metrics import Metrics
+from service.routes import problems
+from service.routes.access import Keys, RateLimit
+from service.routes.problems import Headers
+from service.settings import Settings
+
+JSON = b"application/json"
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_log = structlog.get_logger(__name__)
+
+
+class Hot(NamedTuple):
+    """A request in a hot lane: what the lane needs, nothing parsed twice."""
+
+    tail: bytes
+    query: bytes
+    request_id: str
+    started: float
+
+
+Lane = Callable[[Hot], Awaitable[bytes | None]]
+Message = MutableMapping[str, Any]
+
+
+class Door:
+    """The application behind it, and the hot lanes beside it.
+
+    A lane is found by method and everything before the last `/` of the path. It answers with the body of a 200, or
+    with None for "not that simple", and then the application answers.
+    """
+
+    def __init__(
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, lanes: dict[tuple[str, bytes], tuple[str, Lane]]
+    ) -> None:
+        self._app, self._metrics, self._lanes = app, metrics, lanes
+        self._keys, self._rate = Keys(settings), RateLimit(settings.rate_limit_per_s)
+        self._max_body = settings.max_body_bytes
+        self._series: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._next_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        path: bytes = scope["raw_path"].partition(b"?")[0]
+        key, request_id, length = _headers(scope)
+        request_id = request_id or self._next_id()
+        method, route = scope["method"], "refused"
+        try:
+            self._keys.check(path, key)
+            self._rate.check(path, scope["client"][0] if scope["client"] else "")
+            if length > self._max_body:
+                raise BodyTooLarge(f"Invalid body: expected at most {self._max_body:,} bytes, got {length:,}")
+            prefix, _, tail = path.rpartition(b"/")
+            route, lane = self._lanes.get((method, prefix), ("refused", None))
+            content = None
+            if lane is not None:
+                content = await lane(Hot(tail, scope["query_string"], request_id, started))
+            if content is None:
+                await self._through(scope, receive, send, _Visit(method, path, request_id, started))
+                return
+            status = 200
+            await _send(send, status, content, JSON, request_id, [])
+        except ServiceError as error:
+            status, content, extra = problems.of_error(error, request_id)
+            await _send(send, status, content, problems.MEDIA_TYPE.encode(), request_id, extra)
+        self._count(_Visit(method, path, request_id, started), route, status)
+
+    async def _through(self, scope: Scope, receive: Receive, send: Send, visit: _Visit) -> None:
+        """The way through the framework."""
+        scope["path"] = visit.path.decode("ascii", "replace")  # the raw path: ids are decoded after routing
+        scope.setdefault("state", {})["request_id"] = visit.request_id
+        status = 500
+        name = (b"x-request-id", visit.request_id.encode())
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], name]
+            await send(message)
+
+        structlog.contextvars.bind_contextvars(request_id=visit.request_id)
+        try:
+            await self._app(scope, limited(receive, self._max_body), named)
+        except Exception:  # the framework has answered with 500 and raises again
+            _log.exception("request failed", method=visit.method, path=visit.path.decode("ascii", "replace"))
+        finally:
+            structlog.contextvars.unbind_contextvars("request_id")
+        self._count(visit, getattr(scope.get("route"), "path", "unknown"), status)
+
+    def _count(self, visit: _Visit, route: str, status: int) -> None:
+        seconds = time.perf_counter() - visit.started
+        series = self._series.get((visit.method, route, status))
+        if series is None:
+            series = self._series[visit.method, route, status] = (
+                self._metrics.requests.labels(visit.method, route, str(status)),
+                self._metrics.request_seconds.labels(route),
+            )
+        series[0].inc()
+        series[1].observe(seconds)
+        log = _log.debug if status < 400 else _log.info if status < 500 else _log.warning
+        log(
+            "request",
+            request_id=visit.request_id,
+            method=visit.method,
+            path=visit.path,
+            status=status,
+            took_ms=round(seconds * 1000, 3),
+        )
+
+
+class _Visit(NamedTuple):
+    method: str
+    path: bytes
+    request_id: str
+    started: float
+
+
+def limited(receive: Receive, max_bytes: int) -> Receive:
+    """`receive` that refuses the part of a body that goes beyond `max_bytes` (there may be no Content-Length)."""
+    n_bytes = 0
+
+    async def counted() -> Message:
+        nonlocal n_bytes
+        message = await receive()
+        n_bytes += len(message.get("body", b""))
+        if n_bytes > max_bytes:
+            # Of this kind, because the framework hides every other error in reading a body behind a 400.
+            raise HTTPException(BodyTooLarge.status, f"Invalid body: expected at most {max_bytes:,} bytes, got more")
+        return message
+
+    return counted
+
+
+def _headers(scope: Scope) -> tuple[bytes | None, str | None, int]:
+    """Key, request id and content length, in one pass."""
+    key: bytes | None = None
+    request_id: str | None = None
+    length = 0
+    for name, value in scope["headers"]:
+        if name == b"x-api-key":
+            key = value
+        elif name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            request_id = value.decode()
+        elif name == b"content-length" and value.isdigit():
+            length = int(value)
+    return key, request_id, length
+
+
+async def _send(send: Send, status: int, content: bytes, media: bytes, request_id: str, extra: Headers) -> None:
+    headers = [
+        (b"content-type", media),
+        (b"content-length", str(len(content)).encode()),
+        (b"x-request-id", request_id.encode()),
+        *extra,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})

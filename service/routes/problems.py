@@ -1,0 +1,86 @@
+"""Errors as application/problem+json (RFC 9457), one shape for all of them, always with the request id."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gpu.errors import InvalidInput
+from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
+from service.schemas import Fault, Problem
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:nearfield:problem:"
+Headers = list[tuple[bytes, bytes]]
+_KNOWN = {kind.status: kind for kind in (NotFound, BodyTooLarge, MalformedBody)}
+
+
+def of_error(error: ServiceError, request_id: str) -> tuple[int, bytes, Headers]:
+    """Status, body and extra headers for an error that the service raised on purpose."""
+    headers: Headers = []
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", str(error.retry_after_s).encode()))
+    if error.status == NotAuthorized.status:
+        headers.append((b"www-authenticate", b"X-API-Key"))
+    content = body(error.status, error.slug, error.title, str(error), request_id, **_members(error))
+    return error.status, content, headers
+
+
+def _members(error: ServiceError) -> dict[str, Any]:
+    if isinstance(error, NotReady) and error.fraction is not None:
+        return {"reason": str(error), "fraction": error.fraction}
+    return {"job": error.job_id} if isinstance(error, JobRunning) else {}
+
+
+def body(status: int, slug: str, title: str, detail: str, request_id: str, **members: Any) -> bytes:
+    """The document itself; `members` are the further ones of `Problem`."""
+    return msgspec.json.encode(Problem(TYPE_PREFIX + slug, title, status, detail, request_id, **members))
+
+
+async def on_service_error(request: Request, error: Exception) -> Response:
+    """Handler of `ServiceError`."""
+    assert isinstance(error, ServiceError)  # noqa: S101 (tells the type checker)
+    status, content, headers = of_error(error, request.state.request_id)
+    return Response(content, status, {k.decode(): v.decode() for k, v in headers}, MEDIA_TYPE)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Handler of what the framework raises: 404, 405 and their like."""
+    assert isinstance(error, HTTPException)  # noqa: S101 (tells the type checker)
+    known = _KNOWN.get(error.status_code)
+    title = known.title if known else HTTPStatus(error.status_code).phrase
+    slug = known.slug if known else title.lower().replace(" ", "-")
+    content = body(error.status_code, slug, title, str(error.detail), request.state.request_id)
+    return Response(content, error.status_code, error.headers, MEDIA_TYPE)
+
+
+async def on_invalid_request(request: Request, error: Exception) -> Response:
+    """Handler of refused parameters and bodies: 400 for what is not JSON at all, else 422, each fault listed."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 (tells the type checker)
+    faults = [Fault(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()]
+    if any(fault["type"] == "json_invalid" for fault in error.errors()):
+        status, slug, title = MalformedBody.status, MalformedBody.slug, MalformedBody.title
+    else:
+        status, slug, title = 422, "invalid-request", "Invalid request"
+    detail = "; ".join(f"Invalid {fault.place}: {fault.error}" for fault in faults)
+    return Response(body(status, slug, title, detail, request.state.request_id, errors=faults), status, media_type=MEDIA_TYPE)
+
+
+async def on_invalid_input(request: Request, error: Exception) -> Response:
+    """Handler of what the engine refuses, such as a hyperparameter out of range."""
+    assert isinstance(error, InvalidInput)  # noqa: S101 (tells the type checker)
+    content = body(422, "invalid-request", "Invalid request", str(error), request.state.request_id)
+    return Response(content, 422, media_type=MEDIA_TYPE)
+
+
+async def on_crash(request: Request, error: Exception) -> Response:
+    """Handler of everything else: no details for the outside, the log has them under the same request id."""
+    detail = "The service failed; its log says why, under this request_id."
+    content = body(500, ServiceError.slug, ServiceError.title, detail, request.state.request_id)
+    return Response(content, 500, media_type=MEDIA_TYPE)

@@ -1,0 +1,185 @@
+"""What requests may say, checked by pydantic, and the shapes that only HTTP answers have.
+
+Defaults are those of `queries`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
+
+from gpu.params import ALGORITHMS
+from service.events import MAX_ID_BYTES, MAX_RATING, StreamId, check_id
+from service.intake import Rejection
+from service.queries import Fallback, Popular, Recommend
+
+MAX_OFFSET = 1_000_000_000
+MAX_USERS = 1000
+_DEFAULT = Recommend()
+_POSITION_SCHEMA = {"type": "string", "pattern": r"^\d{1,19}-\d{1,19}$", "examples": ["1712345678901-0"]}
+
+
+def _position(value: Any) -> Any:
+    return StreamId.parse(value) if isinstance(value, str) else value
+
+
+Id = Annotated[str, AfterValidator(check_id), Field(min_length=1, max_length=MAX_ID_BYTES)]
+Position = Annotated[StreamId, BeforeValidator(_position), WithJsonSchema(_POSITION_SCHEMA)]
+Count = Annotated[int, Field(ge=1, description="How many results.")]
+Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
+ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
+
+
+class _Strict(BaseModel):
+    """Unknown names are refused, never ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class NoParameters(_Strict):
+    """The query of a route without parameters."""
+
+
+class Wait(_Strict):
+    """The query of every GET."""
+
+    wait_for: Position | None = Field(
+        None, description="Answer only with this stream_id and everything before it seen; 503 after two seconds."
+    )
+
+
+class Page(Wait):
+    """A slice of a ranked list."""
+
+    n: Count = Popular().n
+    offset: Offset = Popular().offset
+
+
+class NeighboursQuery(Wait):
+    """Parameters of the neighbor lists."""
+
+    n: Count = _DEFAULT.n
+    model: ModelName = None
+
+
+class EstimateQuery(Wait):
+    """Parameters of an estimate."""
+
+    model: ModelName = None
+
+
+class RatingsQuery(Wait):
+    """Parameters of the ratings of one user."""
+
+    n: Annotated[int | None, Field(ge=1, description="Only the newest n; default: all.")] = None
+
+
+class Filters(_Strict):
+    """What narrows a recommendation, in a query or in a body."""
+
+    n: Count = _DEFAULT.n
+    offset: Offset = _DEFAULT.offset
+    exclude: list[Id] = Field([], description="Items never to show; repeat the parameter for several.")
+    include_seen: bool = Field(_DEFAULT.include_seen, description="Whether items that the user rated may be shown.")
+    model: ModelName = _DEFAULT.model
+    explain: bool = Field(_DEFAULT.explain, description="Add to each item the ratings that speak most for it.")
+    fallback: Fallback = Field(_DEFAULT.fallback, description="What an unknown user gets: popular items, or 404.")
+
+    def query(self, **more: Any) -> Recommend:
+        """The question for the engine; `more` says for whom."""
+        known = {name: getattr(self, name) for name in type(self).model_fields if name in Recommend.__struct_fields__}
+        return Recommend(**known | more)
+
+
+class RecommendQuery(Filters, Wait):
+    """Query of `GET /recommend/{user}`."""
+
+
+class RecommendBody(Filters):
+    """Body of `POST /recommend/{user}`: the same, with lists of any length."""
+
+    candidates: list[Id] | None = Field(None, description="The only items to rank; default: all.")
+
+
+class ItemRating(_Strict):
+    """A rating by somebody who stays anonymous."""
+
+    item: Id
+    rating: float = Field(ge=-MAX_RATING, le=MAX_RATING)
+
+
+class UsersBody(RecommendBody):
+    """Body of `POST /recommend` for several users."""
+
+    users: list[Id] = Field(min_length=1, max_length=MAX_USERS)
+
+
+class AnonymousBody(RecommendBody):
+    """Body of `POST /recommend` for ratings that are used once and not stored."""
+
+    ratings: list[ItemRating] = Field(min_length=1, max_length=MAX_USERS)
+
+
+class Retrain(_Strict):
+    """Body of `POST /admin/retrain`."""
+
+    algorithm: Literal[tuple(sorted(ALGORITHMS))]  # type: ignore[valid-type]  # the names are known only at run time
+    params: dict[str, JsonValue] = Field({}, description="Hyperparameters over the defaults, such as n_factors.")
+    activate: bool = Field(True, description="Whether the new model goes live if it is good enough.")
+
+
+class Accepted(Struct):
+    """The answer to `POST /ratings`; `stream_id` is null if nothing was accepted."""
+
+    accepted: int
+    rejected: list[Rejection]
+    stream_id: str | None
+    took_ms: float
+
+
+class Written(Struct):
+    """The answer to any other write: visible to every read with `wait_for` = `stream_id`."""
+
+    stream_id: str
+
+
+class Alive(Struct):
+    """The process runs."""
+
+    status: str
+
+
+class Ready(Struct):
+    """The service can answer; `as_of` is the last entry it has seen."""
+
+    status: str
+    as_of: str
+
+
+class Fault(Struct):
+    """One value that was refused: where it stands, and why."""
+
+    place: str
+    error: str
+
+
+class Problem(Struct):
+    """An error, as application/problem+json (RFC 9457).
+
+    Attributes:
+        errors: each refused value, where there may be several.
+        reason, fraction: why the service is not ready, and how much of its start is done (0 to 1).
+        job: id of the job that is in the way.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: list[Fault] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    fraction: float | UnsetType = UNSET
+    job: str | UnsetType = UNSET

@@ -1,0 +1,55 @@
+"""Writes the generated parts of the documentation: `make docs`. A test compares them with the code.
+
+A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic_core import PydanticUndefined
+
+from service.metrics import Metrics
+from service.settings import Settings
+
+PROCESS = "nearfield_process_"  # what the metrics library says of any process
+OPERATIONS = Path(__file__).parent / "operations.md"
+
+
+def settings_table() -> str:
+    """Every setting with its variable, default and meaning."""
+    rows = [
+        f"| `{name}` | `NEARFIELD_{name.upper()}` | {_default(field.get_default())} | {field.description} |"
+        for name, field in Settings.model_fields.items()
+    ]
+    return "\n".join(["| Setting | Variable | Default | Meaning |", "| --- | --- | --- | --- |", *rows])
+
+
+def metrics_table() -> str:
+    """Every series that the service exposes."""
+    families = [family for family in Metrics().registry.collect() if not family.name.startswith(PROCESS)]
+    rows = [f"| `{_exposed(one.name, one.type)}` | {one.type} | {one.documentation} |" for one in families]
+    return "\n".join(["| Series | Kind | Meaning |", "| --- | --- | --- |", *rows])
+
+
+def filled(text: str) -> str:
+    """`text` with every generated part as the code has it now."""
+    for name, part in (("settings", settings_table()), ("metrics", metrics_table())):
+        pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        text = pattern.sub(lambda match, part=part: f"{match[1]}{part}\n{match[2]}", text)  # type: ignore[misc]
+    return text
+
+
+def _default(value: object) -> str:
+    if value is None or value is PydanticUndefined:
+        return "unset"
+    return f"`{','.join(value)}`" if isinstance(value, list) else f"`{value}`"
+
+
+def _exposed(name: str, kind: str) -> str:
+    return f"{name}_total" if kind == "counter" else name
+
+
+if __name__ == "__main__":
+    OPERATIONS.write_text(filled(OPERATIONS.read_text("utf-8")), "utf-8")

@@ -1,0 +1,258 @@
+"""The command line: `nearfield serve | worker | import | train | evaluate | bench`.
+
+Each command imports what it needs when it runs, so that `nearfield --help` and `serve` start fast.
+"""
+
+# ruff: noqa: PLC0415 (see above)
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from service.console import BAD_USAGE, FAILED, Printer, complain, progress, stderr
+
+if TYPE_CHECKING:
+    import gpu
+    from service.ratings_file import RatingsFile
+    from service.settings import Settings
+
+N_BAD_SHOWN = 10
+
+app = typer.Typer(
+    name="nearfield",
+    help="A recommendation service that learns while it serves.",
+    epilog="Every setting of serve and worker is also an environment variable: NEARFIELD_PORT, NEARFIELD_DATA, …",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[Path | None, typer.Option(help="Folder with the whole state.", metavar="DIR")]
+Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embedded one.", metavar="URL")]
+Place = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
+Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
+Json = Annotated[bool, typer.Option("--json", help="Only JSON lines on stdout.")]
+Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out instead of stopping.")]
+
+
+@app.command(short_help="Serve the API, learn, log and train.")
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; beyond loopback with keys only.")] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.")] = None,
+    data: Data = None,
+    redis: Redis = None,
+    backend: Place = None,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Leave trainings to `nearfield worker`.")] = False,
+) -> int:
+    """Serve the API, learn from ratings, keep the log and train; says on one line when it is ready and where."""
+    given = {"host": host, "port": port, "data": data, "redis": redis, "backend": backend}
+    if no_worker:
+        given["worker"] = False
+    from service.serving import run
+
+    return run(_settings(given))
+
+
+@app.command(short_help="Run trainings for a service.")
+def worker(data: Data = None, redis: Redis = None, backend: Place = None) -> int:
+    """Run the trainings that a service asks for, in processes of their own; needs the same DIR and Redis."""
+    from service.serving import run_worker
+
+    return run_worker(_settings({"data": data, "redis": redis, "backend": backend}))
+
+
+@app.command("import", short_help="Post a file of ratings to a service.")
+def import_(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, MovieLens, Parquet, .npz or .mat.", metavar="FILE")],
+    url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
+    key: Key = None,
+    skip_bad: SkipBad = False,
+) -> int:
+    """Post a file of ratings to a running service; NEARFIELD_API_KEY is sent where it is set."""
+    import httpx
+
+    from service import importer
+
+    ratings = _read(file, key, skip_bad)
+    settings = _settings({})
+    headers = {"X-API-Key": settings.api_key.get_secret_value()} if settings.api_key else {}
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+        _reach(client)
+        with progress("Importing", len(ratings.values)) as bar:
+            receipt = importer.send(client, importer.records(ratings), bar.advance)
+    for position, reason in receipt.reasons:
+        complain(f"rating {position + 1} of {file}: {reason}", FAILED)
+    print(f"{receipt.accepted:,} ratings accepted, {receipt.rejected:,} rejected")
+    return FAILED if receipt.rejected else 0
+
+
+@app.command(short_help="Train a model on a file.")
+def train(
+    ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
+    algorithm: Annotated[str, typer.Option(help="Name of the algorithm.", metavar="NAME")],
+    test: Annotated[Path | None, typer.Option(help="File of ratings to measure on.", metavar="FILE")] = None,
+    test_fraction: Annotated[
+        float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter of the algorithm.", metavar="NAME=VALUE")
+    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
+    backend: Backend = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", metavar="DIR")] = None,
+    key: Key = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> None:
+    """Train a model on a file, with a line per epoch and a closing line with the best metric and the peak memory."""
+    if test is not None and test_fraction is not None:
+        raise typer.BadParameter("expected --test or --test-fraction, got both")
+    params = _params(algorithm, [*(set_ or []), *(more or [])])
+    from service import offline
+
+    chosen = _backend(backend)
+    file = _read(ratings, key, skip_bad)
+    if test is not None:
+        data = offline.Data.of_files(file, _read(test, key, skip_bad))
+    else:
+        data = offline.Data.split(file, test_fraction or 0.0, seed)
+    printer = Printer(json)
+    with progress(f"Training {algorithm}", params.n_epochs) as bar:
+
+        def on_line(line: dict[str, Any]) -> None:
+            bar.advance(note=" ".join(f"{name} {line[name]:.4f}" for name in offline.BEST if name in line))
+            printer.line(line)
+
+        printer.line(offline.train(data, params, chosen, on_line, out))
+
+
+@app.command(short_help="Measure a model on a file.")
+def evaluate(
+    model: Annotated[Path, typer.Option(help="Folder that `train --out` wrote.", metavar="DIR")],
+    test: Annotated[Path, typer.Option(help="File of held-out ratings.", metavar="FILE")],
+    negatives: Annotated[
+        Path | None, typer.Option(help="user,item,item,… lines to rank against.", metavar="FILE")
+    ] = None,
+    relevant: Annotated[float | None, typer.Option(help="Smallest rating of a relevant item.")] = None,
+    backend: Backend = "auto",
+    key: Key = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> None:
+    """Measure a model on a file: RMSE and MAE, and where it ranks the held-out items."""
+    from service import offline
+
+    lists = None if negatives is None else offline.read_negatives(negatives)
+    Printer(json).line(offline.evaluate(model, _read(test, key, skip_bad), lists, relevant, _backend(backend)))
+
+
+@app.command(
+    short_help="Measure the tables of docs/performance.md.",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def bench(context: typer.Context) -> int:
+    """Measure what docs/performance.md reports; `nearfield bench --help` lists the tables."""
+    from service.bench.main import main as run
+
+    return run(context.args)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns the exit status: 0, 1 for a failure, 2 for bad usage or bad input.
+
+    An error that nobody foresaw keeps its traceback.
+    """
+    try:
+        return app(list(arguments), prog_name="nearfield", standalone_mode=False) or 0
+    except TyperException as error:
+        return complain(error.format_message(), error.exit_code)
+    except Exception as error:
+        code = _exit_code(error)
+        if code is None:
+            raise
+        return complain(_message(error), code)
+
+
+def _exit_code(error: Exception) -> int | None:
+    from pydantic import ValidationError
+
+    from gpu.errors import EngineError, InvalidInput
+    from service.errors import InvalidRatingsFile, InvalidRequest, NotFound, ServiceError
+
+    bad_input = (InvalidInput, InvalidRatingsFile, InvalidRequest, NotFound, ValidationError, FileNotFoundError)
+    if isinstance(error, bad_input):
+        return BAD_USAGE
+    return FAILED if isinstance(error, EngineError | ServiceError | OSError) else None
+
+
+def _message(error: Exception) -> str:
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {problem['msg']}" for problem in error.errors()
+    )
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    from service.settings import Settings
+
+    return Settings(**{name: value for name, value in given.items() if value is not None})
+
+
+def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
+    from service import ratings_file
+
+    file = ratings_file.read(path, key=key, skip_bad=skip_bad)
+    for line in file.bad[:N_BAD_SHOWN]:
+        complain(f"left out line {line.number} of {path}: {line.reason}", 0)
+    if len(file.bad) > N_BAD_SHOWN:
+        complain(f"left out {len(file.bad):,} lines of {path} in all", 0)
+    return file
+
+
+def _params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
+    from gpu.params import params_for
+
+    for pair in pairs:
+        if "=" not in pair:
+            raise typer.BadParameter(f"expected NAME=VALUE, got {pair!r}")
+    return params_for(algorithm, dict(pair.split("=", 1) for pair in pairs))
+
+
+def _backend(name: str) -> gpu.Backend:
+    from gpu.backend import choose
+
+    backend = choose(name)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim")
+    return backend
+
+
+def _reach(client: Any) -> None:
+    """Ask once whether anybody is there, so that a wrong address fails at once and not after a wait."""
+    import httpx
+
+    from service.errors import Unavailable
+
+    try:
+        client.get("/health/live")
+    except httpx.TransportError as error:
+        raise Unavailable(f"no service answers at {client.base_url}: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ def _device() -> Backend:
     return Backend("device", "under test")
 
 
-@pytest.fixture(params=["host", pytest.param("device", marks=pytest.mark.gpu)])
+@pytest.fixture(scope="session", params=["host", pytest.param("device", marks=pytest.mark.gpu)])
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Every backend of this machine, one after the other."""
     return HOST if request.param == "host" else _device()

@@ -1,0 +1,156 @@
+"""The SGD primitives against the oracle, one step of the paper at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.backend import Backend
+from gpu.sgd import balanced_bounds
+from gpu.training import Rates, Samples, arrays_of
+from tests import reference
+from tests.gpu.strategies import as_reference, matrices, random_model, ratings_of
+
+few = settings(max_examples=40, deadline=None)
+RATES = Rates(*(np.float32(x) for x in (0.05, 0.03, 0.1, 0.2, 0.3)))
+
+
+@few
+@given(matrices(), st.integers(0, 4), st.booleans(), st.integers(0, 99))
+def test_predictions_are_eq_1(backend: Backend, matrix: np.ndarray, k: int, implicit: bool, seed: int) -> None:
+    model, known = random_model(matrix, k, implicit, seed), None
+    known = as_reference(model)
+    users, items = (index.ravel().astype(np.int32) for index in np.indices(matrix.shape))
+    shuffled = np.random.default_rng(seed).permutation(len(users))
+    users, items = users[shuffled], items[shuffled]
+    scores = np.empty(len(users), np.float32)
+    backend.primitives("sgd").predict(ratings_of(matrix).by_user, users, items, arrays_of(model), scores)
+    expected = [reference.score(matrix, known, u, j) for u, j in zip(users, items, strict=True)]
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+
+
+@few
+@given(matrices(), st.integers(0, 4), st.booleans(), st.integers(1, 3), st.integers(0, 99))
+def test_an_epoch_is_eq_5_in_the_order_of_its_blocks(
+    backend: Backend, matrix: np.ndarray, k: int, implicit: bool, n_groups: int, seed: int
+) -> None:
+    model, ratings, sgd = random_model(matrix, k, implicit, seed), ratings_of(matrix), backend.primitives("sgd")
+    expected = as_reference(model)
+    generator = np.random.default_rng(seed)
+    user_bounds, item_bounds = (even_bounds(n, n_groups) for n in matrix.shape)
+    order = np.concatenate([generator.permutation(np.arange(*user_bounds[d : d + 2])) for d in range(n_groups)])
+    shifts = generator.permutation(n_groups)
+    cuts = np.empty((ratings.n_users, n_groups + 1), np.int64)
+    sgd.group_cuts(ratings.by_user, item_bounds.astype(np.int32), cuts)
+    targets = np.ones(len(ratings), np.float32) if implicit else ratings.by_user.values
+    samples = Samples(ratings.by_user.items, targets, cuts)
+    lines = sgd.lines(n_groups, ratings.n_items)
+    sgd.learn_epoch(
+        ratings.by_user, samples, order.astype(np.int32), user_bounds, shifts, lines, arrays_of(model), RATES
+    )
+    visits = [
+        (user, item, 1.0 if implicit else matrix[user, item])
+        for shift in shifts
+        for d in range(n_groups)
+        for user in order[user_bounds[d] : user_bounds[d + 1]]
+        for item in range(*item_bounds[(d + shift) % n_groups :][:2])
+        if not np.isnan(matrix[user, item])
+    ]
+    reference.sgd_epoch(matrix, expected, visits, RATES)
+    for name, array in model.arrays.items():
+        if array.dtype == np.float32:
+            np.testing.assert_allclose(array, expected[name], rtol=1e-3, atol=1e-4, err_msg=name)
+    np.testing.assert_array_equal(lines, sgd.lines(n_groups, ratings.n_items))
+
+
+def even_bounds(n: int, n_groups: int) -> np.ndarray:
+    return np.array([n * d // n_groups for d in range(n_groups + 1)], dtype=np.int64)
+
+
+@few
+@given(matrices(), st.integers(1, 4), st.integers(0, 2**62), st.integers(0, 50))
+def test_negatives_are_the_drawn_unrated_items(
+    backend: Backend, matrix: np.ndarray, s: int, seed: int, epoch: int
+) -> None:
+    ratings = ratings_of(matrix)
+    drawn = np.empty((len(ratings), s), np.int32)
+    backend.primitives("sgd").draw_negatives(ratings.by_user, ratings.n_items, seed, epoch, drawn)
+    users, _, _ = ratings.coo()
+    expected = [[reference.negative(matrix, u, p, d, seed, epoch) for d in range(s)] for p, u in enumerate(users)]
+    assert drawn.tolist() == expected
+
+
+def test_negatives_are_uniform_over_what_the_user_has_not_rated(backend: Backend) -> None:
+    matrix = np.full((1, 20), np.nan)
+    matrix[0, [0, 3, 4, 19]] = 1.0
+    counts = np.zeros(20)
+    for epoch in range(400):
+        drawn = np.empty((4, 5), np.int32)
+        backend.primitives("sgd").draw_negatives(ratings_of(matrix).by_user, 20, 1, epoch, drawn)
+        counts += np.bincount(drawn.ravel(), minlength=20)
+    assert counts[[0, 3, 4, 19]].sum() == 0
+    unrated = np.delete(counts, [0, 3, 4, 19])
+    assert np.abs(unrated - 500).max() < 5 * np.sqrt(500)
+
+
+@few
+@given(matrices(), st.integers(1, 3), st.integers(1, 4), st.integers(0, 99))
+def test_mixed_samples_hold_every_rating_and_negative_in_its_group(
+    backend: Backend, matrix: np.ndarray, s: int, n_groups: int, seed: int
+) -> None:
+    ratings, sgd = ratings_of(matrix), backend.primitives("sgd")
+    negatives = np.empty((len(ratings), s), np.int32)
+    sgd.draw_negatives(ratings.by_user, ratings.n_items, seed, 0, negatives)
+    group_of = np.random.default_rng(seed).integers(0, n_groups, ratings.n_items).astype(np.uint8)
+    room = len(ratings) * (s + 1)
+    samples = Samples(
+        np.zeros(room, np.int32), np.zeros(room, np.float32), np.empty((ratings.n_users, n_groups + 1), np.int64)
+    )
+    sgd.mix_samples(ratings.by_user, negatives, group_of, samples)
+    users, items, _ = ratings.coo()
+    expected = [(u, j, 1.0) for u, j in zip(users, items, strict=True)]
+    expected += [(u, j, 0.0) for u, row in zip(users, negatives, strict=True) for j in row if j >= 0]
+    found = []
+    for user, cuts in enumerate(samples.cuts):
+        for group in range(n_groups):
+            for p in range(cuts[group], cuts[group + 1]):
+                assert group_of[samples.items[p]] == group
+                found.append((user, samples.items[p], samples.targets[p]))
+    assert sorted(found) == sorted(expected)
+
+
+@few
+@given(matrices(), st.integers(0, 3), st.booleans(), st.integers(0, 99))
+def test_ranks_are_among_unrated_items_with_ties_to_the_lower_row(
+    backend: Backend, matrix: np.ndarray, k: int, implicit: bool, seed: int
+) -> None:
+    model, ratings = random_model(matrix, k, implicit, seed), ratings_of(matrix)
+    model.item_factors[:], model.neighbours[:] = 0, -1  # biases alone order the items, …
+    model.item_bias[:] = np.round(model.item_bias)  # … many of them equally
+    users = np.arange(ratings.n_users, dtype=np.int32)
+    items = np.tile(np.arange(ratings.n_items, dtype=np.int32), len(users))
+    bounds = np.arange(len(users) + 1, dtype=np.int64) * ratings.n_items
+    ranks = np.empty(len(items), np.int64)
+    backend.primitives("sgd").rank_items(ratings.by_user, users, bounds, items, arrays_of(model), ranks)
+    for user, of_user in zip(users, ranks.reshape(len(users), -1), strict=True):
+        unrated = np.flatnonzero(np.isnan(matrix[user])).tolist()
+        scores = model.item_bias
+        expected = [reference.rank(scores, unrated, j) if j in unrated else -1 for j in range(ratings.n_items)]
+        assert of_user.tolist() == expected
+
+
+@pytest.mark.parametrize("lengths", [[1], [0, 0, 5], [5, 0, 0], [1] * 100, [90, 1, 1, 1, 1, 1, 1, 4]])
+def test_bounds_cover_every_row_once(lengths: list[int]) -> None:
+    bounds = balanced_bounds(np.array(lengths), 8)
+    assert len(bounds) == 9
+    assert bounds[0] == 0
+    assert bounds[-1] == len(lengths)
+    assert (np.diff(bounds) >= 0).all()
+
+
+def test_groups_hold_about_equally_many_ratings() -> None:
+    lengths = np.random.default_rng(0).integers(1, 50, 1000)
+    per_group = np.add.reduceat(lengths, balanced_bounds(lengths, 8)[:-1])
+    assert per_group.max() - per_group.min() <= 2 * lengths.max()

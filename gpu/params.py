@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
 
 from gpu.errors import InvalidParams
@@ -120,12 +121,14 @@ def _converted(name: str, value: Any, wanted: Any) -> Any:
     if wanted not in (int, float):
         return value
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = Decimal(str(value))  # not float: it would lose the last bits of a large seed
+    except InvalidOperation:
         raise InvalidParams(f"Invalid {name}: expected a number, got {value!r}") from None
-    if isinstance(value, bool) or (wanted is int and not number.is_integer()):
-        raise InvalidParams(f"Invalid {name}: expected {wanted.__name__}, got {value!r}")
-    return wanted(value) if wanted is float or isinstance(value, int) else int(number)
+    if wanted is float:
+        return float(number)
+    if not number.is_finite() or number != number.to_integral_value():
+        raise InvalidParams(f"Invalid {name}: expected a whole number, got {value!r}")
+    return int(number)
 
 
 def _check_ranges(params: SgdParams) -> None:

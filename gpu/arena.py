@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.arena import move_rows
+from gpu.host.arena import Directory, move_rows
 
 ROW_SPARE = 8  # packing leaves each row an eighth of its length to grow in,
 END_SPARE = 4  # and a quarter of all at the end for rows that need more
@@ -36,6 +36,11 @@ class Arena:
     def n_rows(self) -> int:
         """R, rows (empty ones too)."""
         return len(self.starts)
+
+    @property
+    def directory(self) -> Directory:
+        """(starts, lengths, capacities, end), by which kernels find and move rows."""
+        return self.starts, self.lengths, self.capacities, self.end
 
     @property
     def n_bytes(self) -> int:

@@ -104,7 +104,7 @@ class RatingTable:
         for column in self._by_user.columns:
             column[part] = 0
         self._by_user.lengths[user] = 0
-        kernels.forget_raters(user, items, kernels.directory(self._by_item), self._by_item.columns[0])
+        kernels.forget_raters(user, items, self._by_item.directory, self._by_item.columns[0])
         return items, values
 
     def row(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]]:
@@ -140,7 +140,7 @@ class RatingTable:
         new: tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]],
         old: NDArray[np.float32],
     ) -> int:
-        by_user, by_item = kernels.directory(self._by_user), kernels.directory(self._by_item)
+        by_user, by_item = self._by_user.directory, self._by_item.directory
         done: int = kernels.apply(
             first, users, items, new, old, by_user, self._by_user.columns, by_item, self._by_item.columns[0]
         )

@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 
 Int = int | np.integer[Any]
 
+Directory = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # see `gpu.arena`
+
 FIRST_CAPACITY = 4
+STAYS = -2  # what `new_place` says where the row has room,
+FULL = -1  # and where no room is left
 
 
 @njit(cache=True, nogil=True)
@@ -35,20 +39,20 @@ def new_place(
     capacities: NDArray[np.int64],
     end: NDArray[np.int64],
 ) -> Int:
-    """Where a row that needs one more place may stay or must move: its start there, or −1 if no room is left.
+    """Where a row that needs one more place can go on.
 
     Args:
         n_places: length of the columns.
 
     Returns:
-        −2 if the row has room where it is; otherwise a start at the end of the arena, which is taken from there
-        with twice the row's length. The caller copies its columns and sets the start.
+        `STAYS`, `FULL`, or a start at the end of the arena, where twice the row's length is now taken: the caller
+        copies the row's columns there and sets its start.
     """
     if lengths[row] < capacities[row]:
-        return -2
+        return STAYS
     wanted = max(2 * lengths[row], FIRST_CAPACITY)
     if end[0] + wanted > n_places:
-        return -1
+        return FULL
     place: Int = end[0]
     end[0] += wanted
     capacities[row] = wanted

@@ -8,12 +8,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpu.host.arena import Int, new_place
+from gpu.host.arena import FULL, Directory, Int, new_place
 
-Directory = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
-
-FULL = -1  # what `new_place` says where no room is left
 
 
 @njit(cache=True, nogil=True)
@@ -132,8 +129,3 @@ def forget_raters(user: Int, items: NDArray[np.int32], by_item: Directory, rater
     """Take `user` out of the raters of all `items`."""
     for item in items:
         remove_rater(item, user, by_item, raters)
-
-
-def directory(arena: Any) -> Directory:
-    """The arrays of a `gpu.arena.Arena` that kernels move rows by."""
-    return arena.starts, arena.lengths, arena.capacities, arena.end

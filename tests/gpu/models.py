@@ -1,0 +1,73 @@
+"""Random models and tables for tests that need no training."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
+from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.ratings import Ratings
+from gpu.table import RatingTable
+
+KINDS = (SgdParams, CulshParams, CulshImplicitParams)
+
+
+def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4, n_bits: int = 128) -> Params:
+    if issubclass(kind, CulshParams):
+        return kind(n_factors=n_factors, n_neighbours=n_neighbours, n_bits=n_bits, seed=5)
+    return kind(n_factors=n_factors, seed=5)
+
+
+def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> Model:
+    """All parameters at random; every fourth slot or so has no neighbour, every row is trained."""
+    rng = np.random.default_rng(seed)
+    n_bits = getattr(params, "n_bits", 0)
+    model = Model.zeros(
+        params, 3.5, (0, 1) if isinstance(params, CulshImplicitParams) else (1, 5), n_users, n_items, n_bits
+    )
+    for name, (_, dtype) in ARRAYS.items():
+        if dtype is np.float32:
+            array = getattr(model, name)
+            array[:] = 0.3 * rng.standard_normal(array.shape)
+    model.user_trained[:], model.item_trained[:] = True, True
+    for item in range(n_items):
+        others = np.delete(np.arange(n_items), item)
+        chosen = rng.permutation(others)[: model.neighbours.shape[1]]
+        chosen[rng.random(len(chosen)) < 0.25] = NO_NEIGHBOUR
+        model.neighbours[item, : len(chosen)] = chosen
+    return model
+
+
+def dense(model: Model) -> dict[str, object]:
+    """The model as the oracle takes it."""
+    arrays = {
+        name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in model.arrays.items()
+    }
+    return {**arrays, "mean": model.mean, "implicit": model.is_implicit}
+
+
+def matrix_of(table: RatingTable) -> np.ndarray:
+    matrix = np.full((table.n_users, table.n_items), np.nan)
+    users, items, values = table.ratings().coo()
+    matrix[users, items] = values
+    return matrix
+
+
+def table_of(matrix: np.ndarray) -> RatingTable:
+    table = RatingTable(*matrix.shape)
+    users, items = np.nonzero(~np.isnan(matrix))
+    positions = np.arange(len(users))
+    table.apply(users, items, matrix[users, items], positions.astype(np.float64), positions)
+    return table
+
+
+def random_matrix(n_users: int, n_items: int, density: float = 0.3, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(1, 6, (n_users, n_items)).astype(np.float64)
+    matrix[rng.random(matrix.shape) >= density] = np.nan
+    return matrix
+
+
+def ratings_of(matrix: np.ndarray) -> Ratings:
+    users, items = np.nonzero(~np.isnan(matrix))
+    return Ratings.from_coo(users, items, matrix[users, items], matrix.shape)

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu import topn
+from gpu.backend import Backend
+from gpu.errors import InvalidInput
+from gpu.host.item_index import PANEL
+from gpu.item_index import ItemIndex
+from gpu.model import NO_NEIGHBOUR, Model
+from gpu.params import CulshParams, Params
+from gpu.table import RatingTable
+from tests import reference
+from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, table_of
+
+nothing_hidden = np.zeros(5000, dtype=np.bool_)
+
+
+def ask(model: Model, table: RatingTable, users: list[int], n: int, **options: object) -> tuple[np.ndarray, np.ndarray]:
+    rows = topn.rows_of(table.rows, np.array(users))
+    options = {"hidden": nothing_hidden, **options}
+    return topn.recommend(model, topn.users_of(model, np.array(users)), rows, n, **options)
+
+
+def expected_scores(model: Model, table: RatingTable, user: int) -> np.ndarray:
+    matrix, arrays = matrix_of(table), dense(model)
+    return np.array([reference.score(matrix, arrays, user, item) for item in range(model.n_items)])
+
+
+def assert_ranked(items: np.ndarray, scores: np.ndarray, exact: np.ndarray, allowed: np.ndarray) -> None:
+    """Scores as the oracle's, in order, and no allowed item left out that is better than the last."""
+    found = items[items >= 0]
+    assert len(set(found.tolist())) == len(found) == min(len(items), allowed.sum())
+    assert allowed[found].all()
+    np.testing.assert_allclose(scores[: len(found)], exact[found], rtol=1e-5, atol=1e-5)
+    assert (np.diff(scores[: len(found)]) <= 0).all()
+    left_out = allowed.copy()
+    left_out[found] = False
+    if left_out.any():
+        assert exact[left_out].max() <= exact[found].min() + 1e-5
+    assert (scores[len(found) :] == -np.inf).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n_items", "n_factors"), [(7, 3), (PANEL + 5, 8)])
+def test_lists_are_those_of_a_full_sort(kind: type[Params], n_items: int, n_factors: int, backend: Backend) -> None:
+    model = random_model(random_params(kind, n_factors), 9, n_items)
+    table = table_of(random_matrix(9, n_items, 0.3))
+    users = [3, 0, 8, 3, 5]
+    for seen in (False, True):
+        items, scores = ask(model, table, users, 10, include_seen=seen, backend=backend)
+        for b, user in enumerate(users):
+            allowed = np.ones(n_items, dtype=bool)
+            allowed[table.row(user)[0]] = seen
+            assert_ranked(items[b], scores[b], expected_scores(model, table, user), allowed)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=30)
+def test_masks_offsets_and_pages(data: st.DataObject) -> None:
+    model = random_model(random_params(data.draw(st.sampled_from(KINDS))), 4, 12, seed=data.draw(st.integers(0, 9)))
+    table = table_of(random_matrix(4, 12, 0.3, seed=1))
+    some = st.lists(st.integers(0, 11), max_size=8).map(lambda rows: np.array(rows, dtype=np.int64))
+    hidden = np.zeros(12, dtype=np.bool_)
+    hidden[data.draw(some)] = True
+    exclude, candidates = data.draw(some), data.draw(st.one_of(st.none(), some))
+    allowed = ~hidden
+    allowed[exclude] = False
+    allowed[table.row(2)[0]] = False
+    if candidates is not None:
+        allowed &= np.isin(np.arange(12), candidates)
+    options = {"hidden": hidden, "exclude": [exclude], "candidates": [candidates]}
+    items, scores = ask(model, table, [2], 12, **options)
+    assert_ranked(items[0], scores[0], expected_scores(model, table, 2), allowed)
+    offset, n = data.draw(st.integers(0, 13)), data.draw(st.integers(1, 12))
+    page, page_scores = ask(model, table, [2], n, offset=offset, **options)
+    padded = np.append(items[0], np.full(25, -1))
+    assert page[0].tolist() == padded[offset : offset + n].tolist()
+    assert page_scores.shape == (1, n)
+
+
+def test_ties_go_to_the_lower_row() -> None:
+    model = Model.zeros(random_params(CulshParams), 3.0, (1, 5), 1, 600, 0)
+    model.item_bias[[7, 400]] = 1
+    items, scores = ask(model, RatingTable(1, 600), [0], 5)
+    assert items[0].tolist() == [7, 400, 0, 1, 2]
+    assert scores[0].tolist() == [4, 4, 3, 3, 3]
+
+
+def test_an_answer_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(random_params(CulshParams, 10), 40, 700)
+    table = table_of(random_matrix(40, 700, 0.1))
+    everyone = list(range(40))
+    together = ask(model, table, everyone, 20)
+    alone = [ask(model, table, [user], 20) for user in everyone]
+    monkeypatch.setattr(topn, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(topn, "SCORES_BYTES", 4 * 1024 * 12)
+    in_parallel_blocks = ask(model, table, everyone, 20)
+    for b in everyone:
+        for one, other, third in zip(alone[b], together, in_parallel_blocks, strict=True):
+            assert one[0].tobytes() == other[b].tobytes() == third[b].tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_follows_its_model(kind: type[Params]) -> None:
+    model = random_model(random_params(kind), 5, 250)
+    index = ItemIndex(model)
+    rng = np.random.default_rng(3)
+    table = table_of(random_matrix(5, 600, 0.2))
+    for n_items in (255, 280, 280, 600):
+        known = model.n_items
+        model.grow(5, n_items)
+        changed = np.union1d(np.arange(known, n_items), rng.integers(250, n_items, 5))
+        model.item_factors[changed] = rng.standard_normal((len(changed), model.item_factors.shape[1]))
+        model.item_bias[changed] = rng.standard_normal(len(changed))
+        model.neighbours[changed] = rng.integers(NO_NEIGHBOUR, 250, (len(changed), model.neighbours.shape[1]))
+        model.explicit_weights[changed] = rng.standard_normal(model.explicit_weights[changed].shape)
+        model.implicit_weights[changed] = rng.standard_normal(model.implicit_weights[changed].shape)
+        index.refresh(changed)
+        kept, fresh = ask(model, table, [0, 4], 50, index=index), ask(model, table, [0, 4], 50)
+        assert kept[0].tolist() == fresh[0].tolist()
+        np.testing.assert_array_equal(kept[1], fresh[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_estimates(kind: type[Params]) -> None:
+    model, table = random_model(random_params(kind), 6, 15), table_of(random_matrix(6, 15))
+    users, items = np.repeat(np.arange(6), 15), np.tile(np.arange(15), 6)
+    found = topn.estimate(model, topn.users_of(model, users), topn.rows_of(table.rows, users), items)
+    exact = np.array([expected_scores(model, table, user) for user in range(6)]).ravel()
+    exact = 1 / (1 + np.exp(-exact)) if model.is_implicit else np.clip(exact, 1, 5)
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_similar_rows_by_cosine() -> None:
+    factors = np.array([[1, 0], [0, 0], [2, 2], [-1, 0], [5, 0.1], [2, 2]], dtype=np.float32)
+    allowed = np.ones(6, dtype=np.bool_)
+    rows, cosines = topn.similar(factors, 0, 4, allowed)
+    assert rows.tolist() == [4, 2, 5, 3]
+    np.testing.assert_allclose(cosines, [5 / np.hypot(5, 0.1), 0.5**0.5, 0.5**0.5, -1], rtol=1e-6)
+    allowed[4] = False
+    assert topn.similar(factors, 0, 2, allowed)[0].tolist() == [2, 5]
+    assert len(topn.similar(factors, 1, 2, allowed)[0]) == 0
+
+
+@pytest.mark.parametrize("options", [{"n": 0}, {"n": 1001}, {"offset": -1}, {"hidden": np.zeros(3, dtype=np.bool_)}])
+def test_impossible_questions_are_refused(options: dict[str, object]) -> None:
+    model = random_model(random_params(CulshParams), 2, 5)
+    with pytest.raises(InvalidInput, match="Invalid"):
+        ask(model, RatingTable(2, 5), [0], **{"n": 5, **options})
+
+
+def test_a_model_without_items_recommends_nothing() -> None:
+    model = Model.zeros(random_params(CulshParams), 3.0, (1, 5), 1, 0, 0)
+    items, scores = ask(model, RatingTable(1, 0), [0], 3)
+    assert items.tolist() == [[-1, -1, -1]]
+    assert (scores == -np.inf).all()

@@ -109,10 +109,14 @@ class Stream:
                 self._pipe = pipe
             return self._pipe
 
-    def close(self) -> None:
-        """Close every connection."""
+    async def aclose(self) -> None:
+        """Close the connection of `append`, in its event loop; appends that still wait fail."""
         if self._pipe is not None:
             self._pipe.close()
+            await asyncio.sleep(0)  # the transport lets go of its socket in the next round of the loop
+
+    def close(self) -> None:
+        """Close the connections of everything else."""
         self._client.close()
 
     # --- the promises of the server

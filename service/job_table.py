@@ -1,0 +1,190 @@
+"""`JobTable`: jobs as hashes in Redis. Every decision about a job is one script, so two processes never both make it.
+
+nearfield:job:<id>        hash, one job: id, kind, state, created_ms, cancel, worker, error and whatever its kind needs
+nearfield:job:<id>:lease  string with expiry, the worker that runs it
+nearfield:jobs            sorted set of ids by creation; nearfield:jobs:queue  list, oldest first;
+nearfield:jobs:running    set; nearfield:jobs:only  string, the unfinished job of the kind that excludes itself
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+from service.errors import JobRunning, UnknownJob
+from service.stream import connect, translated
+
+LEASE_MS = 10_000
+MAX_JOBS = 200  # older finished ones are dropped
+PREFIX = "nearfield:job"
+
+FinalState = Literal["succeeded", "failed", "cancelled"]
+Job = dict[str, str]
+
+# Shared by all scripts. KEYS[1] is PREFIX: one server, so keys may be put together here.
+_COMMON = """
+local P = KEYS[1]
+local function key(id) return P .. ':' .. id end
+local function state(id) return redis.call('HGET', key(id), 'state') end
+local function finish(id, to, ...)
+  redis.call('HSET', key(id), 'state', to, ...)
+  redis.call('DEL', key(id) .. ':lease')
+  redis.call('SREM', P .. 's:running', id)
+  redis.call('LREM', P .. 's:queue', 0, id)
+  if redis.call('GET', P .. 's:only') == id then redis.call('DEL', P .. 's:only') end
+end
+for _, id in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
+  if redis.call('EXISTS', key(id) .. ':lease') == 0 then finish(id, 'failed', 'error', 'worker died') end
+end
+"""
+
+# ARGV: id, now in ms, whether it excludes itself, most jobs, then field, value, ...; answers the id in the way.
+_SUBMIT = """
+if ARGV[3] == '1' then
+  local other = redis.call('GET', P .. 's:only')
+  if other and redis.call('EXISTS', key(other)) == 1 then return other end
+  redis.call('SET', P .. 's:only', ARGV[1])
+end
+redis.call('HSET', key(ARGV[1]), 'id', ARGV[1], 'state', 'queued', 'created_ms', ARGV[2], unpack(ARGV, 5))
+redis.call('ZADD', P .. 's', ARGV[2], ARGV[1])
+redis.call('RPUSH', P .. 's:queue', ARGV[1])
+for _, id in ipairs(redis.call('ZRANGE', P .. 's', 0, -1 - ARGV[4])) do
+  if state(id) ~= 'queued' and state(id) ~= 'running' then
+    redis.call('ZREM', P .. 's', id)
+    redis.call('DEL', key(id))
+  end
+end
+return false
+"""
+
+# ARGV: worker, lease in ms, now in ms; answers the id of the oldest queued job.
+_CLAIM = """
+local id = redis.call('LPOP', P .. 's:queue')
+if not id then return false end
+redis.call('HSET', key(id), 'state', 'running', 'worker', ARGV[1], 'started_ms', ARGV[3])
+redis.call('SET', key(id) .. ':lease', ARGV[1], 'PX', ARGV[2])
+redis.call('SADD', P .. 's:running', id)
+return id
+"""
+
+# ARGV: id, worker, lease in ms, field, value, ...; answers whether the job is still the worker's.
+_RENEW = """
+local id = ARGV[1]
+if state(id) ~= 'running' or redis.call('HGET', key(id), 'worker') ~= ARGV[2] then return 0 end
+redis.call('PEXPIRE', key(id) .. ':lease', ARGV[3])
+if #ARGV > 3 then redis.call('HSET', key(id), unpack(ARGV, 4)) end
+return 1
+"""
+
+# ARGV: id, worker, final state, field, value, ...; answers whether the job was still the worker's.
+_FINISH = """
+local id = ARGV[1]
+if state(id) ~= 'running' or redis.call('HGET', key(id), 'worker') ~= ARGV[2] then return 0 end
+finish(id, ARGV[3], unpack(ARGV, 4))
+return 1
+"""
+
+# ARGV: id; a queued job ends at once, a running one is asked to; answers whether there is such a job.
+_CANCEL = """
+local id = ARGV[1]
+if state(id) == 'queued' then finish(id, 'cancelled') end
+if state(id) == 'running' then redis.call('HSET', key(id), 'cancel', '1') end
+return redis.call('EXISTS', key(id))
+"""
+
+_GET = "return redis.call('HGETALL', key(ARGV[1]))"
+_LIST = "return redis.call('ZREVRANGE', P .. 's', 0, -1)"
+
+
+class JobTable:
+    """Submit, claim, renew, finish and cancel jobs. Usable from any thread; every method may raise `StreamUnavailable`.
+
+    A running job whose lease has run out becomes `failed` with error "worker died" at the next call of any method.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._client = connect(url)
+        bodies = (_SUBMIT, _CLAIM, _RENEW, _FINISH, _CANCEL, _GET, _LIST)
+        scripts = [self._client.register_script(_COMMON + body) for body in bodies]
+        self._submit, self._claim, self._renew, self._finish, self._cancel, self._get, self._list = scripts
+
+    def submit(self, job_id: str, fields: Mapping[str, str], *, only_one: bool) -> None:
+        """Queue a job.
+
+        Args:
+            job_id: unique.
+            fields: what its worker has to know, at least `kind`.
+            only_one: refuse while another job submitted with `only_one` is not finished.
+
+        Raises:
+            JobRunning: such a job is queued or running.
+        """
+        arguments = [job_id, _now_ms(), int(only_one), MAX_JOBS, *_flat(fields)]
+        with translated():
+            other = self._submit(keys=[PREFIX], args=arguments)
+        if other:
+            raise JobRunning(other.decode())
+
+    def claim(self, worker: str) -> Job | None:
+        """Take the oldest queued job, under a lease of ten seconds; None if there is none."""
+        with translated():
+            job_id = self._claim(keys=[PREFIX], args=[worker, LEASE_MS, _now_ms()])
+        return self.get(job_id.decode()) if job_id else None
+
+    def renew(self, job_id: str, worker: str, fields: Mapping[str, str] | None = None) -> bool:
+        """Extend the lease and publish `fields`; False if the job is no longer the worker's, who must then stop."""
+        with translated():
+            return bool(self._renew(keys=[PREFIX], args=[job_id, worker, LEASE_MS, *_flat(fields or {})]))
+
+    def finish(self, job_id: str, worker: str, state: FinalState, fields: Mapping[str, str]) -> bool:
+        """End the job with these results; False (and no change) if it is no longer the worker's."""
+        arguments = [job_id, worker, state, *_flat({"finished_ms": str(_now_ms()), **fields})]
+        with translated():
+            return bool(self._finish(keys=[PREFIX], args=arguments))
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a queued job at once; set the field `cancel` of a running one, for its worker to see.
+
+        Raises:
+            UnknownJob: there is no such job.
+        """
+        with translated():
+            self._cancel(keys=[PREFIX], args=[job_id])
+        return self.get(job_id)
+
+    def get(self, job_id: str) -> Job:
+        """All fields of a job.
+
+        Raises:
+            UnknownJob: there is no such job.
+        """
+        with translated():
+            found = self._get(keys=[PREFIX], args=[job_id])
+        if not found:
+            raise UnknownJob(f"Invalid job: expected the id of a job, got {job_id[:64]!r}")
+        return _job(dict(zip(found[::2], found[1::2], strict=True)))
+
+    def all(self) -> list[Job]:
+        """All jobs, newest first."""
+        with translated():
+            pipeline = self._client.pipeline(transaction=False)
+            for raw in self._list(keys=[PREFIX]):
+                pipeline.hgetall(f"{PREFIX}:{raw.decode()}")
+            return [_job(found) for found in pipeline.execute() if found]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def _job(raw: dict[bytes, bytes]) -> Job:
+    return {name.decode(): value.decode() for name, value in raw.items()}
+
+
+def _flat(fields: Mapping[str, str]) -> list[str]:
+    return [part for pair in fields.items() for part in pair]
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -55,17 +55,19 @@ def serve(
     given = {"host": host, "port": port, "data": data, "redis": redis, "backend": backend}
     if no_worker:
         given["worker"] = False
+    settings = _settings(given)
     from service.serving import run
 
-    return run(_settings(given))
+    return run(settings)
 
 
 @app.command(short_help="Run trainings for a service.")
 def worker(data: Data = None, redis: Redis = None, backend: Place = None) -> int:
     """Run the trainings that a service asks for, in processes of their own; needs the same DIR and Redis."""
+    settings = _settings({"data": data, "redis": redis, "backend": backend})
     from service.serving import run_worker
 
-    return run_worker(_settings({"data": data, "redis": redis, "backend": backend}))
+    return run_worker(settings)
 
 
 @app.command("import", short_help="Post a file of ratings to a service.")

@@ -1,0 +1,182 @@
+"""The command line as its users meet it: exit status, stdout, stderr."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpu.params import ALGORITHMS
+from service import catalogue
+from service.cli import run
+
+QUICK = ("n_epochs=3", "n_factors=8", "n_neighbours=4", "n_bits=128")
+
+
+@pytest.fixture(scope="module")
+def ratings_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ratings") / "synthetic.csv"
+    catalogue.write(path, catalogue.planted(0, 150, 60))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(ratings_csv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("models")
+    arguments = ["train", "--ratings", str(ratings_csv), "--algorithm", "culsh", "--set", *QUICK, "--out", str(out)]
+    assert run(arguments) == 0
+    return out
+
+
+def lines(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_help_starts_fast_and_names_every_command():
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "service.cli", "--help"], capture_output=True, text=True, check=True)
+    assert time.perf_counter() - started < 3
+    assert all(f"\n  {name} " in done.stdout for name in ("serve", "worker", "import", "train", "evaluate", "bench"))
+
+
+def test_no_heavy_library_is_loaded_before_a_command_runs():
+    code = "import sys, service.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numba", "numpy", "scipy", "pyarrow", "fastapi", "httpx", "uvicorn"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["fly"], "No such command 'fly'"),
+        (["train", "--algorithm", "culsh"], "Missing option '--ratings'"),
+        (["train", "--ratings", "none.csv", "--algorithm", "culsh"], "none.csv"),
+        (["train", "--ratings", "none.csv", "--algorithm", "magic"], "Invalid algorithm: expected one of"),
+        (["train", "--ratings", "none.csv", "--algorithm", "culsh", "--set", "n_factors"], "expected NAME=VALUE"),
+        (["train", "--ratings", "none.csv", "--algorithm", "culsh", "--set", "depth=3"], "Invalid parameter of culsh"),
+        (["train", "--ratings", "x", "--algorithm", "sgd", "--test", "x", "--test-fraction", "0.1"], "got both"),
+        (["serve", "--host", "0.0.0.0"], "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY"),
+        (["serve", "--port", "99999"], "port"),
+        (["evaluate", "--model", "nowhere", "--test", "none.csv"], "none.csv"),
+    ],
+)
+def test_bad_usage_is_one_line_on_stderr_and_status_2(arguments, complaint, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    *before, last = printed.err.strip().splitlines()
+    assert complaint in last
+    assert not [line for line in before if not line.startswith("backend: ")]
+
+
+def test_a_bad_line_is_named_by_number_and_can_be_skipped(ratings_csv, tmp_path, capsys):
+    good = ratings_csv.read_text().splitlines()
+    bad = tmp_path / "bad.csv"
+    bad.write_text("\n".join([*good[:5], "ann,x,many", *good[5:]]))
+    command = ["train", "--ratings", str(bad), "--algorithm", "sgd", "--set", "n_epochs=1", "--json"]
+    assert run(command) == 2
+    assert "line 6" in capsys.readouterr().err
+    assert run([*command, "--skip-bad"]) == 0
+    printed = capsys.readouterr()
+    assert "left out line 6" in printed.err
+    assert lines(printed.out)[-1]["n_train"] == len(good) - 1
+
+
+def test_a_file_without_ratings_is_refused(tmp_path, capsys):
+    empty = tmp_path / "empty.csv"
+    empty.write_text("user,item,rating\n")
+    assert run(["train", "--ratings", str(empty), "--algorithm", "culsh"]) == 2
+    assert "rating" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
+def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
+    quick = [pair for pair in QUICK if hasattr(ALGORITHMS[algorithm], pair.split("=")[0])]
+    command = ["train", "--ratings", str(ratings_csv), "--algorithm", algorithm, "--test-fraction", "0.1", "--json"]
+    assert run([*command, "--set", *quick]) == 0
+    *epochs, last = lines(capsys.readouterr().out)
+    assert [line["epoch"] for line in epochs] == [1, 2, 3]
+    seconds = [line["seconds"] for line in epochs]
+    assert seconds == sorted(seconds)
+    assert "epoch" not in last
+    assert last["done"] is True
+    assert last["peak_memory_bytes"] > 1 << 20
+    name, pick = ("test_ndcg@10", max) if "implicit" in algorithm else ("test_rmse", min)
+    assert last[f"best_{name}"] == pick(line[name] for line in epochs)
+    assert epochs[last["best_epoch"] - 1][name] == last[f"best_{name}"]
+
+
+def test_the_split_is_the_documented_permutation(ratings_csv, tmp_path, capsys):
+    """A test file made by hand from the documented split gives the same figures as --test-fraction."""
+    rows = ratings_csv.read_text().splitlines()[1:]
+    order = np.random.default_rng(7).permutation(len(rows))
+    n_test = round(0.2 * len(rows))
+    (tmp_path / "test.csv").write_text("\n".join(rows[n] for n in order[:n_test]))
+    (tmp_path / "train.csv").write_text("\n".join(rows[n] for n in order[n_test:]))
+    last = []
+    for source in (
+        ["--ratings", str(ratings_csv), "--test-fraction", "0.2", "--seed", "7"],
+        ["--ratings", str(tmp_path / "train.csv"), "--test", str(tmp_path / "test.csv")],
+    ):
+        assert run(["train", "--algorithm", "sgd", *source, "--set", "n_epochs=2", "n_factors=4", "--json"]) == 0
+        last.append(lines(capsys.readouterr().out)[-1])
+    assert [line["n_test"] for line in last] == [n_test, n_test]
+    assert last[0]["best_test_rmse"] == pytest.approx(last[1]["best_test_rmse"], abs=0.005)
+
+
+def test_the_last_row_of_a_pair_wins_and_counts_once(tmp_path, capsys):
+    repeated = tmp_path / "repeated.csv"
+    repeated.write_text("a,x,1\nb,x,2\na,x,5\nb,y,4\n")
+    assert run(["train", "--ratings", str(repeated), "--algorithm", "sgd", "--set", "n_epochs=1", "--json"]) == 0
+    assert lines(capsys.readouterr().out)[-1]["n_train"] == 3
+
+
+def test_evaluate_measures_errors_and_ranks(trained, ratings_csv, capsys):
+    assert run(["evaluate", "--model", str(trained), "--test", str(ratings_csv), "--json"]) == 0
+    (measured,) = lines(capsys.readouterr().out)
+    assert 0.2 < measured["mae"] < measured["rmse"] < 1
+    assert measured["version"] in {path.name for path in trained.iterdir()}
+
+
+def test_evaluate_ranks_new_items_among_given_negatives(trained, ratings_csv, tmp_path, capsys):
+    """A user's own genre, held out, must rank above the genre the user avoids more often than chance has it."""
+    drawn = catalogue.planted(0, 150, 60)
+    held_out, negatives = [], []
+    for viewer in range(150):
+        rated = set(drawn.items[drawn.viewers == viewer])
+        new = [item for item in range(60) if item not in rated]
+        loved = [item for item in new if drawn.genre[item] == drawn.taste[viewer].argmax()]
+        avoided = [item for item in new if drawn.genre[item] == drawn.taste[viewer].argmin()]
+        if loved and avoided:
+            held_out.append(f"{drawn.viewer_id(viewer)},{drawn.item_id(loved[0])},5")
+            negatives.append(f"{drawn.viewer_id(viewer)},{drawn.item_id(avoided[0])}")
+    (tmp_path / "test.csv").write_text("\n".join(held_out))
+    (tmp_path / "negatives.csv").write_text("\n".join(negatives))
+    files = ["--test", str(tmp_path / "test.csv"), "--negatives", str(tmp_path / "negatives.csv")]
+    assert run(["evaluate", "--model", str(trained), *files, "--json"]) == 0
+    (measured,) = lines(capsys.readouterr().out)
+    assert measured["n_ranked"] == len(held_out)
+    assert measured["hr@10"] == 1.0
+    assert measured["ndcg@10"] > 0.85  # one negative: 0.815 is chance
+
+
+def test_evaluate_refuses_an_altered_model(trained, ratings_csv, tmp_path, capsys):
+    version = next(path for path in trained.iterdir() if path.is_dir())
+    copy = tmp_path / version.name
+    copy.mkdir()
+    for file in version.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    (copy / "arrays.safetensors").write_bytes((version / "arrays.safetensors").read_bytes()[:-8])
+    assert run(["evaluate", "--model", str(copy), "--test", str(ratings_csv)]) == 1
+    assert "arrays.safetensors" in capsys.readouterr().err
+
+
+def test_import_says_at_once_that_nobody_is_there(ratings_csv, capsys):
+    assert run(["import", str(ratings_csv), "--url", "http://127.0.0.1:9"]) == 1
+    assert "no service answers at http://127.0.0.1:9" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""What can be checked of the container files without an engine: schema, promises, and names that must agree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+COMPOSE, GPU = ROOT / "docker-compose.yml", ROOT / "docker-compose.gpu.yml"
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def services() -> dict:
+    return yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]
+
+
+@pytest.mark.parametrize("path", [COMPOSE, GPU], ids=lambda path: path.name)
+def test_compose_files_obey_the_schema(path):
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_redis_keeps_what_was_acknowledged(services):
+    redis = services["redis"]
+    for option in ("--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction"):
+        assert option in redis["command"]
+    assert redis["volumes"] == ["redis:/data"]
+    assert "ports" not in redis  # without a password it must not be reached from outside
+
+
+@pytest.mark.parametrize("name", ["api", "trainer"])
+def test_service_and_trainer_share_state_and_need_both_keys(services, name):
+    service = services[name]
+    assert service["volumes"] == ["data:/data"]
+    assert service["depends_on"] == {"redis": {"condition": "service_healthy"}}
+    for key in ("NEARFIELD_API_KEY", "NEARFIELD_ADMIN_KEY"):
+        assert service["environment"][key].startswith(f"${{{key}:?")
+
+
+def test_everything_restarts_and_is_watched(services):
+    assert {service["restart"] for service in services.values()} == {"unless-stopped"}
+    assert "healthcheck" in services["redis"]
+    assert "/health/ready" in DOCKERFILE
+    assert services["trainer"]["healthcheck"] == {"disable": True}
+
+
+def test_trainings_run_in_the_trainer_and_by_themselves(services):
+    assert services["api"]["command"] == "nearfield serve --no-worker"
+    assert services["trainer"]["command"] == "nearfield worker"
+    for name in ("NEARFIELD_RETRAIN_EVERY_RATINGS", "NEARFIELD_RETRAIN_EVERY_HOURS"):
+        default = re.fullmatch(r"\$\{\w+:-(\d+)\}", services["trainer"]["environment"][name])
+        assert int(default[1]) > 0
+
+
+def test_the_gpu_file_reserves_devices_for_the_gpu_image():
+    for service in yaml.safe_load(GPU.read_text("utf-8"))["services"].values():
+        (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+        assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])
+        assert service["build"]["target"] == "gpu"
+
+
+def test_every_variable_is_a_setting(services):
+    known = {f"NEARFIELD_{name.upper()}" for name in Settings.model_fields}
+    used = {name for service in services.values() for name in service.get("environment", {})}
+    used |= set(re.findall(r"^(?:ENV| +)\s*(NEARFIELD_\w+)=", DOCKERFILE, re.MULTILINE))
+    assert used
+    assert used <= known
+
+
+def test_the_default_target_is_for_cpus_and_both_run_as_nobody_special():
+    targets = re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE)
+    assert targets[-1] == "cpu"
+    for target in ("cpu", "gpu"):
+        stage = DOCKERFILE.split(f" AS {target}\n")[1].split("\nFROM ")[0]
+        assert "USER nearfield" in stage
+        assert "RUN python -m service.warm" in stage.split("USER nearfield")[1]
+
+
+def test_the_build_context_holds_what_is_copied_and_nothing_else():
+    allowed = {line[1:].rstrip("/") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
+    copied = {name for line in re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()}
+    assert copied == allowed
+    assert all((ROOT / name).exists() for name in copied)

@@ -17,7 +17,7 @@ from gpu.model import Model
 from gpu.ratings import Rows
 
 MAX_N = 1000
-PARALLEL_FROM = 2**23  # multiplications from which threads are worth waking
+PARALLEL_FROM = 2**25  # multiplications from which threads are worth waking: about a millisecond on one
 SCORES_BYTES = 2**25  # scores held at once; users beyond that follow in another block
 
 
@@ -208,4 +208,6 @@ def _given(lists: Sequence[NDArray[np.integer] | None] | None, n_users: int) -> 
 
 def _page(ranked: NDArray[Any], padding: float, offset: int, n: int) -> NDArray[Any]:
     page = ranked[:, offset : offset + n]
+    if page.shape[1] == n:
+        return page
     return np.pad(page, ((0, 0), (0, n - page.shape[1])), constant_values=padding)

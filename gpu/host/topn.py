@@ -92,9 +92,18 @@ def multiply_one(factors: NDArray[np.float32], panel: NDArray[np.float32], score
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def multiply_four(factors: NDArray[np.float32], panel: NDArray[np.float32], scores: NDArray[np.float32]) -> None:
-    """Add factors · panel to the scores of `LANE` users, each in the order of `multiply_one`."""
-    one, two, three, four = scores[0], scores[1], scores[2], scores[3]
+def multiply_four(
+    factors: NDArray[np.float32],
+    panel: NDArray[np.float32],
+    one: NDArray[np.float32],
+    two: NDArray[np.float32],
+    three: NDArray[np.float32],
+    four: NDArray[np.float32],
+) -> None:
+    """Add factors · panel to the scores of `LANE` users, each in the order of `multiply_one`.
+
+    The scores come as four arrays: as rows of one slice they would not be known to be contiguous.
+    """
     for f in range(0, factors.shape[1], LANE):
         v0, v1, v2, v3 = panel[f], panel[f + 1], panel[f + 2], panel[f + 3]
         a0, a1, a2, a3 = factors[0, f], factors[0, f + 1], factors[0, f + 2], factors[0, f + 3]
@@ -116,7 +125,10 @@ def multiply(panel: Int, factors: NDArray[np.float32], catalogue: Catalogue, sco
     first, last = panel * PANEL, (panel + 1) * PANEL
     n_shared = n_users - n_users % LANE
     for b in range(0, n_shared, LANE):
-        multiply_four(factors[b : b + LANE], catalogue.panels[panel], scores[b : b + LANE, first:last])
+        multiply_four(
+            factors[b : b + LANE], catalogue.panels[panel], scores[b, first:last], scores[b + 1, first:last],
+            scores[b + 2, first:last], scores[b + 3, first:last],
+        )  # fmt: skip
     for b in range(n_shared, n_users):
         multiply_one(factors[b], catalogue.panels[panel], scores[b, first:last])
 

@@ -54,7 +54,8 @@ class CulshParams(SgdParams):
         weight_learning_rate, weight_regularization: α and λ of W and C.
         similarity: how neighbours are chosen; all but `simlsh` are comparators for measuring.
         n_bits: length of the simLSH signature; more ranks neighbours better and costs time and memory.
-        psi: weight of a rating in the hash: `residual` (r − b_ij) or `power` (r², the paper).
+        psi: weight of a rating in the hash: `power` (r², the paper) finds items that the same users rate, `residual`
+            (r − b_ij) items that they rate alike; implicit models ignore it (1 for every rating).
     """
 
     algorithm: ClassVar[str] = "culsh"
@@ -63,7 +64,7 @@ class CulshParams(SgdParams):
     weight_regularization: float = 0.02
     similarity: Similarity = "simlsh"
     n_bits: int = 2432
-    psi: Psi = "residual"
+    psi: Psi = "power"
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,6 @@ class CulshImplicitParams(CulshParams):
     algorithm: ClassVar[str] = "culsh-implicit"
     n_factors: int = 64
     n_negatives: int = 4
-    psi: Psi = "power"
 
 
 Params = SgdParams

@@ -14,7 +14,7 @@ from gpu.ratings import Ratings
 from tests import reference
 
 N_USERS, N_ITEMS = 7, 6
-PARAMS = CulshParams(n_bits=128, seed=5)
+PARAMS = CulshParams(n_bits=128, seed=5, psi="residual")
 USER_KEYS = np.array([3, 2**63 + 11, 0, 17, 2**64 - 1, 255, 1 << 40], dtype=np.uint64)
 ITEM_KEYS = np.arange(100, 100 + N_ITEMS, dtype=np.uint64)
 

@@ -16,6 +16,7 @@ from gpu.host.lsh import GOLDEN, mix
 
 ROW_MASK = np.int64(0xFFFFFFFF)
 QUERY_BLOCK = 16
+SERIAL_PAIRS = 1_000_000  # about 10 ms on one thread
 
 
 def _count_bits(typing_context: Any, word: Any) -> Any:
@@ -57,28 +58,49 @@ def insert(best: NDArray[np.int64], key: np.int64) -> None:
     best[place] = key
 
 
+@njit(cache=True, nogil=True)
+def rank_block(
+    best: NDArray[np.int64],
+    signatures: NDArray[np.uint64],
+    candidates: NDArray[np.int64],
+    queries: NDArray[np.int64],
+) -> None:
+    """Exact ranking: every candidate against every query; the queries share each pass over the candidates.
+
+    Args:
+        best: (Q, K) rank keys, descending, −1 where empty; filled in place.
+        candidates, queries: item rows.
+    """
+    for j in candidates:
+        for q in range(len(queries)):
+            if queries[q] != j:
+                key = rank_key(signatures[queries[q]], signatures[j], j)
+                if key > best[q, -1]:
+                    insert(best[q], key)
+
+
 @njit(cache=True, nogil=True, parallel=True)
+def rank_blocks(
+    best: NDArray[np.int64],
+    signatures: NDArray[np.uint64],
+    candidates: NDArray[np.int64],
+    queries: NDArray[np.int64],
+) -> None:
+    """`rank_block` by all threads, for many queries."""
+    for block in prange((len(queries) + QUERY_BLOCK - 1) // QUERY_BLOCK):
+        some = slice(block * QUERY_BLOCK, (block + 1) * QUERY_BLOCK)
+        rank_block(best[some], signatures, candidates, queries[some])
+
+
 def rank_all(
     best: NDArray[np.int64],
     signatures: NDArray[np.uint64],
     candidates: NDArray[np.int64],
     queries: NDArray[np.int64],
 ) -> None:
-    """Exact ranking: every candidate against every query. A block of queries shares each pass over the candidates.
-
-    Args:
-        best: (Q, K) rank keys, descending, −1 where empty; filled in place.
-        candidates, queries: item rows.
-    """
-    for block in prange((len(queries) + QUERY_BLOCK - 1) // QUERY_BLOCK):
-        first = block * QUERY_BLOCK
-        last = min(first + QUERY_BLOCK, len(queries))
-        for j in candidates:
-            for q in range(first, last):
-                if queries[q] != j:
-                    key = rank_key(signatures[queries[q]], signatures[j], j)
-                    if key > best[q, -1]:
-                        insert(best[q], key)
+    """`rank_block` on one thread, or on all where there is work enough to pay for waking them."""
+    rank = rank_blocks if len(queries) * len(candidates) > SERIAL_PAIRS else rank_block
+    rank(best, signatures, candidates, queries)
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -93,7 +115,7 @@ def rank_buckets(
     """Rank each item's bucket mates for it, for one table of coarse keys.
 
     Args:
-        best: (I, K) rank keys as in `rank_all`, carried from table to table.
+        best: (I, K) rank keys as in `rank_block`, carried from table to table.
         order: candidate rows sorted by coarse word.
         keys: the sorted coarse words; a bucket is a run of words with equal leading `n_key_bits`.
         window: at most this many bucket mates before and after an item are looked at: those whose words share the
@@ -119,7 +141,7 @@ def rank_second_hand(
     """Rank for each candidate the neighbours of its neighbours.
 
     Args:
-        best: (I, K) rank keys as in `rank_all`, improved in place.
+        best: (I, K) rank keys as in `rank_block`, improved in place.
         lists: (I, K) item rows of `best` before the call, so that the result does not depend on the threads.
     """
     for c in prange(len(candidates)):

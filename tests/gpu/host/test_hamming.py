@@ -35,3 +35,15 @@ def test_rank_keys_order_by_agreement_then_lower_row() -> None:
     farther_early = hamming.rank_key(zero, one, 0)
     assert nearer_late > farther_early > hamming.rank_key(zero, one, 1) >= 0
     assert hamming.rows_of(np.array([[nearer_late, farther_early, -1]])).tolist() == [[2**31 - 1, 0, -1]]
+
+
+@quick
+@given(st.integers(0, 2**32), st.integers(0, 70))
+def test_all_threads_rank_as_one(seed: int, n_queries: int) -> None:
+    rng = np.random.default_rng(seed)
+    signatures = rng.integers(0, 2**16, (50, 3), dtype=np.uint64)
+    candidates, queries = np.flatnonzero(rng.random(50) < 0.7), rng.integers(0, 50, n_queries)
+    alone, together = np.full((2, n_queries, 4), -1, dtype=np.int64)
+    hamming.rank_block(alone, signatures, candidates, queries)
+    hamming.rank_blocks(together, signatures, candidates, queries)
+    np.testing.assert_array_equal(alone, together)

@@ -2,8 +2,10 @@
 
 nearfield:job:<id>        hash, one job: id, kind, state, created_ms, cancel, worker, error and whatever its kind needs
 nearfield:job:<id>:lease  string with expiry, the worker that runs it
-nearfield:jobs            sorted set of ids by creation; nearfield:jobs:queue  list, oldest first;
-nearfield:jobs:running    set; nearfield:jobs:only  string, the unfinished job of the kind that excludes itself
+nearfield:jobs            sorted set of ids by order of creation, counted by nearfield:jobs:count
+nearfield:jobs:queue      list of queued ids, oldest first
+nearfield:jobs:running    set of running ids
+nearfield:jobs:only       string, the unfinished job of those that exclude each other
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ if ARGV[3] == '1' then
   redis.call('SET', P .. 's:only', ARGV[1])
 end
 redis.call('HSET', key(ARGV[1]), 'id', ARGV[1], 'state', 'queued', 'created_ms', ARGV[2], unpack(ARGV, 5))
-redis.call('ZADD', P .. 's', ARGV[2], ARGV[1])
+redis.call('ZADD', P .. 's', redis.call('INCR', P .. 's:count'), ARGV[1])
 redis.call('RPUSH', P .. 's:queue', ARGV[1])
 for _, id in ipairs(redis.call('ZRANGE', P .. 's', 0, -1 - ARGV[4])) do
   if state(id) ~= 'queued' and state(id) ~= 'running' then

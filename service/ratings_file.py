@@ -148,7 +148,7 @@ def _load_mat(path: Path, key: str | None) -> Any:
     from scipy import io  # noqa: PLC0415
 
     try:
-        return _chosen(path, io.loadmat(path, variable_names=key and [key]), key)
+        return _chosen(path, io.loadmat(str(path), variable_names=key and [key]), key)
     except (OSError, ValueError, NotImplementedError) as error:  # the last one: version 7.3, an HDF5 file
         raise _refusal(path, error) from error
 

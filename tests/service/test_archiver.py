@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from service import archiver as archiver_module
+from service import rating_log
+from service.archiver import Archiver
+from service.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
+from service.rating_log import RatingLog
+from service.redis_server import RedisServer
+from service.stream import RATINGS, Stream
+
+END = StreamId(2**62, 0)
+
+
+def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def contents(log: RatingLog) -> list[Entry]:
+    return [entry for entries in log.entries(ZERO, END) for entry in entries]
+
+
+@pytest.fixture
+def archiver(stream: Stream, log: RatingLog) -> Iterator[Archiver]:
+    archiver = Archiver(stream, log)
+    archiver.start()
+    assert eventually(lambda: archiver.is_archiving)
+    yield archiver
+    archiver.stop()
+
+
+@pytest.fixture
+def put(client: redis.Redis) -> Callable[..., StreamId]:
+    def put(*items: str) -> StreamId:
+        events = [RatingEvent("u", item, 1.0, 2.0) for item in items]
+        return StreamId.parse(client.xadd(RATINGS, dict(encode_ratings(events))))
+
+    return put
+
+
+def test_a_request_commits_at_once(archiver: Archiver, stream: Stream, log: RatingLog, put: Callable) -> None:
+    stream_id = put("a", "b")
+    assert eventually(lambda: archiver.n_pending == 2)
+    assert log.last_id() == ZERO
+    stream.request_commit(stream_id)
+    assert eventually(lambda: log.last_id() == stream_id)
+    assert archiver.n_pending == 0
+
+
+def test_time_commits(archiver: Archiver, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver_module, "COMMIT_EVERY_S", 0.05)
+    stream_id = put("a")
+    assert eventually(lambda: log.last_id() == stream_id)
+
+
+def test_many_ratings_commit(stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver_module, "COMMIT_RATINGS", 3)
+    archiver = Archiver(stream, log)
+    put("a", "b")
+    archiver.step(0)
+    assert log.last_id() == ZERO
+    last = put("c")
+    archiver.step(0)
+    assert log.last_id() == last
+
+
+def test_stopping_commits_everything(archiver: Archiver, log: RatingLog, put: Callable, client: redis.Redis) -> None:
+    put("a")
+    client.xadd(RATINGS, dict(encode_subject("hide", "x")))
+    last = put("b")
+    archiver.stop()
+    assert log.last_id() == last
+    assert [entry.kind for entry in contents(log)] == ["rating", "hide", "rating"]
+    assert not archiver.is_archiving
+
+
+def test_bad_entries_are_kept_aside_and_stop_nothing(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
+) -> None:
+    bad = client.xadd(RATINGS, {"v": "1", "ratings": '[{"user": "u", "item": "i", "rating": "five"}]'})
+    last = put("a")
+    stream.request_commit(last)
+    assert eventually(lambda: log.last_id() == last)
+    ((stream_id, fields),) = stream.rejected()
+    assert str(stream_id) == bad
+    assert b"`float | null`" in fields[b"reason"]
+    assert [entry.id for entry in contents(log)] == [last]
+
+
+def test_there_is_one_archiver_and_another_takes_over(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable
+) -> None:
+    second = Archiver(stream, RatingLog(log.folder))
+    second.start()
+    time.sleep(0.1)
+    assert not second.is_archiving
+    first_id = put("a")
+    archiver.stop()
+    assert log.last_id() == first_id
+    assert eventually(lambda: second.is_archiving)
+    stream_id = put("b")
+    stream.request_commit(stream_id)
+    assert eventually(lambda: log.last_id() == stream_id)
+    second.stop()
+
+
+def test_death_frees_the_lock(redis_url: str, stream: Stream, log: RatingLog) -> None:
+    code = (
+        "import os, sys, time; from pathlib import Path; from service.archiver import Archiver;"
+        "from service.stream import Stream; from service.rating_log import RatingLog;"
+        "a = Archiver(Stream(sys.argv[1]), RatingLog(Path(sys.argv[2]))); a.start();\n"
+        "while not a.is_archiving: time.sleep(.01)\n"
+        "(Path(sys.argv[2]) / '.tmp-x').touch(); os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, redis_url, str(log.folder)], check=False, timeout=60)
+    assert killed.returncode == -9
+    archiver = Archiver(stream, log)
+    archiver.start()
+    assert eventually(lambda: archiver.is_archiving)
+    assert eventually(lambda: not (log.folder / ".tmp-x").exists())
+    archiver.stop()
+
+
+def test_what_was_not_committed_is_read_again(stream: Stream, log: RatingLog, put: Callable) -> None:
+    first = Archiver(stream, log)
+    ids = [put("a"), put("b")]
+    first.step(0)  # read, not committed, and then forgotten: the process was killed
+    again = Archiver(stream, log)
+    again.flush()
+    assert [entry.id for entry in contents(log)] == ids
+
+
+# --- trouble
+
+
+def test_a_full_disk_is_told_loses_nothing_and_heals(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rating_log, "write_groups", full)
+        last = put("a")
+        stream.request_commit(last)
+        assert eventually(lambda: archiver.obstacle is not None)
+        assert "No space left" in str(archiver.obstacle)
+        last = put("b")
+    assert eventually(lambda: archiver.obstacle is None)
+    stream.request_commit(last)
+    assert eventually(lambda: log.last_id() == last)
+    assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
+
+
+def test_a_process_without_room_for_files(redis_url: str, tmp_path: Path, put: Callable) -> None:
+    """The same with a limit of the operating system, in a process of its own."""
+    put("a")
+    code = (
+        "import resource, signal, sys; from pathlib import Path; from service.archiver import Archiver;"
+        "from service.stream import Stream; from service.rating_log import RatingLog;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100));"
+        "Archiver(Stream(sys.argv[1]), RatingLog(Path(sys.argv[2]))).flush()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, redis_url, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert run.returncode == 1
+    assert "OSError" in run.stderr
+    assert "File too large" in run.stderr
+    assert list(tmp_path.glob("*.parquet")) == list(tmp_path.glob(".tmp*")) == []
+
+
+def test_a_killed_server_is_waited_for(
+    archiver: Archiver, redis_server: RedisServer, stream: Stream, log: RatingLog, put: Callable
+) -> None:
+    put("a")
+    assert eventually(lambda: archiver.n_pending == 1)
+    pid = redis_server.pid
+    subprocess.run(["kill", "-9", str(pid)], check=True)
+    assert eventually(lambda: redis_server.is_alive and redis_server.pid != pid)
+    assert archiver.obstacle is None
+    last = put("b")
+    stream.request_commit(last)
+    assert eventually(lambda: log.last_id() == last)
+    assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
+
+
+def test_a_flushed_server_goes_on_above_the_log(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
+) -> None:
+    stream.request_commit(put("a"))
+    assert eventually(lambda: len(log.segments()) == 1)
+    client.flushall()
+    last = put("b")
+    stream.request_commit(last)
+    assert eventually(lambda: log.last_id() == last)
+    assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
+
+
+def test_a_stream_that_lost_ids_is_an_obstacle(stream: Stream, log: RatingLog, client: redis.Redis) -> None:
+    log.commit([Entry(StreamId(100, 0), "noop")])
+    client.xadd(RATINGS, dict(encode_subject("hide", "x")), id="50-0")
+    archiver = Archiver(stream, log)
+    archiver.start()
+    assert eventually(lambda: "100-0" in (archiver.obstacle or ""))
+    client.delete(RATINGS)
+    assert eventually(lambda: archiver.obstacle is None)
+    assert stream.last_id() == StreamId(100, 0)
+    archiver.stop()
+
+
+# --- trimming and merging
+
+
+def test_the_stream_is_trimmed_behind_the_log_but_for_the_newest_hour(
+    stream: Stream, log: RatingLog, client: redis.Redis, put: Callable
+) -> None:
+    old, newer = f"{1_000_000}-0", f"{int(time.time() * 1000) - 1_800_000}-0"
+    for stream_id in (old, newer):
+        client.xadd(RATINGS, dict(encode_subject("hide", "x")), id=stream_id)
+    last = put("a")
+    archiver = Archiver(stream, log)
+    stream.request_commit(last)
+    archiver.step(0)
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS)] == [newer, str(last)]
+    assert StreamId.parse(old) <= stream.trimmed_id() < StreamId.parse(newer)
+    assert len(contents(log)) == 3
+
+
+def test_nothing_is_trimmed_before_it_is_in_the_log(stream: Stream, log: RatingLog, client: redis.Redis) -> None:
+    log.commit([Entry(StreamId(10, 0), "noop")])
+    for ms in (10, 20, 10_000_000):
+        client.xadd(RATINGS, dict(encode_subject("hide", "x")), id=f"{ms}-0")
+    archiver = Archiver(stream, log)
+    archiver._tidy()
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS)] == ["20-0", "10000000-0"]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import io, sparse
+
+from service.errors import InvalidRatingsFile
+from service.ratings_file import read
+
+MATRIX = np.array([[0, 2.5, 0], [1, 0, 0], [0, 0, 0], [0, 0, -3]])
+
+
+def ratings_of(path: Path, key: str | None = None) -> list[tuple[str, str, float]]:
+    found = read(path, key)
+    return list(zip(found.users, found.items, found.values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("ids", [pa.string(), pa.int64(), pa.dictionary(pa.int32(), pa.string())])
+def test_parquet(tmp_path: Path, ids: pa.DataType) -> None:
+    users = pa.array(["7", "8", "7"]).cast(ids) if ids != pa.int64() else pa.array([7, 8, 7])
+    table = pa.table({"extra": [0, 0, 0], "rating": [1, 2, 3], "user": users, "item": ["a", "b", "é"]})
+    pq.write_table(table, tmp_path / "r.parquet")
+    assert ratings_of(tmp_path / "r.parquet") == [("7", "a", 1.0), ("8", "b", 2.0), ("7", "é", 3.0)]
+    assert read(tmp_path / "r.parquet").timestamps is None
+
+
+def test_parquet_timestamps(tmp_path: Path) -> None:
+    table = pa.table({"user": ["u"], "item": ["i"], "rating": [1.0], "timestamp": [12]})
+    pq.write_table(table, tmp_path / "r.parquet")
+    assert read(tmp_path / "r.parquet").timestamps.tolist() == [12.0]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"user": ["u"], "item": ["i"]}, "expected columns user, item and rating"),
+        ({"user": ["u", None], "item": ["i", "i"], "rating": [1.0, 1.0]}, "user in row 2"),
+        ({"user": ["u"], "item": [""], "rating": [1.0]}, "item in row 1"),
+        ({"user": ["u"], "item": ["x" * 257], "rating": [1.0]}, "item in row 1"),
+        ({"user": ["u"], "item": ["i"], "rating": [float("nan")]}, "rating in row 1"),
+        ({"user": ["u"], "item": ["i"], "rating": ["four"]}, "four"),
+    ],
+)
+def test_unusable_parquet(tmp_path: Path, table: dict[str, list[object]], message: str) -> None:
+    pq.write_table(pa.table(table), tmp_path / "r.parquet")
+    with pytest.raises(InvalidRatingsFile, match=message):
+        read(tmp_path / "r.parquet")
+
+
+EXPECTED = [("0", "1", 2.5), ("1", "0", 1.0), ("3", "2", -3.0)]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csc_matrix])
+def test_mat(tmp_path: Path, form: object) -> None:
+    matrix = form(MATRIX)  # type: ignore[operator]
+    io.savemat(tmp_path / "a.mat", {"gnd": np.ones((50, 1)), "fea": matrix, "note": "text"})
+    assert ratings_of(tmp_path / "a.mat") == EXPECTED
+    io.savemat(tmp_path / "b.mat", {"gnd": np.ones((4, 1)), "other": matrix})
+    assert ratings_of(tmp_path / "b.mat") == EXPECTED
+    assert len(ratings_of(tmp_path / "b.mat", "gnd")) == 4
+
+
+def test_npz(tmp_path: Path) -> None:
+    sparse.save_npz(tmp_path / "a.npz", sparse.csr_array(MATRIX))
+    np.savez(tmp_path / "b.npz", small=np.ones((1, 1)), big=MATRIX)
+    assert ratings_of(tmp_path / "a.npz") == ratings_of(tmp_path / "b.npz") == EXPECTED
+    assert ratings_of(tmp_path / "b.npz", "small") == [("0", "0", 1.0)]
+
+
+def test_unusable_matrices(tmp_path: Path) -> None:
+    for name in ("a.npz", "a.mat"):
+        (tmp_path / name).write_bytes(b"not a matrix at all" * 20)
+        with pytest.raises(InvalidRatingsFile, match=name):
+            read(tmp_path / name)
+    np.savez(tmp_path / "b.npz", text=np.array([["a"]]))
+    with pytest.raises(InvalidRatingsFile, match="numeric matrix"):
+        read(tmp_path / "b.npz")
+    np.savez(tmp_path / "c.npz", matrix=np.array([[np.nan]]))
+    with pytest.raises(InvalidRatingsFile, match="finite"):
+        read(tmp_path / "c.npz")
+    with pytest.raises(InvalidRatingsFile, match="nope"):
+        read(tmp_path / "c.npz", "nope")
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    for name in ("a.csv", "a.parquet", "a.npz", "a.mat"):
+        with pytest.raises(FileNotFoundError):
+            read(tmp_path / name)

@@ -36,7 +36,7 @@ class SgdParams:
     n_factors: int = 128
     n_epochs: int = 40
     learning_rate: float = 0.02
-    learning_rate_decay: float = 0.01
+    learning_rate_decay: float = 0.02
     regularization: float = 0.05
     bias_regularization: float = 0.02
     seed: int = 0
@@ -60,7 +60,7 @@ class CulshParams(SgdParams):
 
     algorithm: ClassVar[str] = "culsh"
     n_neighbours: int = 32
-    weight_learning_rate: float = 0.002
+    weight_learning_rate: float = 0.001
     weight_regularization: float = 0.02
     similarity: Similarity = "simlsh"
     n_bits: int = 2432

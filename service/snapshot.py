@@ -12,8 +12,8 @@ import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ FORMAT = 1
 N_KEPT = 3  # of a name: the live version and the two before it
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
+TIME_FORMAT = "%Y%m%dT%H%M%S"
 _VERSION = re.compile(r"(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4}")
 
 
@@ -72,7 +73,7 @@ class Snapshot:
 
 def new_version(algorithm: str, time_text: str | None = None) -> str:
     """A fresh version of `algorithm`; `time_text` (yyyymmddThhmmss, UTC) defaults to now."""
-    time_text = time_text or time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    time_text = time_text or datetime.now(UTC).strftime(TIME_FORMAT)
     return f"{algorithm}-{time_text}-{secrets.token_hex(2)}"
 
 
@@ -166,6 +167,19 @@ def versions(folder: Path, name: str | None = None) -> list[str]:
     return [entry for _, entry in sorted(kept, reverse=True)]
 
 
+def name_of(version: str) -> str:
+    """The name under which `version` can be live."""
+    return version.rsplit("-", 2)[0]
+
+
+def time_of(version: str) -> float:
+    """When `version` was written, in Unix seconds."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return datetime.strptime(match["time"], TIME_FORMAT).replace(tzinfo=UTC).timestamp()
+
+
 def path_of(folder: Path, version: str) -> Path:
     """The folder of `version`.
 
@@ -203,8 +217,15 @@ def clean(folder: Path) -> None:
 
 
 def holds_user(folder: Path, version: str, user_id: str) -> bool:
-    """Whether the id table of `version` names `user_id`."""
-    return user_id in _read_ids(path_of(folder, version) / USERS_FILE)
+    """Whether the id table of `version` names `user_id`.
+
+    Raises:
+        CorruptSnapshot: the table cannot be read.
+    """
+    try:
+        return user_id in _read_ids(path_of(folder, version) / USERS_FILE)
+    except (OSError, ValueError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: {USERS_FILE} cannot be read: {error}") from error
 
 
 def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:

@@ -1,0 +1,199 @@
+"""The trainer: its own process, from the rating log to a snapshot. `python -m service.trainer --help`.
+
+It writes `Line`s as JSON to stdout, one per epoch and a last one with the outcome, for the supervisor that started it
+(`service.jobs`). SIGTERM ends it between two instructions and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+import gpu
+from gpu.backend import Backend
+from gpu.model import Model
+from gpu.ratings import Ratings, Rows
+from service import live, snapshot
+from service.errors import CorruptSnapshot, UnknownVersion
+from service.events import StreamId
+from service.history import History
+from service.rating_log import RatingLog
+
+MIN_HELD_OUT = 1000  # fewer pairs than this cannot tell two models apart
+MARGIN = 0.01  # a candidate may be this much worse than the live snapshot and still go live
+RMSE, NDCG = "rmse", "ndcg@10"
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """What the trainer tells its supervisor.
+
+    Attributes:
+        progress: share of the epochs that are done.
+        metrics: of the epoch; in the last line of the held-out pairs.
+        outcome: only in the last line.
+        version: the snapshot that was written.
+        promote: whether it is good enough to go live, and `reason` why not.
+        error: why the training failed.
+    """
+
+    progress: float = 0.0
+    metrics: dict[str, float] = {}
+    outcome: Literal["succeeded", "failed", "cancelled"] | None = None
+    version: str | None = None
+    promote: bool = False
+    reason: str | None = None
+    error: str | None = None
+
+
+class Cancelled(BaseException):
+    """SIGTERM arrived."""
+
+
+class Corpus(NamedTuple):
+    """Ratings up to the watermark, and whose rows they are."""
+
+    training: Ratings
+    held_out: Ratings
+    user_ids: list[str]
+    item_ids: list[str]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train as told on the command line; 0 if a snapshot was written or the training was cancelled."""
+    parser = argparse.ArgumentParser(prog="service.trainer", description=main.__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with ratings/ and snapshots/")
+    parser.add_argument("--job", required=True, help="id of the job, for the process list")
+    parser.add_argument("--algorithm", required=True)
+    parser.add_argument("--params", default="{}", help="JSON object of hyperparameters over the defaults")
+    parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
+    parser.add_argument("--backend", default="auto")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _cancel)
+    try:
+        last = train(options.data, options.algorithm, options.params, options.watermark, options.backend, _tell)
+    except Cancelled:
+        last = Line(outcome="cancelled")
+    except Exception as error:  # whatever went wrong is the job's error
+        last = Line(outcome="failed", error=f"{type(error).__name__}: {error}")
+    _tell(last)
+    return 1 if last.outcome == "failed" else 0
+
+
+def train(data: Path, algorithm: str, params: str, watermark: str, backend: Any, tell: Callable[[Line], None]) -> Line:
+    """Read, fit, compare, write; the last line.
+
+    Raises:
+        InvalidParams, InvalidRatings, TrainingDiverged, CorruptLog: the training failed; nothing was written.
+    """
+    chosen = gpu.choose(backend)
+    hyperparameters = gpu.params_for(algorithm, msgspec.json.decode(params))
+    corpus = read_corpus(data, StreamId.parse(watermark))
+
+    def on_epoch(report: gpu.EpochReport) -> None:
+        tell(Line(progress=report.epoch / report.n_epochs, metrics=dict(report.metrics)))
+
+    model = gpu.fit(corpus.training, hyperparameters, backend=chosen, on_epoch=on_epoch)
+    metrics = measure(model, corpus, chosen)
+    reason = objection(data, model, metrics, corpus, chosen)
+    manifest = snapshot.write(
+        data / "snapshots", model, corpus.user_ids, corpus.item_ids, metrics=metrics, watermark=watermark
+    )
+    return Line(
+        progress=1.0,
+        metrics=metrics,
+        outcome="succeeded",
+        version=manifest.version,
+        promote=reason is None,
+        reason=reason,
+    )
+
+
+def read_corpus(data: Path, watermark: StreamId) -> Corpus:
+    """Everything in the log up to `watermark`, with the held-out pairs apart; forgotten users have no row."""
+    history = History()
+    history.load(RatingLog(data / "ratings"), upto=watermark)
+    ratings = history.table.ratings(history.users.keys, history.items.keys)
+    user_ids = history.users.ids(range(len(history.users)))
+    known = np.array([user != "" for user in user_ids], dtype=np.bool_)
+    users, items, values = ratings.coo()
+    rows = np.cumsum(known) - 1
+    keys = ratings.user_keys[known], ratings.item_keys
+    is_held_out = gpu.evaluate.is_held_out(ratings.user_keys[users], ratings.item_keys[items])
+
+    def part(keep: NDArray[np.bool_]) -> Ratings:
+        shape = (int(known.sum()), ratings.n_items)
+        return Ratings.from_coo(rows[users[keep]], items[keep], values[keep], shape, *keys)
+
+    known_ids = [user for user in user_ids if user]
+    item_ids = history.items.ids(range(len(history.items)))
+    return Corpus(part(~is_held_out), part(is_held_out), known_ids, item_ids)
+
+
+def measure(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
+    """Errors on the held-out pairs: RMSE, or NDCG@10 of implicit models; empty if there are no such pairs."""
+    if not len(corpus.held_out):
+        return {}
+    rows: Rows = corpus.training.by_user
+    if model.is_implicit:
+        found = gpu.evaluate.ranking(model, rows, corpus.held_out, backend=backend)
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+    return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
+
+
+def objection(data: Path, model: Model, metrics: dict[str, float], corpus: Corpus, backend: Backend) -> str | None:
+    """Why `model` should not go live; None if nothing speaks against it.
+
+    It is compared with the live snapshot, not with its online state, on today's held-out pairs. The first model of a
+    name, or one with fewer than `MIN_HELD_OUT` pairs to compare on, need only be finite.
+    """
+    if not all(np.isfinite(array).all() for array in model.arrays.values()):
+        return "the model has values that are not finite"
+    other = _live_model(data, model, corpus)
+    if other is None or len(corpus.held_out) < MIN_HELD_OUT:
+        return None
+    name, sign = (NDCG, -1) if model.is_implicit else (RMSE, 1)
+    ours, theirs = metrics[name], measure(other, corpus, backend)[name]
+    if sign * ours <= sign * theirs + MARGIN * theirs:
+        return None
+    return f"{name} on {len(corpus.held_out):,} held-out pairs is {ours:.4f}, of the live snapshot {theirs:.4f}"
+
+
+def _live_model(data: Path, model: Model, corpus: Corpus) -> Model | None:
+    """The live snapshot of the same name in the rows of `corpus`; None if there is none that can be read."""
+    version = live.read(data).get(model.params.algorithm)
+    if version is None:
+        return None
+    try:
+        found = snapshot.load(data / "snapshots", version)
+    except (UnknownVersion, CorruptSnapshot):
+        return None  # nothing to lose by replacing it
+    user_rows = _rows(found.user_ids, corpus.user_ids)
+    return found.model.mapped(user_rows, _rows(found.item_ids, corpus.item_ids), model.n_users, model.n_items)
+
+
+def _rows(ids: list[str], target_ids: list[str]) -> NDArray[np.int64]:
+    row_of = {identifier: row for row, identifier in enumerate(target_ids)}
+    return np.array([row_of.get(identifier, -1) for identifier in ids], dtype=np.int64)
+
+
+def _cancel(signal_number: int, frame: FrameType | None) -> None:
+    raise Cancelled
+
+
+def _tell(line: Line) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpu.model import Model
+from gpu.params import params_for
+from service import snapshot
+from service.errors import CorruptSnapshot, UnknownVersion
+
+USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
+
+
+def a_model(algorithm: str = "culsh") -> Model:
+    params = params_for(algorithm, {"n_factors": 3} | ({} if algorithm == "sgd" else {"n_neighbours": 2}))
+    model = Model.zeros(params, 3.5, (1.0, 5.0), len(USERS), len(ITEMS), n_bits=64)
+    generator = np.random.default_rng(0)
+    model.user_factors[:] = generator.normal(size=model.user_factors.shape)
+    model.user_trained[0] = True
+    model.projections[:] = generator.integers(-9, 9, model.projections.shape)
+    return model
+
+
+def written(folder: Path, version: str | None = None) -> str:
+    return snapshot.write(
+        folder, a_model(), USERS, ITEMS, metrics={"rmse": 0.9}, watermark="5-1", version=version
+    ).version
+
+
+def test_what_is_written_is_loaded(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    loaded = snapshot.load(tmp_path, version)
+    assert (loaded.user_ids, loaded.item_ids) == (USERS, ITEMS)
+    assert loaded.manifest.watermark == "5-1"
+    assert loaded.manifest.metrics == {"rmse": 0.9}
+    model = a_model()
+    assert loaded.model.params == model.params
+    assert (loaded.model.mean, loaded.model.scale) == (3.5, (1.0, 5.0))
+    for name, array in model.arrays.items():
+        np.testing.assert_array_equal(loaded.model.arrays[name], array)
+    assert [path.name for path in tmp_path.iterdir()] == [version]
+
+
+@pytest.mark.parametrize("name", ["arrays.safetensors", "users.parquet", "items.parquet", "manifest.json"])
+@pytest.mark.parametrize("damage", ["truncated", "altered", "missing"])
+def test_a_damaged_file_is_refused_and_named(tmp_path: Path, name: str, damage: str) -> None:
+    version = written(tmp_path)
+    path = tmp_path / version / name
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        path.write_bytes(content[:-7])
+    elif damage == "altered":
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    else:
+        path.unlink()
+    with pytest.raises(CorruptSnapshot, match=name):
+        snapshot.load(tmp_path, version)
+
+
+@pytest.mark.parametrize("version", ["culsh-20200101T000000-beef", "../etc", "", "."])
+def test_an_unknown_version_is_said_to_be_unknown(tmp_path: Path, version: str) -> None:
+    with pytest.raises(UnknownVersion):
+        snapshot.load(tmp_path, version)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(snapshot, "_write_manifest", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        written(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_live_and_the_two_newest_others_are_kept(tmp_path: Path) -> None:
+    names = [f"culsh-2020010{day}T000000-000{day}" for day in range(1, 6)]
+    for version in names:
+        written(tmp_path, version)
+    written(tmp_path, "culsh-implicit-20190101T000000-0001")
+    assert snapshot.prune(tmp_path, "culsh", live=names[0]) == [names[2], names[1]]
+    assert snapshot.versions(tmp_path, "culsh") == [names[4], names[3], names[0]]
+    assert snapshot.versions(tmp_path, "culsh-implicit") == ["culsh-implicit-20190101T000000-0001"]
+
+
+def test_what_killed_writers_left_is_cleaned(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    (tmp_path / ".culsh-20200101T000000-0001.77.tmp").mkdir()
+    (tmp_path / ".culsh-20200101T000000-0001.gone").mkdir()
+    snapshot.clean(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [version]
+
+
+def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    copy = snapshot.rewrite_without(tmp_path, version, "ann")
+    loaded, before = snapshot.load(tmp_path, copy.version), a_model()
+    assert loaded.user_ids == ["b/ö"]
+    assert copy.version != version
+    assert copy.version.rsplit("-", 1)[0] == version.rsplit("-", 1)[0]
+    np.testing.assert_array_equal(loaded.model.user_factors, before.user_factors[1:])
+    np.testing.assert_array_equal(loaded.model.projections, before.projections)
+    assert not snapshot.holds_user(tmp_path, copy.version, "ann")
+    assert snapshot.holds_user(tmp_path, version, "ann")
+
+
+def test_the_time_and_name_of_a_version() -> None:
+    assert snapshot.time_of("culsh-implicit-19700101T000102-beef") == 62
+    assert snapshot.name_of("culsh-implicit-19700101T000102-beef") == "culsh-implicit"

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from service import live, snapshot
+from service.archiver import Archiver
+from service.errors import JobRunning
+from service.events import StreamId, encode_ratings
+from service.job_table import JobTable
+from service.jobs import Job, Jobs
+from service.metrics import Metrics
+from service.rating_log import RatingLog
+from service.settings import Settings
+from service.stream import RATINGS, Stream
+from service.supervisor import Supervisor
+from tests.service.planted import SMALL, events
+
+ENDLESS = {**SMALL, "n_epochs": 10_000}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data=tmp_path, backend="host")
+
+
+@pytest.fixture
+def jobs(redis_url: str, stream: Stream, tmp_path: Path) -> Iterator[Jobs]:
+    table = JobTable(redis_url)
+    yield Jobs(table, stream, tmp_path)
+    table.close()
+
+
+@pytest.fixture
+def supervise(redis_url: str, stream: Stream, log: RatingLog) -> Iterator[Callable[[Settings], Supervisor]]:
+    """supervise(settings): a running supervisor beside a running archiver."""
+    archiver, table, started = Archiver(stream, log), JobTable(redis_url), []
+    archiver.start()
+
+    def start(settings: Settings) -> Supervisor:
+        started.append(Supervisor(settings, table, stream, log, Metrics()))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for supervisor in started:
+        supervisor.stop()
+    archiver.stop()
+    table.close()
+
+
+@pytest.fixture
+def rate(client: redis.Redis) -> Callable[[], StreamId]:
+    """rate(): the planted ratings are in the stream."""
+
+    def append() -> StreamId:
+        ratings = events()
+        for start in range(0, len(ratings), 500):
+            last = client.xadd(RATINGS, encode_ratings(ratings[start : start + 500]))
+        return StreamId.parse(last)
+
+    return append
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def ended(jobs: Jobs, job: Job) -> Job:
+    until(lambda: jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
+    return jobs.get(job.id)
+
+
+def running(jobs: Jobs, job: Job) -> Job:
+    until(lambda: jobs.get(job.id).progress > 0)
+    return jobs.get(job.id)
+
+
+def trainer_of(job: Job) -> psutil.Process:
+    return next(child for child in psutil.Process().children() if job.id in child.cmdline())
+
+
+def test_a_training_covers_everything_before_it(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    last_id = rate()
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("culsh", SMALL))
+    assert (job.state, job.error, job.promoted, job.progress) == ("succeeded", None, True, 1.0)
+    manifest = snapshot.read_manifest(settings.data / "snapshots", str(job.version))
+    assert StreamId.parse(manifest.watermark) == last_id
+    assert manifest.n_users == 60
+    assert manifest.metrics == job.metrics
+    assert live.read(settings.data) == {"culsh": job.version}
+
+
+def test_only_one_training_at_a_time(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervise(settings)
+    job = jobs.submit_training("culsh", ENDLESS)
+    with pytest.raises(JobRunning) as refused:
+        jobs.submit_training("culsh", SMALL)
+    assert refused.value.job_id == job.id
+    running(jobs, job)
+    assert trainer_of(job).nice() == 19
+    jobs.cancel(job.id)
+    assert ended(jobs, job).state == "cancelled"
+    assert [found.id for found in jobs.list()] == [job.id]
+    assert jobs.submit_training("culsh", SMALL).state in ("queued", "running")
+
+
+def test_a_trainer_that_is_killed_fails_its_job(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervise(settings)
+    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    os.kill(trainer_of(job).pid, signal.SIGKILL)
+    job = ended(jobs, job)
+    assert job.state == "failed"
+    assert "signal 9" in str(job.error)
+
+
+def test_a_supervisor_that_dies_leaves_a_failed_job(
+    settings: Settings,
+    jobs: Jobs,
+    client: redis.Redis,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+) -> None:
+    rate()
+    supervise(settings)
+    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    pid = trainer_of(job).pid
+    client.delete(f"nearfield:job:{job.id}:lease")  # as if it had not been renewed for ten seconds
+    job = jobs.get(job.id)
+    assert (job.state, job.error) == ("failed", "worker died")
+    until(lambda: not psutil.pid_exists(pid))
+
+
+def test_stopping_stops_the_trainer(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervisor = supervise(settings)
+    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    pid = trainer_of(job).pid
+    supervisor.stop()
+    assert not psutil.pid_exists(pid)
+    job = jobs.get(job.id)
+    assert (job.state, job.error) == ("failed", "the worker was stopped")
+
+
+def test_no_ratings_and_no_activation(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("culsh", SMALL))
+    assert job.state == "failed"
+    assert "at least one rating" in str(job.error)
+    rate()
+    job = ended(jobs, jobs.submit_training("culsh", SMALL, activate=False))
+    assert (job.state, job.promoted, job.reason) == ("succeeded", False, "activate was false")
+    assert live.read(settings.data) == {}
+
+
+def test_training_by_itself_after_so_many_ratings(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    stream: Stream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("service.retraining.CHECK_EVERY_S", 0.1)
+    changed = settings.model_copy(update={"retrain_every_ratings": 1500, "default_models": ["sgd"]})
+    supervise(changed)
+    stream.request_commit(rate())
+    until(lambda: bool(jobs.list()))
+    job = ended(jobs, jobs.list()[0])
+    assert (job.algorithm, job.state, job.promoted) == ("sgd", "succeeded", True)
+    time.sleep(0.5)
+    assert len(jobs.list()) == 1  # nothing has come since

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from gpu.backend import HOST
+from service import live, snapshot, trainer
+from service.events import Entry, RatingEvent, StreamId
+from service.rating_log import RatingLog
+from service.trainer import Line
+from tests.service.planted import SMALL, entries
+
+PARAMS = msgspec.json.encode(SMALL).decode()
+END = StreamId(9_000, 0)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder with the planted ratings in its log."""
+    RatingLog(tmp_path / "ratings").commit(entries())
+    return tmp_path
+
+
+def run(
+    data: Path, algorithm: str = "culsh", params: str = PARAMS, watermark: StreamId = END
+) -> tuple[Line, list[Line]]:
+    told: list[Line] = []
+    return trainer.train(data, algorithm, params, str(watermark), "host", told.append), told
+
+
+@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit"])
+def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
+    last, told = run(data, algorithm)
+    assert [line.progress for line in told] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert last.outcome == "succeeded"
+    assert last.promote
+    assert last.reason is None
+    loaded = snapshot.load(data / "snapshots", str(last.version))
+    assert loaded.manifest.metrics == last.metrics
+    assert loaded.manifest.metrics.keys() >= {"ndcg@10"} if algorithm == "culsh-implicit" else {"rmse"}
+    assert loaded.manifest.watermark == str(END)
+    assert loaded.user_ids[0] == "u0"
+    assert np.isfinite(loaded.model.item_factors).all()
+
+
+def test_held_out_pairs_are_not_trained_on(data: Path) -> None:
+    corpus = trainer.read_corpus(data, END)
+    pairs = [set(zip(*part.coo()[:2], strict=True)) for part in (corpus.training, corpus.held_out)]
+    assert not pairs[0] & pairs[1]
+    total = len(pairs[0]) + len(pairs[1])
+    assert 0.02 < len(pairs[1]) / total < 0.1
+    assert total == len([rating for entry in entries() for rating in entry.ratings])
+
+
+def test_what_came_after_the_watermark_does_not_count(data: Path) -> None:
+    RatingLog(data / "ratings").commit([Entry(StreamId(8000, 0), "rating", [RatingEvent("late", "i0", 5.0, 0.0)])])
+    assert "late" not in trainer.read_corpus(data, StreamId(7999, 9)).user_ids
+    assert "late" in trainer.read_corpus(data, StreamId(8000, 0)).user_ids
+
+
+def test_a_forgotten_user_is_not_in_the_corpus(data: Path) -> None:
+    RatingLog(data / "ratings").commit([Entry(StreamId(8000, 0), "forget", subject="u3")])
+    corpus = trainer.read_corpus(data, END)
+    assert "u3" not in corpus.user_ids
+    whole = trainer.read_corpus(data, StreamId(7999, 0))
+    rows = {user: row for row, user in enumerate(whole.user_ids)}
+    for row, user in enumerate(corpus.user_ids):
+        assert corpus.training.by_user.lengths[row] == whole.training.by_user.lengths[rows[user]]
+        assert corpus.training.user_keys[row] == whole.training.user_keys[rows[user]]
+
+
+def test_a_much_worse_candidate_is_not_promoted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 10)
+    first, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 30}).decode())
+    live.set_version(data, "culsh", str(first.version))
+    again, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 30}).decode())
+    assert again.promote
+    worse, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 1, "learning_rate": 1e-6}).decode())
+    assert not worse.promote
+    assert "rmse" in str(worse.reason)
+
+
+def test_few_held_out_pairs_promote_if_finite(data: Path) -> None:
+    first, _ = run(data)
+    live.set_version(data, "culsh", str(first.version))
+    worse, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 1}).decode())
+    assert worse.promote
+
+
+def test_a_corrupt_live_snapshot_does_not_stand_in_the_way(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 10)
+    first, _ = run(data)
+    live.set_version(data, "culsh", str(first.version))
+    (data / "snapshots" / str(first.version) / "arrays.safetensors").write_bytes(b"torn")
+    assert run(data)[0].promote
+
+
+def test_values_that_are_not_finite_are_not_promoted(data: Path) -> None:
+    corpus = trainer.read_corpus(data, END)
+    first, _ = run(data)
+    model = snapshot.load(data / "snapshots", str(first.version)).model
+    model.item_factors[0, 0] = np.inf
+    assert "not finite" in str(trainer.objection(data, model, {}, corpus, HOST))
+
+
+def command(data: Path, params: str = PARAMS) -> list[str]:
+    options = {"data": data, "job": "j", "algorithm": "culsh", "params": params, "watermark": END, "backend": "host"}
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    return [sys.executable, "-m", "service.trainer", *arguments]
+
+
+def lines(output: bytes) -> list[Line]:
+    return [msgspec.json.decode(line, type=Line) for line in output.splitlines()]
+
+
+def test_no_ratings_fail_with_a_clear_error(tmp_path: Path) -> None:
+    done = subprocess.run(command(tmp_path), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    (last,) = lines(done.stdout)
+    assert last.outcome == "failed"
+    assert "at least one rating" in str(last.error)
+
+
+def test_sigterm_ends_it_and_leaves_nothing(data: Path) -> None:
+    params = msgspec.json.encode({**SMALL, "n_epochs": 10_000}).decode()
+    with subprocess.Popen(command(data, params), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.terminate()
+        rest = process.stdout.read()
+    assert lines(first)[0].outcome is None
+    assert lines(rest)[-1].outcome == "cancelled"
+    assert process.returncode == 0
+    assert snapshot.versions(data / "snapshots") == []

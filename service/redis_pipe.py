@@ -93,8 +93,7 @@ class RedisPipe(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 (tells the type checker)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # that of uvloop does not inherit from it
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio: hand every complete reply to the longest waiting command."""

@@ -110,13 +110,14 @@ class Stream:
             return self._pipe
 
     async def aclose(self) -> None:
-        """Close the connection of `append`, in its event loop; appends that still wait fail."""
-        if self._pipe is not None:
-            self._pipe.close()
-            await asyncio.sleep(0)  # the transport lets go of its socket in the next round of the loop
+        """`close`, and wait until the event loop has let go of the socket."""
+        self.close()
+        await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Close the connections of everything else."""
+        """Close every connection; appends that still wait fail. Call it where `append` was called."""
+        if self._pipe is not None and self._pipe.is_open:
+            self._pipe.close()
         self._client.close()
 
     # --- the promises of the server
@@ -146,7 +147,8 @@ class Stream:
 
     def _refuse_volatile(self, found: dict[str, str]) -> None:
         if found["appendonly"] != "yes":
-            raise VolatileServer("Invalid appendonly of the Redis server: expected yes, got no; set it to yes")
+            # CONFIG SET is not enough: until its first rewrite is done, the server would lose everything if killed.
+            raise VolatileServer("Invalid appendonly of the Redis server: expected yes, got no; restart it with yes")
         if _FSYNC_STRENGTH.get(found["appendfsync"], 0) < _FSYNC_STRENGTH[self._appendfsync]:
             raise VolatileServer(
                 f"Invalid appendfsync of the Redis server: expected {self._appendfsync}, got {found['appendfsync']};"

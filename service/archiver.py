@@ -41,6 +41,7 @@ class Archiver:
     def __init__(self, stream: Stream, log: RatingLog) -> None:
         self._stream, self._rating_log = stream, log
         self._reader: StreamReader | None = None
+        self._is_verified = False
         self._lock: int | None = None
         self._pending: list[Entry] = []
         self._oldest_pending_s = 0.0
@@ -76,7 +77,7 @@ class Archiver:
             ServiceError: Redis is gone, or stream and log contradict each other.
             OSError: the log cannot be written.
         """
-        reader = self._reader or self._take_over()
+        reader = self._connected()
         if self.n_pending < COMMIT_RATINGS:  # a full disk must not fill the memory: the stream keeps the rest
             self._read(reader, block_ms)
         if self._is_due():
@@ -85,20 +86,23 @@ class Archiver:
 
     def flush(self) -> None:
         """Commit everything that is in the stream now. Raises as `step`."""
+        reader = self._connected()
         newest = self._stream.newest()
-        reader = self._reader or self._take_over()
         while reader.cursor < newest:
             self._read(reader, 0)
             if self.n_pending >= COMMIT_RATINGS:
                 self._commit()
         self._commit()
 
-    def _take_over(self) -> StreamReader:
-        """The lock is ours: go on where the log ends."""
-        self._rating_log.clean()
-        self._stream.verify()
-        self._pending, self.n_pending = [], 0
-        self._reader = StreamReader(self._stream, self._rating_log, self._rating_log.last_id())
+    def _connected(self) -> StreamReader:
+        """The reader; at first and after every failure of Redis its server is looked at before anything is read."""
+        if self._reader is None:
+            self._rating_log.clean()
+            self._reader = StreamReader(self._stream, self._rating_log, self._rating_log.last_id())
+        if not self._is_verified:
+            self._commit()  # whatever server comes back, what was read from the last one is in the log
+            self._stream.verify()
+            self._is_verified = True
         return self._reader
 
     def _read(self, reader: StreamReader, block_ms: int) -> None:
@@ -143,6 +147,7 @@ class Archiver:
                 self.step()
                 self.obstacle, backoff_s = None, FIRST_BACKOFF_S
             except (ServiceError, OSError) as error:
+                self._is_verified = False
                 self._report(error)
                 self._stopping.wait(backoff_s)
                 backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)

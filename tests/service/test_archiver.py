@@ -223,6 +223,20 @@ def test_a_stream_that_lost_ids_is_an_obstacle(stream: Stream, log: RatingLog, c
     archiver.stop()
 
 
+def test_a_server_replaced_meanwhile_is_noticed_and_nothing_read_is_lost(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
+) -> None:
+    last = put("a")
+    assert eventually(lambda: archiver.n_pending == 1)
+    client.flushall()
+    client.xadd(RATINGS, dict(encode_subject("hide", "x")), id="5-0")
+    client.client_kill_filter(_type="normal", skipme=True)
+    assert eventually(lambda: str(last) in (archiver.obstacle or ""))
+    assert [entry.id for entry in contents(log)] == [last]
+    client.delete(RATINGS)
+    assert eventually(lambda: archiver.obstacle is None)
+
+
 # --- trimming and merging
 
 

@@ -118,6 +118,11 @@ class RatingTable:
         start = self._by_item.starts[item]
         return np.sort(self._by_item.columns[0][start : start + self._by_item.lengths[item]])
 
+    def column(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """(raters ascending, their ratings) of an item; the ratings are looked up in the raters' rows."""
+        raters = self.raters(item)
+        return raters, kernels.values_of(item, raters, self.rows)
+
     def ratings(
         self, user_keys: NDArray[np.uint64] | None = None, item_keys: NDArray[np.uint64] | None = None
     ) -> Ratings:

@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpu.host.arena import FULL, Directory, Int, new_place
+from gpu.ratings import Rows
 
 UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
 
@@ -129,3 +130,12 @@ def forget_raters(user: Int, items: NDArray[np.int32], by_item: Directory, rater
     """Take `user` out of the raters of all `items`."""
     for item in items:
         remove_rater(item, user, by_item, raters)
+
+
+@njit(cache=True, nogil=True)
+def values_of(item: Int, users: NDArray[np.int32], rows: Rows) -> NDArray[np.float32]:
+    """What each of `users`, who have all rated `item`, gave it."""
+    values = np.empty(len(users), dtype=np.float32)
+    for n in range(len(users)):
+        values[n] = rows.values[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], item)]
+    return values

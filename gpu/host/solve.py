@@ -1,0 +1,68 @@
+"""Small symmetric systems on the host, built and solved without any library call.
+
+Every sum runs over vectors in one fixed order, so that a result does not depend on what is computed beside it. Only
+the upper triangle is kept, row by row, in float64. Indices are unsigned: a signed one that may count from the end
+keeps a loop from becoming vectors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+BATCH = 4  # observations added in one pass over the matrix
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def add_observations(
+    matrix: NDArray[np.float64],
+    right: NDArray[np.float64],
+    rows: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    targets: NDArray[np.float64],
+) -> None:
+    """Add Σ weight · x xᵀ to `matrix` and Σ target · x to `right` over `BATCH` observations x = `rows` (BATCH, D)."""
+    n = np.uintp(len(right))
+    one, two, three, four = rows[0], rows[1], rows[2], rows[3]
+    for a in range(n):
+        w1, w2, w3, w4 = weights[0] * one[a], weights[1] * two[a], weights[2] * three[a], weights[3] * four[a]
+        line = matrix[a]
+        for c in range(a, n):
+            line[c] = line[c] + w1 * one[c] + w2 * two[c] + w3 * three[c] + w4 * four[c]
+        right[a] += targets[0] * one[a] + targets[1] * two[a] + targets[2] * three[a] + targets[3] * four[a]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def factorize(matrix: NDArray[np.float64]) -> None:
+    """Cholesky factor R, RᵀR = matrix, in place of a positive definite matrix's upper triangle."""
+    n, one = np.uintp(len(matrix)), np.uintp(1)
+    for k in range(n):
+        pivot = matrix[k]
+        scale = 1 / np.sqrt(pivot[k])
+        for c in range(k, n):
+            pivot[c] *= scale
+        for i in range(k + one, n):
+            line, factor = matrix[i], pivot[i]
+            for c in range(i, n):
+                line[c] -= factor * pivot[c]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+    """Solve matrix · x = right; x replaces `right`, the Cholesky factor replaces the upper triangle."""
+    factorize(matrix)
+    n, one = np.uintp(len(right)), np.uintp(1)
+    for k in range(n):
+        line = matrix[k]
+        right[k] /= line[k]
+        factor = right[k]
+        for c in range(k + one, n):
+            right[c] -= factor * line[c]
+    for place in range(n):
+        a = n - one - place
+        line = matrix[a]
+        total = right[a]
+        for c in range(a + one, n):
+            total -= line[c] * right[c]
+        right[a] = total / line[a]

@@ -1,0 +1,164 @@
+"""`Signatures`: sums and signatures of simLSH kept exact while ratings change, and the lists that follow from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu import simlsh
+from gpu.backend import Backend
+from gpu.model import Model
+from gpu.params import CulshParams
+from gpu.table import RatingTable
+
+HASHED_PER_SLICE = 4000  # ratings; two or three milliseconds
+LISTED_PER_SLICE = 16
+
+
+class Signatures:
+    """Neighbour lists of the items newer than the snapshot: over all items, by their present signatures.
+
+    Sums cover exactly the present ratings, with the snapshot's baselines inside Ψ. A snapshot's own sums cover its
+    training ratings, which is less; so before the first list is made, each item is hashed once from the table, and
+    from then on updated rating by rating. While no item is newer than the snapshot, nothing is hashed.
+
+    Attributes:
+        relisted: items whose list has changed; whoever acts on it takes them out.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        params: CulshParams,
+        table: RatingTable,
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+        backend: Backend,
+    ) -> None:
+        self._model, self._params, self._table, self._backend = model, params, table, backend
+        self._user_baseline = model.user_baseline.copy()  # online, baselines of users move; inside Ψ they must not
+        self._is_hashed = np.zeros(0, dtype=np.bool_)  # this and the next have rows to spare
+        self._packed = np.zeros((0, model.projections.shape[1] // simlsh.WORD_BITS), dtype=np.uint64)
+        self._changed: set[int] = set()  # items whose sums or counts have moved since the lists were looked at
+        self._listed: set[int] = set()  # new items that have a list,
+        self._stale: set[int] = set()  # and those of them whose list must be made anew
+        self.relisted: set[int] = set()
+        self.grow(user_keys, item_keys)
+        self._changed.update(np.flatnonzero(~model.item_trained & (table.item_counts[: model.n_items] > 0)).tolist())
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Follow the model, which has grown, and take the keys of all rows."""
+        self._user_keys, self._item_keys = user_keys, item_keys
+        self._user_baseline = _lengthened(self._user_baseline, self._model.n_users)
+        self._is_hashed = _lengthened(self._is_hashed, self._model.n_items)
+        self._packed = _lengthened(self._packed, self._model.n_items)
+
+    def note(
+        self,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        old: NDArray[np.float32],
+        new: NDArray[np.float32],
+    ) -> None:
+        """Take in changes that the table has just seen; arguments as in `OnlineModel.note`."""
+        known = self._is_hashed[items]
+        self._changed.update(items[known | ~self._model.item_trained[items]].tolist())
+        if known.any():
+            users, items = users[known], items[known]
+            weights = self._psi(users, items, new[known]) - self._psi(users, items, old[known])
+            self._add(users, items, weights)
+
+    def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
+        """Take out all ratings of a user, who becomes unknown."""
+        self.note(np.full(len(items), user), items, values, np.full(len(items), np.nan, dtype=np.float32))
+        self._user_baseline[user] = 0
+
+    def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Share of equal bits in the signatures of `item` and each of `others`, float32 (B,), 0 to 1."""
+        rows = np.append(others, item).astype(np.int64)
+        simlsh.refresh(self._packed, self._model.projections, rows, self._backend)
+        differing = np.bitwise_count(self._packed[others] ^ self._packed[item]).sum(axis=1)
+        shares: NDArray[np.float32] = (1 - differing / self._model.projections.shape[1]).astype(np.float32)
+        return shares
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every list is exact."""
+        return not self._changed and not self._stale
+
+    def step(self) -> bool:
+        """Do one slice of what is left, of a few milliseconds; false where nothing was."""
+        if self.is_settled:
+            return False
+        if not self._is_hashed[: self._model.n_items].all():
+            self._hash_slice()
+        elif self._changed:
+            self._absorb()
+        else:
+            self._list_slice()
+        return True
+
+    def _hash_slice(self) -> None:
+        """Compute the sums of some items from the table."""
+        waiting = np.flatnonzero(~self._is_hashed[: self._model.n_items])
+        counts = self._table.item_counts[waiting]
+        part = waiting[: 1 + int(np.searchsorted(np.cumsum(counts), HASHED_PER_SLICE))]
+        self._model.projections[part] = 0
+        for item in part[self._table.item_counts[part] > 0].tolist():
+            users, values = self._table.column(item)
+            items = np.full(len(users), item)
+            self._add(users, items, self._psi(users, items, values))
+        self._is_hashed[part] = True
+        simlsh.refresh(self._packed, self._model.projections, part, self._backend)
+
+    def _absorb(self) -> None:
+        """Refresh the signatures that have changed and find the lists that this outdates."""
+        changed = _sorted(self._changed)
+        self._changed.clear()
+        simlsh.refresh(self._packed, self._model.projections, changed, self._backend)
+        new = set(changed[~self._model.item_trained[changed]].tolist())
+        owners = _sorted(self._listed - self._stale - new)
+        lists, counts = self._model.neighbours[owners], self._table.item_counts
+        outdated = simlsh.outdated(lists, owners, changed, self._packed, counts, self._backend)
+        self._listed |= new
+        self._stale |= new | set(owners[outdated].tolist())
+
+    def _list_slice(self) -> None:
+        """Make some lists anew."""
+        part = _sorted(self._stale)[:LISTED_PER_SLICE]
+        found = simlsh.top_k(
+            self._packed, self._table.item_counts, self._params.n_neighbours, self._params.seed, self._item_keys,
+            queries=part, backend=self._backend,
+        ).neighbours  # fmt: skip
+        differs = (found != self._model.neighbours[part]).any(axis=1)
+        self._model.neighbours[part] = found
+        self.relisted.update(part[differs].tolist())
+        self._stale.difference_update(part.tolist())
+        self._listed.difference_update(part[self._table.item_counts[part] == 0].tolist())
+
+    def _psi(
+        self, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.float32]
+    ) -> NDArray[np.int32]:
+        """Ψ of each rating; 0 where there is none (NaN)."""
+        model, is_rated = self._model, ~np.isnan(values)
+        baselines = self._user_baseline[users], model.item_baseline[items]
+        weights = simlsh.psi(self._params, model.scale, np.where(is_rated, values, 0), model.mean, *baselines)
+        return np.where(is_rated, weights, 0).astype(np.int32)
+
+    def _add(self, users: NDArray[np.integer], items: NDArray[np.integer], weights: NDArray[np.int32]) -> None:
+        sums, keys = self._model.projections, self._user_keys[users]
+        simlsh.update(sums, items, keys, weights, self._params.seed, self._backend)
+
+
+def _lengthened(array: NDArray[Any], length: int) -> NDArray[Any]:
+    if len(array) >= length:
+        return array
+    longer = np.zeros((max(length, len(array) + len(array) // 2), *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _sorted(rows: set[int]) -> NDArray[np.int64]:
+    return np.array(sorted(rows), dtype=np.int64)

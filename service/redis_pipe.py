@@ -41,7 +41,11 @@ class RedisPipe(asyncio.Protocol):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 pipe = await cls._connect(url, target)
-                await pipe._log_in(target)
+                try:
+                    await pipe._log_in(target)
+                except BaseException:
+                    pipe.close()
+                    raise
         except (OSError, TimeoutError) as error:
             raise StreamUnavailable(f"Redis cannot be reached: {error or 'timed out'}") from error
         return pipe

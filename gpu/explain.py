@@ -47,11 +47,10 @@ def _neighbour_shares(
     model: Model, items: NDArray[np.integer], residuals: NDArray[np.float32], target: int
 ) -> NDArray[np.float64]:
     """What each rated item adds through W; 0 for those that are no neighbour of the target, (B,)."""
-    weights = dict(zip(model.neighbours[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
-    shares = np.array([weights.get(item, np.nan) for item in items.tolist()]) * residuals
-    is_near = ~np.isnan(shares)
-    scaled: NDArray[np.float64] = np.where(is_near, shares, 0) / np.sqrt(max(1, np.count_nonzero(is_near)))
-    return scaled
+    slots = dict(zip(model.neighbours[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
+    n_rated = sum(item in slots for item in items.tolist())
+    weights: NDArray[np.float64] = np.array([slots.get(item, 0.0) for item in items.tolist()], dtype=np.float64)
+    return weights * residuals / np.sqrt(max(1, n_rated))
 
 
 def _factor_shares(

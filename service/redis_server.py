@@ -73,6 +73,9 @@ class RedisServer:
         if self._watcher.is_alive():
             self._watcher.join()
         self._shut_down()
+        self.socket.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another service of ours may just be starting there
+            self.socket.parent.rmdir()
 
     @property
     def is_alive(self) -> bool:
@@ -93,6 +96,7 @@ class RedisServer:
         if self._adopt():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
+        runtime_folder(self.folder.parent)
         self.socket.unlink(missing_ok=True)
         with (self.folder / "server.log").open("ab") as log:
             # Its own session: Ctrl-C in the terminal must not end the server before the service has flushed.

@@ -70,6 +70,7 @@ def test_stopping_ends_the_process_and_keeps_the_data(tmp_path: Path) -> None:
         client.set("kept", "1")
     server.stop()
     assert not is_running(pid)
+    assert not server.socket.parent.exists()
     again = RedisServer(tmp_path)
     again.start()
     with connected(again) as client:

@@ -28,6 +28,7 @@ from service.errors import CorruptSnapshot, UnknownVersion
 from service.events import StreamId
 from service.history import History
 from service.rating_log import RatingLog
+from service.resident import warm_up
 
 MIN_HELD_OUT = 1000  # fewer pairs than this cannot tell two models apart
 MARGIN = 0.01  # a candidate may be this much worse than the live snapshot and still go live
@@ -105,6 +106,8 @@ def train(data: Path, algorithm: str, params: str, watermark: str, backend: Any,
     model = gpu.fit(corpus.training, hyperparameters, backend=chosen, on_epoch=on_epoch)
     metrics = measure(model, corpus, chosen)
     reason = objection(data, model, metrics, corpus, chosen)
+    for _ in warm_up(algorithm, chosen):
+        pass  # the service finds these kernels in the compile cache when it takes the model in
     manifest = snapshot.write(
         data / "snapshots", model, corpus.user_ids, corpus.item_ids, metrics=metrics, watermark=watermark
     )

@@ -1,0 +1,344 @@
+"""`Engine`: the one thread that owns the history and the live models, and everything that waits for it.
+
+Requests are taken all at once and answered together. Scoring comes first, but a learning batch never waits longer than
+`LEARNING_WAIT_S`; learning and the preparation of new models go in slices of a few milliseconds in between. Only this
+thread changes models or history, so nothing in it needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+import structlog
+
+from gpu.backend import Backend
+from service.errors import NotReady, Overloaded
+from service.events import Entry, RatingEvent, StreamId
+from service.history import History
+from service.lessons import Lesson, Lessons
+from service.metrics import Metrics
+from service.queries import Query
+from service.ranking import Ranking
+from service.rating_log import RatingLog
+from service.readiness import Readiness, Stages
+from service.resident import Resident
+from service.slices import Background, Slices
+from service.waiters import Waiters
+
+MAX_WAITING_QUERIES = 4096  # beyond which requests are refused with 503
+MAX_QUERIES_PER_BATCH = 256
+LEARNING_WAIT_S = 0.010
+SLICE_S = 0.003
+BACKGROUND_WAIT_S = 0.050  # longest time between two slices of a hot swap while requests keep coming
+_IDLE_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class _Asked(NamedTuple):
+    """A query and the future, of the event loop, that takes its answer."""
+
+    query: Query
+    future: asyncio.Future[Any]
+
+
+class Engine:
+    """Answers queries, learns, and takes in new models, all on one thread.
+
+    Attributes:
+        history: ids and last ratings; only to be touched from slices (`run_slices`).
+        stages: what is still missing before the service is ready.
+        failure: what stopped the thread, if something did.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        backend: Backend,
+        default_models: Sequence[str],
+        metrics: Metrics | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """Prepare; nothing runs yet.
+
+        Args:
+            history: what is known so far; belongs to the engine from now on.
+            backend: where models live.
+            default_models: ranked names of models; the first live one answers.
+            metrics: series to keep; None keeps none.
+            on_failure: called on the event loop, once, when the thread has died of an exception.
+        """
+        self.history, self.backend = history, backend
+        self.stages = Stages()
+        self.failure: BaseException | None = None
+        self._ranking = Ranking(history, default_models)
+        self._metrics, self._on_failure = metrics or Metrics(), on_failure
+        self._preparing: list[Resident] = []
+        self._n_forgotten = 0
+        self._as_of = self._target = history.position
+        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._lessons = Lessons()
+        self._learning: list[Lesson] = []
+        self._background = Background()
+        self._waiters = Waiters(lambda: self._as_of)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._observe_queues()
+
+    # --- from the event loop
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread; answers go to `loop`."""
+        self._loop = loop
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Let the thread finish what it does and end; whoever still waits gets `NotReady`."""
+        self._stopping.set()
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    async def ask(self, query: Query) -> Any:
+        """The answer to `query` (`service.queries` pairs them).
+
+        Raises:
+            Overloaded: too many queries are waiting.
+            NotReady: the engine has stopped.
+            UnknownUser, UnknownItem, UnknownModel: see the query.
+        """
+        if self._asked.qsize() >= MAX_WAITING_QUERIES:
+            raise Overloaded(f"{MAX_WAITING_QUERIES:,} requests are waiting already")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._asked.put(_Asked(query, future))
+        if self._stopping.is_set():  # the thread may have looked into the queue for the last time
+            raise NotReady("the service is stopping")
+        return await future
+
+    async def wait_for(self, stream_id: StreamId, timeout_s: float = 2.0) -> None:
+        """Return once history and every live model have the entry `stream_id`; at once if they have a later one.
+
+        Raises:
+            NotSeenYet: not within `timeout_s`.
+        """
+        await self._waiters.wait_for(stream_id, timeout_s)
+
+    # --- from any thread
+
+    @property
+    def as_of(self) -> StreamId:
+        """The last entry that history and every live model have."""
+        return self._as_of
+
+    @property
+    def readiness(self) -> Readiness:
+        """Whether requests can be answered well, and if not, why."""
+        if self.failure is not None:
+            return Readiness(False, f"the engine failed: {self.failure}", 0.0)
+        return self.stages.readiness
+
+    @property
+    def taken(self) -> StreamId:
+        """The last entry that the history has; live models may still be learning it."""
+        return self.history.position
+
+    @property
+    def n_forgotten(self) -> int:
+        """How many users have been forgotten since the start."""
+        return self._n_forgotten
+
+    def models(self) -> list[Resident]:
+        """The live models, in the order in which they are asked by default."""
+        return self._ranking.models()
+
+    def learn(self, entries: Sequence[Entry]) -> None:
+        """Hand in the next entries, in order; blocks while too many are waiting.
+
+        Raises:
+            NotReady: the engine has stopped.
+        """
+        self._lessons.put(entries, self._stopping.is_set)
+        self._wake()
+
+    def load(self, log: RatingLog) -> Future[None]:
+        """Read the whole rating log into the history, which must be empty; kernels of the history are warmed before."""
+        return self.run_slices(self._loading(log))
+
+    def fail(self, error: BaseException) -> None:
+        """Stop everything because a part that the engine depends on has failed; see `failure`."""
+        self.failure = self.failure or error
+        self._stopping.set()
+        self._wake()
+
+    def run_slices(self, slices: Slices) -> Future[Any]:
+        """Run a generator on the engine thread, one step at a time when nothing else is due; its value comes back.
+
+        An exception in it goes to the future and harms nothing else.
+        """
+        future = self._background.add(slices)
+        self._wake()
+        if self._stopping.is_set():
+            self._abandon_all()
+        return future
+
+    # --- within slices: hot swap
+
+    def prepare(self, resident: Resident) -> None:
+        """Let `resident` learn along from now on, before it is live."""
+        self._preparing.append(resident)
+
+    def discard(self, resident: Resident) -> None:
+        """Stop preparing `resident`."""
+        if resident in self._preparing:
+            self._preparing.remove(resident)
+
+    def try_install(self, resident: Resident) -> bool:
+        """Make a prepared `resident` live if it has everything the history has; returns whether it is."""
+        if not resident.settle(SLICE_S):
+            return False
+        self.discard(resident)
+        self._ranking.install(resident)
+        return True
+
+    # --- the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._step()
+        except BaseException as error:  # whatever it is, the service must not go on half alive
+            self.failure = self.failure or error
+        self._stopping.set()
+        self._abandon_all()
+        if self.failure is not None:
+            _log.critical("engine failed", exc_info=self.failure)
+            if self._on_failure is not None:
+                with contextlib.suppress(RuntimeError):  # the loop may be closed by now
+                    self._loop.call_soon_threadsafe(self._on_failure, self.failure)
+
+    def _loading(self, log: RatingLog) -> Slices:
+        warm_up()
+        self.stages.report("kernels")
+        yield
+        segments = log.segments()
+        first_ms, last_ms = (segments[0].first.ms, segments[-1].last.ms) if segments else (0, 0)
+
+        def on_progress(n_rows: int) -> None:
+            del n_rows
+            done = (self.history.position.ms - first_ms) / max(last_ms - first_ms, 1)
+            self.stages.report("rating log", 0.99 * done)
+
+        self.history.load(log, on_progress=on_progress)
+        self._ranking.recount()
+        self._as_of = self._target = self.history.position
+        self.stages.report("rating log")
+
+    def _step(self) -> None:
+        """One round: answer who waits, then one slice of learning, else one of background work, else sleep."""
+        asked = self._take_queries()
+        if asked:
+            self._answer(asked)
+        now = time.monotonic()
+        if self._has_lessons() and (self._asked.empty() or now - self._learning_since() >= LEARNING_WAIT_S):
+            self._learn_slice()
+        elif self._background and (self._asked.empty() or now - self._background.last_s >= BACKGROUND_WAIT_S):
+            self._background.step()
+
+    def _take_queries(self) -> list[_Asked]:
+        """Everything that waits, up to a limit; sleeps for the first one if nothing else is to be done."""
+        taken: list[_Asked] = []
+        busy = self._has_lessons() or self._background
+        with contextlib.suppress(queue.Empty):
+            first = self._asked.get_nowait() if busy else self._asked.get(timeout=_IDLE_S)
+            while True:
+                if first is not None:
+                    taken.append(first)
+                if len(taken) == MAX_QUERIES_PER_BATCH:
+                    break
+                first = self._asked.get_nowait()
+        return taken
+
+    def _answer(self, asked: list[_Asked]) -> None:
+        answers = self._ranking.answer([query for query, _ in asked], self._as_of)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(_deliver, [future for _, future in asked], answers)
+
+    def _has_lessons(self) -> bool:
+        return bool(self._learning or self._lessons)
+
+    def _learning_since(self) -> float:
+        return self._learning[0].since if self._learning else self._lessons.since
+
+    def _learn_slice(self) -> None:
+        """Apply the next batch, or go on settling the one before; `as_of` moves when every live model has it."""
+        if not self._learning:
+            self._learning = self._lessons.take()
+            self._apply([entry for lesson in self._learning for entry in lesson.entries])
+        deadline = time.monotonic() + SLICE_S
+        if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):
+            self._advance()
+
+    def _apply(self, entries: Sequence[Entry]) -> None:
+        changes = self.history.apply(entries)
+        self._n_forgotten += len(changes.forgotten)
+        self._ranking.note(changes)
+        for resident in (*self._ranking.models(), *self._preparing):
+            resident.learn(changes)
+        self._target = self.history.position
+
+    def _advance(self) -> None:
+        lessons, self._learning = self._learning, []
+        self._as_of = self._target
+        now, clock = time.monotonic(), time.time()
+        for lesson in lessons:
+            self._metrics.learn_seconds.observe(now - lesson.since)
+            self._metrics.ratings_learned.inc(lesson.n_ratings)
+            self._metrics.freshness_seconds.observe(max(0.0, clock - lesson.entries[-1].id.ms / 1000))
+        if self._waiters:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._waiters.release)
+
+    def _abandon_all(self) -> None:
+        error = NotReady("the engine has stopped")
+        self._background.abandon(error)
+        abandoned = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if (asked := self._asked.get_nowait()) is not None:
+                    abandoned.append(asked.future)
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(_deliver, abandoned, [error] * len(abandoned))
+
+    def _wake(self) -> None:
+        self._asked.put(None)
+
+    def _observe_queues(self) -> None:
+        queues = self._metrics.queue_length
+        queues.labels("queries").set_function(self._asked.qsize)
+        queues.labels("lessons").set_function(lambda: len(self._lessons))
+        queues.labels("background").set_function(lambda: len(self._background))
+
+
+def warm_up() -> None:
+    """Compile, or load from the cache, what every entry needs."""
+    scratch = History()
+    rating = RatingEvent("user", "item", 1.0, 0.0)
+    scratch.apply([Entry(StreamId(1, 0), "rating", [rating]), Entry(StreamId(2, 0), "forget", subject="user")])
+
+
+def _deliver(futures: list[asyncio.Future[Any]], answers: Sequence[Any]) -> None:
+    """On the event loop: hand each answer, or exception, to whoever waits for it."""
+    for future, answer in zip(futures, answers, strict=True):
+        if future.done():  # the client has gone
+            continue
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

@@ -1,0 +1,197 @@
+"""`HotSwap`: the thread that makes the versions in `live.json` the ones that answer.
+
+Files are loaded and arrays moved here; what touches history or kernels runs as slices on the engine thread. A model
+goes live only when it has every entry that the history has, so `as_of` never goes back. On any failure the old model
+stays, and `failure_of` says why.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from gpu.errors import EngineError
+from gpu.model import Model
+from service import live, snapshot
+from service.engine import Engine
+from service.errors import CorruptSnapshot, NotReady, ServiceError
+from service.metrics import Metrics
+from service.resident import Resident, rows_of, warm_up
+from service.slices import Slices
+from service.snapshot import Manifest, Snapshot
+
+POLL_S = 1.0
+STAGE = "models"
+
+_log = structlog.get_logger(__name__)
+
+
+class ModelInfo(msgspec.Struct):
+    """One snapshot.
+
+    Attributes:
+        version, algorithm: its name.
+        live: whether it answers in this process.
+        metrics: on the pairs held out of its training.
+        watermark: the last entry it was trained on.
+        parameters: what it was trained with.
+        error: why it cannot be used, if it cannot.
+    """
+
+    version: str
+    algorithm: str
+    live: bool
+    metrics: dict[str, float] = {}
+    watermark: str | None = None
+    parameters: dict[str, object] = {}
+    error: str | None = None
+
+
+class _Outdated(Exception):
+    """A user was forgotten while a model was moved to the service's rows: do it again."""
+
+
+class HotSwap:
+    """Follows `live.json`; also lists and activates snapshots by hand."""
+
+    def __init__(self, data: Path, engine: Engine, metrics: Metrics) -> None:
+        """Prepare; `start` starts the thread."""
+        self._data, self._engine, self._metrics = data, engine, metrics
+        self._failures: dict[str, str] = {}
+        self._poked, self._stopping = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hotswap", daemon=True)
+
+    def start(self) -> None:
+        """Start to follow."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a swap under way is given up once the engine has stopped."""
+        self._stopping.set()
+        self._poked.set()
+        self._thread.join()
+
+    # --- from any thread
+
+    def served(self) -> dict[str, str]:
+        """Name to version, as this process answers."""
+        return {resident.name: resident.version for resident in self._engine.models()}
+
+    def failure_of(self, version: str) -> str | None:
+        """Why `version` could not be taken in; None if it was not tried or worked."""
+        return self._failures.get(version)
+
+    def models(self) -> list[ModelInfo]:
+        """Every snapshot at hand, newest first of each name."""
+        served = set(self.served().values())
+        folder = self._data / "snapshots"
+        return [self._info(version, version in served) for version in snapshot.versions(folder)]
+
+    def activate(self, version: str) -> ModelInfo:
+        """Make `version` live under its name, without comparing; it is read and verified first.
+
+        Returns at once; `ModelInfo.live` is true when this process answers with it.
+
+        Raises:
+            UnknownVersion: there is no such snapshot.
+            CorruptSnapshot: it is torn or altered; nothing has changed.
+        """
+        manifest = snapshot.load(self._data / "snapshots", version).manifest
+        self._failures.pop(version, None)
+        live.set_version(self._data, manifest.algorithm, version)
+        self._poked.set()
+        return self._info(version, version in self.served().values())
+
+    def _info(self, version: str, is_live: bool) -> ModelInfo:
+        try:
+            manifest = snapshot.read_manifest(self._data / "snapshots", version)
+        except ServiceError as error:
+            return ModelInfo(version, snapshot.name_of(version), is_live, error=str(error))
+        details = manifest.metrics, manifest.watermark, manifest.parameters
+        return ModelInfo(version, manifest.algorithm, is_live, *details, error=self.failure_of(version))
+
+    # --- the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                if self._engine.stages.is_done("stream"):  # refits of a replay are made once, at its end
+                    self.step()
+                    self._engine.stages.report(STAGE)
+                    self._poked.wait(POLL_S)
+                    self._poked.clear()
+                else:
+                    self._stopping.wait(0.02)
+        except NotReady:
+            _log.info("hot swap ends with the engine")
+        except BaseException as error:
+            self._engine.fail(error)
+
+    def step(self) -> None:
+        """Take in every version of `live.json` that does not answer yet."""
+        for name, version in self._wanted().items():
+            if self.served().get(name) != version and version not in self._failures:
+                self._swap(name, version)
+
+    def _wanted(self) -> dict[str, str]:
+        try:
+            return live.read(self._data)
+        except (OSError, msgspec.MsgspecError) as error:
+            _log.error("live.json cannot be read", error=str(error))
+            return {}
+
+    def _swap(self, name: str, version: str) -> None:
+        started_s = time.monotonic()
+        try:
+            loaded = snapshot.load(self._data / "snapshots", version)
+            if loaded.manifest.algorithm != name:
+                raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
+            self._take_in(loaded)
+        except NotReady:
+            raise
+        except (ServiceError, EngineError, OSError, MemoryError, ValueError) as error:
+            self._failures[version] = f"{type(error).__name__}: {error}"
+            self._metrics.swaps.labels(name, "failed").inc()
+            _log.error("model not taken in, the one before stays", version=version, error=str(error))
+        else:
+            self._metrics.swaps.labels(name, "swapped").inc()
+            self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)
+            self._show_live()
+            _log.info("model is live", version=version, seconds=round(time.monotonic() - started_s, 3))
+
+    def _take_in(self, loaded: Snapshot) -> None:
+        while True:
+            engine = self._engine
+            n_forgotten = engine.n_forgotten
+            user_rows, item_rows = engine.run_slices(rows_of(loaded, engine.history)).result()
+            table = engine.history.table
+            model = loaded.model.mapped(user_rows, item_rows, table.n_users, table.n_items)
+            try:
+                engine.run_slices(self._installing(loaded.manifest, model, n_forgotten)).result()
+            except _Outdated:
+                continue
+            return
+
+    def _installing(self, manifest: Manifest, model: Model, n_forgotten: int) -> Slices:
+        engine = self._engine
+        if engine.n_forgotten != n_forgotten:
+            raise _Outdated
+        resident = Resident(manifest, model, engine.history, engine.backend)
+        engine.prepare(resident)
+        try:
+            yield
+            yield from warm_up(resident.name, engine.backend)
+            while not engine.try_install(resident):
+                yield
+        except BaseException:
+            engine.discard(resident)
+            raise
+
+    def _show_live(self) -> None:
+        self._metrics.model_info.clear()
+        for name, version in self.served().items():
+            self._metrics.model_info.labels(name, version).set(1)

@@ -1,0 +1,88 @@
+"""`Learner`: the thread that reads the stream and hands every entry to the engine, in order, from the log's end on."""
+
+from __future__ import annotations
+
+import threading
+
+import structlog
+
+from service.engine import Engine
+from service.errors import CorruptLog, NotReady, StreamReplaced, StreamUnavailable
+from service.events import StreamId
+from service.lessons import portions
+from service.rating_log import RatingLog
+from service.stream import Stream
+from service.stream_reader import StreamReader
+
+READ_BLOCK_MS = 500
+FIRST_BACKOFF_S = 0.1
+LONGEST_BACKOFF_S = 5.0
+STAGE = "stream"
+
+_log = structlog.get_logger(__name__)
+
+
+class Learner:
+    """Lets the engine read the log, then feeds it the stream; comes back by itself when Redis does.
+
+    Attributes:
+        failure: what ended the thread, if it was not `stop`.
+    """
+
+    def __init__(self, engine: Engine, stream: Stream, log: RatingLog) -> None:
+        """Prepare; `start` starts the thread. `engine` must be running by then."""
+        self._engine, self._stream, self._rating_log = engine, stream, log
+        self._replay_end: StreamId | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
+
+    def start(self) -> None:
+        """Start to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the present read."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._engine.load(self._rating_log).result()
+            self._follow(StreamReader(self._stream, self._rating_log, self._engine.history.position))
+        except NotReady:
+            _log.info("learner ends with the engine")
+        except BaseException as error:
+            self._engine.fail(error)
+
+    def _follow(self, reader: StreamReader) -> None:
+        backoff_s = FIRST_BACKOFF_S
+        while not self._stopping.is_set():
+            try:
+                self.step(reader)
+            except (StreamUnavailable, StreamReplaced, CorruptLog) as error:
+                _log.warning("learner cannot read", error=str(error), kind=type(error).__name__)
+                self._engine.stages.obstruct(STAGE, str(error))
+                self._stopping.wait(backoff_s)
+                backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
+            else:
+                self._engine.stages.clear(STAGE)
+                backoff_s = FIRST_BACKOFF_S
+
+    def step(self, reader: StreamReader, block_ms: int = READ_BLOCK_MS) -> None:
+        """Read once and hand over what came. Raises as `StreamReader.read`."""
+        if self._replay_end is None:
+            self._replay_end = self._stream.last_id()
+        is_replaying = not self._engine.stages.is_done(STAGE)
+        entries = reader.read(1 if is_replaying else block_ms).entries
+        for lesson in portions(entries):
+            self._engine.learn(lesson)
+        if is_replaying:
+            self._report(self._replay_end, is_empty=not entries)
+
+    def _report(self, end: StreamId, *, is_empty: bool) -> None:
+        """Replay is done when what was in the stream at the start has been learned."""
+        as_of = self._engine.as_of
+        if as_of >= end or (is_empty and as_of >= self._engine.taken):
+            self._engine.stages.report(STAGE)
+        else:
+            self._engine.stages.report(STAGE, 0.99 * min(as_of.ms / max(end.ms, 1), 1.0))

@@ -1,0 +1,80 @@
+"""`Lookups`: what is known of one user or one item: neighbours, estimates, ratings. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from service.errors import UnknownItem, UnknownUser
+from service.history import History
+from service.queries import (
+    Estimate,
+    ItemNeighbours,
+    Neighbours,
+    Rating,
+    RatingEstimate,
+    RatingsOfUser,
+    ScoredItem,
+    ScoredUser,
+    UserNeighbours,
+    UserRatings,
+)
+from service.resident import Resident
+
+
+class Lookups:
+    """Answers queries about single users and items."""
+
+    def __init__(
+        self,
+        history: History,
+        resident: Callable[[str | None], Resident],
+        estimator: Callable[[str | None], Resident],
+    ) -> None:
+        """Args: `resident`, `estimator`: the live model of a name, or the default one; raise `UnknownModel`."""
+        self._history, self._resident, self._estimator = history, resident, estimator
+
+    def neighbours(self, query: Neighbours, as_of: str) -> ItemNeighbours | UserNeighbours:
+        """Items: by agreement of signatures where the model has lists, else by cosine. Users: by cosine."""
+        resident = self._resident(query.model)
+        return self._of_user(query, resident, as_of) if query.kind == "user" else self._of_item(query, resident, as_of)
+
+    def _of_item(self, query: Neighbours, resident: Resident, as_of: str) -> ItemNeighbours:
+        rows, scores = resident.similar_items(self._item(query.id), query.n, self._history.hidden)
+        ids = self._history.items.ids(rows.tolist())
+        found = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
+        return ItemNeighbours(query.id, found, resident.name, resident.version, as_of)
+
+    def _of_user(self, query: Neighbours, resident: Resident, as_of: str) -> UserNeighbours:
+        rows, scores = resident.similar_users(self._user(query.id), query.n)
+        ids = self._history.users.ids(rows.tolist())
+        found = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
+        return UserNeighbours(query.id, found, resident.name, resident.version, as_of)
+
+    def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
+        """By the model asked for, else by the first live one that estimates ratings."""
+        resident = self._estimator(query.model)
+        estimate = resident.estimate(self._user(query.user), self._item(query.item))
+        return RatingEstimate(query.user, query.item, estimate, resident.name, resident.version, as_of)
+
+    def user_ratings(self, query: UserRatings, as_of: str) -> RatingsOfUser:
+        """Newest first."""
+        items, values, timestamps, positions = self._history.table.row(self._user(query.user))
+        newest = np.argsort(-positions)[: query.n]
+        columns = items[newest].tolist(), values[newest].tolist(), timestamps[newest].tolist()
+        id_of = self._history.items.id
+        rows = [Rating(id_of(item), value, time) for item, value, time in zip(*columns, strict=True)]
+        return RatingsOfUser(query.user, rows, as_of)
+
+    def _user(self, user: str) -> int:
+        row = self._history.users.row(user)
+        if row is None:
+            raise UnknownUser(f"user {user!r} has no ratings")
+        return row
+
+    def _item(self, item: str) -> int:
+        row = self._history.items.row(item)
+        if row is None:
+            raise UnknownItem(f"item {item!r} has no ratings")
+        return row

@@ -1,0 +1,259 @@
+"""`Ranking`: from queries to answers. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu import topn
+from gpu.ratings import Rows
+from service.errors import UnknownModel, UnknownUser
+from service.events import StreamId
+from service.history import Changes, History
+from service.lookups import Lookups
+from service.popularity import Popularity
+from service.queries import (
+    Answer,
+    Estimate,
+    Neighbours,
+    Popular,
+    PopularItems,
+    Query,
+    Reason,
+    Recommend,
+    Recommendation,
+    ScoredItem,
+    UserRatings,
+)
+from service.resident import Resident
+
+N_REASONS = 3
+NO_MODEL = "no model is live: these are the most popular items"
+NO_RATINGS = "there are no ratings yet"
+NO_TASTE = "no rating is of an item that the model knows: these are the most popular items"
+NO_ROWS = np.zeros(0, dtype=np.int32)
+
+
+class _Slot(NamedTuple):
+    """One list that a model is to make: where it goes, for which user, by which model."""
+
+    place: list[Any]
+    at: int
+    query: Recommend
+    user: str
+    row: int
+    resident: Resident
+
+
+class Ranking:
+    """Answers batches of queries from the history and the live models."""
+
+    def __init__(self, history: History, default_models: Sequence[str]) -> None:
+        self._history = history
+        self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
+        self._live: dict[str, Resident] = {}
+        self._popularity = Popularity()
+        self._as_of = ""
+        lookups = Lookups(history, self._resident, self._estimator)
+        self._answer_to: dict[type, Callable[[Any, str], Answer]] = {
+            Neighbours: lookups.neighbours,
+            Estimate: lookups.estimate,
+            UserRatings: lookups.user_ratings,
+            Popular: self._popular,
+        }
+
+    # --- the live models
+
+    def models(self) -> list[Resident]:
+        """The live models, in the order in which they are asked by default."""
+        return list(self._live.values())
+
+    def install(self, resident: Resident) -> None:
+        """Make `resident` the live model of its name."""
+        models = {**self._live, resident.name: resident}
+        last = len(self._rank_of_model)
+        self._live = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
+
+    def _resident(self, name: str | None) -> Resident:
+        """The live model of that name; without a name the first."""
+        if name is None and self._live:
+            return next(iter(self._live.values()))
+        if name is None or name not in self._live:
+            live = ", ".join(self._live) or "none"
+            raise UnknownModel(f"Invalid model: expected a live one ({live}), got {name!r}")
+        return self._live[name]
+
+    def _estimator(self, name: str | None) -> Resident:
+        """The live model of that name; without a name the first that estimates ratings, if there is one."""
+        if name is None:
+            name = next((live for live, resident in self._live.items() if not resident.model.is_implicit), None)
+        return self._resident(name)
+
+    # --- the history
+
+    def recount(self) -> None:
+        """Count everything anew, after the history was read from the log."""
+        self._popularity.recount(self._history.table.rows, self._history.table.n_items)
+
+    def note(self, changes: Changes) -> None:
+        """Take in what the history has just changed."""
+        n_items = self._history.table.n_items
+        self._popularity.note(changes.items, changes.old, changes.new, n_items)
+        for gone in changes.forgotten:
+            self._popularity.note(gone.items, gone.values, np.full_like(gone.values, np.nan), n_items)
+
+    # --- answers
+
+    def answer(self, queries: Sequence[Query], as_of: StreamId) -> list[Any]:
+        """The answer, or the exception, for each query; lists of one model are scored together."""
+        self._as_of = str(as_of)
+        answers: list[Any] = [None] * len(queries)
+        slots: list[_Slot] = []
+        for index, query in enumerate(queries):
+            try:
+                if isinstance(query, Recommend):
+                    slots += self._plan(answers, index, query)
+                else:
+                    answers[index] = self._answer_to[type(query)](query, self._as_of)
+            except Exception as error:  # goes to whoever asked; the others get their answers
+                answers[index] = error
+        self._fill(slots)
+        return answers
+
+    def _plan(self, answers: list[Any], index: int, query: Recommend) -> list[_Slot]:
+        """Answer at once what needs no scoring with others; the slots to be filled for the rest."""
+        resident = self._resident(query.model) if self._live or query.model else None
+        if query.ratings is not None:
+            answers[index] = self._anonymous(query, query.ratings, resident)
+            return []
+        if query.users is None:
+            return self._plan_user(answers, index, query, query.user or "", resident)
+        answers[index] = several = [None] * len(query.users)
+        planned = [self._plan_user(several, n, query, user, resident) for n, user in enumerate(query.users)]
+        return [slot for slots in planned for slot in slots]
+
+    def _plan_user(
+        self, place: list[Any], index: int, query: Recommend, user: str, resident: Resident | None
+    ) -> list[_Slot]:
+        row = self._history.users.row(user)
+        if row is None and query.fallback == "none":
+            raise UnknownUser(f"user {user!r} has no ratings")
+        seen = NO_ROWS if row is None else self._history.table.row(row)[0]
+        if row is not None and resident is not None and resident.is_personal(seen):
+            return [_Slot(place, index, query, user, row, resident)]
+        place[index] = self._unpersonal(query, user, seen, resident)
+        return []
+
+    def _fill(self, slots: list[_Slot]) -> None:
+        groups: dict[tuple[str, int, bool, bool], list[_Slot]] = {}
+        for slot in slots:
+            query = slot.query
+            width = (query.n + query.offset).bit_length()  # a long list must not slow down the short ones
+            is_plain = not query.exclude and query.candidates is None
+            groups.setdefault((slot.resident.name, width, query.include_seen, is_plain), []).append(slot)
+        for group in groups.values():
+            try:
+                self._fill_group(group)
+            except Exception as error:  # as in `answer`
+                for slot in group:
+                    slot.place[slot.at] = error
+
+    def _fill_group(self, group: list[_Slot]) -> None:
+        resident = group[0].resident
+        users = np.array([slot.row for slot in group], dtype=np.int64)
+        rows = topn.rows_of(self._history.table.rows, users)
+        queries = [slot.query for slot in group]
+        found = self._scored(resident, topn.users_of(resident.model, users), rows, queries)
+        for slot, items in zip(group, found, strict=True):
+            if slot.query.explain:
+                self._explain(resident, items, *self._history.table.row(slot.row)[:2])
+            slot.place[slot.at] = self._personal(slot.user, items, resident, [])
+
+    def _scored(
+        self, resident: Resident, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
+    ) -> list[list[ScoredItem]]:
+        """The list of each query; the queries agree in `include_seen`, and in whether they have filters."""
+        has_filters = bool(queries[0].exclude) or queries[0].candidates is not None
+        items, scores = resident.recommend(
+            users,
+            rows,
+            max(query.n + query.offset for query in queries),
+            self._history.hidden,
+            include_seen=queries[0].include_seen,
+            exclude=[self._rows(query.exclude) for query in queries] if has_filters else None,
+            candidates=[self._candidates(query) for query in queries] if has_filters else None,
+        )
+        id_of = self._history.items.id
+        lists = []
+        for query, own_items, own_scores in zip(queries, items.tolist(), scores.tolist(), strict=True):
+            page = slice(query.offset, query.offset + query.n)
+            ranked = zip(own_items[page], own_scores[page], strict=True)
+            lists.append([ScoredItem(id_of(item), score) for item, score in ranked if item >= 0])
+        return lists
+
+    def _anonymous(
+        self, query: Recommend, ratings: Sequence[tuple[str, float]], resident: Resident | None
+    ) -> Recommendation:
+        known = {row: value for item, value in ratings if (row := self._history.items.row(item)) is not None}
+        items = np.array(sorted(known), dtype=np.int32)
+        if resident is None or not resident.is_personal(items):
+            return self._unpersonal(query, None, items, resident)
+        values = np.array([known[row] for row in items.tolist()], dtype=np.float32)
+        found = self._scored(resident, *resident.fold_in(items, values), [query])[0]
+        if query.explain:
+            self._explain(resident, found, items, values)
+        n_unknown = len({item for item, _ in ratings}) - len(known)
+        return self._personal(None, found, resident, [f"{n_unknown} rated items are unknown"] if n_unknown else [])
+
+    def _personal(
+        self, user: str | None, items: list[ScoredItem], resident: Resident, warnings: list[str]
+    ) -> Recommendation:
+        return Recommendation(user, items, True, resident.name, resident.version, self._as_of, warnings)
+
+    def _unpersonal(
+        self, query: Recommend, user: str | None, seen: NDArray[np.int32], resident: Resident | None
+    ) -> Recommendation:
+        """The most popular items that the query allows, labelled as such."""
+        shown = ~self._history.hidden
+        if query.candidates is not None:
+            shown &= np.isin(np.arange(len(shown)), self._rows(query.candidates))
+        shown[self._rows(query.exclude)] = False
+        if not query.include_seen:
+            shown[seen] = False
+        items = self._most_popular(query.n, query.offset, shown)
+        warnings = self._warnings(NO_MODEL if resident is None else NO_TASTE if len(seen) else None)
+        name, version = (None, None) if resident is None else (resident.name, resident.version)
+        return Recommendation(user, items, False, name, version, self._as_of, warnings, "popular")
+
+    def _popular(self, query: Popular, as_of: str) -> PopularItems:
+        items = self._most_popular(query.n, query.offset, ~self._history.hidden)
+        return PopularItems(items, as_of, self._warnings(None))
+
+    def _most_popular(self, n: int, offset: int, shown: NDArray[np.bool_]) -> list[ScoredItem]:
+        ranked = zip(*self._popularity.best(n, offset, shown), strict=True)
+        return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
+
+    def _warnings(self, otherwise: str | None) -> list[str]:
+        if not self._history.table.n_ratings:
+            return [NO_RATINGS]
+        return [] if otherwise is None else [otherwise]
+
+    def _rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
+        """Rows of the known ones of `ids`."""
+        return np.array([row for one in ids if (row := self._history.items.row(one)) is not None], dtype=np.int32)
+
+    def _candidates(self, query: Recommend) -> NDArray[np.int32] | None:
+        return None if query.candidates is None else self._rows(query.candidates)
+
+    def _explain(
+        self, resident: Resident, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]
+    ) -> None:
+        """Give each item the rated ones that speak most for it."""
+        for one in found:
+            row = self._history.items.row(one.item)
+            if row is not None:
+                reasons = resident.reasons(items, values, row, N_REASONS)
+                one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]

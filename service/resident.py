@@ -1,0 +1,182 @@
+"""`Resident`: a model in the service's rows that learns with every entry. The only place that changes a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu import explain, topn
+from gpu.backend import Backend
+from gpu.model import Model
+from gpu.online import OnlineModel
+from gpu.params import params_for
+from gpu.ratings import Rows
+from service.events import Entry, RatingEvent, StreamId
+from service.history import Changes, History
+from service.snapshot import Manifest, Snapshot
+
+IDS_PER_SLICE = 5000
+WARM_USERS = 65  # enough refits at a time that those of many users are warmed too
+
+
+class Resident:
+    """One model by name, live or being prepared. Belongs to the engine thread.
+
+    Attributes:
+        manifest: of the snapshot it came from; its algorithm is the name.
+        online: parameters, kept up with the history.
+    """
+
+    def __init__(self, manifest: Manifest, model: Model, history: History, backend: Backend) -> None:
+        """Take over `model`, which has the rows of `history`, and mark whoever changed since its watermark.
+
+        The model is behind until `settle` returns true.
+        """
+        self.manifest = manifest
+        self._history, self._backend = history, backend
+        self.online = OnlineModel(model, history.table, history.users.keys, history.items.keys, backend)
+        self.online.touch(history.changed_since(StreamId.parse(manifest.watermark)))
+
+    @property
+    def name(self) -> str:
+        """The name under which it is live: its algorithm."""
+        return self.manifest.algorithm
+
+    @property
+    def version(self) -> str:
+        """The snapshot it came from."""
+        return self.manifest.version
+
+    @property
+    def model(self) -> Model:
+        """Its parameters at present."""
+        return self.online.model
+
+    def learn(self, changes: Changes) -> None:
+        """Take in what the history has just changed; cheap, the work is done by `settle`."""
+        self.online.grow(self._history.users.keys, self._history.items.keys)
+        self.online.note(changes.users, changes.items, changes.old, changes.new)
+        for gone in changes.forgotten:
+            self.online.forget(gone.user, gone.items, gone.values)
+
+    def settle(self, budget_s: float | None) -> bool:
+        """Refit what is pending for about `budget_s` seconds (None: all of it); true when nothing is left."""
+        return self.online.settle(budget_s)
+
+    def is_personal(self, items: NDArray[np.int32]) -> bool:
+        """Whether ratings of these items tell the model something about a user."""
+        return bool(self.model.item_trained[items].any())
+
+    # --- what can be asked of it
+
+    def recommend(
+        self,
+        users: topn.Users,
+        rows: Rows,
+        n: int,
+        hidden: NDArray[np.bool_],
+        *,
+        include_seen: bool = False,
+        exclude: Sequence[NDArray[np.int32]] | None = None,
+        candidates: Sequence[NDArray[np.int32] | None] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The `n` best items, or as many as there are, of each user; see `gpu.topn.recommend`."""
+        n = max(1, min(n, self.model.n_items))
+        return topn.recommend(
+            self.model,
+            users,
+            rows,
+            n,
+            hidden=hidden | self._unknown(),
+            index=self.online.index,
+            include_seen=include_seen,
+            exclude=exclude,
+            candidates=candidates,
+            backend=self._backend,
+        )
+
+    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[topn.Users, Rows]:
+        """Parameters and row of somebody with these ratings (items ascending), of whom nothing is stored."""
+        rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
+        return self.online.fold_in(items, values), rows
+
+    def estimate(self, user: int, item: int) -> float:
+        """What a user would give an item."""
+        one = np.array([user])
+        rows = topn.rows_of(self._history.table.rows, one)
+        return float(topn.estimate(self.model, topn.users_of(self.model, one), rows, np.array([item]))[0])
+
+    def reasons(
+        self, items: NDArray[np.int32], values: NDArray[np.float32], target: int, n: int
+    ) -> list[tuple[int, float]]:
+        """The `n` rated items that speak most for item `target`, and what each adds to its score."""
+        return explain.reasons(self.model, items, values, target, n)
+
+    def similar_items(
+        self, item: int, n: int, hidden: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Neighbours by agreement of signatures where the model has lists (at most K), else by cosine of factors."""
+        if not self.model.neighbours.shape[1]:
+            return topn.similar(self.model.item_factors, item, n, ~(hidden | self._unknown()))
+        listed = self.model.neighbours[item]
+        listed = listed[listed >= 0]
+        listed = listed[~hidden[listed]]
+        shares = self.online.agreement(item, listed)
+        order = np.lexsort((listed, -shares))[:n]
+        return listed[order], shares[order]
+
+    def similar_users(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Users by cosine of factors; those without ratings have none."""
+        rated = self._history.table.rows.lengths > 0
+        return topn.similar(self.model.user_factors, user, n, rated)
+
+    def _unknown(self) -> NDArray[np.bool_]:
+        """Items without ratings of which the model knows nothing either."""
+        unknown: NDArray[np.bool_] = (self._history.table.item_counts == 0) & ~self.model.item_trained
+        return unknown
+
+
+def warm_up(algorithm: str, backend: Backend) -> Generator[None, None, None]:
+    """Compile, or load from the cache, everything that a model of `algorithm` needs to answer and to learn; in slices.
+
+    It is done on a model made for it: a real one must not learn what nobody rated.
+    """
+    history = History()
+    ratings = [RatingEvent(f"u{user}", f"i{item}", float(item), 0.0) for user in range(WARM_USERS) for item in range(3)]
+    history.apply([Entry(StreamId(1, 0), "rating", ratings)])
+    small = {"n_factors": 4} | ({} if algorithm == "sgd" else {"n_neighbours": 2, "n_bits": 64})
+    params = params_for(algorithm, small)
+    known = Model.zeros(params, 1.0, (0.0, 2.0), WARM_USERS, 2, n_bits=small.get("n_bits", 0))
+    known.item_trained[:] = True
+    manifest = Manifest("", algorithm, {}, 1.0, (0.0, 2.0), {}, "0-0", WARM_USERS, 2, {})
+    scratch = Resident(manifest, known, history, backend)
+    yield
+    scratch.settle(None)
+    yield
+    users, rows = scratch.fold_in(np.array([0, 1], dtype=np.int32), np.array([1.0, 2.0], dtype=np.float32))
+    yield
+    scratch.recommend(users, rows, 1, history.hidden)
+    yield
+    scratch.reasons(rows.items, rows.values, 2, 1)
+    scratch.estimate(0, 1)
+    scratch.similar_users(0, 1)
+    scratch.similar_items(0, 1, history.hidden)
+
+
+def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The history's rows of a snapshot's users and items, −1 where there is none; in slices."""
+    users = yield from _looked_up(snapshot.user_ids, history.users.row)
+    items = yield from _looked_up(snapshot.item_ids, history.items.row)
+    return users, items
+
+
+def _looked_up(ids: list[str], row: Callable[[str], int | None]) -> Generator[None, None, NDArray[np.int64]]:
+    rows = np.empty(len(ids), dtype=np.int64)
+    for first in range(0, len(ids), IDS_PER_SLICE):
+        part = ids[first : first + IDS_PER_SLICE]
+        found = map(row, part)
+        rows[first : first + len(part)] = [-1 if place is None else place for place in found]
+        yield
+    return rows

@@ -1,0 +1,53 @@
+"""`Background`: work of low priority, as generators of which one step runs at a time."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import Future
+from typing import Any
+
+Slices = Generator[None, None, Any]  # each step takes a few milliseconds
+
+
+class Background:
+    """A queue of generators. `add` may be called from any thread, the rest belongs to the one that runs them.
+
+    Attributes:
+        last_s: when the last step ended, monotonic seconds.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Slices, Future[Any]]] = deque()
+        self.last_s = 0.0
+
+    def __len__(self) -> int:
+        """Generators that are not finished."""
+        return len(self._waiting)
+
+    def add(self, slices: Slices) -> Future[Any]:
+        """Queue a generator; its value, or exception, goes to the future."""
+        future: Future[Any] = Future()
+        self._waiting.append((slices, future))
+        return future
+
+    def step(self) -> None:
+        """One step of the generator whose turn it is."""
+        slices, future = self._waiting.popleft()
+        try:
+            next(slices)
+        except StopIteration as stop:
+            future.set_result(stop.value)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            self._waiting.append((slices, future))
+        self.last_s = time.monotonic()
+
+    def abandon(self, error: Exception) -> None:
+        """Close every generator; whoever waits for one gets `error`."""
+        while self._waiting:
+            slices, future = self._waiting.popleft()
+            slices.close()
+            future.set_exception(error)

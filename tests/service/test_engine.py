@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
+from service.events import Entry, RatingEvent, StreamId
+from service.queries import Popular, Recommend, UserRatings
+from tests.service.planted import SMALL, events, liking
+from tests.service.whole import Whole
+
+
+@pytest.fixture
+def whole(redis_url: str, tmp_path: Path) -> Iterator[Whole]:
+    with Whole(redis_url, tmp_path) as service:
+        yield service
+        assert service.failures == []
+
+
+def test_ratings_are_seen_before_any_model(whole: Whole) -> None:
+    empty = whole.recommend("ann")
+    assert (empty.items, empty.personalized, empty.model, empty.fallback) == ([], False, None, "popular")
+    assert empty.warnings == ["there are no ratings yet"]
+    last = whole.rate(("ann", "x", 4.0), ("bob", "x", 5.0), ("bob", "y/ö", 1.0))
+    assert str(whole.engine.as_of) == str(last)
+    assert [item.item for item in whole.ask(Popular()).items] == ["x", "y/ö"]
+    assert whole.shown("ann") == ["y/ö"]
+    assert whole.shown("ann", include_seen=True) == ["x", "y/ö"]
+    assert whole.shown("new") == ["x", "y/ö"]
+    ratings = whole.ask(UserRatings(user="bob")).ratings
+    assert [(one.item, one.rating, one.timestamp) for one in ratings] == [("y/ö", 1.0, 1.0), ("x", 5.0, 1.0)]
+    whole.rate(("bob", "x", None))
+    assert [one.item for one in whole.ask(UserRatings(user="bob")).ratings] == ["y/ö"]
+    with pytest.raises(UnknownUser):
+        whole.recommend("new", fallback="none")
+
+
+def test_a_rating_changes_the_next_recommendation(whole: Whole) -> None:
+    whole.send(events())
+    whole.train("culsh", **SMALL)
+    answer = whole.recommend("u0", n=5)
+    assert (answer.personalized, answer.model) == (True, "culsh")
+    assert answer.model_version == whole.hotswap.served()["culsh"]
+    seen = {event.item for event in events() if event.user == "u0"}
+    assert not seen & {item.item for item in answer.items}
+    whole.rate(("new", "i0", 5.0))
+    once = whole.recommend("new", n=10, exclude=["i2"])
+    assert once.personalized
+    assert "i0" not in {item.item for item in once.items}
+    assert "i2" not in {item.item for item in once.items}
+    taste = [("new", f"i{item}", liking(0, item)) for item in range(12)]
+    whole.rate(*taste)
+    even = whole.shown("new", n=10)
+    assert sum(int(item[1:]) % 2 == 0 for item in even) >= 9
+    whole.rate(*((user, item, 6.0 - value) for user, item, value in taste))
+    assert sum(int(item[1:]) % 2 == 1 for item in whole.shown("new", n=10)) >= 9
+
+
+def test_one_answer_does_not_depend_on_the_batch(whole: Whole) -> None:
+    whole.send(events())
+    whole.train("culsh", **SMALL)
+    queries: list[Any] = [
+        Recommend(
+            user=f"u{user}", n=3 + user % 5, offset=user % 3, include_seen=user % 2 == 0, exclude=["i3"][: user % 2]
+        )
+        for user in range(40)
+    ]
+    queries += [Recommend(users=["u1", "nobody", "u2"]), Recommend(user="nobody", fallback="none"), Popular()]
+    together = whole.ask_all(queries)
+    assert isinstance(together[41], UnknownUser)
+    for query, answer in zip(queries, together, strict=True):
+        if not isinstance(answer, Exception):
+            assert whole.ask(query) == answer
+    assert [one.personalized for one in together[40]] == [True, False, True]
+
+
+def test_waiting_for_what_never_comes(whole: Whole) -> None:
+    last = whole.rate(("a", "b", 1.0))
+
+    async def wait() -> None:
+        await whole.engine.wait_for(last)
+        await whole.engine.wait_for(StreamId(last.ms + 100_000, 0), 0.05)
+
+    with pytest.raises(NotSeenYet):
+        asyncio.run_coroutine_threadsafe(wait(), whole.loop).result(5)
+
+
+def test_a_failing_slice_harms_nobody(whole: Whole) -> None:
+    def failing() -> Any:
+        yield
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        whole.engine.run_slices(failing()).result(5)
+    assert whole.ask(Popular()).items == []
+
+
+def test_questions_are_answered_while_much_is_learned_and_mapped(whole: Whole) -> None:
+    whole.send(events())
+    whole.train("culsh", **SMALL)
+    done = threading.Event()
+
+    def endless() -> Any:
+        while not done.is_set():
+            time.sleep(0.001)
+            yield
+
+    future = whole.engine.run_slices(endless())
+    flood = [Entry(StreamId(2**60 + n, 0), "rating", events()[n * 5 : n * 5 + 5]) for n in range(200)]
+    whole.engine.learn(flood)
+    waits = []
+    while whole.engine.as_of < flood[-1].id:
+        started = time.monotonic()
+        whole.recommend("u1")
+        waits.append(time.monotonic() - started)
+    done.set()
+    future.result(5)
+    assert sorted(waits)[len(waits) // 2] < 0.05
+
+
+def test_too_many_questions_are_refused(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.engine.MAX_WAITING_QUERIES", 5)
+    release = threading.Event()
+
+    def holding() -> Any:
+        release.wait(5)
+        yield
+
+    whole.engine.run_slices(holding())
+    time.sleep(0.05)
+    threading.Timer(0.2, release.set).start()
+    answers = whole.ask_all([Popular()] * 10)
+    assert sum(isinstance(answer, Overloaded) for answer in answers) == 5
+
+
+def test_an_exception_in_the_thread_stops_the_service(redis_url: str, tmp_path: Path) -> None:
+    with Whole(redis_url, tmp_path) as whole:
+        bad = RatingEvent("u", "i", "not a number", 0.0)  # type: ignore[arg-type]
+        whole.engine.learn([Entry(StreamId(2**60, 0), "rating", [bad])])
+        deadline = time.monotonic() + 5
+        while not whole.failures and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not whole.engine.readiness.ready
+        assert isinstance(whole.engine.failure, ValueError)
+        with pytest.raises(NotReady):
+            whole.ask(Popular())
+        with pytest.raises(NotReady):
+            whole.engine.learn([])
+    assert len(whole.failures) == 1
+
+
+def test_hidden_items_are_not_recommended_but_learned(whole: Whole, planted_model: Callable[[Whole], None]) -> None:
+    planted_model(whole)
+    best = whole.shown("u0", n=3)
+    whole.subject("hide", best[0])
+    assert best[0] not in whole.shown("u0", n=40)
+    assert best[0] not in whole.shown("nobody", n=40)
+    whole.subject("show", best[0])
+    assert whole.shown("u0", n=3) == best
+
+
+@pytest.fixture
+def planted_model() -> Callable[[Whole], None]:
+    def train(whole: Whole) -> None:
+        whole.send(events())
+        whole.train("culsh", **SMALL)
+
+    return train

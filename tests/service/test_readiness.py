@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from service.readiness import STAGES, Stages
+
+
+def test_ready_when_every_stage_is_done() -> None:
+    stages = Stages()
+    assert not stages.readiness.ready
+    for number, stage in enumerate(STAGES):
+        assert str(stages.readiness.reason).startswith(stage)
+        assert stages.readiness.fraction == number / len(STAGES)
+        stages.report(stage)
+        assert stages.is_done(stage)
+    assert stages.readiness == (True, None, 1.0)
+
+
+def test_progress_never_goes_back() -> None:
+    stages = Stages()
+    stages.report("stream", 0.5)
+    stages.report("stream", 0.2)
+    assert stages.readiness.fraction == 0.5 / len(STAGES)
+
+
+def test_an_obstacle_stands_in_the_way_until_it_is_cleared() -> None:
+    stages = Stages()
+    for stage in STAGES:
+        stages.report(stage)
+    stages.obstruct("redis", "gone")
+    assert stages.readiness == (False, "redis: gone", 1.0)
+    stages.clear("redis")
+    stages.clear("redis")
+    assert stages.readiness.ready

@@ -1,0 +1,114 @@
+"""The parts of a service, wired as in `service.runtime` but without HTTP, with an event loop in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpu.backend import HOST
+from service.archiver import Archiver
+from service.engine import Engine
+from service.events import RatingEvent, StreamId, encode_ratings, encode_subject
+from service.history import History
+from service.hotswap import HotSwap
+from service.job_table import JobTable
+from service.jobs import Job, Jobs
+from service.learner import Learner
+from service.metrics import Metrics
+from service.queries import Query, Recommend, Recommendation
+from service.rating_log import RatingLog
+from service.settings import Settings
+from service.stream import Stream
+from service.supervisor import Supervisor
+
+DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd"]
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+class Whole:
+    """One running service; use as a context manager."""
+
+    def __init__(self, url: str, data: Path) -> None:
+        self.data, self.failures = data, list[BaseException]()
+        self.metrics, self.log = Metrics(), RatingLog(data / "ratings")
+        self.stream = Stream(url, self.log.last_id)
+        self.table = JobTable(url)
+        self.engine = Engine(History(), HOST, DEFAULT_MODELS, self.metrics, self.failures.append)
+        self.learner = Learner(self.engine, self.stream, self.log)
+        self.archiver = Archiver(self.stream, self.log)
+        self.hotswap = HotSwap(data, self.engine, self.metrics)
+        self.jobs = Jobs(self.table, self.stream, data, self.hotswap.served, self.hotswap.failure_of)
+        settings = Settings(data=data, backend="host")
+        self.supervisor = Supervisor(settings, self.table, self.stream, self.log, self.metrics)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+
+    def __enter__(self) -> Whole:
+        self._thread.start()
+        self.engine.start(self.loop)
+        for part in (self.learner, self.archiver, self.hotswap, self.supervisor):
+            part.start()
+        until(lambda: self.engine.readiness.ready)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for part in (self.supervisor, self.hotswap, self.archiver, self.learner, self.engine):
+            part.stop()
+        self._do(self.stream.aclose())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+        self.stream.close()
+        self.table.close()
+
+    def _do(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+    def rate(self, *ratings: tuple[str, str, float | None]) -> StreamId:
+        return self.send([RatingEvent(*rating, 1.0) for rating in ratings])
+
+    def send(self, ratings: Sequence[RatingEvent]) -> StreamId:
+        """Append in entries of 200, and wait until they are seen."""
+        parts = [ratings[start : start + 200] for start in range(0, len(ratings), 200)]
+        last = [self._do(self.stream.append(encode_ratings(part))) for part in parts][-1]
+        self._do(self.engine.wait_for(last))
+        return last
+
+    def subject(self, kind: Any, subject: str) -> StreamId:
+        stream_id = self._do(self.stream.append(encode_subject(kind, subject)))
+        self._do(self.engine.wait_for(stream_id))
+        return stream_id
+
+    def ask(self, query: Query) -> Any:
+        return self._do(self.engine.ask(query))
+
+    def ask_all(self, queries: Sequence[Query]) -> list[Any]:
+        async def together() -> list[Any]:
+            return await asyncio.gather(*map(self.engine.ask, queries), return_exceptions=True)
+
+        return self._do(together())
+
+    def recommend(self, user: str, **options: Any) -> Recommendation:
+        return self.ask(Recommend(user=user, **options))
+
+    def shown(self, user: str, **options: Any) -> list[str]:
+        return [item.item for item in self.recommend(user, **options).items]
+
+    def ended(self, job: Job) -> Job:
+        until(lambda: self.jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
+        return self.jobs.get(job.id)
+
+    def train(self, algorithm: str, **params: Any) -> Job:
+        job = self.ended(self.jobs.submit_training(algorithm, params))
+        assert (job.state, job.error) == ("succeeded", None)
+        return job

@@ -50,7 +50,8 @@ def _neighbour_shares(
     slots = dict(zip(model.neighbours[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
     n_rated = sum(item in slots for item in items.tolist())
     weights: NDArray[np.float64] = np.array([slots.get(item, 0.0) for item in items.tolist()], dtype=np.float64)
-    return weights * residuals / np.sqrt(max(1, n_rated))
+    shares: NDArray[np.float64] = weights * residuals / np.sqrt(max(1, n_rated))
+    return shares
 
 
 def _factor_shares(

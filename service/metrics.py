@@ -61,8 +61,10 @@ class Metrics:
             "Age of the oldest entry that the log does not have yet.",
             registry=registry,
         )
-        self.archiver_lag_entries = Gauge(
-            "nearfield_archiver_lag_entries", "Entries read from the stream and not yet in the log.", registry=registry
+        self.archiver_pending_ratings = Gauge(
+            "nearfield_archiver_pending_ratings",
+            "Ratings read from the stream and not yet in the log.",
+            registry=registry,
         )
         self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from gpu.params import ALGORITHMS
 from service.events import MAX_ID_BYTES, MAX_RATING, StreamId, check_id
@@ -18,15 +18,15 @@ from service.queries import Fallback, Popular, Recommend
 MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000
 _DEFAULT = Recommend()
-_POSITION_SCHEMA = {"type": "string", "pattern": r"^\d{1,19}-\d{1,19}$", "examples": ["1712345678901-0"]}
 
 
-def _position(value: Any) -> Any:
-    return StreamId.parse(value) if isinstance(value, str) else value
+def _position(text: str) -> str:
+    StreamId.parse(text)
+    return text
 
 
 Id = Annotated[str, AfterValidator(check_id), Field(min_length=1, max_length=MAX_ID_BYTES)]
-Position = Annotated[StreamId, BeforeValidator(_position), WithJsonSchema(_POSITION_SCHEMA)]
+Position = Annotated[str, AfterValidator(_position), Field(examples=["1712345678901-0"])]
 Count = Annotated[int, Field(ge=1, description="How many results.")]
 Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
 ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
@@ -48,6 +48,11 @@ class Wait(_Strict):
     wait_for: Position | None = Field(
         None, description="Answer only with this stream_id and everything before it seen; 503 after two seconds."
     )
+
+    @property
+    def position(self) -> StreamId | None:
+        """`wait_for`, as the two numbers it is."""
+        return None if self.wait_for is None else StreamId.parse(self.wait_for)
 
 
 class Page(Wait):

@@ -10,11 +10,12 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import structlog
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import BodyTooLarge, ServiceError
@@ -25,33 +26,51 @@ from service.routes.problems import Headers
 from service.settings import Settings
 
 JSON = b"application/json"
+CLIENT_GONE = 499  # counted, never sent: nobody is there to read it
+_PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _log = structlog.get_logger(__name__)
 
 
 class Hot(NamedTuple):
-    """A request in a hot lane: what the lane needs, nothing parsed twice."""
+    """A request in a hot lane: what the lane needs, nothing parsed twice.
+
+    Attributes:
+        tail: the path behind its last `/`.
+        length: Content-Length, 0 where there is none.
+        started: `time.perf_counter()` at arrival.
+    """
 
     tail: bytes
     query: bytes
+    length: int
+    receive: Receive
     request_id: str
     started: float
 
 
-Lane = Callable[[Hot], Awaitable[bytes | None]]
+class Lane(NamedTuple):
+    """A way past the framework for one route.
+
+    Attributes:
+        route: as the framework names it, for the counters.
+        status: of its answers.
+        answer: the body of the answer, or None for "not that simple": then the framework answers.
+    """
+
+    route: str
+    status: int
+    answer: Callable[[Hot], Awaitable[bytes | None]]
+
+
+Lanes = Mapping[tuple[str, bytes], Lane]
 Message = MutableMapping[str, Any]
 
 
 class Door:
-    """The application behind it, and the hot lanes beside it.
+    """The application behind it, and the hot lanes beside it, found by method and path up to its last `/`."""
 
-    A lane is found by method and everything before the last `/` of the path. It answers with the body of a 200, or
-    with None for "not that simple", and then the application answers.
-    """
-
-    def __init__(
-        self, app: ASGIApp, settings: Settings, metrics: Metrics, lanes: dict[tuple[str, bytes], tuple[str, Lane]]
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, lanes: Lanes) -> None:
         self._app, self._metrics, self._lanes = app, metrics, lanes
         self._keys, self._rate = Keys(settings), RateLimit(settings.rate_limit_per_s)
         self._max_body = settings.max_body_bytes
@@ -66,27 +85,37 @@ class Door:
         started = time.perf_counter()
         path: bytes = scope["raw_path"].partition(b"?")[0]
         key, request_id, length = _headers(scope)
-        request_id = request_id or self._next_id()
-        method, route = scope["method"], "refused"
+        visit = _Visit(scope["method"], path, request_id or self._next_id(), started)
+        route = "refused"
         try:
-            self._keys.check(path, key)
-            self._rate.check(path, scope["client"][0] if scope["client"] else "")
-            if length > self._max_body:
-                raise BodyTooLarge(f"Invalid body: expected at most {self._max_body:,} bytes, got {length:,}")
-            prefix, _, tail = path.rpartition(b"/")
-            route, lane = self._lanes.get((method, prefix), ("refused", None))
-            content = None
+            self._admit(scope, path, key, length)
+            prefix, slash, tail = path.rpartition(b"/")
+            lane = self._lanes.get((visit.method, prefix + slash))
             if lane is not None:
-                content = await lane(Hot(tail, scope["query_string"], request_id, started))
-            if content is None:
-                await self._through(scope, receive, send, _Visit(method, path, request_id, started))
+                route, status = lane.route, lane.status
+                hot = Hot(tail, scope["query_string"], length, receive, visit.request_id, started)
+                content = await lane.answer(hot)
+            if lane is None or content is None:
+                await self._through(scope, receive, send, visit)
                 return
-            status = 200
-            await _send(send, status, content, JSON, request_id, [])
+            await _send(send, status, content, JSON, visit.request_id, [])
         except ServiceError as error:
-            status, content, extra = problems.of_error(error, request_id)
-            await _send(send, status, content, problems.MEDIA_TYPE.encode(), request_id, extra)
-        self._count(_Visit(method, path, request_id, started), route, status)
+            status, content, extra = problems.of_error(error, visit.request_id)
+            await _send(send, status, content, _PROBLEM, visit.request_id, extra)
+        except ClientDisconnect:
+            status = CLIENT_GONE
+        except Exception:
+            _log.exception("request failed", request_id=visit.request_id, path=path)
+            status = ServiceError.status
+            await _send(send, status, problems.of_crash(visit.request_id), _PROBLEM, visit.request_id, [])
+        self._count(visit, route, status)
+
+    def _admit(self, scope: Scope, path: bytes, key: bytes | None, length: int) -> None:
+        """Key, rate and announced length; nothing of the body has been read."""
+        self._keys.check(path, key)
+        self._rate.check(path, scope["client"][0] if scope["client"] else "")
+        if length > self._max_body:
+            raise BodyTooLarge(f"Invalid body: expected at most {self._max_body:,} bytes, got {length:,}")
 
     async def _through(self, scope: Scope, receive: Receive, send: Send, visit: _Visit) -> None:
         """The way through the framework."""
@@ -105,6 +134,8 @@ class Door:
         structlog.contextvars.bind_contextvars(request_id=visit.request_id)
         try:
             await self._app(scope, limited(receive, self._max_body), named)
+        except ClientDisconnect:
+            status = CLIENT_GONE
         except Exception:  # the framework has answered with 500 and raises again
             _log.exception("request failed", method=visit.method, path=visit.path.decode("ascii", "replace"))
         finally:

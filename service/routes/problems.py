@@ -69,7 +69,9 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
     else:
         status, slug, title = 422, "invalid-request", "Invalid request"
     detail = "; ".join(f"Invalid {fault.place}: {fault.error}" for fault in faults)
-    return Response(body(status, slug, title, detail, request.state.request_id, errors=faults), status, media_type=MEDIA_TYPE)
+    return Response(
+        body(status, slug, title, detail, request.state.request_id, errors=faults), status, media_type=MEDIA_TYPE
+    )
 
 
 async def on_invalid_input(request: Request, error: Exception) -> Response:
@@ -80,7 +82,11 @@ async def on_invalid_input(request: Request, error: Exception) -> Response:
 
 
 async def on_crash(request: Request, error: Exception) -> Response:
-    """Handler of everything else: no details for the outside, the log has them under the same request id."""
+    """Handler of everything else."""
+    return Response(of_crash(request.state.request_id), ServiceError.status, media_type=MEDIA_TYPE)
+
+
+def of_crash(request_id: str) -> bytes:
+    """The document of an error that nobody foresaw: no details for the outside, the log has them under this id."""
     detail = "The service failed; its log says why, under this request_id."
-    content = body(500, ServiceError.slug, ServiceError.title, detail, request.state.request_id)
-    return Response(content, 500, media_type=MEDIA_TYPE)
+    return body(ServiceError.status, ServiceError.slug, ServiceError.title, detail, request_id)

@@ -1,0 +1,88 @@
+"""`create_app`: the HTTP application around one `Runtime`, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from importlib import metadata
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from gpu.errors import InvalidInput
+from service.errors import ServiceError
+from service.routes import admin, health, lookups, openapi, problems, ratings, recommend
+from service.routes.common import COMMON_ERRORS
+from service.routes.door import Door, Lane
+from service.runtime import Runtime
+from service.settings import Settings
+
+DESCRIPTION = """Recommendations that follow a rating at once.
+
+Ids are strings of 1 to 256 bytes; in paths they are percent-encoded, so `/` is legal in them. Every write answers with
+a `stream_id`; a read with `wait_for` that id has seen it. Errors are `application/problem+json`."""
+
+
+class Application(FastAPI):
+    """FastAPI behind our `Door`."""
+
+    def __init__(self, runtime: Runtime, **options: Any) -> None:
+        super().__init__(**options)
+        self.state.runtime = runtime
+        self._runtime = runtime
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The framework's layers, and the door outside of all of them."""
+        lanes = {
+            ("GET", b"/recommend/"): Lane("/recommend/{user}", 200, recommend.RecommendLane(self._runtime)),
+            ("POST", b"/"): Lane("/ratings", 202, ratings.RatingsLane(self._runtime)),
+        }
+        return Door(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        return openapi.document(self)
+
+
+def create_app(settings: Settings) -> Application:
+    """The application of one service; its lifespan starts and stops everything (`service.runtime`).
+
+    Raises (when the lifespan starts):
+        DataInUse: another process holds the data folder.
+    """
+    runtime = Runtime(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await runtime.start()
+        try:
+            yield
+        finally:
+            await runtime.stop()
+
+    app = Application(
+        runtime,
+        title="Nearfield",
+        version=metadata.version("nearfield"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+        responses=COMMON_ERRORS,
+    )
+    for module in (ratings, recommend, lookups, admin, health):
+        app.include_router(module.router)
+    _handle_errors(app)
+    return app
+
+
+def _handle_errors(app: FastAPI) -> None:
+    app.add_exception_handler(ServiceError, problems.on_service_error)
+    app.add_exception_handler(HTTPException, problems.on_http_error)
+    app.add_exception_handler(RequestValidationError, problems.on_invalid_request)
+    app.add_exception_handler(InvalidInput, problems.on_invalid_input)
+    app.add_exception_handler(Exception, problems.on_crash)

@@ -1,0 +1,37 @@
+"""Is it alive, is it ready, what does it count: open to everybody."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from service.errors import NotReady
+from service.routes.common import TheRuntime, answers, reply
+from service.schemas import Alive, NoParameters, Ready
+
+router = APIRouter(tags=["operation"])
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get("/health/live", responses=answers(Alive))
+async def live(query: Annotated[NoParameters, Query()]) -> Response:
+    """200 while the process runs its event loop."""
+    return reply(Alive("live"))
+
+
+@router.get("/health/ready", responses=answers(Ready, http_503="Not ready: why, and how much is done"))
+async def ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
+    """200 once log and stream are replayed and kernels warmed; no model is needed."""
+    readiness = runtime.readiness
+    if not readiness.ready:
+        raise NotReady(readiness.reason or "starting", fraction=round(readiness.fraction, 3))
+    return reply(Ready("ready", str(runtime.as_of)))
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
+    """Everything counted, in the text format of Prometheus."""
+    runtime.metrics.ready.set(runtime.readiness.ready)
+    return Response(runtime.metrics.text(), headers={"content-type": PROMETHEUS_TEXT})

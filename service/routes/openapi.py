@@ -1,0 +1,25 @@
+"""The OpenAPI document: what the framework collects, with the answers (structs, not pydantic models) and the keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.routes.access import is_open
+from service.routes.common import DOCUMENTED
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The document of `app`, made once and kept."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        components = made.setdefault("components", {})
+        components.setdefault("schemas", {}).update(DOCUMENTED)
+        components["securitySchemes"] = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
+        for path, operations in made["paths"].items():
+            for operation in operations.values():
+                operation["security"] = [] if is_open(path.encode()) else [{"key": []}]
+        app.openapi_schema = made
+    return app.openapi_schema

@@ -1,0 +1,133 @@
+"""Recommendations: `GET /recommend/{user}` with its hot lane; POST for long filters, several users, and nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.events import StreamId, check_id
+from service.queries import Popular, PopularItems, Recommend, Recommendation
+from service.routes.common import TheRuntime, UserId, answers, check_n, decoded, reply
+from service.routes.door import Hot
+from service.runtime import Runtime
+from service.schemas import AnonymousBody, NoParameters, Page, RecommendBody, RecommendQuery, UsersBody
+
+router = APIRouter(tags=["recommendations"])
+UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
+MAX_CACHED_QUERY_BYTES = 256
+_encode = msgspec.json.Encoder().encode
+
+
+class _Plan(NamedTuple):
+    """A query string, understood once."""
+
+    filters: dict[str, Any]
+    wait_for: StreamId | None
+    n: int
+
+
+@router.get("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
+async def recommend(
+    user: UserId, query: Annotated[RecommendQuery, Query()], runtime: TheRuntime, request: Request
+) -> Response:
+    """The best items for one user."""
+    started = time.perf_counter()
+    check_n(runtime, query.n)
+    answer = await runtime.ask(query.query(user=user), query.position)
+    return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
+
+
+class RecommendLane:
+    """The same for requests without anything unusual; everything else is left to the route above."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def __call__(self, hot: Hot) -> bytes | None:
+        """The body of the answer, or None if the request is unusual or wrong."""
+        plan = _cached_plan(hot.query) if len(hot.query) <= MAX_CACHED_QUERY_BYTES else None
+        user = _user(hot.tail)
+        if plan is None or user is None or plan.n > self._runtime.settings.max_n:
+            return None
+        answer = await self._runtime.ask(Recommend(user=user, **plan.filters), plan.wait_for)
+        return _finished(answer, hot.request_id, hot.started)
+
+
+@router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
+async def recommend_filtered(
+    user: UserId,
+    body: RecommendBody,
+    query: Annotated[NoParameters, Query()],
+    runtime: TheRuntime,
+    request: Request,
+) -> Response:
+    """The best items for one user, with lists of candidates and exclusions of any length."""
+    started = time.perf_counter()
+    check_n(runtime, body.n)
+    answer = await runtime.ask(body.query(user=user))
+    return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
+
+
+@router.post("/recommend", responses=answers(Recommendation | list[Recommendation], http_404=UNKNOWN_USER))
+async def recommend_several(
+    body: UsersBody | AnonymousBody, query: Annotated[NoParameters, Query()], runtime: TheRuntime, request: Request
+) -> Response:
+    """The best items for each of several users, or for somebody who gives ratings along and stays anonymous."""
+    started = time.perf_counter()
+    check_n(runtime, body.n)
+    if isinstance(body, UsersBody):
+        asked = body.query(users=body.users)
+    else:
+        asked = body.query(ratings=[(rating.item, rating.rating) for rating in body.ratings])
+    answer = await runtime.ask(asked)
+    return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
+
+
+@router.get("/popular", responses=answers(PopularItems))
+async def popular(query: Annotated[Page, Query()], runtime: TheRuntime) -> Response:
+    """The most popular items, for everybody alike."""
+    check_n(runtime, query.n)
+    return reply(await runtime.ask(Popular(n=query.n, offset=query.offset), query.position))
+
+
+def _finished(answer: Recommendation | list[Recommendation], request_id: str, started: float) -> bytes:
+    took_ms = round((time.perf_counter() - started) * 1000, 3)
+    every: Sequence[Recommendation] = answer if isinstance(answer, list) else (answer,)
+    for one in every:
+        one.request_id, one.took_ms = request_id, took_ms
+    return _encode(answer)
+
+
+def _user(tail: bytes) -> str | None:
+    try:
+        return check_id(decoded(tail.decode("ascii")) if b"%" in tail else tail.decode("ascii"))
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _cached_plan(query: bytes) -> _Plan | None:
+    """What a query string asks for; None if it is wrong, or names something twice that can be there once."""
+    given: dict[str, Any] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name == "exclude":
+            given.setdefault(name, []).append(value)
+        elif name in given:
+            return None
+        else:
+            given[name] = value
+    try:
+        checked = RecommendQuery.model_validate(given)
+    except ValidationError:
+        return None
+    filters = {name: getattr(checked, name) for name in checked.model_fields_set if name != "wait_for"}
+    return _Plan(filters, checked.position, checked.n)

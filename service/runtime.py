@@ -1,0 +1,230 @@
+"""`Runtime`: every part of one process, wired, started and stopped in order. Knows nothing of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from gpu import backend
+from service.archiver import Archiver
+from service.data_lock import DataLock
+from service.engine import Engine
+from service.errors import LogUnavailable, NotReady, Unavailable, VolatileServer
+from service.events import Fields, StreamId
+from service.history import History
+from service.hotswap import HotSwap
+from service.job_table import JobTable
+from service.jobs import Jobs
+from service.learner import Learner
+from service.metrics import Metrics
+from service.queries import Query
+from service.rating_log import RatingLog
+from service.readiness import Readiness
+from service.redis_server import RedisServer
+from service.settings import Settings
+from service.stream import Stream
+from service.supervisor import Supervisor
+
+RETRY_S = 0.5
+READY_POLL_S = 0.02
+REDIS = "redis"
+
+_log = structlog.get_logger(__name__)
+
+
+class Parts:
+    """What `serve` and `worker` have in common: things to stop, and a place for the first failure."""
+
+    def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            settings: of the process.
+            on_failure: called on the event loop when a part has failed for good; `failure` says why.
+        """
+        self.settings, self.metrics = settings, Metrics()
+        self.failure: BaseException | None = None
+        self.on_failure = on_failure
+        self._to_stop = contextlib.AsyncExitStack()
+        self._rating_log = RatingLog(settings.data / "ratings")
+
+    async def stop(self) -> None:
+        """Stop every part, the last one started first."""
+        await self._to_stop.aclose()
+
+    def _fail(self, error: BaseException) -> None:
+        """A part is gone for good: the process should end, and its successor go on from what is durable."""
+        self.failure = self.failure or error
+        _log.critical("service failed", error=str(error), kind=type(error).__name__)
+        self.on_failure()
+
+    def _stop_later(self, stop: Callable[[], Any]) -> None:
+        self._to_stop.push_async_callback(asyncio.to_thread, stop)
+
+    def _open_stream(self, url: str) -> None:
+        self._stream = Stream(url, self._rating_log.last_id, self.settings.appendfsync)
+        self._to_stop.callback(self._stream.close)
+        self._table = JobTable(url)
+        self._to_stop.callback(self._table.close)
+
+    def _start_supervisor(self) -> None:
+        supervisor = Supervisor(self.settings, self._table, self._stream, self._rating_log, self.metrics)
+        supervisor.start()
+        self._stop_later(supervisor.stop)
+
+
+class Worker(Parts):
+    """`nearfield worker`: trainings for a service that shares DATA and Redis."""
+
+    async def start(self) -> None:
+        """Start taking jobs; Redis may come later."""
+        self._open_stream(self.settings.redis or RedisServer(self.settings.data).url)
+        self._start_supervisor()
+
+
+class Runtime(Parts):
+    """`nearfield serve`: everything that answers, learns, archives and trains.
+
+    Attributes:
+        jobs, hotswap: see their classes; there once `start` has returned.
+    """
+
+    jobs: Jobs
+    hotswap: HotSwap
+
+    async def start(self) -> None:
+        """Lock the data folder and start every part; `until_ready` tells when they can answer.
+
+        Raises:
+            DataInUse: another process holds the data folder.
+        """
+        settings = self.settings
+        self._to_stop.callback(DataLock(settings.data).release)
+        server = None if settings.redis else RedisServer(settings.data, settings.appendfsync)
+        if server is not None:
+            self._stop_later(server.stop)
+        self._open_stream(settings.redis or RedisServer(settings.data).url)
+        self._is_started = self._is_stopping = False
+        self._start_engine()
+        self._booting = asyncio.create_task(self._boot(server))
+
+    async def stop(self) -> None:
+        """Stop every part, the last one started first; what is in the stream is in the log afterwards."""
+        self._is_stopping = True
+        await self._booting  # not cancelled: a server that is just being started has to be stopped too
+        await super().stop()
+
+    async def until_ready(self) -> None:
+        """Return once requests can be answered."""
+        while not self.readiness.ready:
+            await asyncio.sleep(READY_POLL_S)
+
+    # --- what routes ask for
+
+    @property
+    def readiness(self) -> Readiness:
+        """Whether everything works, and if not, why."""
+        if self.failure is not None:
+            return Readiness(False, str(self.failure), 0.0)
+        return self._engine.readiness
+
+    @property
+    def as_of(self) -> StreamId:
+        """The last entry that every answer has seen."""
+        return self._engine.as_of
+
+    @property
+    def summary(self) -> str:
+        """This process in a few words."""
+        return f"{self._engine.backend.name} backend, data in {self.settings.data}"
+
+    async def ask(self, query: Query, wait_for: StreamId | None = None) -> Any:
+        """The engine's answer, once it has seen `wait_for`. Raises as `Engine.ask` and `wait_for`."""
+        await self.wait_for(wait_for)
+        return await self._engine.ask(query)
+
+    async def wait_for(self, stream_id: StreamId | None) -> None:
+        """Return once the engine has seen `stream_id`.
+
+        Raises:
+            NotReady: the service is starting.
+            NotSeenYet: not within two seconds.
+        """
+        self._check_started()
+        if stream_id is not None:
+            await self._engine.wait_for(stream_id)
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one entry to the stream; it is durable when this returns.
+
+        Raises:
+            NotReady: the service is starting.
+            LogUnavailable: the log cannot be written, so nothing more is acknowledged.
+            StreamUnavailable: Redis is gone or refuses.
+        """
+        self._check_started()
+        if self._archiver.obstacle is not None:
+            raise LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
+        return await self._stream.append(fields)
+
+    def _check_started(self) -> None:
+        if not self._is_started:
+            readiness = self.readiness
+            if not readiness.ready:
+                raise NotReady(readiness.reason or "starting", round(readiness.fraction, 3))
+            self._is_started = True
+
+    # --- start
+
+    def _start_engine(self) -> None:
+        """The engine, and the learner, which reads the log while Redis may still be starting."""
+        chosen = backend.choose(self.settings.backend)
+        _log.info("backend chosen", backend=chosen.name, reason=chosen.reason)
+        engine = self._engine = Engine(History(), chosen, self.settings.default_models, self.metrics, self._fail)
+        engine.stages.obstruct(REDIS, "starting")
+        engine.start(asyncio.get_running_loop())
+        self._stop_later(engine.stop)
+        learner = Learner(engine, self._stream, self._rating_log)
+        learner.start()
+        self._stop_later(learner.stop)
+        self._archiver = Archiver(self._stream, self._rating_log)
+        self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
+        self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
+        self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
+        self.jobs = Jobs(self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failure_of)
+
+    async def _boot(self, server: RedisServer | None) -> None:
+        try:
+            if server is not None:
+                await asyncio.to_thread(server.start)
+            await self._verified()
+            self._start_writers()
+        except Exception as error:
+            self._fail(error)
+
+    async def _verified(self) -> None:
+        """Return once the server is there and keeps its promises; one that is volatile is refused at once."""
+        while not self._is_stopping:
+            try:
+                await asyncio.to_thread(self._stream.verify)
+            except VolatileServer:
+                raise
+            except Unavailable as error:
+                self._engine.stages.obstruct(REDIS, str(error))
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._engine.stages.clear(REDIS)
+                return
+
+    def _start_writers(self) -> None:
+        """What writes to DATA: the log, the models that are live, trainings."""
+        self._archiver.start()
+        self._stop_later(self._archiver.stop)
+        self.hotswap.start()
+        self._stop_later(self.hotswap.stop)
+        if self.settings.worker:
+            self._start_supervisor()

@@ -1,0 +1,129 @@
+"""`nearfield serve` and `nearfield worker`: a process from its first line to its exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from service import logs
+from service.app import create_app
+from service.runtime import Parts, Runtime, Worker
+from service.settings import Settings
+
+BACKLOG = 2048
+GRACE_S = 10  # for requests in flight when the process is told to stop
+KEEP_ALIVE_S = 30
+SWITCH_INTERVAL_S = 0.0005  # how long the event loop waits for a thread that learns; Python's default is ten times that
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, stopped by us: it would raise the signal again and end the process by it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status is 0 then, 1 if a part of the service failed.
+
+    Raises:
+        DataInUse: another process holds the data folder.
+        OSError: the address cannot be listened on.
+    """
+    logs.configure(settings.log_level, settings.log_format)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    app = create_app(settings)
+    with _listening(settings) as listener:
+        return _in_loop(_serve(app.state.runtime, _server(app), listener))
+
+
+def run_worker(settings: Settings) -> int:
+    """Supervise trainings until SIGTERM or SIGINT; exit status as for `run`."""
+    logs.configure(settings.log_level, settings.log_format)
+    return _in_loop(_work(settings))
+
+
+def _in_loop(main: Coroutine[Any, Any, int]) -> int:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def _server(app: Callable[..., Awaitable[None]]) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            http="httptools",
+            lifespan="off",  # the runtime is started below, so that its errors are ours to tell
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+    )
+
+
+async def _serve(runtime: Runtime, server: _Server, listener: socket.socket) -> int:
+    """Start the parts, answer requests until told to stop or a part fails, stop the parts."""
+
+    def stop() -> None:
+        server.should_exit = True
+
+    _on_signals(stop)
+    runtime.on_failure = stop
+    await runtime.start()
+    host, port = listener.getsockname()[:2]
+    announcing = asyncio.create_task(_announce(runtime, f"http://{f'[{host}]' if ':' in host else host}:{port}"))
+    try:
+        await server.serve([listener])
+    finally:
+        announcing.cancel()
+        await runtime.stop()
+    return _status(runtime)
+
+
+async def _work(settings: Settings) -> int:
+    stopped = asyncio.Event()
+    _on_signals(stopped.set)
+    worker = Worker(settings, stopped.set)
+    await worker.start()
+    print("nearfield worker is ready", flush=True)  # noqa: T201 (the promised line)
+    try:
+        await stopped.wait()
+    finally:
+        await worker.stop()
+    return _status(worker)
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop)
+
+
+def _status(parts: Parts) -> int:
+    return 0 if parts.failure is None else 1
+
+
+async def _announce(runtime: Runtime, url: str) -> None:
+    await runtime.until_ready()
+    print(f"nearfield is ready on {url} ({runtime.summary})", flush=True)  # noqa: T201 (the promised line)
+
+
+@contextlib.contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG) as listener:
+        listener.setblocking(False)
+        yield listener

@@ -1,0 +1,108 @@
+"""A service as a real process on a loopback port, for tests from end to end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+
+READY = re.compile(r"nearfield is ready on (\S+)")
+READY_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+
+
+class Service:
+    """`nearfield serve` on a free port over a folder that outlives it."""
+
+    def __init__(self, data: Path, **settings: object) -> None:
+        self.data = data
+        self._environment = {f"NEARFIELD_{name.upper()}": str(value) for name, value in settings.items()}
+        self.start()
+
+    def start(self) -> None:
+        self.errors = self.data.with_suffix(".stderr")
+        with self.errors.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data", str(self.data)],
+                env=os.environ | self._environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._collect, daemon=True).start()
+        self.client = httpx.Client(base_url=self._address(), timeout=30)
+
+    def _collect(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def _address(self) -> str:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            line = self._lines.get(timeout=max(deadline - time.monotonic(), 0.001))
+            if not line:
+                raise AssertionError(f"serve ended with {self.process.wait()}: {self.errors.read_text()[-4000:]}")
+            if found := READY.search(line):
+                return found[1]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Signal the process and return its exit status."""
+        self.client.close()
+        self.process.send_signal(number)
+        try:
+            return self.process.wait(STOP_TIMEOUT_S)
+        finally:
+            self.process.kill()
+            assert self.process.stdout is not None
+            self.process.wait()
+
+    def kill(self) -> None:
+        """End it the hard way, whatever state it is in."""
+        with contextlib.suppress(ProcessLookupError):
+            self.stop(signal.SIGKILL)
+
+    def get(self, path: str, **parameters: object) -> httpx.Response:
+        return self.client.get(path, params=parameters)
+
+    def rate(self, *triples: tuple[str, str, float]) -> str:
+        """Post ratings and return their stream id."""
+        answer = self.client.post("/ratings", json=[{"user": u, "item": i, "rating": r} for u, i, r in triples])
+        assert answer.status_code == 202, answer.text
+        assert answer.json()["accepted"] == len(triples)
+        return answer.json()["stream_id"]
+
+    def finished_job(self, job: dict[str, object], timeout_s: float = 120.0) -> dict[str, object]:
+        """Poll a job until it has ended."""
+        deadline = time.monotonic() + timeout_s
+        while job["state"] in ("queued", "running", "activating"):
+            assert time.monotonic() < deadline, job
+            time.sleep(0.1)
+            job = self.get(f"/admin/jobs/{job['id']}").json()
+        return job
+
+    def retrain(self, algorithm: str, **params: object) -> dict[str, object]:
+        """Retrain and wait for the end."""
+        answer = self.client.post("/admin/retrain", json={"algorithm": algorithm, "params": params})
+        assert answer.status_code == 202, answer.text
+        return self.finished_job(answer.json())
+
+
+def eventually(condition, timeout_s: float = 20.0, every_s: float = 0.05):
+    """The first truthy value of `condition()`; fails after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "not within the time"
+        time.sleep(every_s)
+    return value

@@ -103,8 +103,12 @@ class HotSwap:
         manifest = snapshot.load(self._data / "snapshots", version).manifest
         self._failures.pop(version, None)
         live.set_version(self._data, manifest.algorithm, version)
-        self._poked.set()
+        self.poke()
         return self._info(version, version in self.served().values())
+
+    def poke(self) -> None:
+        """Look at `live.json` now."""
+        self._poked.set()
 
     def _info(self, version: str, is_live: bool) -> ModelInfo:
         try:

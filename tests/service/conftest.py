@@ -12,6 +12,7 @@ from service.events import Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
 from service.stream import Stream
+from tests.service.whole import Whole
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +48,14 @@ def stream(redis_url: str, log: RatingLog) -> Iterator[Stream]:
     stream = Stream(redis_url, floor=log.last_id)
     yield stream
     stream.close()
+
+
+@pytest.fixture
+def whole(redis_url: str, tmp_path: Path) -> Iterator[Whole]:
+    """A running service without HTTP, on the empty server."""
+    with Whole(redis_url, tmp_path) as service:
+        yield service
+        assert service.failures == []
 
 
 @pytest.fixture

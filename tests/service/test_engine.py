@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,6 @@ from service.events import Entry, RatingEvent, StreamId
 from service.queries import Popular, Recommend, UserRatings
 from tests.service.planted import SMALL, events, liking
 from tests.service.whole import Whole
-
-
-@pytest.fixture
-def whole(redis_url: str, tmp_path: Path) -> Iterator[Whole]:
-    with Whole(redis_url, tmp_path) as service:
-        yield service
-        assert service.failures == []
 
 
 def test_ratings_are_seen_before_any_model(whole: Whole) -> None:
@@ -155,20 +147,12 @@ def test_an_exception_in_the_thread_stops_the_service(redis_url: str, tmp_path: 
     assert len(whole.failures) == 1
 
 
-def test_hidden_items_are_not_recommended_but_learned(whole: Whole, planted_model: Callable[[Whole], None]) -> None:
-    planted_model(whole)
+def test_hidden_items_are_not_recommended_but_learned(whole: Whole) -> None:
+    whole.send(events())
+    whole.train("culsh", **SMALL)
     best = whole.shown("u0", n=3)
     whole.subject("hide", best[0])
     assert best[0] not in whole.shown("u0", n=40)
     assert best[0] not in whole.shown("nobody", n=40)
     whole.subject("show", best[0])
     assert whole.shown("u0", n=3) == best
-
-
-@pytest.fixture
-def planted_model() -> Callable[[Whole], None]:
-    def train(whole: Whole) -> None:
-        whole.send(events())
-        whole.train("culsh", **SMALL)
-
-    return train

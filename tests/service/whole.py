@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gpu.backend import HOST
+from service import live, trainer
 from service.archiver import Archiver
 from service.engine import Engine
 from service.events import RatingEvent, StreamId, encode_ratings, encode_subject
@@ -108,7 +111,14 @@ class Whole:
         until(lambda: self.jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
         return self.jobs.get(job.id)
 
-    def train(self, algorithm: str, **params: Any) -> Job:
-        job = self.ended(self.jobs.submit_training(algorithm, params))
-        assert (job.state, job.error) == ("succeeded", None)
-        return job
+    def train(self, algorithm: str, **params: Any) -> str:
+        """Train in this process, which is faster than a job, and make the version live."""
+        watermark = self.engine.as_of
+        self.stream.request_commit(watermark)
+        until(lambda: self.log.last_id() >= watermark)
+        text = msgspec.json.encode(params).decode()
+        version = str(trainer.train(self.data, algorithm, text, str(watermark), "host", lambda line: None).version)
+        live.set_version(self.data, algorithm, version)
+        self.hotswap.poke()
+        until(lambda: self.hotswap.served().get(algorithm) == version)
+        return version

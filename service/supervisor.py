@@ -178,6 +178,7 @@ class Supervisor:
 
     def _forget(self, job: Job) -> dict[str, str]:
         self._await_log(job)
+        self._tend(job, {"user": ""})  # before the file of Redis is rewritten: the job would keep the name alive
         position = StreamId.parse(job["watermark"])
         steps = forget(self._settings.data, self._rating_log, self._stream, job["user"], position)
         progress: queue.SimpleQueue[float | BaseException] = queue.SimpleQueue()

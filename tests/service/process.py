@@ -39,13 +39,15 @@ class Service:
                 text=True,
             )
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._collect, daemon=True).start()
+        self._reader = threading.Thread(target=self._collect, daemon=True)
+        self._reader.start()
         self.client = httpx.Client(base_url=self._address(), timeout=30)
 
     def _collect(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
         self._lines.put("")
 
     def _address(self) -> str:
@@ -65,8 +67,8 @@ class Service:
             return self.process.wait(STOP_TIMEOUT_S)
         finally:
             self.process.kill()
-            assert self.process.stdout is not None
             self.process.wait()
+            self._reader.join()
 
     def kill(self) -> None:
         """End it the hard way, whatever state it is in."""

@@ -1,0 +1,236 @@
+"""The whole service as a process: real HTTP, real Redis, real trainer."""
+
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import time
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+import redis
+from pyarrow import parquet
+
+from service.redis_server import RedisServer
+from tests.service.process import Service, eventually
+
+FAST = {"n_factors": 8, "n_epochs": 5}
+N_USERS, N_ITEMS = 60, 40
+
+
+def planted(seed=0):
+    """Ratings of two tastes: even users like even items, odd users odd ones."""
+    rng = np.random.default_rng(seed)
+    for user in range(N_USERS):
+        for item in rng.permutation(N_ITEMS)[:16]:
+            yield f"u{user}", f"i{item}", 5.0 if user % 2 == item % 2 else 1.0
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    running = Service(tmp_path_factory.mktemp("service") / "data")
+    running.rate(*planted())
+    yield running
+    running.kill()
+
+
+@pytest.fixture(scope="module")
+def trained(service):
+    """The service with a model for estimates and lists."""
+    job = service.retrain("culsh", **FAST, n_neighbours=8)
+    assert (job["state"], job["promoted"]) == ("succeeded", True), job
+    return service
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    running = Service(tmp_path / "data")
+    yield running
+    running.kill()
+
+
+def test_a_rating_is_seen_by_the_next_read_that_waits_for_it(service):
+    position = service.rate(("reader", "i1", 4.0))
+    answer = service.get("/users/reader/ratings", wait_for=position).json()
+    assert [(r["item"], r["rating"]) for r in answer["ratings"]] == [("i1", 4.0)]
+    assert answer["as_of"] >= position
+
+
+def test_a_deletion_is_seen_too(service):
+    service.rate(("fickle", "i1", 4.0), ("fickle", "i2", 2.0))
+    position = service.client.delete("/ratings/fickle/i1").json()["stream_id"]
+    answer = service.get("/users/fickle/ratings", wait_for=position).json()
+    assert [r["item"] for r in answer["ratings"]] == ["i2"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "ü", "%2F", "..", ".", "a b", "x?y=1&z", "#", "名前", "+", "\x00\n"])
+def test_any_id_is_legal_in_a_path(service, name):
+    position = service.rate((name, "i1", 3.0), ("u0", name, 2.0))
+    path = quote(name, safe="").replace(".", "%2E")  # clients resolve "..", but not if it is encoded
+    assert service.get(f"/users/{path}/ratings", wait_for=position).json()["user"] == name
+    assert service.get(f"/recommend/{path}").json()["user"] == name
+    assert service.client.delete(f"/ratings/u0/{path}").status_code == 202
+
+
+def test_without_a_model_popular_items_are_recommended(fresh):
+    assert fresh.get("/recommend/somebody").json()["items"] == []
+    position = fresh.rate(("a", "x", 5.0), ("b", "x", 5.0), ("b", "y", 5.0))
+    answer = fresh.get("/recommend/somebody", wait_for=position).json()
+    assert [line["item"] for line in answer["items"]] == ["x", "y"]
+    assert (answer["personalized"], answer["model"], answer["fallback"]) == (False, None, "popular")
+    assert fresh.get("/recommend/somebody", fallback="none").status_code == 404
+
+
+def test_recommendations_follow_taste_and_ratings(trained):
+    answer = trained.get("/recommend/u0", n=5).json()
+    assert answer["personalized"]
+    assert all(int(line["item"][1:]) % 2 == 0 for line in answer["items"])
+    best = answer["items"][0]["item"]
+    position = trained.rate(("u0", best, 5.0))
+    after = trained.get("/recommend/u0", n=5, wait_for=position).json()
+    assert best not in [line["item"] for line in after["items"]]
+    assert (
+        trained.get("/recommend/u0", n=40, include_seen=True).json()["items"][0]["score"] >= after["items"][0]["score"]
+    )
+
+
+def test_a_new_user_is_personal_after_one_rating(trained):
+    position = trained.rate(("newcomer", "i4", 5.0))
+    assert trained.get("/recommend/newcomer", wait_for=position).json()["personalized"]
+
+
+def test_filters_batches_and_anonymous(trained):
+    body = {"candidates": ["i0", "i1", "i2"], "exclude": ["i0"], "include_seen": True}
+    answer = trained.client.post("/recommend/u2", json=body).json()
+    assert {line["item"] for line in answer["items"]} == {"i1", "i2"}
+    several = trained.client.post("/recommend", json={"users": ["u1", "u2"], "n": 3}).json()
+    assert [one["user"] for one in several] == ["u1", "u2"]
+    nobody = trained.client.post("/recommend", json={"ratings": [{"item": "i1", "rating": 5}]}).json()
+    assert nobody["user"] is None
+    assert nobody["personalized"]
+
+
+def test_explanations_name_rated_items(trained):
+    rated = {r["item"] for r in trained.get("/users/u3/ratings").json()["ratings"]}
+    for line in trained.get("/recommend/u3", explain=True).json()["items"]:
+        assert {reason["item"] for reason in line["reasons"]} <= rated
+
+
+def test_neighbors_and_estimates(trained):
+    answer = trained.get("/items/i0/neighbors", n=5).json()
+    assert len(answer["neighbors"]) == 5
+    scores = [line["score"] for line in answer["neighbors"]]
+    assert scores == sorted(scores, reverse=True)
+    assert trained.get("/users/u0/neighbors", n=3).json()["neighbors"][0]["user"] != "u0"
+    assert 1.0 <= trained.get("/estimate/u0/i0").json()["estimate"] <= 5.0
+    assert trained.get("/items/nothing/neighbors").status_code == 404
+
+
+def test_a_hidden_item_is_not_recommended(trained):
+    best = trained.get("/recommend/u4").json()["items"][0]["item"]
+    position = trained.client.put(f"/admin/items/{best}/hidden").json()["stream_id"]
+    shown = [line["item"] for line in trained.get("/recommend/u4", wait_for=position).json()["items"]]
+    assert best not in shown
+    position = trained.client.delete(f"/admin/items/{best}/hidden").json()["stream_id"]
+    shown = [line["item"] for line in trained.get("/recommend/u4", wait_for=position).json()["items"]]
+    assert best in shown
+
+
+def test_a_forgotten_user_is_gone_everywhere(trained):
+    position = trained.rate(("secretive-person", "i1", 5.0), ("secretive-person", "i2", 1.0))
+    trained.get("/recommend/secretive-person", wait_for=position)
+    answer = trained.client.delete("/admin/users/secretive-person")
+    assert answer.status_code == 202
+    forgotten = answer.json()
+    assert trained.get("/users/secretive-person/ratings", wait_for=forgotten["stream_id"]).status_code == 404
+    job = trained.finished_job(trained.get(f"/admin/jobs/{forgotten['job']}").json())
+    assert job["state"] == "succeeded", job
+    holders = [path for path in trained.data.rglob("*") if path.is_file() and b"secretive-person" in path.read_bytes()]
+    rows = [row for path in holders for row in parquet.read_table(path).to_pylist()]
+    # Only the order to forget stays in the log: a reader that is behind still has to obey it.
+    assert {row["kind"] for row in rows if row["user"] == "secretive-person"} <= {"forget"}
+    with redis.Redis.from_url(RedisServer(trained.data).url) as client:
+        assert b"secretive-person" not in client.hvals(f"nearfield:job:{forgotten['job']}")
+
+
+def test_retrain_reports_progress_and_can_be_rolled_back(trained):
+    first = next(model for model in trained.get("/admin/models").json()["models"] if model["live"])
+    job = trained.retrain("culsh", **FAST, n_neighbours=8, seed=1)
+    assert (job["state"], job["progress"]) == ("succeeded", 1.0), job
+    answer = trained.client.post(f"/admin/models/{first['version']}/activate")
+    assert answer.status_code in (200, 202), answer.text
+    eventually(lambda: trained.get("/recommend/u0").json()["model_version"] == first["version"])
+
+
+def test_a_second_retrain_is_refused_and_a_running_one_can_be_cancelled(trained):
+    body = {"algorithm": "sgd", "params": {"n_factors": 64, "n_epochs": 10_000}}
+    job = trained.client.post("/admin/retrain", json=body).json()
+    refused = trained.client.post("/admin/retrain", json=body)
+    assert (refused.status_code, refused.json()["job"]) == (409, job["id"])
+    eventually(lambda: trained.get(f"/admin/jobs/{job['id']}").json()["state"] == "running")
+    assert trained.client.delete(f"/admin/jobs/{job['id']}").status_code == 202
+    assert trained.finished_job(job)["state"] == "cancelled"
+
+
+def test_training_on_nothing_fails_with_a_reason(fresh):
+    job = fresh.retrain("sgd")
+    assert job["state"] == "failed"
+    assert "rating" in job["error"]
+
+
+def test_everything_survives_a_restart(tmp_path):
+    service = Service(tmp_path / "data")
+    try:
+        service.rate(*planted())
+        job = service.retrain("sgd", **FAST)
+        position = service.rate(("late", "i2", 5.0))
+        before = service.get("/recommend/late", wait_for=position, explain=True).json()
+        assert service.stop() == 0
+        service.start()
+        after = service.get("/recommend/late", wait_for=position, explain=True).json()
+        assert after["model_version"] == job["version"]
+        assert after["items"] == before["items"]
+    finally:
+        service.kill()
+
+
+def test_a_second_serve_on_the_same_folder_is_refused(service):
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data", str(service.data)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 1
+    assert f"process {service.process.pid};" in second.stderr.replace("\n", " ")
+
+
+def test_requests_in_flight_are_finished_at_sigterm(fresh):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(fresh.get, "/popular", wait_for=f"{int(time.time() * 1000) + 10_000}-0")
+        time.sleep(0.3)
+        fresh.process.send_signal(signal.SIGTERM)
+        assert waiting.result().status_code == 503  # an answer (not seen within two seconds), not a broken connection
+    assert fresh.process.wait(20) == 0
+
+
+def test_nothing_acknowledged_is_lost_when_redis_is_killed(fresh):
+    """Ratings are posted all the while; the server dies twice and comes back by itself."""
+    server = RedisServer(fresh.data)
+    acknowledged, refused = [], 0
+    for index in range(400):
+        if index in (100, 200):
+            os.kill(server.pid, signal.SIGKILL)
+        answer = fresh.client.post("/ratings", json={"user": "steady", "item": f"i{index}", "rating": 3})
+        if answer.status_code == 202:
+            acknowledged.append(f"i{index}")
+        else:
+            refused += 1
+            assert answer.status_code == 503, answer.text
+            assert int(answer.headers["retry-after"]) >= 1
+            time.sleep(0.02)
+    assert refused
+    assert len(acknowledged) > 100
+    position = eventually(lambda: fresh.client.post("/ratings", json=[]).status_code == 202) and fresh.rate(
+        ("x", "y", 1.0)
+    )
+    found = fresh.get("/users/steady/ratings", wait_for=position).json()["ratings"]
+    assert set(acknowledged) <= {rating["item"] for rating in found}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import NamedTuple
 
@@ -46,11 +47,10 @@ class Retraining:
         for name in live.read(self._settings.data) or self._settings.default_models[:1]:
             last = self._last(name)
             if self._is_due(last):
-                self._attempts[name] = self._log.last_id(), time.time()
-                try:
+                attempt = self._log.last_id(), time.time()
+                with contextlib.suppress(JobRunning):
                     self._jobs.submit_training(name, last.params)
-                except JobRunning:
-                    del self._attempts[name]
+                    self._attempts[name] = attempt
                 return
 
     def _last(self, name: str) -> _Last:

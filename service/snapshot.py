@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from gpu.params import params_for
 from service.errors import CorruptSnapshot, UnknownVersion
 
 FORMAT = 1
+ABANDONED_S = 3600.0  # nobody writes a snapshot for so long without touching its folder
 N_KEPT = 3  # of a name: the live version and the two before it
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
@@ -210,9 +212,10 @@ def remove(folder: Path, version: str) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Remove what writers and removers that died have left behind."""
+    """Remove what writers and removers have left behind that died more than an hour ago."""
     for entry in _entries(folder):
-        if entry.startswith(".") and entry.endswith((".tmp", ".gone")):
+        is_ours = entry.startswith(".") and entry.endswith((".tmp", ".gone"))
+        if is_ours and time.time() - (folder / entry).stat().st_mtime > ABANDONED_S:
             shutil.rmtree(folder / entry, ignore_errors=True)
 
 

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from service import live, snapshot
-from service.errors import ServiceError, StreamUnavailable
+from service.errors import StreamUnavailable
 from service.events import StreamId
 from service.forget import REMAINS, forget
 from service.job_table import Job, JobTable
@@ -81,8 +81,8 @@ class Supervisor:
             except StreamUnavailable as error:
                 _log.warning("supervisor cannot reach redis", error=str(error))
                 self._stopping.wait(1.0)
-            except (ServiceError, OSError) as error:
-                _log.error("supervisor failed", error=str(error))
+            except Exception as error:  # no single job may end this thread
+                _log.error("supervisor failed", error=str(error), kind=type(error).__name__)
                 self._stopping.wait(1.0)
 
     # --- one job

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -88,10 +89,13 @@ def test_the_live_and_the_two_newest_others_are_kept(tmp_path: Path) -> None:
 
 def test_what_killed_writers_left_is_cleaned(tmp_path: Path) -> None:
     version = written(tmp_path)
-    (tmp_path / ".culsh-20200101T000000-0001.77.tmp").mkdir()
-    (tmp_path / ".culsh-20200101T000000-0001.gone").mkdir()
+    for name in (".culsh-20200101T000000-0001.77.tmp", ".culsh-20200101T000000-0001.gone"):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (0, 0))
+    busy = tmp_path / ".culsh-20200101T000000-0002.78.tmp"
+    busy.mkdir()
     snapshot.clean(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [version]
+    assert {path.name for path in tmp_path.iterdir()} == {version, busy.name}
 
 
 def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:

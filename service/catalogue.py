@@ -20,7 +20,8 @@ N_ITEMS = 400
 RATINGS_PER_VIEWER = (12, 70)
 LOVES, LIKES, AVOIDS = 1.2, 0.6, -1.0
 MEAN, QUALITY_SPREAD, NOISE = 3.3, 0.4, 0.5
-PULL_OF_TASTE = 1.2  # how much more often a viewer meets what suits them, in log odds per point of taste
+PULL_OF_TASTE = 2.0  # how much more often a viewer meets what suits them, in log odds per point of taste
+POPULARITY_SKEW = 0.3  # the item of popularity rank x is met with odds in proportion to x to the minus this
 LOWEST, HIGHEST = 0.5, 5.0
 
 
@@ -88,7 +89,7 @@ def _encounters(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Who rates what: distinct items of each viewer, drawn by popularity and taste (Gumbel's trick, no loop)."""
     n_viewers, n_items = len(taste), len(genre)
-    log_popularity = -0.7 * np.log1p(rng.permutation(n_items))
+    log_popularity = -POPULARITY_SKEW * np.log1p(rng.permutation(n_items))
     keys = log_popularity + PULL_OF_TASTE * taste[:, genre] + rng.gumbel(size=(n_viewers, n_items))
     ranked = np.argsort(-keys, axis=1)
     low, high = RATINGS_PER_VIEWER

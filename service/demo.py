@@ -6,6 +6,7 @@ It talks to the service as any client would, over HTTP, and starts it as anybody
 from __future__ import annotations
 
 import argparse
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,11 +24,14 @@ from rich.table import Table
 
 from service import catalogue, importer, ratings_file
 from service.console import FAILED, complain, progress
+from service.data_lock import DataLock
 from service.errors import ServiceError
 from service.ratings_file import RatingsFile
 
 DATA = Path("demo-data")
+LOG = DATA / "service.log"
 ALGORITHM = "culsh-implicit"
+SMALL_MODEL = {"n_factors": 32, "n_epochs": 15, "regularization": 0.02}  # for 60,000 synthetic ratings
 NEWCOMER = "you"
 N_SHOWN = 5
 START_TIMEOUT_S, STOP_TIMEOUT_S, POLL_S = 180, 30, 0.2
@@ -44,7 +48,6 @@ class Shown(NamedTuple):
 
     title: str
     items: list[str]
-    personalized: bool
 
 
 def main() -> int:
@@ -53,7 +56,7 @@ def main() -> int:
     try:
         with httpx.Client(timeout=60) as client, _service(options.port) as (process, url):
             client.base_url = httpx.URL(url)
-            _show(client, _ratings(options.ratings), is_synthetic=options.ratings is None)
+            _show(client, options.ratings)
             _closing_words(url)
             return process.wait()
     except KeyboardInterrupt:
@@ -63,43 +66,50 @@ def main() -> int:
         return complain(str(error), FAILED)
 
 
-def _show(client: httpx.Client, file: RatingsFile, is_synthetic: bool) -> None:
-    _import(client, file, is_synthetic)
-    _train(client)
-    _recommend_to_a_known_user(client, file, is_synthetic)
-    _learn_at_once(client, file)
+def _show(client: httpx.Client, path: Path | None) -> None:
+    file = ratings_file.read(path or _synthetic_file())
+    _import(client, file, is_synthetic=path is None)
+    _train(client, SMALL_MODEL if path is None else {})
+    _recommend_to_a_known_user(client, file, is_synthetic=path is None)
+    _learn_at_once(client, max(file.values))
 
 
-def _ratings(path: Path | None) -> RatingsFile:
-    if path is not None:
-        return ratings_file.read(path)
-    DATA.mkdir(exist_ok=True)
-    synthetic = DATA / "synthetic.csv"
-    catalogue.write(synthetic, catalogue.planted())
-    return ratings_file.read(synthetic)
+def _synthetic_file() -> Path:
+    path = DATA / "synthetic.csv"
+    catalogue.write(path, catalogue.planted())
+    return path
 
 
 @contextmanager
 def _service(port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     _step(1, f"Starting the service with an embedded Redis; its state lies in {DATA}/")
+    _empty_data()
     port = port or _free_port()
     command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data", str(DATA)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 (our own command)
+    with LOG.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603 (our own command)
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(process, url)
-        out.print(f"   ready on [bold]{url}[/] (interactive documentation: {url}/docs)")
+        out.print(f"   ready on [bold]{url}[/] (to try every route: {url}/docs)", soft_wrap=True)
         yield process, url
     finally:
         process.terminate()
         process.wait(STOP_TIMEOUT_S)
 
 
+def _empty_data() -> None:
+    """Every demo begins at the beginning, but never under a service that is running."""
+    DataLock(DATA).release()
+    shutil.rmtree(DATA)
+    DATA.mkdir()
+
+
 def _wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
     with progress("   Starting", 1) as bar:
         for _ in range(int(START_TIMEOUT_S / POLL_S)):
             if process.poll() is not None:
-                raise DemoFailed("the service did not start; its last lines are above")
+                raise DemoFailed(f"the service did not start; {LOG} says why")
             try:
                 answer = httpx.get(f"{url}/health/ready")
                 if answer.is_success:
@@ -122,10 +132,10 @@ def _import(client: httpx.Client, file: RatingsFile, is_synthetic: bool) -> None
     out.print(f"   {receipt.accepted:,} acknowledged, each on disk before its 202, in {took_s:.1f} s")
 
 
-def _train(client: httpx.Client) -> None:
+def _train(client: httpx.Client, params: dict[str, float]) -> None:
     _step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain")
     started = time.perf_counter()
-    job = _asked(client.post("/admin/retrain", json={"algorithm": ALGORITHM}))
+    job = _asked(client.post("/admin/retrain", json={"algorithm": ALGORITHM, "params": params}))
     with progress("   Training", 1) as bar:
         while job["state"] in ("queued", "running", "activating"):
             time.sleep(POLL_S)
@@ -151,33 +161,24 @@ def _recommend_to_a_known_user(client: httpx.Client, file: RatingsFile, is_synth
     _print_lists(_list(client, user, "recommended, best first"))
 
 
-def _learn_at_once(client: httpx.Client, file: RatingsFile) -> None:
-    liked = _liked_by_few(file)
+def _learn_at_once(client: httpx.Client, best_rating: float) -> None:
     before = _list(client, NEWCOMER, "before")
-    _step(5, f"Somebody new ({NEWCOMER}) rates one item: POST /ratings, 5 points for {liked}")
+    liked = before.items[0]
+    _step(5, f"Somebody new ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {liked}")
     started = time.perf_counter()
-    written = _asked(client.post("/ratings", json={"user": NEWCOMER, "item": liked, "rating": float(max(file.values))}))
+    rating = {"user": NEWCOMER, "item": liked, "rating": float(best_rating)}
+    written = _asked(client.post("/ratings", json=rating))
     after = _list(client, NEWCOMER, "after", wait_for=written["stream_id"])
     took_ms = (time.perf_counter() - started) * 1000
     _print_lists(before, after)
     n_new = len(set(after.items) - set(before.items))
-    out.print(f"   {n_new} of {N_SHOWN} lines changed, {took_ms:.0f} ms after the rating was sent")
-
-
-def _liked_by_few(file: RatingsFile) -> str:
-    """An item of middling popularity: not in the list of a stranger, and known well enough to say something."""
-    by_count = [item for item, _ in Counter(file.items).most_common()]
-    return by_count[len(by_count) // 4]
+    out.print(f"   {n_new} of {N_SHOWN} are new, {took_ms:.0f} ms after the rating was sent")
 
 
 def _list(client: httpx.Client, user: str, title: str, **query: str) -> Shown:
     answer = _asked(client.get(f"/recommend/{quote(user, safe='')}", params={"n": N_SHOWN, **query}))
-    personalized = answer["personalized"]
-    return Shown(f"{title} ({'personal' if personalized else 'popular'})", _items(answer), personalized)
-
-
-def _items(answer: dict[str, Any]) -> list[str]:
-    return [line["item"] for line in answer["items"]]
+    kind = "personal" if answer["personalized"] else "popular"
+    return Shown(f"{title} ({kind})", [line["item"] for line in answer["items"]])
 
 
 def _asked(response: httpx.Response) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _asked(response: httpx.Response) -> dict[str, Any]:
 
 
 def _print_lists(*lists: Shown) -> None:
-    table = Table(*(shown.title for shown in lists), box=None, padding=(0, 4, 0, 0))
+    table = Table(*(shown.title for shown in lists), box=None, padding=(0, 4, 0, 3))
     for row in zip(*(shown.items for shown in lists), strict=False):
         table.add_row(*row)
     out.print(table)

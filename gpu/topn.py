@@ -114,9 +114,17 @@ def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer])
         )  # fmt: skip
         score = model.mean + users.biases[b] + model.item_bias[item] + terms
         scores[b] = score + users.factors[b] @ model.item_factors[item]
-    if model.is_implicit:
-        scores = 1 / (1 + np.exp(-scores))
-    return np.clip(scores, *model.scale).astype(np.float32)
+    return _as_estimates(model, scores)
+
+
+def estimate_unknown(model: Model, users: Users) -> NDArray[np.float32]:
+    """What each of B users would give an item of which nothing is known: μ + b_i, as in `estimate`."""
+    return _as_estimates(model, model.mean + users.biases)
+
+
+def nobody(model: Model) -> Users:
+    """Parameters of one user of whom nothing is known."""
+    return Users(np.zeros((1, model.params.n_factors), dtype=np.float32), *np.zeros((2, 1), dtype=np.float32))
 
 
 def residuals_of(
@@ -152,6 +160,13 @@ def similar(
     rows = np.empty(len(best), dtype=np.int32)
     kernels.best_of_all(cosines, unfit, best, rows)
     return rows[rows >= 0], best[rows >= 0]
+
+
+def _as_estimates(model: Model, scores: NDArray[np.floating]) -> NDArray[np.float32]:
+    if model.is_implicit:
+        scores = 1 / (1 + np.exp(-scores))
+    bounded: NDArray[np.float32] = np.clip(scores, *model.scale).astype(np.float32)
+    return bounded
 
 
 def _rank(

@@ -22,6 +22,9 @@ from service.queries import (
 )
 from service.resident import Resident
 
+UNRATED = "{!r} has no ratings and counts as average"
+NO_ITEMS = np.zeros(0, dtype=np.int32)
+
 
 class Lookups:
     """Answers queries about single users and items."""
@@ -55,14 +58,26 @@ class Lookups:
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
         """By the model asked for, else by the first live one that estimates ratings."""
         resident = self._estimator(query.model)
-        estimate = resident.estimate(self._user(query.user), self._item(query.item))
-        return RatingEstimate(query.user, query.item, estimate, resident.name, resident.version, as_of)
+        user, item = self._history.users.row(query.user), self._history.items.row(query.item)
+        rated = NO_ITEMS if user is None else self._history.table.row(user)[0]
+        warnings = [UNRATED.format(one) for one, row in ((query.user, user), (query.item, item)) if row is None]
+        return RatingEstimate(
+            query.user,
+            query.item,
+            resident.estimate(user, item),
+            resident.is_personal(rated),
+            resident.name,
+            resident.version,
+            as_of,
+            warnings,
+        )
 
     def user_ratings(self, query: UserRatings, as_of: str) -> RatingsOfUser:
         """Newest first."""
         items, values, timestamps, positions = self._history.table.row(self._user(query.user))
         newest = np.argsort(-positions)[: query.n]
-        columns = items[newest].tolist(), values[newest].tolist(), timestamps[newest].tolist()
+        shortest = values[newest].astype(str).astype(float)  # 4.1, not the nearest float32 written out in float64
+        columns = items[newest].tolist(), shortest.tolist(), timestamps[newest].tolist()
         id_of = self._history.items.id
         rows = [Rating(id_of(item), value, time) for item, value, time in zip(*columns, strict=True)]
         return RatingsOfUser(query.user, rows, as_of)

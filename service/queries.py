@@ -52,7 +52,10 @@ class Neighbours(Struct, frozen=True, kw_only=True):
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """How `user` would rate `item`; without `model` the first live model that estimates ratings is asked."""
+    """How `user` would rate `item`; without `model` the first live model that estimates ratings is asked.
+
+    An id without ratings counts as average, and the answer says so.
+    """
 
     user: str
     item: str
@@ -134,14 +137,21 @@ class UserNeighbours(Struct):
 
 
 class RatingEstimate(Struct):
-    """`estimate` is a rating within the scale of the training, or a probability for an implicit model."""
+    """`estimate` is a rating within the scale of the training, or a probability for an implicit model.
+
+    Attributes:
+        personalized: whether the model knows something about the user.
+        warnings: which of the two ids has no ratings and was taken as average.
+    """
 
     user: str
     item: str
     estimate: float
+    personalized: bool
     model: str
     model_version: str
     as_of: str
+    warnings: list[str]
 
 
 class PopularItems(Struct):

@@ -18,6 +18,12 @@ from service.history import Changes, History
 from service.snapshot import Manifest, Snapshot
 
 IDS_PER_SLICE = 5000
+ONE_EMPTY_ROW = Rows(
+    np.zeros(1, dtype=np.int64),
+    np.zeros(1, dtype=np.int64),
+    np.zeros(0, dtype=np.int32),
+    np.zeros(0, dtype=np.float32),
+)
 WARM_USERS = 65  # enough refits at a time that those of many users are warmed too
 
 
@@ -102,11 +108,15 @@ class Resident:
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
         return self.online.fold_in(items, values), rows
 
-    def estimate(self, user: int, item: int) -> float:
-        """What a user would give an item."""
-        one = np.array([user])
-        rows = topn.rows_of(self._history.table.rows, one)
-        return float(topn.estimate(self.model, topn.users_of(self.model, one), rows, np.array([item]))[0])
+    def estimate(self, user: int | None, item: int | None) -> float:
+        """What a user would give an item; None is one without ratings and counts as average."""
+        users, rows = topn.nobody(self.model), ONE_EMPTY_ROW
+        if user is not None:
+            one = np.array([user])
+            users, rows = topn.users_of(self.model, one), topn.rows_of(self._history.table.rows, one)
+        if item is None:
+            return float(topn.estimate_unknown(self.model, users)[0])
+        return float(topn.estimate(self.model, users, rows, np.array([item]))[0])
 
     def reasons(
         self, items: NDArray[np.int32], values: NDArray[np.float32], target: int, n: int

@@ -42,9 +42,7 @@ async def user_neighbors(user: UserId, query: Annotated[NeighboursQuery, Query()
     return reply(await runtime.ask(asked, query.position))
 
 
-@router.get(
-    "/estimate/{user}/{item}", responses=answers(RatingEstimate, http_404="Unknown user or item, or no live model")
-)
+@router.get("/estimate/{user}/{item}", responses=answers(RatingEstimate, http_404="No live model"))
 async def estimate(
     user: UserId, item: ItemId, query: Annotated[EstimateQuery, Query()], runtime: TheRuntime
 ) -> Response:

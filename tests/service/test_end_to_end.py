@@ -128,6 +128,22 @@ def test_neighbors_and_estimates(trained):
     assert trained.get("/items/nothing/neighbors").status_code == 404
 
 
+def test_a_rating_comes_back_as_it_was_written(service):
+    service.rate(("decimal", "i1", 4.1))
+    assert service.get("/users/decimal/ratings").json()["ratings"][0]["rating"] == 4.1
+
+
+def test_an_estimate_about_nobody_says_so(trained):
+    known = trained.get("/estimate/u0/i0").json()
+    assert known["personalized"] and not known["warnings"]
+    nobody = trained.get("/estimate/nobody/i0").json()
+    assert not nobody["personalized"]
+    assert nobody["warnings"] == ["'nobody' has no ratings and counts as average"]
+    assert trained.get("/estimate/nobody/nothing").json()["estimate"] == pytest.approx(
+        trained.get("/estimate/nobody/nothing2").json()["estimate"]
+    )
+
+
 def test_a_hidden_item_is_not_recommended(trained):
     best = trained.get("/recommend/u4").json()["items"][0]["item"]
     position = trained.client.put(f"/admin/items/{best}/hidden").json()["stream_id"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
+from service import threads
 from service.console import BAD_USAGE, FAILED, Printer, complain, progress, stderr
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ def bench(context: typer.Context) -> int:
 
 def main() -> None:
     """Entry point of the console script."""
+    threads.configure()
     sys.exit(run(sys.argv[1:]))
 
 

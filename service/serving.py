@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from service import logs
+from service import logs, threads
 from service.app import create_app
 from service.runtime import Parts, Runtime, Worker
 from service.settings import Settings
@@ -43,6 +43,7 @@ def run(settings: Settings) -> int:
     """
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    threads.limit_blas()
     app = create_app(settings)
     with _listening(settings) as listener:
         return _in_loop(_serve(app.state.runtime, _server(app), listener))

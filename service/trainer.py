@@ -23,7 +23,7 @@ import gpu
 from gpu.backend import Backend
 from gpu.model import Model
 from gpu.ratings import Ratings, Rows
-from service import live, snapshot
+from service import live, snapshot, threads
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.events import StreamId
 from service.history import History
@@ -80,6 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _cancel)
+    threads.limit_blas()
     try:
         last = train(options.data, options.algorithm, options.params, options.watermark, options.backend, _tell)
     except Cancelled:

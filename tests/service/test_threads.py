@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+from service import threads
+threads.configure()
+import numpy
+from threadpoolctl import threadpool_info
+threads.limit_blas()
+print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
+from gpu.backend import HOST
+from service.resident import warm_up
+for _ in warm_up("sgd", HOST):
+    pass
+import numba
+print(numba.config.THREADING_LAYER)
+"""
+
+
+def test_linear_algebra_has_one_thread_and_kernels_use_openmp() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split("\n")[:2] == ["[1]", "omp"]

@@ -71,13 +71,20 @@ class CulshParams(SgdParams):
 class CulshImplicitParams(CulshParams):
     """CULSH-MF for implicit feedback ([004] §5.4): cross-entropy against sampled negatives; every rating counts as 1.
 
+    So does every rating in the hash: `psi` makes no difference.
+
     Attributes (beyond `CulshParams`):
-        n_negatives: s, items drawn per rating and epoch from those the user has not rated.
+        n_negatives: s, items drawn per rating and epoch from those the user has not rated. More rank the top of long
+            lists better and cost time in proportion.
     """
 
     algorithm: ClassVar[str] = "culsh-implicit"
     n_factors: int = 64
-    n_negatives: int = 4
+    learning_rate: float = 0.08
+    learning_rate_decay: float = 0.05
+    regularization: float = 0.01
+    weight_learning_rate: float = 0.005
+    n_negatives: int = 8
 
 
 Params = SgdParams

@@ -90,13 +90,19 @@ def mix_64(word):
     return word ^ (word >> 31)
 
 
-def negative(matrix, user, position, draw, seed, epoch):
-    """The item drawn as negative number `draw` of the rating at `position`; −1 where the user has rated all."""
+def negatives(matrix, user, position, n, seed, epoch):
+    """The n items drawn as negatives of the rating at `position`; −1 where the user has rated all."""
     golden = 0x9E3779B97F4A7C15
     stream = mix_64((mix_64((seed + golden) & MASK_64) + epoch * golden) & MASK_64)
-    word = mix_64((mix_64((stream + position * golden) & MASK_64) + (draw + 1) * golden) & MASK_64)
-    unrated = np.flatnonzero(np.isnan(matrix[user]))
-    return int(unrated[(word >> 32) * len(unrated) >> 32]) if len(unrated) else -1
+    key = mix_64((stream + position * golden) & MASK_64)
+    unrated = np.flatnonzero(np.isnan(matrix[user])).tolist()
+    choices = unrated if 2 * len(unrated) < matrix.shape[1] else list(range(matrix.shape[1]))
+    drawn = []
+    while unrated and len(drawn) < n:
+        key = (key + golden) & MASK_64
+        choice = choices[(mix_64(key) >> 32) * len(choices) >> 32]
+        drawn += [choice] if choice in unrated else []
+    return drawn or [-1] * n
 
 
 # --- evaluation ------------------------------------------------------------------------------------------------------
@@ -160,3 +166,65 @@ def one_bit_minhash(user_keys, n_bits, seed):
     """Bits (n_bits,): the lowest bit of the smallest hash of the raters, for each hash function."""
     draws = np.array([counter_draws(seed, key, n_bits) for key in user_keys], dtype=np.uint64)
     return (draws.min(axis=0) & np.uint64(1)).astype(bool)
+
+
+# --- online learning --------------------------------------------------------------------------------------------------
+
+
+def user_terms(matrix, model, user, items):
+    """μ + b̂_j + the neighbour terms of each of `items`: the part of eq. 1 that is given when u and b are fitted."""
+    bare = {**model, "user_bias": np.zeros_like(model["user_bias"])}
+    bare["user_factors"] = np.zeros_like(model["user_factors"])
+    return np.array([score(matrix, bare, user, item) for item in items])
+
+
+def refit_user(matrix, model, user, trained, ridge):
+    """[u; b] of a user over the ratings of trained items; `ridge`: λ, λ0 of the factors, λ, λ0 of the bias."""
+    items = np.flatnonzero(~np.isnan(matrix[user]) & trained)
+    z = np.column_stack([model["item_factors"][items], np.ones(len(items))])
+    y = matrix[user, items] - user_terms(matrix, model, user, items)
+    diagonal = np.full(z.shape[1], ridge[0] * len(items) + ridge[1])
+    diagonal[-1] = ridge[2] * len(items) + ridge[3]
+    return np.linalg.solve(z.T @ z + np.diag(diagonal), z.T @ y)
+
+
+def item_observations(matrix, model, item, users):
+    """x_i of each user for a new item: [u; 1; W terms; C terms]."""
+    k = len(model["neighbours"][item])
+    rows = np.zeros((len(users), model["user_factors"].shape[1] + 1 + 2 * k))
+    for row, user in zip(rows, users, strict=True):
+        rated, unrated = neighbour_sets(matrix, model, user, item)
+        row[: -1 - 2 * k], row[-1 - 2 * k] = model["user_factors"][user], 1
+        for slot in rated:
+            row[slot - 2 * k] = len(rated) ** -0.5 * residual(matrix, model, user, model["neighbours"][item][slot])
+        for slot in unrated:
+            row[slot - k] = len(unrated) ** -0.5
+    return rows
+
+
+def item_ridge(model, item, matrix, users, ridge):
+    """Diagonal for a new item; `ridge`: λ, λ0 of factors, bias and weights, each λ by how often the term takes part."""
+    k = len(model["neighbours"][item])
+    counts = np.full(model["user_factors"].shape[1] + 1 + 2 * k, len(users))
+    counts[len(counts) - 2 * k :] = 0
+    for user in users:
+        rated, unrated = neighbour_sets(matrix, model, user, item)
+        counts[np.array([slot - 2 * k for slot in rated] + [slot - k for slot in unrated], dtype=int)] += 1
+    n_factors = model["user_factors"].shape[1]
+    kinds = np.repeat([0, 1, 2], [n_factors, 1, 2 * k])
+    return np.array(ridge[0::2])[kinds] * counts + np.array(ridge[1::2])[kinds]
+
+
+def refit_item(matrix, model, item, ridge):
+    """[v; b̂; w; c] of a new item over all its raters."""
+    users = np.flatnonzero(~np.isnan(matrix[:, item]))
+    x = item_observations(matrix, model, item, users)
+    y = matrix[users, item] - model["mean"] - model["user_bias"][users]
+    diagonal = item_ridge(model, item, matrix, users, ridge)
+    return np.linalg.solve(x.T @ x + np.diag(diagonal), x.T @ y)
+
+
+def logistic_gradient(x, offsets, labels, diagonal, found):
+    """Gradient of Σ log-loss + ½ Σ diagonal · found²: zero at the optimum that Newton's method approaches."""
+    expected = 1 / (1 + np.exp(-(offsets + x @ found)))
+    return x.T @ (expected - labels) + diagonal * found

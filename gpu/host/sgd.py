@@ -193,10 +193,44 @@ def group_cuts(rows: Rows, bounds: NDArray[np.int64], out: NDArray[np.int64]) ->
         out[user] = start + np.searchsorted(row, bounds)
 
 
+@njit(parallel=True, nogil=True, cache=True)
+def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, out: NDArray[np.int32]) -> None:
+    """Items that the user of each rating has not rated, uniform, into `out` (ratings, s).
+
+    The draws of the rating at position p depend on (seed, epoch, p) alone: the first s unrated items of its stream.
+    −1 where the user has rated everything.
+    """
+    stream = mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(epoch) * GOLDEN)
+    n_users = len(rows.starts)
+    for run in prange(_N_RUNS):
+        is_rated = np.zeros(n_items, np.bool_)
+        for user in range(n_users * run // _N_RUNS, n_users * (run + 1) // _N_RUNS):
+            row = rows.items[rows.starts[user] : rows.starts[user] + rows.lengths[user]]
+            is_rated[row] = True
+            for p in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+                _draw(mix(stream + np.uint64(p) * GOLDEN), row, is_rated, out[p])
+            is_rated[row] = False
+
+
 @njit(nogil=True, cache=True)
-def _nth_unrated(row: NDArray[np.int32], n: int) -> int:
-    """The n-th item, from 0, that an ascending row does not hold."""
-    low, high = 0, len(row)
+def _draw(key: np.uint64, row: NDArray[np.int32], is_rated: NDArray[np.bool_], out: NDArray[np.int32]) -> None:
+    """Unrated items of the stream of `key`. Drawing again is fast while the user has rated less than half of them."""
+    n_items = len(is_rated)
+    is_dense = 2 * len(row) > n_items
+    n_choices = np.uint64(n_items - len(row) if is_dense else n_items)
+    for d in range(len(out)):
+        item = np.int64(-1)
+        while n_choices and (item < 0 or is_rated[item]):
+            key += GOLDEN
+            choice = np.int64(((mix(key) >> np.uint64(32)) * n_choices) >> np.uint64(32))
+            item = _nth_unrated(row, choice) if is_dense else choice
+        out[d] = item
+
+
+@njit(nogil=True, cache=True)
+def _nth_unrated(row: NDArray[np.int32], n: np.int64) -> np.int64:
+    """The n-th item, from 0, that an ascending row does not hold: n plus the number of held items before it."""
+    low, high = np.int64(0), np.int64(len(row))
     while low < high:
         middle = (low + high) // 2
         if row[middle] - middle <= n:
@@ -204,24 +238,6 @@ def _nth_unrated(row: NDArray[np.int32], n: int) -> int:
         else:
             high = middle
     return n + low
-
-
-@njit(parallel=True, nogil=True, cache=True)
-def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, out: NDArray[np.int32]) -> None:
-    """Items that the user of each rating has not rated, uniform, into `out` (ratings, s).
-
-    Draw d of the rating at position p depends on (seed, epoch, p, d) alone. −1 where the user has rated everything.
-    """
-    stream = mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(epoch) * GOLDEN)
-    for user in prange(len(rows.starts)):
-        start, length = rows.starts[user], rows.lengths[user]
-        row = rows.items[start : start + length]
-        for p in range(start, start + length):
-            key = mix(stream + np.uint64(p) * GOLDEN)
-            for d in range(out.shape[1]):
-                draw = mix(key + np.uint64(d + 1) * GOLDEN) >> np.uint64(32)
-                nth = (draw * np.uint64(n_items - length)) >> np.uint64(32)
-                out[p, d] = _nth_unrated(row, int(nth)) if length < n_items else -1
 
 
 @njit(parallel=True, nogil=True, cache=True)

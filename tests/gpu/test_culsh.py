@@ -73,10 +73,10 @@ def test_hashed_neighbours_beat_random_ones_on_real_ratings(backend: Backend) ->
 
 def test_implicit_feedback_finds_the_groups(backend: Backend) -> None:
     train, test = split(in_groups())
-    params = CulshImplicitParams(n_factors=8, n_neighbours=8, n_epochs=30, learning_rate=0.05, regularization=0.01)
+    params = CulshImplicitParams(n_factors=8, n_neighbours=8, n_epochs=30, n_bits=512)
     reports: list[EpochReport] = []
     model = gpu.fit(train, params, backend=backend, test=test, on_epoch=reports.append)
-    assert reports[-1].metrics["train_loss"] < 0.5 * reports[0].metrics["train_loss"]
+    assert reports[-1].metrics["train_loss"] < 0.7 * reports[0].metrics["train_loss"]
     # A user's two groups have about 16 unrated items; a held-out one is as good as any of them.
     assert reports[-1].metrics["test_recall@20"] > 0.9
     assert set(reports[-1].metrics) == {"train_loss", "test_ndcg@10", "test_recall@20"}
@@ -85,7 +85,8 @@ def test_implicit_feedback_finds_the_groups(backend: Backend) -> None:
 
 def test_implicit_models_start_from_the_rate_of_positives(backend: Backend) -> None:
     model = gpu.fit(planted(), IMPLICIT, backend=backend)
-    assert model.mean == pytest.approx(math.log((1 / 5) / (4 / 5)))
+    positives = 1 / (1 + IMPLICIT.n_negatives)
+    assert model.mean == pytest.approx(math.log(positives / (1 - positives)))
     assert not model.user_baseline.any()
     assert not model.item_baseline.any()
     assert model.is_implicit

@@ -78,7 +78,7 @@ def test_negatives_are_the_drawn_unrated_items(
     drawn = np.empty((len(ratings), s), np.int32)
     backend.primitives("sgd").draw_negatives(ratings.by_user, ratings.n_items, seed, epoch, drawn)
     users, _, _ = ratings.coo()
-    expected = [[reference.negative(matrix, u, p, d, seed, epoch) for d in range(s)] for p, u in enumerate(users)]
+    expected = [reference.negatives(matrix, u, p, s, seed, epoch) for p, u in enumerate(users)]
     assert drawn.tolist() == expected
 
 

@@ -28,7 +28,8 @@ def ratings_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(ratings_csv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("models")
-    arguments = ["train", "--ratings", str(ratings_csv), "--algorithm", "culsh", "--set", *QUICK, "--out", str(out)]
+    learned = ["n_epochs=100", *QUICK[1:]]
+    arguments = ["train", "--ratings", str(ratings_csv), "--algorithm", "culsh", "--set", *learned, "--out", str(out)]
     assert run(arguments) == 0
     return out
 

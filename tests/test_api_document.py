@@ -1,0 +1,96 @@
+"""Every example of docs/api.md, run in its order against a real service on the synthetic catalogue."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from service import catalogue
+from service.cli import run
+from tests.service.process import Service
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "api.md"
+EXAMPLE = re.compile(r"```sh\n(?P<command>curl .*?)\n```\n\n```json\n(?P<answer>.*?)```", re.DOTALL)
+HOST = "localhost:8000"
+
+
+class Example(NamedTuple):
+    """One documented request and the answer printed below it."""
+
+    command: str
+    answer: str
+
+    def sent(self, client: httpx.Client, known: dict[str, str]) -> httpx.Response:
+        """Do what curl would do, with $NAMES replaced by what earlier answers gave."""
+        method, url, body = "GET", "", None
+        words = iter(shlex.split(re.sub(r"\$([A-Z_]+)", lambda name: known[name[1]], self.command))[1:])
+        for word in words:
+            if word == "-X":
+                method = next(words)
+            elif word == "--json":
+                method, body = "POST", next(words)
+            else:
+                url = word.removeprefix(HOST)
+        headers = {"Content-Type": "application/json"} if body else {}
+        return client.request(method, url, content=body, headers=headers)
+
+
+def examples() -> list[Example]:
+    return [Example(**found.groupdict()) for found in EXAMPLE.finditer(DOCUMENT.read_text("utf-8"))]
+
+
+def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
+    """Run every example; a job is waited for before the next one, as its reader would."""
+    known: dict[str, str] = {}
+    for example in examples():
+        response = example.sent(service.client, known)
+        answer = response.json()
+        if isinstance(answer, dict):
+            names = {"STREAM_ID": "stream_id", "VERSION": "version", "JOB": "id"}
+            known |= {name: answer[key] for name, key in names.items() if answer.get(key)}
+        if isinstance(answer, dict) and answer.get("state") in ("queued", "running", "activating"):
+            service.finished_job(answer)
+        yield example, response
+
+
+def imported(data: Path) -> Service:
+    """A service that holds a small synthetic catalogue, imported as a user would."""
+    service = Service(data)
+    file = data.with_suffix(".csv")
+    catalogue.write(file, catalogue.planted(0, 150, 60))
+    assert run(["import", str(file), "--url", str(service.client.base_url)]) == 0
+    return service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = imported(tmp_path_factory.mktemp("api") / "data")
+    yield service
+    service.kill()
+
+
+def test_every_example_answers_as_documented(service):
+    for example, response in run_all(service):
+        documented, answer = json.loads(example.answer.replace("…", "")), response.json()
+        expected = documented.get("status", 200) if isinstance(documented, dict) else 200
+        if isinstance(expected, int) and expected >= 400:
+            assert response.status_code == expected, example.command
+        else:
+            assert response.is_success, f"{example.command}: {response.text}"
+        assert shape_of(answer) == shape_of(documented), example.command
+
+
+def shape_of(document: object) -> object:
+    """The names in a document; of a list, those of its first element."""
+    if isinstance(document, dict):
+        return {name: shape_of(value) for name, value in document.items()}
+    if isinstance(document, list):
+        return [shape_of(document[0])] if document else []
+    return None

@@ -121,7 +121,7 @@ class Ranking:
             except Exception as error:  # goes to whoever asked; the others get their answers
                 answers[index] = error
         self._fill(slots)
-        return answers
+        return [_one_failure_fails_all(answer) if isinstance(answer, list) else answer for answer in answers]
 
     def _plan(self, answers: list[Any], index: int, query: Recommend) -> list[_Slot]:
         """Answer at once what needs no scoring with others; the slots to be filled for the rest."""
@@ -257,3 +257,7 @@ class Ranking:
             if row is not None:
                 reasons = resident.reasons(items, values, row, N_REASONS)
                 one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
+
+
+def _one_failure_fails_all(answers: list[Any]) -> Any:
+    return next((answer for answer in answers if isinstance(answer, Exception)), answers)

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import gpu
+from gpu.backend import HOST
+from service.errors import UnknownItem, UnknownModel, UnknownUser
+from service.events import Entry, RatingEvent, StreamId
+from service.history import History
+from service.queries import (
+    Estimate,
+    Neighbours,
+    Popular,
+    Query,
+    Recommend,
+    Recommendation,
+    UserRatings,
+)
+from service.ranking import Ranking
+from service.resident import Resident
+from service.snapshot import Manifest
+from tests.service.planted import SMALL, entries
+
+ALGORITHMS = ("culsh", "culsh-implicit", "sgd")
+SGD = {"n_factors": 8, "n_epochs": 20}
+Make = Callable[..., Ranking]
+
+
+def resident_of(history: History, algorithm: str) -> Resident:
+    params = gpu.params_for(algorithm, SGD if algorithm == "sgd" else SMALL | {"n_epochs": 20})
+    model = gpu.fit(history.table.ratings(history.users.keys, history.items.keys), params)
+    sizes = model.n_users, model.n_items
+    manifest = Manifest(
+        f"{algorithm}-1", algorithm, dataclasses.asdict(params), model.mean, model.scale, {}, "2000-0", *sizes, {}
+    )
+    resident = Resident(manifest, model, history, HOST)
+    assert resident.settle(None)
+    return resident
+
+
+@pytest.fixture(scope="module")
+def history() -> History:
+    known = History()
+    known.apply(entries())
+    return known
+
+
+@pytest.fixture(scope="module")
+def residents(history: History) -> dict[str, Resident]:
+    return {name: resident_of(history, name) for name in ALGORITHMS}
+
+
+@pytest.fixture
+def make(history: History, residents: dict[str, Resident]) -> Make:
+    """make("culsh", …): a ranking with these models live."""
+
+    def build(*names: str) -> Ranking:
+        ranking = Ranking(history, ["culsh-implicit", "culsh"])
+        ranking.recount()
+        for name in names:
+            ranking.install(residents[name])
+        return ranking
+
+    return build
+
+
+def ask(ranking: Ranking, query: Query) -> Any:
+    (answer,) = ranking.answer([query], StreamId(7, 8))
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def share_of_even(answer: Recommendation) -> float:
+    return float(np.mean([int(item.item[1:]) % 2 == 0 for item in answer.items]))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_model_finds_the_planted_taste(make: Make, name: str) -> None:
+    ranking = make(name)
+    even = ask(ranking, Recommend(user="u2", n=4, include_seen=True))
+    odd = ask(ranking, Recommend(user="u3", n=4, include_seen=True))
+    assert (even.model, even.model_version, even.as_of, even.personalized) == (name, f"{name}-1", "7-8", True)
+    if name != "culsh-implicit":  # which has seen only who rated what
+        assert (share_of_even(even), share_of_even(odd)) == (1.0, 0.0)
+    scores = [item.score for item in even.items]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_somebody_anonymous_gets_what_a_user_would(make: Make, name: str) -> None:
+    ranking = make(name)
+    taste = [(f"i{item}", 5.0 if item % 2 else 1.0) for item in range(20)]
+    answer = ask(ranking, Recommend(ratings=[*taste, ("nowhere", 3.0)], n=5, explain=True))
+    assert (answer.user, answer.personalized) == (None, True)
+    assert answer.warnings == ["1 rated items are unknown"]
+    assert not {item for item, _ in taste} & {item.item for item in answer.items}
+    if name != "culsh-implicit":
+        assert share_of_even(answer) == 0.0
+        assert any(item.reasons for item in answer.items)
+    unknown = ask(ranking, Recommend(ratings=[("nowhere", 3.0)]))
+    assert (unknown.personalized, unknown.fallback) == (False, "popular")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_reasons_are_rated_items(make: Make, name: str) -> None:
+    ranking = make(name)
+    answer = ask(ranking, Recommend(user="u2", n=5, explain=True))
+    rated = {rating.item for rating in ask(ranking, UserRatings(user="u2")).ratings}
+    for item in answer.items:
+        assert {reason.item for reason in item.reasons} <= rated
+        shares = [reason.contribution for reason in item.reasons]
+        assert shares == sorted(shares, reverse=True)
+    plain = ask(ranking, Recommend(user="u2", n=5))
+    assert [(item.item, item.score) for item in plain.items] == [(item.item, item.score) for item in answer.items]
+    assert b"reasons" not in msgspec.json.encode(plain)
+
+
+def test_filters_and_pages(make: Make) -> None:
+    ranking = make("culsh")
+    whole = [item.item for item in ask(ranking, Recommend(user="u2", n=40, include_seen=True)).items]
+    assert len(whole) == 40
+    page = ask(ranking, Recommend(user="u2", n=7, offset=5, include_seen=True))
+    assert [item.item for item in page.items] == whole[5:12]
+    rest = ask(ranking, Recommend(user="u2", n=40, include_seen=True, exclude=[whole[0], "nowhere", whole[3]]))
+    assert [item.item for item in rest.items] == [*whole[1:3], *whole[4:]]
+    some = ask(ranking, Recommend(user="u2", n=40, include_seen=True, candidates=[whole[9], whole[4], "nowhere"]))
+    assert [item.item for item in some.items] == [whole[4], whole[9]]
+    assert ask(ranking, Recommend(user="u2", candidates=[])).items == []
+    assert ask(ranking, Recommend(user="u2", n=10, offset=1000)).items == []
+
+
+def test_fallbacks_have_the_same_filters(make: Make) -> None:
+    ranking = make("culsh")
+    popular = [item.item for item in ask(ranking, Popular(n=40)).items]
+    answer = ask(ranking, Recommend(user="nobody", n=5, offset=2))
+    assert [item.item for item in answer.items] == popular[2:7]
+    assert (answer.fallback, answer.model) == ("popular", "culsh")
+    some = ask(ranking, Recommend(user="nobody", candidates=popular[3:6], exclude=[popular[4]]))
+    assert [item.item for item in some.items] == [popular[3], popular[5]]
+    with pytest.raises(UnknownUser):
+        ask(ranking, Recommend(user="nobody", fallback="none"))
+
+
+def test_which_model_answers(make: Make) -> None:
+    ranking = make("sgd", "culsh", "culsh-implicit")
+    assert [resident.name for resident in ranking.models()] == ["culsh-implicit", "culsh", "sgd"]
+    assert ask(ranking, Recommend(user="u1")).model == "culsh-implicit"
+    assert ask(ranking, Recommend(user="u1", model="sgd")).model == "sgd"
+    assert ask(ranking, Estimate(user="u1", item="i1")).model == "culsh"
+    assert 0 < ask(ranking, Estimate(user="u1", item="i1", model="culsh-implicit")).estimate < 1
+    with pytest.raises(UnknownModel, match="als"):
+        ask(ranking, Recommend(user="u1", model="als"))
+    with pytest.raises(UnknownModel):
+        ask(make(), Estimate(user="u1", item="i1"))
+
+
+def test_without_a_model_everybody_gets_what_is_popular(make: Make) -> None:
+    answer = ask(make(), Recommend(user="u1", n=3))
+    assert (answer.personalized, answer.model, answer.fallback) == (False, None, "popular")
+    assert answer.warnings == ["no model is live: these are the most popular items"]
+
+
+def test_estimates_stay_within_the_scale(make: Make) -> None:
+    ranking = make("culsh")
+    assert ask(ranking, Estimate(user="u2", item="i4")).estimate > 4
+    assert ask(ranking, Estimate(user="u2", item="i5")).estimate < 2
+    for user, item, missing in (("nobody", "i4", "nobody"), ("u2", "nowhere", "nowhere")):
+        answer = ask(ranking, Estimate(user=user, item=item))
+        assert 1 <= answer.estimate <= 5
+        assert missing in answer.warnings[0]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_neighbours(make: Make, history: History, name: str) -> None:
+    ranking = make(name)
+    users = ask(ranking, Neighbours(kind="user", id="u2", n=7)).neighbors
+    assert len(users) == 7
+    assert "u2" not in {one.user for one in users}
+    items = ask(ranking, Neighbours(kind="item", id="i2", n=3)).neighbors
+    assert len(items) == 3
+    assert "i2" not in {one.item for one in items}
+    for scores in ([one.score for one in users], [one.score for one in items]):
+        assert scores == sorted(scores, reverse=True)
+        assert -1 <= min(scores) <= max(scores) <= 1 + 1e-6
+    if name == "sgd":
+        assert sum(int(one.user[1:]) % 2 == 0 for one in users) == 7
+    for kind, identifier, error in (("user", "nobody", UnknownUser), ("item", "nowhere", UnknownItem)):
+        with pytest.raises(error):
+            ask(ranking, Neighbours(kind=kind, id=identifier))  # type: ignore[arg-type]
+
+
+def test_ratings_of_a_user_newest_first(make: Make) -> None:
+    ranking = make()
+    everything = ask(ranking, UserRatings(user="u2")).ratings
+    assert len(everything) == 32
+    assert ask(ranking, UserRatings(user="u2", n=3)).ratings == everything[:3]
+    assert everything[0].item == "i39"
+    with pytest.raises(UnknownUser):
+        ask(ranking, UserRatings(user="nobody"))
+
+
+def test_a_bug_in_one_answer_leaves_the_others(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranking = make("culsh", "sgd")
+
+    def broken(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ranking.models()[1], "recommend", broken)
+    queries = [Recommend(user="u1", model="sgd"), Recommend(user="u1"), Recommend(users=["u1", "u2"], model="sgd")]
+    answers = ranking.answer(queries, StreamId(1, 0))
+    assert isinstance(answers[0], ZeroDivisionError)
+    assert answers[1].personalized
+    assert isinstance(answers[2], ZeroDivisionError)
+
+
+def test_one_rating_makes_a_user_personal_and_none_unmakes_it() -> None:
+    history = History()
+    history.apply(entries())
+    ranking = Ranking(history, [])
+    ranking.recount()
+    ranking.install(resident_of(history, "culsh"))
+
+    def rate(ms: int, item: str, value: float | None) -> Recommendation:
+        changes = history.apply([Entry(StreamId(ms, 0), "rating", [RatingEvent("new", item, value, 0.0)])])
+        ranking.note(changes)
+        for resident in ranking.models():
+            resident.learn(changes)
+            assert resident.settle(None)
+        return ask(ranking, Recommend(user="new"))
+
+    assert rate(9001, "i2", 5.0).personalized
+    assert not rate(9002, "i2", None).personalized
+    nothing_known = rate(9003, "unheard-of", 5.0)
+    assert not nothing_known.personalized
+    assert "unheard-of" not in {item.item for item in nothing_known.items}
+    assert len(nothing_known.warnings) == 1

@@ -68,7 +68,7 @@ def _factor_shares(
     errors = (1.0 if model.is_implicit else values[known]) - expected
     weights = expected * (1 - expected) if model.is_implicit else np.ones(len(errors))
     ridge = np.full(z.shape[1], rules.factor * len(z) + rules.factor_prior)
-    ridge[-1] = rules.bias * len(z) + rules.bias_prior
+    ridge[-1] = rules.bias * len(z) + rules.user_bias_prior
     aim = np.append(model.item_factors[target].astype(np.float64), 0.0)  # a bias speaks for every item alike
     shares = np.zeros(len(items))
     shares[known] = errors * (z @ np.linalg.solve((z.T * weights) @ z + np.diag(ridge), aim))

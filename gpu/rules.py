@@ -13,20 +13,23 @@ from gpu.host.online import Rules
 from gpu.params import CulshImplicitParams, CulshParams, Params
 
 MAX_HISTORY = 4096  # newest ratings that a refit of a user reads; older ones only count as seen
-BASELINE_PRIOR = 2.0
+FACTOR_SHARE = 0.5  # of the trained λ: a vector fitted in one go to fixed items needs less of it
+BASELINE_PRIOR = 5.0
 FACTOR_PRIOR = 4.0
-BIAS_PRIOR = 5.0
-WEIGHT_PRIOR = 5.0
+USER_BIAS_PRIOR = 5.0
+ITEM_BIAS_PRIOR = 2.0
+WEIGHT_PRIOR = 10.0
 N_STEPS = 3  # of Newton's method from zero; a fourth changes no list
 
 
 def rules_for(params: Params) -> Rules:
     """The rules for models trained with `params`."""
     return Rules(
-        factor=params.regularization,
+        factor=FACTOR_SHARE * params.regularization,
         factor_prior=FACTOR_PRIOR,
         bias=params.bias_regularization,
-        bias_prior=BIAS_PRIOR,
+        user_bias_prior=USER_BIAS_PRIOR,
+        item_bias_prior=ITEM_BIAS_PRIOR,
         weight=params.weight_regularization if isinstance(params, CulshParams) else 0.0,
         weight_prior=WEIGHT_PRIOR,
         baseline_prior=BASELINE_PRIOR,

@@ -109,7 +109,7 @@ def ridge_of(term: Int, n: Int, n_factors: Int, rules: Rules) -> float:
     if term < n_factors:
         return rules.factor * n + rules.factor_prior
     if term == n_factors:
-        return rules.bias * n + rules.bias_prior
+        return rules.bias * n + rules.item_bias_prior
     return rules.weight * n + rules.weight_prior
 
 

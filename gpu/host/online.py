@@ -30,7 +30,7 @@ class Rules(NamedTuple):
 
     Attributes:
         factor, factor_prior: the ridge of factors is factor · n + factor_prior,
-        bias, bias_prior: and so for biases
+        bias, user_bias_prior, item_bias_prior: and so for biases
         weight, weight_prior: and for W and C.
         baseline_prior: ratings of average value that a user's baseline is shrunk by.
         max_history: newest ratings that a refit of a user reads.
@@ -42,7 +42,8 @@ class Rules(NamedTuple):
     factor: float
     factor_prior: float
     bias: float
-    bias_prior: float
+    user_bias_prior: float
+    item_bias_prior: float
     weight: float
     weight_prior: float
     baseline_prior: float
@@ -188,7 +189,7 @@ def set_ridge(matrix: NDArray[np.float64], n: Int, n_factors: Int, rules: Rules)
     matrix[:] = 0
     for f in range(n_factors):
         matrix[f, f] = rules.factor * n + rules.factor_prior
-    matrix[n_factors, n_factors] = rules.bias * n + rules.bias_prior
+    matrix[n_factors, n_factors] = rules.bias * n + rules.user_bias_prior
 
 
 @njit(cache=True, nogil=True)

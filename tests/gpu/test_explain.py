@@ -41,7 +41,7 @@ def test_without_neighbours_the_shares_add_up_to_the_score() -> None:
     rules = rules_for(model.params)
     z = np.column_stack([model.item_factors[ITEMS], np.ones(4)]).astype(np.float64)
     ridge = np.full(7, rules.factor * 4 + rules.factor_prior)
-    ridge[-1] = rules.bias * 4 + rules.bias_prior
+    ridge[-1] = rules.bias * 4 + rules.user_bias_prior
     errors = VALUES - model.mean - model.item_bias[ITEMS]
     vector = np.linalg.solve(z.T @ z + np.diag(ridge), z.T @ errors)
     both = [*explain.reasons(model, ITEMS, VALUES, 9, 9)]

@@ -1,0 +1,70 @@
+"""The application in this process, with real Redis and all threads, for tests of what HTTP answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from service.app import create_app
+from service.settings import Settings
+from tests.service.process import eventually
+
+
+class Local:
+    """A client of an application whose loop runs in a thread."""
+
+    def __init__(self, data: Path, **settings: object) -> None:
+        self.app = create_app(Settings(data=data, **settings))
+        self.runtime = self.app.state.runtime
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop")
+        self._thread.start()
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://test")
+        self._lifespan = self.app.router.lifespan_context(self.app)
+
+    def __enter__(self) -> Local:
+        self._run(self._lifespan.__aenter__())
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._run(self._lifespan.__aexit__(None, None, None))
+        self.close()
+
+    def close(self) -> None:
+        """End the thread; for whoever could not be started."""
+        self._run(self._client.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def request(self, method: str, path: str, **options) -> httpx.Response:
+        return self._run(self._client.request(method, path, **options))
+
+    def get(self, path: str, **parameters: object) -> httpx.Response:
+        return self.request("GET", path, params=parameters or None)
+
+    def post(self, path: str, document: object) -> httpx.Response:
+        return self.request("POST", path, json=document)
+
+    def rate(self, *triples: tuple[str, str, float]) -> str:
+        """Post ratings and return their stream id."""
+        answer = self.post("/ratings", [{"user": u, "item": i, "rating": r} for u, i, r in triples])
+        assert answer.status_code == 202, answer.text
+        return answer.json()["stream_id"]
+
+
+@contextlib.contextmanager
+def serving(data: Path, **settings: object) -> Iterator[Local]:
+    """A client of a ready service over `data`."""
+    with Local(data, **settings) as local:
+        eventually(lambda: local.get("/health/ready").status_code == 200)
+        yield local

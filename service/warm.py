@@ -1,9 +1,8 @@
-"""`python -m service.warm`: compile every kernel into Numba's cache before the first start, as the image does.
-
-It does once, on a small synthetic catalogue, what the service does all day.
-"""
+"""`python -m service.warm`: compile every kernel into Numba's cache before the first start, as the image does."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import gpu
 from service import catalogue, engine, resident
@@ -12,13 +11,13 @@ N_VIEWERS, N_ITEMS = 60, 40
 
 
 def main() -> None:
-    """Train and exercise one small model of every algorithm."""
+    """Do once on a small synthetic catalogue, for every algorithm, what trainer and engine do all day."""
     engine.warm_up()
     drawn = catalogue.planted(0, N_VIEWERS, N_ITEMS)
     ratings = gpu.Ratings.from_coo(drawn.viewers, drawn.items, drawn.ratings, (N_VIEWERS, N_ITEMS))
-    for name, kind in gpu.ALGORITHMS.items():
-        gpu.fit(ratings, kind(n_epochs=1), test=ratings, on_epoch=lambda _report: None)
-        for _ in resident.warm_up(name, gpu.HOST):
+    for algorithm, kind in gpu.ALGORITHMS.items():
+        gpu.fit(ratings, dataclasses.replace(kind(), n_epochs=1), test=ratings, on_epoch=lambda _report: None)
+        for _ in resident.warm_up(algorithm, gpu.HOST):
             pass
 
 

@@ -7,12 +7,12 @@ fit also reads and sorts. Planted ratings stand in for a file where none is give
 from __future__ import annotations
 
 import importlib
+import os
 import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 import gpu
@@ -33,7 +33,7 @@ class Row:
 
 def run(ratings: gpu.Ratings, n_factors: int, n_epochs: int) -> Iterator[Row]:
     """Median over `n_epochs` epochs, the first left out; then LIBMF, three differences of 8 and 2 epochs."""
-    threads = numba.get_num_threads()
+    threads = len(os.sched_getaffinity(0))  # as many as Numba takes
     yield Row("CUSGD++", n_factors, len(ratings), threads, _ours(ratings, n_factors, n_epochs))
     try:
         libmf = importlib.import_module("libmf.mf")

@@ -8,23 +8,22 @@ thread changes models or history, so nothing in it needs a lock.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
 from gpu.backend import Backend
-from service.errors import NotReady, Overloaded
+from service.errors import NotReady
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
 from service.lessons import Lesson, Lessons
 from service.metrics import Metrics
 from service.queries import Query
+from service.questions import Questions
 from service.ranking import Ranking
 from service.rating_log import RatingLog
 from service.readiness import Readiness, Stages
@@ -32,21 +31,11 @@ from service.resident import Resident
 from service.slices import Background, Slices
 from service.waiters import Waiters
 
-MAX_WAITING_QUERIES = 4096  # beyond which requests are refused with 503
-MAX_QUERIES_PER_BATCH = 256
 LEARNING_WAIT_S = 0.010
 SLICE_S = 0.003
 BACKGROUND_WAIT_S = 0.050  # longest time between two slices of a hot swap while requests keep coming
-_IDLE_S = 1.0
 
 _log = structlog.get_logger(__name__)
-
-
-class _Asked(NamedTuple):
-    """A query and the future, of the event loop, that takes its answer."""
-
-    query: Query
-    future: asyncio.Future[Any]
 
 
 class Engine:
@@ -83,7 +72,7 @@ class Engine:
         self._preparing: list[Resident] = []
         self._n_forgotten = 0
         self._as_of = self._target = history.position
-        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._questions = Questions()
         self._lessons = Lessons()
         self._learning: list[Lesson] = []
         self._background = Background()
@@ -96,7 +85,7 @@ class Engine:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread; answers go to `loop`."""
-        self._loop = loop
+        self._questions.connect(loop)
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
@@ -114,10 +103,7 @@ class Engine:
             NotReady: the engine has stopped.
             UnknownUser, UnknownItem, UnknownModel: see the query.
         """
-        if self._asked.qsize() >= MAX_WAITING_QUERIES:
-            raise Overloaded(f"{MAX_WAITING_QUERIES:,} requests are waiting already")
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._asked.put(_Asked(query, future))
+        future = self._questions.put(query)
         if self._stopping.is_set():  # the thread may have looked into the queue for the last time
             raise NotReady("the service is stopping")
         return await future
@@ -184,8 +170,8 @@ class Engine:
         """
         future = self._background.add(slices)
         self._wake()
-        if self._stopping.is_set():
-            self._abandon_all()
+        if self._stopping.is_set():  # the thread may have looked for the last time
+            self._background.abandon(NotReady("the engine has stopped"))
         return future
 
     # --- within slices: hot swap
@@ -200,7 +186,13 @@ class Engine:
             self._preparing.remove(resident)
 
     def try_install(self, resident: Resident) -> bool:
-        """Make a prepared `resident` live if it has everything the history has; returns whether it is."""
+        """Make a prepared `resident` live if it has everything the history has; returns whether it is.
+
+        Raises:
+            RuntimeError: it failed to learn meanwhile and is not prepared any more.
+        """
+        if resident not in self._preparing:
+            raise RuntimeError(f"{resident.version} could not learn what came while it was prepared")
         if not resident.settle(SLICE_S):
             return False
         self.discard(resident)
@@ -220,8 +212,7 @@ class Engine:
         if self.failure is not None:
             _log.critical("engine failed", exc_info=self.failure)
             if self._on_failure is not None:
-                with contextlib.suppress(RuntimeError):  # the loop may be closed by now
-                    self._loop.call_soon_threadsafe(self._on_failure, self.failure)
+                self._questions.tell(self._on_failure, self.failure)
 
     def _loading(self, log: RatingLog) -> Slices:
         warm_up()
@@ -242,33 +233,15 @@ class Engine:
 
     def _step(self) -> None:
         """One round: answer who waits, then one slice of learning, else one of background work, else sleep."""
-        asked = self._take_queries()
-        if asked:
-            self._answer(asked)
+        questions = self._questions.take(sleep=not (self._has_lessons() or self._background))
+        if questions:
+            answers = self._ranking.answer([question.query for question in questions], self._as_of)
+            self._questions.answer(questions, answers)
         now = time.monotonic()
-        if self._has_lessons() and (self._asked.empty() or now - self._learning_since() >= LEARNING_WAIT_S):
+        if self._has_lessons() and (not self._questions or now - self._learning_since() >= LEARNING_WAIT_S):
             self._learn_slice()
-        elif self._background and (self._asked.empty() or now - self._background.last_s >= BACKGROUND_WAIT_S):
+        elif self._background and (not self._questions or now - self._background.last_s >= BACKGROUND_WAIT_S):
             self._background.step()
-
-    def _take_queries(self) -> list[_Asked]:
-        """Everything that waits, up to a limit; sleeps for the first one if nothing else is to be done."""
-        taken: list[_Asked] = []
-        busy = self._has_lessons() or self._background
-        with contextlib.suppress(queue.Empty):
-            first = self._asked.get_nowait() if busy else self._asked.get(timeout=_IDLE_S)
-            while True:
-                if first is not None:
-                    taken.append(first)
-                if len(taken) == MAX_QUERIES_PER_BATCH:
-                    break
-                first = self._asked.get_nowait()
-        return taken
-
-    def _answer(self, asked: list[_Asked]) -> None:
-        answers = self._ranking.answer([query for query, _ in asked], self._as_of)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(_deliver, [future for _, future in asked], answers)
 
     def _has_lessons(self) -> bool:
         return bool(self._learning or self._lessons)
@@ -289,8 +262,14 @@ class Engine:
         changes = self.history.apply(entries)
         self._n_forgotten += len(changes.forgotten)
         self._ranking.note(changes)
-        for resident in (*self._ranking.models(), *self._preparing):
+        for resident in self._ranking.models():
             resident.learn(changes)
+        for resident in tuple(self._preparing):
+            try:
+                resident.learn(changes)
+            except Exception as error:  # costs the new model, not the service
+                _log.error("model cannot learn", version=resident.version, error=str(error))
+                self.discard(resident)
         self._target = self.history.position
 
     def _advance(self) -> None:
@@ -302,26 +281,19 @@ class Engine:
             self._metrics.ratings_learned.inc(lesson.n_ratings)
             self._metrics.freshness_seconds.observe(max(0.0, clock - lesson.entries[-1].id.ms / 1000))
         if self._waiters:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._waiters.release)
+            self._questions.tell(self._waiters.release)
 
     def _abandon_all(self) -> None:
         error = NotReady("the engine has stopped")
         self._background.abandon(error)
-        abandoned = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                if (asked := self._asked.get_nowait()) is not None:
-                    abandoned.append(asked.future)
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(_deliver, abandoned, [error] * len(abandoned))
+        self._questions.abandon(error)
 
     def _wake(self) -> None:
-        self._asked.put(None)
+        self._questions.wake()
 
     def _observe_queues(self) -> None:
         queues = self._metrics.queue_length
-        queues.labels("queries").set_function(self._asked.qsize)
+        queues.labels("queries").set_function(lambda: len(self._questions))
         queues.labels("lessons").set_function(lambda: len(self._lessons))
         queues.labels("background").set_function(lambda: len(self._background))
 
@@ -331,14 +303,3 @@ def warm_up() -> None:
     scratch = History()
     rating = RatingEvent("user", "item", 1.0, 0.0)
     scratch.apply([Entry(StreamId(1, 0), "rating", [rating]), Entry(StreamId(2, 0), "forget", subject="user")])
-
-
-def _deliver(futures: list[asyncio.Future[Any]], answers: Sequence[Any]) -> None:
-    """On the event loop: hand each answer, or exception, to whoever waits for it."""
-    for future, answer in zip(futures, answers, strict=True):
-        if future.done():  # the client has gone
-            continue
-        if isinstance(answer, Exception):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)

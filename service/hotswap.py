@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from gpu.errors import EngineError
 from gpu.model import Model
 from service import live, snapshot
 from service.engine import Engine
@@ -157,7 +156,7 @@ class HotSwap:
             self._take_in(loaded)
         except NotReady:
             raise
-        except (ServiceError, EngineError, OSError, MemoryError, ValueError) as error:
+        except Exception as error:
             self._failures[version] = f"{type(error).__name__}: {error}"
             self._metrics.swaps.labels(name, "failed").inc()
             _log.error("model not taken in, the one before stays", version=version, error=str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Generator
@@ -47,7 +48,8 @@ class Background:
 
     def abandon(self, error: Exception) -> None:
         """Close every generator; whoever waits for one gets `error`."""
-        while self._waiting:
-            slices, future = self._waiting.popleft()
-            slices.close()
-            future.set_exception(error)
+        with contextlib.suppress(IndexError):  # two threads may do this at once, when the service stops
+            while True:
+                slices, future = self._waiting.popleft()
+                slices.close()
+                future.set_exception(error)

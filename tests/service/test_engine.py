@@ -117,7 +117,7 @@ def test_questions_are_answered_while_much_is_learned_and_mapped(whole: Whole) -
 
 
 def test_too_many_questions_are_refused(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.MAX_WAITING_QUERIES", 5)
+    monkeypatch.setattr("service.questions.MAX_WAITING", 5)
     release = threading.Event()
 
     def holding() -> Any:

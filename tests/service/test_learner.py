@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.errors import StreamUnavailable
+from service.events import Entry, RatingEvent, StreamId
+from service.queries import UserRatings
+from service.rating_log import RatingLog
+from service.redis_server import RedisServer
+from tests.service.whole import Whole, until
+
+
+def items_of(whole: Whole, user: str) -> set[str]:
+    return {rating.item for rating in whole.ask(UserRatings(user=user)).ratings}
+
+
+def test_log_and_stream_are_read_before_the_service_is_ready(redis_url: str, tmp_path: Path) -> None:
+    old = Entry(StreamId(5, 0), "rating", [RatingEvent("ann", "from the log", 3.0, 0.0)])
+    RatingLog(tmp_path / "ratings").commit([old])
+    with Whole(redis_url, tmp_path) as first:
+        first.archiver.stop()  # what follows stays in the stream
+        last = first.rate(("ann", "from the stream", 4.0))
+    with Whole(redis_url, tmp_path) as second:
+        assert second.engine.as_of == last
+        assert items_of(second, "ann") == {"from the log", "from the stream"}
+
+
+def test_what_was_trimmed_comes_from_the_log(redis_url: str, tmp_path: Path) -> None:
+    with Whole(redis_url, tmp_path) as first:
+        last = first.rate(("ann", "x", 4.0), ("ann", "y", 4.0))
+        first.stream.request_commit(last)
+        until(lambda: first.log.last_id() >= last)
+        first.stream.trim(last)
+    with Whole(redis_url, tmp_path) as second:
+        assert second.engine.as_of == last
+        assert items_of(second, "ann") == {"x", "y"}
+
+
+def test_bad_entries_do_not_stop_it(whole: Whole) -> None:
+    before = whole.rate(("ann", "x", 4.0))
+    whole._do(whole.stream.append({b"v": b"9", b"ratings": b"[]"}))
+    after = whole.rate(("ann", "y", 4.0))
+    assert after > before
+    assert items_of(whole, "ann") == {"x", "y"}
+
+
+def test_it_comes_back_when_redis_does(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path / "server")
+    server.start()
+    try:
+        with Whole(server.url, tmp_path) as whole:
+            whole.rate(("ann", "x", 4.0))
+            server.stop()
+            until(lambda: not whole.engine.readiness.ready)
+            assert "redis" in str(whole.engine.readiness.reason).lower()
+            assert items_of(whole, "ann") == {"x"}
+            with pytest.raises(StreamUnavailable):
+                whole.rate(("ann", "y", 4.0))
+            server = RedisServer(tmp_path / "server")
+            server.start()
+            until(lambda: whole.engine.readiness.ready)
+            whole.rate(("ann", "y", 4.0))
+            assert items_of(whole, "ann") == {"x", "y"}
+    finally:
+        server.stop()

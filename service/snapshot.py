@@ -165,8 +165,10 @@ def load(folder: Path, version: str) -> Snapshot:
 def versions(folder: Path, name: str | None = None) -> list[str]:
     """Every version below `folder` (of `name`, if given), newest first."""
     found = [(match, entry) for entry in _entries(folder) if (match := _VERSION.fullmatch(entry))]
-    kept = [(match["time"], entry) for match, entry in found if name in (None, match["name"])]
-    return [entry for _, entry in sorted(kept, reverse=True)]
+    kept = [
+        (match["time"], _written_ns(folder / entry), entry) for match, entry in found if name in (None, match["name"])
+    ]
+    return [entry for _, _, entry in sorted(kept, reverse=True)]
 
 
 def name_of(version: str) -> str:
@@ -252,6 +254,14 @@ def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
 
 def _entries(folder: Path) -> Iterable[str]:
     return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def _written_ns(path: Path) -> int:
+    """Decides the order within a second."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:  # removed meanwhile
+        return 0
 
 
 def _loaded(path: Path, manifest: Manifest) -> Snapshot:

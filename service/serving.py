@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from service import logs, threads
+from service import logs, memory, threads
 from service.app import create_app
 from service.runtime import Parts, Runtime, Worker
 from service.settings import Settings
@@ -43,6 +43,7 @@ def run(settings: Settings) -> int:
     """
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    memory.limit_arenas()
     threads.limit_blas()
     app = create_app(settings)
     with _listening(settings) as listener:
@@ -119,6 +120,7 @@ def _status(parts: Parts) -> int:
 
 async def _announce(runtime: Runtime, url: str) -> None:
     await runtime.until_ready()
+    memory.trim()
     print(f"nearfield is ready on {url} ({runtime.summary})", flush=True)  # noqa: T201 (the promised line)
 
 

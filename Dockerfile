@@ -27,7 +27,7 @@ FROM base AS runtime
 ENV NEARFIELD_DATA=/data \
     NEARFIELD_HOST=0.0.0.0 \
     NUMBA_CACHE_DIR=/var/cache/nearfield
-RUN useradd --system --uid 10001 --home-dir /data --no-create-home nearfield \
+RUN useradd --uid 10001 --home-dir /data --no-create-home nearfield \
  && install --directory --owner=nearfield --mode=0700 /data /var/cache/nearfield
 WORKDIR /data
 EXPOSE 8000

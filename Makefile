@@ -3,7 +3,7 @@
 #   PYTHON=python3.13   the interpreter of a new environment (3.11 to 3.13)
 #   VENV=.venv          where the environment lies
 #   RATINGS=file        `make demo`: rate these instead of the synthetic catalogue
-#   PORT=8000           `make demo`: serve here instead of on a free port
+#   PORT=9000           `make demo`: serve here instead of on 8000, or any free port if that is taken
 #   ARGS="…"            `make test`, `make bench`, `make loadtest`: handed on
 
 PYTHON ?= python3

@@ -208,7 +208,8 @@ def _message(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     return "; ".join(
-        f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {problem['msg']}" for problem in error.errors()
+        ": ".join([*map(str, problem["loc"]), problem["msg"].removeprefix("Value error, ")])
+        for problem in error.errors()
     )
 
 

@@ -6,6 +6,7 @@ It talks to the service as any client would, over HTTP, and starts it as anybody
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -13,7 +14,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -32,6 +32,7 @@ DATA = Path("demo-data")
 LOG = DATA / "service.log"
 ALGORITHM = "culsh-implicit"
 SMALL_MODEL = {"n_factors": 32, "n_epochs": 15, "regularization": 0.02}  # for 60,000 synthetic ratings
+USUAL_PORT = 8000
 NEWCOMER = "you"
 N_SHOWN = 5
 START_TIMEOUT_S, STOP_TIMEOUT_S, POLL_S = 180, 30, 0.2
@@ -80,7 +81,7 @@ def _synthetic_file() -> Path:
     return path
 
 
-@contextmanager
+@contextlib.contextmanager
 def _service(port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     _step(1, f"Starting the service with an embedded Redis; its state lies in {DATA}/")
     _empty_data()
@@ -205,15 +206,18 @@ def _step(number: int, text: str) -> None:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """The usual port, or any other where that one is taken."""
+    for port in (USUAL_PORT, 0):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
+            free: int = listener.getsockname()[1]
+            return free
+    raise DemoFailed("no port is free on 127.0.0.1")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--ratings", type=Path, help="a file of ratings instead of the synthetic catalogue")
-    parser.add_argument("--port", type=int, default=0, help="port to serve on; default: a free one")
+    parser.add_argument("--port", type=int, default=0, help="port to serve on; default: 8000 if it is free, else any")
     return parser.parse_args()
 
 

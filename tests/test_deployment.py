@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
+from service.redis_server import RedisServer
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +26,14 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 @pytest.fixture(scope="module")
 def services() -> dict:
     return yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.mark.parametrize("path", [COMPOSE, GPU], ids=lambda path: path.name)
@@ -90,3 +104,39 @@ def test_the_build_context_holds_what_is_copied_and_nothing_else():
     copied = {name for line in re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()}
     assert copied == allowed
     assert all((ROOT / name).exists() for name in copied)
+
+
+def test_api_and_trainer_work_together_as_compose_starts_them(services, redis_server, tmp_path):
+    """Without containers: one Redis, `serve` and `worker` with the commands of the compose file, a shared folder."""
+    environment = {
+        "NEARFIELD_API_KEY": "client",
+        "NEARFIELD_ADMIN_KEY": "admin",
+        "NEARFIELD_REDIS": redis_server.url,
+        "NEARFIELD_DATA": str(tmp_path / "data"),
+        "NEARFIELD_PORT": "0",
+    }
+    with started(services["api"], environment) as api, started(services["trainer"], environment):
+        headers = {"X-API-Key": "admin"}
+        with httpx.Client(base_url=api, headers=headers, timeout=30) as client:
+            ratings = [{"user": f"u{n}", "item": f"i{n * m % 7}", "rating": m} for n in range(20) for m in range(1, 5)]
+            assert client.post("/ratings", json=ratings, headers={"X-API-Key": "client"}).status_code == 202
+            job = client.post("/admin/retrain", json={"algorithm": "sgd", "params": {"n_epochs": 1}}).json()
+            while job["state"] in ("queued", "running", "activating"):
+                time.sleep(0.1)
+                job = client.get(f"/admin/jobs/{job['id']}").json()
+            assert (job["state"], job["promoted"]) == ("succeeded", True)
+            assert client.get("/recommend/u1", params={"n": 1}).json()["model"] == "sgd"
+
+
+@contextmanager
+def started(service: dict, environment: dict[str, str]) -> Iterator[str]:
+    """Run a service's command until the block ends; gives the last word of its ready line that is an address."""
+    command = [sys.executable, "-m", "service.cli", *service["command"].split()[1:]]
+    with subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        assert "is ready" in line
+        try:
+            yield next((word for word in line.split() if word.startswith("http://")), "")
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0

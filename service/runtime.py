@@ -100,10 +100,11 @@ class Runtime(Parts):
         """Lock the data folder and start every part; `until_ready` tells when they can answer.
 
         Raises:
-            DataInUse: another process holds the data folder.
+            DataInUse: another process runs its Redis in the data folder.
         """
         settings = self.settings
-        self._to_stop.callback(DataLock(settings.data).release)
+        if settings.redis is None:  # replicas share a folder, and then a Redis that none of them owns
+            self._to_stop.callback(DataLock(settings.data).release)
         server = None if settings.redis else RedisServer(settings.data, settings.appendfsync)
         if server is not None:
             self._stop_later(server.stop)

@@ -10,7 +10,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-CHECKED := gpu service loadtest
 
 .DEFAULT_GOAL := help
 .PHONY: help demo install test lint types format docs bench loadtest clean

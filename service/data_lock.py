@@ -1,4 +1,4 @@
-"""`DataLock`: one `serve` with an embedded Redis per DATA folder. The kernel frees it when its process ends, however that happens."""
+"""`DataLock`: one `serve` with an embedded Redis per folder. The kernel frees it when its process ends, however it ends."""
 
 from __future__ import annotations
 

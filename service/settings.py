@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     max_n: PositiveInt = Field(1000, description="Most results in one answer.")
 
     log_level: LogLevel = Field("info", description="Least severe lines that are written; debug has every request.")
-    log_format: LogFormat = Field("auto", description="Lines for people (console), machines (json) or who reads them (auto).")
+    log_format: LogFormat = Field("auto", description="For people, for machines, or whoever reads stderr.")
 
     @field_validator("rating_scale", mode="before")
     @classmethod

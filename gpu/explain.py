@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from gpu.host.online import Rules
 from gpu.model import Model
-from gpu.rules import rules_for
+from gpu.rules import user_rules
 from gpu.topn import residuals_of
 
 
@@ -27,11 +27,11 @@ def reasons(
     Returns:
         (item row, contribution > 0); empty where nothing speaks for it.
     """
-    baseline = _baseline(model, values, rules_for(model.params))
+    baseline = _baseline(model, values, user_rules(model.params))
     residuals = residuals_of(model, items, values, baseline)
     near = _neighbour_shares(model, items, residuals, target)
     if not (near > 0).any():
-        near = _factor_shares(model, items, values, target, rules_for(model.params))
+        near = _factor_shares(model, items, values, target, user_rules(model.params))
     order = np.lexsort((items, -near))[:n]
     return [(int(items[place]), float(near[place])) for place in order if near[place] > 0]
 
@@ -68,7 +68,7 @@ def _factor_shares(
     errors = (1.0 if model.is_implicit else values[known]) - expected
     weights = expected * (1 - expected) if model.is_implicit else np.ones(len(errors))
     ridge = np.full(z.shape[1], rules.factor * len(z) + rules.factor_prior)
-    ridge[-1] = rules.bias * len(z) + rules.user_bias_prior
+    ridge[-1] = rules.bias * len(z) + rules.bias_prior
     aim = np.append(model.item_factors[target].astype(np.float64), 0.0)  # a bias speaks for every item alike
     shares = np.zeros(len(items))
     shares[known] = errors * (z @ np.linalg.solve((z.T * weights) @ z + np.diag(ridge), aim))

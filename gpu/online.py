@@ -23,7 +23,7 @@ from gpu.backend import HOST, Backend
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.params import CulshParams
-from gpu.rules import rules_for
+from gpu.rules import item_rules, user_rules
 from gpu.signatures import Signatures
 from gpu.table import RatingTable
 from gpu.training import arrays_of
@@ -59,7 +59,8 @@ class OnlineModel:
             user_keys, item_keys: uint64, at least as many as rows; see `grow`.
         """
         self.model = model
-        self._table, self._rules = table, rules_for(model.params)
+        self._table = table
+        self._user_rules, self._item_rules = user_rules(model.params), item_rules(model.params)
         self._primitives = backend.primitives("online"), backend.primitives("newcomers")
         model.grow(table.n_users, table.n_items)
         self._trained_items = _by_key(model.item_trained, item_keys)
@@ -147,7 +148,7 @@ class OnlineModel:
         line = np.full(self.model.n_items, online.UNRATED)
         found, baseline = online.fold_in(
             ANONYMOUS_KEY, rated, rated, given, line, arrays, self._trained_items, self.model.item_trained,
-            self._item_keys, self._rules,
+            self._item_keys, self._user_rules,
         )  # fmt: skip
         found = found.astype(np.float32)
         return topn.Users(found[None, :-1], found[-1:], np.array([baseline], dtype=np.float32))
@@ -176,7 +177,7 @@ class OnlineModel:
         refit = online.refit_users_parallel if len(users) >= PARALLEL_FROM else online.refit_users
         refit(
             users, self._user_keys[users], self._table.rows, self._table.positions, arrays_of(model),
-            self._trained_items, model.item_trained, self._item_keys, self._rules,
+            self._trained_items, model.item_trained, self._item_keys, self._user_rules,
         )  # fmt: skip
         for user in users.tolist():
             items = self._table.row(user)[0]
@@ -185,29 +186,30 @@ class OnlineModel:
 
     def _refit_items(self, items: NDArray[np.int64]) -> None:
         newcomers, arrays = self._primitives[1], arrays_of(self.model)
-        raters = [self._table.raters(item) for item in items.tolist()]
-        absent = [self._drawn(item, users) for item, users in zip(items.tolist(), raters, strict=True)]
+        pairs = [self._observed(item) for item in items.tolist()]
+        raters, absent = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         refit = newcomers.refit_items_parallel if len(items) >= PARALLEL_FROM else newcomers.refit_items
         rater_bounds, absent_bounds = _bounds(raters), _bounds(absent)
         refit(
             items, np.concatenate(raters), rater_bounds, np.concatenate(absent), absent_bounds, self._table.rows,
-            arrays, self._rules,
+            arrays, self._item_rules,
         )  # fmt: skip
         self.index.refresh(items)
 
-    def _drawn(self, item: int, raters: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Draw the users whose absence counts against a new item, and remember whom it follows."""
+    def _observed(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """(raters, absent users) that a new item learns from; remembers whose absence it follows."""
+        newcomers, rules, key = self._primitives[1], self._item_rules, self._item_keys[item]
         for user in self._absent.pop(item, np.zeros(0, dtype=np.int64)).tolist():
             self._absent_from[user].discard(item)
+        raters = self._table.raters(item)
+        read = newcomers.sampled(key, raters, self._user_keys, rules)
         if not self.model.is_implicit:
-            return np.zeros(0, dtype=np.int64)
-        drawn: NDArray[np.int64] = self._primitives[1].draw_absences(
-            self._item_keys[item], raters, self._user_keys, self._trained_users, self._trained_user_keys, self._rules
-        )
-        self._absent[item] = drawn
-        for user in drawn.tolist():
+            return read, np.zeros(0, dtype=np.int64)
+        pool = self._trained_users, self._trained_user_keys
+        self._absent[item] = newcomers.draw_absences(key, read, raters, self._user_keys, *pool, rules)
+        for user in self._absent[item].tolist():
             self._absent_from.setdefault(user, set()).add(item)
-        return drawn
+        return read, self._absent[item]
 
 
 def _signatures(

@@ -1,8 +1,8 @@
 """Constants of online learning: how strongly refits of single users and items are held back.
 
-Ridge and priors are counted like ratings: λ n + λ0, where λ is what the model was trained with. λ0 keeps somebody with
-one rating near the average; the values were chosen on MovieLens-1M by folding in users whom a model had not seen
-(docs/performance.md).
+A ridge is λ n + λ0, with the model's own λ and n the ratings that a term takes part in. λ0 keeps somebody with one
+rating near the average. A row fitted in one go to a fixed other side needs a smaller share of λ than training. All
+values were chosen on MovieLens-1M by folding in users and items that a model had not seen (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -12,29 +12,48 @@ import numpy as np
 from gpu.host.online import Rules
 from gpu.params import CulshImplicitParams, CulshParams, Params
 
-MAX_HISTORY = 4096  # newest ratings that a refit of a user reads; older ones only count as seen
-FACTOR_SHARE = 0.5  # of the trained λ: a vector fitted in one go to fixed items needs less of it
 BASELINE_PRIOR = 5.0
-FACTOR_PRIOR = 4.0
-USER_BIAS_PRIOR = 5.0
-ITEM_BIAS_PRIOR = 2.0
-WEIGHT_PRIOR = 10.0
-N_STEPS = 3  # of Newton's method from zero; a fourth changes no list
+BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0
+FACTOR_PRIOR, WEIGHT_PRIOR = 3.0, 10.0
+FACTOR_SHARE = 0.5
+
+MAX_RATINGS_OF_USERS = 4096  # the newest; older ones only count as seen
+MAX_RATERS = 1024  # drawn by key; what a refit of a new item costs is bounded by it
+
+# Implicit models. The direction of a user's vector decides what is recommended and is there after two steps. A new
+# item is ranked against trained ones, so the length of its vector counts as well: more steps, less ridge.
+STEPS_OF_USERS, STEPS_OF_ITEMS = 2, 5
+ITEM_SHARE, ITEM_PRIOR = 0.1, 1.0
+MAX_RATERS_IMPLICIT = 256
 
 
-def rules_for(params: Params) -> Rules:
-    """The rules for models trained with `params`."""
+def user_rules(params: Params) -> Rules:
+    """Rules for users of models trained with `params`."""
     return Rules(
         factor=FACTOR_SHARE * params.regularization,
         factor_prior=FACTOR_PRIOR,
         bias=params.bias_regularization,
-        user_bias_prior=USER_BIAS_PRIOR,
-        item_bias_prior=ITEM_BIAS_PRIOR,
+        bias_prior=BIAS_PRIOR_OF_USERS,
         weight=params.weight_regularization if isinstance(params, CulshParams) else 0.0,
         weight_prior=WEIGHT_PRIOR,
         baseline_prior=BASELINE_PRIOR,
-        max_history=MAX_HISTORY,
+        max_ratings=MAX_RATINGS_OF_USERS,
         n_negatives=params.n_negatives if isinstance(params, CulshImplicitParams) else 0,
-        n_steps=N_STEPS,
+        n_steps=STEPS_OF_USERS,
         seed=np.uint64(params.seed),
+    )
+
+
+def item_rules(params: Params) -> Rules:
+    """Rules for items newer than a model trained with `params`."""
+    rules = user_rules(params)._replace(bias_prior=BIAS_PRIOR_OF_ITEMS, max_ratings=MAX_RATERS)
+    if not isinstance(params, CulshImplicitParams):
+        return rules
+    return rules._replace(
+        factor=ITEM_SHARE * params.regularization,
+        factor_prior=ITEM_PRIOR,
+        weight=ITEM_SHARE * params.weight_regularization,
+        weight_prior=ITEM_PRIOR,
+        max_ratings=MAX_RATERS_IMPLICIT,
+        n_steps=STEPS_OF_ITEMS,
     )

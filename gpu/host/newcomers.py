@@ -12,11 +12,25 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.online import MAX_DRAWS, Rules, dot, draw, sigmoid
+from gpu.host.online import MAX_DRAWS, Rules, curvature, dot, draw, sigmoid
 from gpu.host.solve import BATCH, add_observations, solve
 from gpu.host.table import find
 from gpu.ratings import Rows
 from gpu.training import Arrays
+
+
+@njit(cache=True, nogil=True)
+def sampled(
+    item_key: np.uint64, raters: NDArray[np.int32], user_keys: NDArray[np.uint64], rules: Rules
+) -> NDArray[np.int32]:
+    """The raters that a refit reads: all, or `max_ratings` drawn by key, still ascending."""
+    if len(raters) <= rules.max_ratings:
+        return raters
+    words = np.empty(len(raters), dtype=np.uint64)
+    for n in range(len(raters)):
+        words[n] = draw(rules.seed, item_key, user_keys[raters[n]], 0)
+    read: NDArray[np.int32] = raters[words < np.sort(words)[rules.max_ratings]]
+    return read
 
 
 @njit(cache=True, nogil=True)
@@ -78,16 +92,17 @@ def draw_absent(
 @njit(cache=True, nogil=True)
 def draw_absences(
     item_key: np.uint64,
+    read: NDArray[np.int32],
     raters: NDArray[np.int32],
     user_keys: NDArray[np.uint64],
     pool: NDArray[np.int64],
     pool_keys: NDArray[np.uint64],
     rules: Rules,
 ) -> NDArray[np.int64]:
-    """Users whose not rating the item counts against it: `n_negatives` for each rater, fewer where there are none."""
-    absent = np.empty(len(raters) * rules.n_negatives, dtype=np.int64)
+    """Users whose absence counts against the item: `n_negatives` for each rater in `read`, none of them in `raters`."""
+    absent = np.empty(len(read) * rules.n_negatives, dtype=np.int64)
     n = 0
-    for rater in raters if len(pool) else raters[:0]:
+    for rater in read if len(pool) else read[:0]:
         for number in range(rules.n_negatives):
             user = draw_absent(item_key, user_keys[rater], number, raters, pool, pool_keys, rules.seed)
             if user >= 0:
@@ -109,7 +124,7 @@ def ridge_of(term: Int, n: Int, n_factors: Int, rules: Rules) -> float:
     if term < n_factors:
         return rules.factor * n + rules.factor_prior
     if term == n_factors:
-        return rules.bias * n + rules.item_bias_prior
+        return rules.bias * n + rules.bias_prior
     return rules.weight * n + rules.weight_prior
 
 
@@ -139,7 +154,7 @@ def step(
             score = arrays.mean + arrays.user_bias[user] + dot(found, observed[b])
             if arrays.is_implicit:
                 expected = sigmoid(score)
-                targets[b], weights[b] = (1.0 if first + b < n_raters else 0.0) - expected, expected * (1 - expected)
+                targets[b], weights[b] = (1.0 if first + b < n_raters else 0.0) - expected, curvature(score)
             else:
                 targets[b], weights[b] = rating_of(user, item, rows) - score, 1.0
         add_observations(matrix, right, observed, weights, targets)

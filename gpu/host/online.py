@@ -30,11 +30,11 @@ class Rules(NamedTuple):
 
     Attributes:
         factor, factor_prior: the ridge of factors is factor · n + factor_prior,
-        bias, user_bias_prior, item_bias_prior: and so for biases
-        weight, weight_prior: and for W and C.
+        bias, bias_prior: and so for the bias,
+        weight, weight_prior: and for W and C of an item.
         baseline_prior: ratings of average value that a user's baseline is shrunk by.
-        max_history: newest ratings that a refit of a user reads.
-        n_negatives: draws per rating, implicit models.
+        max_ratings: that a refit reads.
+        n_negatives: draws beside each, implicit models.
         n_steps: Newton steps, implicit models.
         seed: of the draws.
     """
@@ -42,12 +42,11 @@ class Rules(NamedTuple):
     factor: float
     factor_prior: float
     bias: float
-    user_bias_prior: float
-    item_bias_prior: float
+    bias_prior: float
     weight: float
     weight_prior: float
     baseline_prior: float
-    max_history: int
+    max_ratings: int
     n_negatives: int
     n_steps: int
     seed: np.uint64
@@ -189,7 +188,7 @@ def set_ridge(matrix: NDArray[np.float64], n: Int, n_factors: Int, rules: Rules)
     matrix[:] = 0
     for f in range(n_factors):
         matrix[f, f] = rules.factor * n + rules.factor_prior
-    matrix[n_factors, n_factors] = rules.bias * n + rules.user_bias_prior
+    matrix[n_factors, n_factors] = rules.bias * n + rules.bias_prior
 
 
 @njit(cache=True, nogil=True)
@@ -197,6 +196,17 @@ def sigmoid(score: float) -> float:
     """Probability of log-odds `score`."""
     probability: float = 1 / (1 + np.exp(-score))
     return probability
+
+
+@njit(cache=True, nogil=True)
+def curvature(score: float) -> float:
+    """Weight of an observation in a Newton step of the cross-entropy: (σ(x) − ½) / x.
+
+    It bounds the loss by a parabola from above, where σ(1 − σ), vanishing for large scores, lets a step run away.
+    """
+    if abs(score) < 1e-3:
+        return 0.25
+    return (sigmoid(score) - 0.5) / score
 
 
 @njit(cache=True, nogil=True)
@@ -230,7 +240,7 @@ def step(
             score = samples.offsets[s] + dot(found, rows[b])
             expected = sigmoid(score) if arrays.is_implicit else score
             targets[b] = samples.targets[s] - expected
-            weights[b] = expected * (1 - expected) if arrays.is_implicit else 1.0
+            weights[b] = curvature(score) if arrays.is_implicit else 1.0
         add_observations(matrix, right, rows, weights, targets)
 
 
@@ -292,7 +302,7 @@ def refit_users(
         first = rows.starts[users[b]]
         last = first + rows.lengths[users[b]]
         rated = rows.items[first:last]
-        items, values = newest(rated, rows.values[first:last], positions[first:last], rules.max_history)
+        items, values = newest(rated, rows.values[first:last], positions[first:last], rules.max_ratings)
         found, baseline = fold_in(
             keys[b], rated, items, values, line, arrays, pool, is_trained, item_keys, rules
         )  # fmt: skip

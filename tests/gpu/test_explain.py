@@ -6,7 +6,7 @@ import pytest
 from gpu import explain
 from gpu.model import NO_NEIGHBOUR
 from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
-from gpu.rules import rules_for
+from gpu.rules import user_rules
 from tests.gpu.models import KINDS, random_model, random_params
 
 ITEMS = np.array([0, 2, 5, 7])
@@ -18,7 +18,7 @@ def test_rated_neighbours_that_speak_for_the_target_come_first() -> None:
     model.neighbours[9] = [5, 3, 0, 2]
     model.explicit_weights[9] = [0.5, 9.0, 0.2, 0.4]
     found = explain.reasons(model, ITEMS, VALUES, 9, 5)
-    baseline = np.sum(VALUES - model.mean) / (4 + rules_for(model.params).baseline_prior)
+    baseline = np.sum(VALUES - model.mean) / (4 + user_rules(model.params).baseline_prior)
     residuals = VALUES - model.mean - baseline - model.item_baseline[ITEMS]
     expected = {0: 0.2 * residuals[0], 2: 0.4 * residuals[1], 5: 0.5 * residuals[2]}
     assert found == [
@@ -38,10 +38,10 @@ def test_every_rating_of_an_implicit_model_counts_as_one() -> None:
 
 def test_without_neighbours_the_shares_add_up_to_the_score() -> None:
     model = random_model(random_params(SgdParams), 3, 10)
-    rules = rules_for(model.params)
+    rules = user_rules(model.params)
     z = np.column_stack([model.item_factors[ITEMS], np.ones(4)]).astype(np.float64)
     ridge = np.full(7, rules.factor * 4 + rules.factor_prior)
-    ridge[-1] = rules.bias * 4 + rules.user_bias_prior
+    ridge[-1] = rules.bias * 4 + rules.bias_prior
     errors = VALUES - model.mean - model.item_bias[ITEMS]
     vector = np.linalg.solve(z.T @ z + np.diag(ridge), z.T @ errors)
     both = [*explain.reasons(model, ITEMS, VALUES, 9, 9)]

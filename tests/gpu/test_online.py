@@ -140,9 +140,9 @@ def settled(kind: type[Params], seed: int = 0, density: float = 0.5) -> Service:
 @pytest.mark.parametrize("kind", [SgdParams, CulshParams])
 def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -> None:
     service = settled(kind)
-    model, constants = service.online.model, rules.rules_for(service.online.model.params)
+    model, constants = service.online.model, rules.user_rules(service.online.model.params)
     matrix, arrays = matrix_of(service.table), dense(model)
-    ridge = constants.factor, constants.factor_prior, constants.bias, constants.user_bias_prior
+    ridge = constants.factor, constants.factor_prior, constants.bias, constants.bias_prior
     known = np.where(model.item_trained, matrix, np.nan)
     for user in range(N_USERS):
         rated = matrix[user][~np.isnan(matrix[user])]
@@ -156,9 +156,9 @@ def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -
 @pytest.mark.parametrize("kind", [SgdParams, CulshParams])
 def test_new_items_solve_the_ridge_regression_of_their_raters(kind: type[Params]) -> None:
     service = settled(kind)
-    model, constants = service.online.model, rules.rules_for(service.online.model.params)
+    model, constants = service.online.model, rules.item_rules(service.online.model.params)
     ridge = (
-        constants.factor, constants.factor_prior, constants.bias, constants.item_bias_prior,
+        constants.factor, constants.factor_prior, constants.bias, constants.bias_prior,
         constants.weight, constants.weight_prior,
     )  # fmt: skip
     k = model.neighbours.shape[1]
@@ -263,7 +263,7 @@ def test_deleting_every_rating_leaves_nothing_learned() -> None:
 
 
 def test_a_long_history_is_cut_to_its_newest_ratings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "MAX_HISTORY", 3)
+    monkeypatch.setattr(rules, "MAX_RATINGS_OF_USERS", 3)
     newest = {(6, 1): 5.0, (6, 8): 1.0, (6, 4): 2.0}
     long = Service(CulshParams, {(6, 0): 4.0, (6, 3): 3.0, **newest})
     short = Service(CulshParams, newest)
@@ -315,3 +315,19 @@ def test_growing_with_the_table() -> None:
     assert (model.n_users, model.n_items) == (N_USERS + 5, N_ITEMS + 5)
     assert model.user_factors[-1].any()
     assert model.item_factors[-1].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_item_with_very_many_raters_reads_some_of_them(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "MAX_RATERS", 3)
+    monkeypatch.setattr(rules, "MAX_RATERS_IMPLICIT", 3)
+    everybody = {(user, item): float(1 + (user * item) % 5) for user in range(N_USERS) for item in (2, 10)}
+    ways = Service(kind, everybody), Service(kind, {})
+    for pair in sorted(everybody, reverse=True):
+        ways[1].learn([Event(*pair, everybody[pair])])
+        ways[1].online.settle()
+    for service in ways:
+        service.online.touch(np.arange(N_USERS))
+        service.online.settle()
+    assert_same_state(*ways)
+    assert ways[0].online.model.item_factors[10].any()

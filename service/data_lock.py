@@ -1,4 +1,4 @@
-"""`DataLock`: one `serve` with an embedded Redis per folder. The kernel frees it with its process, however that ends."""
+"""`DataLock`: one `serve` with an embedded Redis per folder. The kernel frees it with its process."""
 
 from __future__ import annotations
 

@@ -186,12 +186,12 @@ class Ranking:
             exclude=[self._rows(query.exclude) for query in queries] if has_filters else None,
             candidates=[self._candidates(query) for query in queries] if has_filters else None,
         )
-        id_of = self._history.items.id
+        ids_of = self._history.items.ids
         lists = []
         for query, own_items, own_scores in zip(queries, items.tolist(), scores.tolist(), strict=True):
             page = slice(query.offset, query.offset + query.n)
-            ranked = zip(own_items[page], own_scores[page], strict=True)
-            lists.append([ScoredItem(id_of(item), score) for item, score in ranked if item >= 0])
+            shown = [item for item in own_items[page] if item >= 0]  # padding comes last
+            lists.append(list(map(ScoredItem, ids_of(shown), own_scores[page])))
         return lists
 
     def _anonymous(

@@ -120,7 +120,7 @@ def _status(parts: Parts) -> int:
 
 async def _announce(runtime: Runtime, url: str) -> None:
     await runtime.until_ready()
-    memory.trim()
+    memory.settle()
     print(f"nearfield is ready on {url} ({runtime.summary})", flush=True)  # noqa: T201 (the promised line)
 
 

@@ -63,7 +63,7 @@ def add_terms(request: Int, requests: Requests, catalogue: Catalogue, scores: ND
         return
     explicit = np.zeros(n_items, dtype=np.float32)
     implicit = catalogue.implicit_sums.copy()
-    n_rated = np.zeros(n_items, dtype=np.int32)
+    n_rated = np.zeros(n_items, dtype=np.uint32)
     start = requests.starts[request]
     for n in range(start, start + requests.lengths[request]):
         x = requests.items[n]
@@ -71,14 +71,15 @@ def add_terms(request: Int, requests: Requests, catalogue: Catalogue, scores: ND
             continue
         residual = requests.values[n] - (catalogue.baselines[x] + requests.baselines[request])
         weight = np.float32(1) if catalogue.is_implicit else np.float32(residual)
-        for place in range(catalogue.starts[x], catalogue.starts[x] + catalogue.lengths[x]):
-            j = catalogue.owners[place]
-            n_rated[j] += 1
-            explicit[j] += weight * catalogue.explicit_weights[place]
-            implicit[j] -= catalogue.implicit_weights[place]
+        first = np.uint64(catalogue.starts[x])
+        for place in range(first, first + np.uint64(catalogue.lengths[x])):
+            owner = np.uint32(catalogue.owners[place])  # unsigned: not tested for counting from the end, 10 of 28 µs
+            n_rated[owner] += np.uint32(1)
+            explicit[owner] += weight * catalogue.explicit_weights[place]
+            implicit[owner] -= catalogue.implicit_weights[place]
     for j in range(n_items):
         scores[j] += catalogue.scales[n_rated[j]] * explicit[j]
-        scores[j] += catalogue.scales[catalogue.n_slots[j] - n_rated[j]] * implicit[j]
+        scores[j] += catalogue.scales[np.uint32(catalogue.n_slots[j]) - n_rated[j]] * implicit[j]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})

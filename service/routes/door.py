@@ -74,7 +74,7 @@ class Door:
         self._app, self._metrics, self._lanes = app, metrics, lanes
         self._keys, self._rate = Keys(settings), RateLimit(settings.rate_limit_per_s)
         self._max_body = settings.max_body_bytes
-        self._series: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._tells_all = settings.log_level == "debug"
         self._next_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,14 +144,9 @@ class Door:
 
     def _count(self, visit: _Visit, route: str, status: int) -> None:
         seconds = time.perf_counter() - visit.started
-        series = self._series.get((visit.method, route, status))
-        if series is None:
-            series = self._series[visit.method, route, status] = (
-                self._metrics.requests.labels(visit.method, route, str(status)),
-                self._metrics.request_seconds.labels(route),
-            )
-        series[0].inc()
-        series[1].observe(seconds)
+        self._metrics.requests.count(visit.method, route, status, seconds)
+        if status < 400 and not self._tells_all:
+            return
         log = _log.debug if status < 400 else _log.info if status < 500 else _log.warning
         log(
             "request",

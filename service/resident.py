@@ -73,7 +73,7 @@ class Resident:
 
     def is_personal(self, items: NDArray[np.int32]) -> bool:
         """Whether ratings of these items tell the model something about a user."""
-        return np.count_nonzero(self.model.item_trained[items]) > 0
+        return bool(np.count_nonzero(self.model.item_trained[items]))
 
     # --- what can be asked of it
 

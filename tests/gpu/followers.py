@@ -1,0 +1,79 @@
+"""A table and a model that follows it, for tests of online learning."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from gpu.online import OnlineModel
+from gpu.params import Params
+from gpu.table import RatingTable
+from tests.gpu.models import random_matrix, random_model, random_params
+
+N_USERS, N_ITEMS = 8, 12
+TRAINED_USERS, TRAINED_ITEMS = 6, 9
+USER_KEYS = np.random.default_rng(0).integers(0, 2**63, N_USERS).astype(np.uint64)
+ITEM_KEYS = np.random.default_rng(1).integers(0, 2**63, N_ITEMS).astype(np.uint64)
+
+Pair = tuple[int, int]
+History = dict[Pair, float]
+histories = st.dictionaries(
+    st.tuples(st.integers(0, N_USERS - 1), st.integers(0, N_ITEMS - 1)), st.integers(1, 5).map(float), max_size=40
+)
+
+
+class Event(NamedTuple):
+    user: int
+    item: int
+    value: float | None
+
+
+class Follower:
+    """A table and a model that follows it, side by side as in the service."""
+
+    def __init__(self, kind: type[Params], history: History) -> None:
+        model = random_model(random_params(kind), TRAINED_USERS, TRAINED_ITEMS)
+        model.mean = -1.4 if model.is_implicit else 3.5
+        self.table, self.position = RatingTable(N_USERS, N_ITEMS), 0
+        self._apply([Event(*pair, value) for pair, value in history.items()])
+        self.online = OnlineModel(model, self.table, USER_KEYS, ITEM_KEYS)
+
+    def learn(self, events: list[Event]) -> None:
+        self.online.note(*self._apply(events))
+
+    def _apply(self, events: list[Event]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        users = np.array([event.user for event in events], dtype=np.int64)
+        items = np.array([event.item for event in events], dtype=np.int64)
+        new = np.array([np.nan if event.value is None else event.value for event in events], dtype=np.float32)
+        positions = np.arange(len(events)) + self.position
+        self.position += len(events)
+        return users, items, self.table.apply(users, items, new, positions.astype(np.float64), positions), new
+
+    def forget(self, user: int) -> None:
+        self.online.forget(user, *self.table.drop_user(user))
+
+    def settle_in_slices(self) -> None:
+        for _ in range(10_000):
+            if self.online.settle(0.0):
+                return
+        pytest.fail("never settled")
+
+
+def assert_same_state(one: Follower, other: Follower) -> None:
+    for name, array in one.online.model.arrays.items():
+        if name != "projections":  # hashed only where a list is wanted
+            assert array.tobytes() == getattr(other.online.model, name).tobytes(), name
+
+
+def history_of(matrix: np.ndarray) -> History:
+    return {(int(user), int(item)): float(matrix[user, item]) for user, item in np.argwhere(~np.isnan(matrix))}
+
+
+def settled(kind: type[Params], seed: int = 0, density: float = 0.5) -> Follower:
+    follower = Follower(kind, history_of(random_matrix(N_USERS, N_ITEMS, density, seed)))
+    follower.online.touch(np.arange(N_USERS))
+    follower.online.settle()
+    return follower

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.host.solve import BATCH, add_observations, solve
+
+
+@given(n_terms=st.integers(1, 40), n_batches=st.integers(0, 6), seed=st.integers(0, 99))
+@settings(deadline=None)
+def test_weighted_ridge_regression(n_terms: int, n_batches: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n_batches * BATCH, n_terms))
+    weights, targets = rng.random(len(x)), rng.standard_normal(len(x))
+    matrix, right = np.diag(rng.random(n_terms) + 0.5), np.zeros(n_terms)
+    full = matrix + (x.T * weights) @ x
+    for first in range(0, len(x), BATCH):
+        part = slice(first, first + BATCH)
+        add_observations(matrix, right, x[part], weights[part], targets[part])
+    np.testing.assert_allclose(np.triu(matrix), np.triu(full), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(right, x.T @ targets, rtol=1e-10, atol=1e-10)
+    solve(matrix, right)
+    np.testing.assert_allclose(right, np.linalg.solve(full, x.T @ targets), rtol=1e-8, atol=1e-10)

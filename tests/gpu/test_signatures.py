@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpu import simlsh
+from gpu.params import CulshImplicitParams, CulshParams, Params
+from tests.gpu.followers import (
+    ITEM_KEYS,
+    N_ITEMS,
+    N_USERS,
+    TRAINED_ITEMS,
+    TRAINED_USERS,
+    USER_KEYS,
+    Event,
+    Follower,
+    settled,
+)  # fmt: skip
+from tests.gpu.models import random_model
+
+
+def sums_of(follower: Follower) -> np.ndarray:
+    """Sums of simLSH of the present ratings, computed at once."""
+    model, ratings = follower.online.model, follower.table.ratings(USER_KEYS, ITEM_KEYS)
+    start = random_model(model.params, TRAINED_USERS, TRAINED_ITEMS)
+    start.grow(N_USERS, N_ITEMS)
+    columns = ratings.by_item
+    items = np.repeat(np.arange(N_ITEMS), columns.lengths)
+    baselines = start.user_baseline[columns.items], model.item_baseline[items]
+    weights = simlsh.psi(model.params, model.scale, columns.values, model.mean, *baselines)
+    return simlsh.weighted_sums(ratings, weights, simlsh.n_words(model.params), model.params.seed)
+
+
+@pytest.mark.parametrize("kind", [CulshParams, CulshImplicitParams])
+def test_lists_of_new_items_follow_every_signature(kind: type[Params]) -> None:
+    follower = settled(kind, density=0.4)
+    rng = np.random.default_rng(8)
+    for _ in range(25):
+        n = rng.integers(1, 4)
+        values = np.where(rng.random(n) < 0.4, None, rng.integers(1, 6, n).astype(float))
+        follower.learn(
+            [Event(*event) for event in zip(rng.integers(0, 8, n), rng.integers(0, 12, n), values, strict=True)]
+        )
+        follower.online.settle()
+        model, counts = follower.online.model, follower.table.item_counts
+        sums = sums_of(follower)
+        np.testing.assert_array_equal(model.projections, sums)
+        lists = simlsh.top_k(
+            simlsh.signatures(sums), counts, model.neighbours.shape[1], 5, ITEM_KEYS, np.arange(TRAINED_ITEMS, N_ITEMS)
+        )
+        np.testing.assert_array_equal(model.neighbours[TRAINED_ITEMS:], lists.neighbours)
+
+
+def test_nothing_is_hashed_while_every_item_is_trained() -> None:
+    follower = Follower(CulshParams, {(0, 0): 4.0, (7, 3): 2.0})
+    before = follower.online.model.projections.copy()
+    follower.learn([Event(1, 1, 5.0)])
+    assert follower.online.settle()
+    np.testing.assert_array_equal(follower.online.model.projections, before)
+
+
+def test_agreement_is_the_share_of_equal_bits() -> None:
+    follower = settled(CulshParams)
+    packed = simlsh.signatures(sums_of(follower))
+    bits = np.unpackbits(packed.view(np.uint8), axis=1)
+    shares = follower.online.agreement(2, np.array([0, 2, 10]))
+    np.testing.assert_allclose(shares, [(bits[2] == bits[other]).mean() for other in (0, 2, 10)], rtol=1e-6)

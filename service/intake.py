@@ -91,17 +91,24 @@ def _judged(elements: list[Any], now_s: float, scale: Scale) -> Intake:
 
 def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
     """The rating that `element` describes; ValueError says what is wrong with it."""
+    _check_scale(element, scale)
     rating = _converted(element)
     for name in ("user", "item"):
         try:
             check_id(getattr(rating, name))
         except ValueError as error:
             raise ValueError(f"Invalid {name}: {_sentence(error)}") from None
-    if rating.rating is None or not scale[0] <= rating.rating <= scale[1]:
-        raise ValueError(f"Invalid rating: expected a number from {scale[0]:g} to {scale[1]:g}, got {rating.rating}")
     if isinstance(element.get("timestamp"), float) and not math.isfinite(rating.timestamp):
         raise ValueError(f"Invalid timestamp: expected finite Unix seconds, got {rating.timestamp}")
     return _dated(rating, now_s)
+
+
+def _check_scale(element: Any, scale: Scale) -> None:
+    """Refuse a rating off the scale before types are judged, so that the message tells the scale and the number."""
+    value = element.get("rating", scale[0]) if isinstance(element, dict) else scale[0]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or (is_number and not scale[0] <= value <= scale[1]):
+        raise ValueError(f"Invalid rating: expected a number from {scale[0]:g} to {scale[1]:g}, got {value}")
 
 
 def _converted(element: Any) -> RatingEvent:

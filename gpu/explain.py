@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.online import Rules
 from gpu.model import Model
-from gpu.rules import user_rules
+from gpu.rules import Rules, user_rules
 from gpu.topn import residuals_of
 
 

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.arena import Arena
-from gpu.host import item_index as kernels
+from gpu.backend import HOST, Backend
 from gpu.model import Model
+from gpu.scoring import LANE, PANEL, Catalogue
 
 ENLIST_ROOM = 4  # lists that grow by doubling need less than this many places an entry
 
@@ -21,11 +22,11 @@ class ItemIndex:
         catalogue: what the primitives read; replaced by `refresh`.
     """
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, model: Model, backend: Backend = HOST) -> None:
+        self._model, self._kernels = model, backend.primitives("item_index")
         self._listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed items as they stand in the inverse
-        n_factors = -(-model.item_factors.shape[1] // kernels.LANE) * kernels.LANE
-        self._panels = np.zeros((0, n_factors, kernels.PANEL), dtype=np.float32)
+        n_factors = -(-model.item_factors.shape[1] // LANE) * LANE
+        self._panels = np.zeros((0, n_factors, PANEL), dtype=np.float32)
         self._parts = np.zeros((3, 0), dtype=np.float32)  # fixed, baselines, implicit sums of `Catalogue`
         self._n_slots = np.zeros(0, dtype=np.int32)
         self._inverse = Arena(np.int32, np.float32, np.float32)
@@ -40,14 +41,14 @@ class ItemIndex:
         """
         for item in items.tolist():
             if item in self._listed:
-                kernels.unlist(item, self._listed[item], self._inverse.directory, self._inverse.columns)
+                self._kernels.unlist(item, self._listed[item], self._inverse.directory, self._inverse.columns)
             self._listed[item] = self._model.neighbours[item].copy()
         self.catalogue = self._renewed(items.astype(np.int64))
 
-    def _renewed(self, items: NDArray[np.int64]) -> kernels.Catalogue:
+    def _renewed(self, items: NDArray[np.int64]) -> Catalogue:
         model = self._model
         self._grow(model.n_items)
-        kernels.pack(self._panels, model.item_factors, items)
+        self._kernels.pack(self._panels, model.item_factors, items)
         self._enlist(items)
         is_slot = model.neighbours[items] >= 0
         self._parts[0, items] = model.item_bias[items] + np.float32(model.mean)
@@ -57,8 +58,8 @@ class ItemIndex:
         n, inverse = model.n_items, self._inverse
         fixed, baselines, implicit_sums = self._parts[:, :n]
         owners, explicit, implicit = inverse.columns
-        return kernels.Catalogue(
-            self._panels[: -(-n // kernels.PANEL)], fixed, baselines, implicit_sums, self._n_slots[:n],
+        return Catalogue(
+            self._panels[: -(-n // PANEL)], fixed, baselines, implicit_sums, self._n_slots[:n],
             inverse.starts, inverse.lengths, owners, explicit, implicit, self._scales, model.is_implicit,
         )  # fmt: skip
 
@@ -66,8 +67,8 @@ class ItemIndex:
         self._inverse.grow(n_items)
         held = self._parts.shape[1]
         if n_items > held:
-            n_panels = -(-max(n_items, held + held // 2) // kernels.PANEL)
-            spare = n_panels * kernels.PANEL - held
+            n_panels = -(-max(n_items, held + held // 2) // PANEL)
+            spare = n_panels * PANEL - held
             self._panels = np.pad(self._panels, ((0, n_panels - len(self._panels)), (0, 0), (0, 0)))
             self._parts = np.pad(self._parts, ((0, 0), (0, spare)))
             self._parts[:2, held:] = self._model.mean
@@ -76,5 +77,7 @@ class ItemIndex:
     def _enlist(self, items: NDArray[np.int64]) -> None:
         slots = self._model.neighbours, self._model.explicit_weights, self._model.implicit_weights
         n_slots, done = len(items) * slots[0].shape[1], 0
-        while (done := kernels.enlist(items, done, slots, self._inverse.directory, self._inverse.columns)) < n_slots:
+        while (
+            done := self._kernels.enlist(items, done, slots, self._inverse.directory, self._inverse.columns)
+        ) < n_slots:
             self._inverse.make_room(2 * int(self._inverse.lengths.max()) + n_slots - done)

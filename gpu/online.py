@@ -72,7 +72,7 @@ class OnlineModel:
         self._user_keys, self._item_keys = user_keys, item_keys
         self._users = set(np.flatnonzero(~model.user_trained & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
-        self.index = ItemIndex(model)
+        self.index = ItemIndex(model, backend)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Follow the growth of the table and take the keys of all rows; before `note` of a new row."""

@@ -7,9 +7,10 @@ values were chosen on MovieLens-1M by folding in users and items that a model ha
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from gpu.host.online import Rules
 from gpu.params import CulshImplicitParams, CulshParams, Params
 
 BASELINE_PRIOR = 5.0
@@ -25,6 +26,33 @@ MAX_RATERS = 1024  # drawn by key; what a refit of a new item costs is bounded b
 STEPS_OF_USERS, STEPS_OF_ITEMS = 2, 5
 ITEM_SHARE, ITEM_PRIOR = 0.1, 1.0
 MAX_RATERS_IMPLICIT = 256
+
+
+class Rules(NamedTuple):
+    """Constants of the refits; `n` counts the observations that a term takes part in.
+
+    Attributes:
+        factor, factor_prior: the ridge of factors is factor · n + factor_prior,
+        bias, bias_prior: and so for the bias,
+        weight, weight_prior: and for W and C of an item.
+        baseline_prior: ratings of average value that a user's baseline is shrunk by.
+        max_ratings: that a refit reads.
+        n_negatives: draws beside each, implicit models.
+        n_steps: Newton steps, implicit models.
+        seed: of the draws.
+    """
+
+    factor: float
+    factor_prior: float
+    bias: float
+    bias_prior: float
+    weight: float
+    weight_prior: float
+    baseline_prior: float
+    max_ratings: int
+    n_negatives: int
+    n_steps: int
+    seed: np.uint64
 
 
 def user_rules(params: Params) -> Rules:

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
 from gpu.errors import InvalidInput
-from gpu.host import topn as kernels
-from gpu.host.item_index import LANE, PANEL, Catalogue
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.ratings import Rows
+from gpu.scoring import LANE, PANEL, Catalogue, Requests
 
 MAX_N = 1000
 PARALLEL_FROM = 2**25  # multiplications from which threads are worth waking: about a millisecond on one
@@ -82,8 +81,8 @@ def recommend(
     """
     n_users = len(users.biases)
     _check(model, n_users, n, offset, rows, hidden)
-    catalogue = (index or ItemIndex(model)).catalogue
-    requests = kernels.Requests(
+    catalogue = (index or ItemIndex(model, backend)).catalogue
+    requests = Requests(
         _padded(users.factors, catalogue.panels.shape[1]), users.biases, users.baselines, *rows,
         *_flat(exclude, n_users), *_flat(candidates, n_users), _given(candidates, n_users), hidden, include_seen,
     )  # fmt: skip
@@ -94,7 +93,9 @@ def recommend(
     return _page(items, -1, offset, n), _page(best, -np.inf, offset, n)
 
 
-def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
+def estimate(
+    model: Model, users: Users, rows: Rows, items: NDArray[np.integer], *, backend: Backend = HOST
+) -> NDArray[np.float32]:
     """What each of B users would give one item.
 
     Args:
@@ -104,11 +105,11 @@ def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer])
     Returns:
         float32 (B,): a rating within `model.scale`, or the probability of one for implicit models.
     """
-    scores = np.empty(len(items))
+    scores, topn = np.empty(len(items)), backend.primitives("topn")
     for b, item in enumerate(items.tolist()):
         part = slice(rows.starts[b], rows.starts[b] + rows.lengths[b])
         residuals = residuals_of(model, rows.items[part], rows.values[part], float(users.baselines[b]))
-        terms = kernels.neighbour_terms(
+        terms = topn.neighbour_terms(
             model.neighbours[item], model.explicit_weights[item], model.implicit_weights[item],
             rows.items[part], residuals,
         )  # fmt: skip
@@ -139,7 +140,7 @@ def residuals_of(
 
 
 def similar(
-    factors: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_]
+    factors: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_], *, backend: Backend = HOST
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The rows of `factors` (R, F) with the largest cosine to `row`, best first; ties to the lower row.
 
@@ -158,7 +159,7 @@ def similar(
     unfit[row] = True
     best = np.empty(min(n, len(factors)), dtype=np.float32)
     rows = np.empty(len(best), dtype=np.int32)
-    kernels.best_of_all(cosines, unfit, best, rows)
+    backend.primitives("topn").best_of_all(cosines, unfit, best, rows)
     return rows[rows >= 0], best[rows >= 0]
 
 
@@ -170,7 +171,7 @@ def _as_estimates(model: Model, scores: NDArray[np.floating]) -> NDArray[np.floa
 
 
 def _rank(
-    requests: kernels.Requests,
+    requests: Requests,
     catalogue: Catalogue,
     best: NDArray[np.float32],
     items: NDArray[np.int32],

@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gpu.host.arena import FULL, Directory, Int, new_place
-
-PANEL = 256  # items a panel; with 128 factors 128 KiB, a part of the second-level cache
-LANE = 4  # users that share a read, and factors taken in one pass
+from gpu.scoring import PANEL
 
 InverseColumns = tuple[NDArray[Any], ...]  # owners, explicit and implicit weights
-
-
-class Catalogue(NamedTuple):
-    """Item side of the scores. I items, P panels, G = F rounded up to a multiple of `LANE`.
-
-    Attributes:
-        panels: float32 (P, G, PANEL), item factors, transposed inside a panel; zeros beyond I and F.
-        fixed: float32 (I,), μ + b̂_j.
-        baselines: float32 (I,), μ + b̄_j, what a rating's residual is taken from.
-        implicit_sums: float32 (I,), Σ_k c_jk.
-        n_slots: int32 (I,), neighbours of each item.
-        starts, lengths: int64 (I,), inverse lists: where each item is a neighbour.
-        owners, explicit_weights, implicit_weights: flat; the item whose neighbour it is, w and c of that slot.
-        scales: float32 (K + 1,), n^-½; 0 for n = 0.
-        is_implicit: whether every residual counts as 1.
-    """
-
-    panels: NDArray[np.float32]
-    fixed: NDArray[np.float32]
-    baselines: NDArray[np.float32]
-    implicit_sums: NDArray[np.float32]
-    n_slots: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    owners: NDArray[np.int32]
-    explicit_weights: NDArray[np.float32]
-    implicit_weights: NDArray[np.float32]
-    scales: NDArray[np.float32]
-    is_implicit: bool
 
 
 @njit(cache=True, nogil=True)

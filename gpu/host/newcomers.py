@@ -12,10 +12,11 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.online import MAX_DRAWS, Rules, curvature, dot, draw, sigmoid
+from gpu.host.online import MAX_DRAWS, curvature, dot, draw, sigmoid
 from gpu.host.solve import BATCH, add_observations, solve
 from gpu.host.table import find
 from gpu.ratings import Rows
+from gpu.rules import Rules
 from gpu.training import Arrays
 
 

@@ -18,38 +18,12 @@ from gpu.host.lsh import GOLDEN, mix
 from gpu.host.solve import BATCH, add_observations, solve
 from gpu.host.table import find
 from gpu.ratings import Rows
+from gpu.rules import Rules
 from gpu.training import Arrays
 
 UNRATED = np.float32(-1e30)
 MAX_DRAWS = 64  # attempts at one negative; somebody who has rated nearly all gets fewer negatives
 CHUNK = 8  # users that one thread refits in a row
-
-
-class Rules(NamedTuple):
-    """Constants of the refits; `n` counts the observations that a term takes part in.
-
-    Attributes:
-        factor, factor_prior: the ridge of factors is factor · n + factor_prior,
-        bias, bias_prior: and so for the bias,
-        weight, weight_prior: and for W and C of an item.
-        baseline_prior: ratings of average value that a user's baseline is shrunk by.
-        max_ratings: that a refit reads.
-        n_negatives: draws beside each, implicit models.
-        n_steps: Newton steps, implicit models.
-        seed: of the draws.
-    """
-
-    factor: float
-    factor_prior: float
-    bias: float
-    bias_prior: float
-    weight: float
-    weight_prior: float
-    baseline_prior: float
-    max_ratings: int
-    n_negatives: int
-    n_steps: int
-    seed: np.uint64
 
 
 class Samples(NamedTuple):

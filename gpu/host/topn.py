@@ -11,44 +11,15 @@ the whole sum.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.item_index import LANE, PANEL, Catalogue
 from gpu.host.table import find
-
-
-class Requests(NamedTuple):
-    """User side of the scores, B users.
-
-    Attributes:
-        factors (B, G), biases (B,), baselines (B,): float32; the baseline is b̄_i.
-        starts, lengths, items, values: their rows of ratings (`gpu.ratings.Rows`).
-        exclude_starts (B + 1,), excluded: item rows that must not appear, flat.
-        candidate_starts (B + 1,), candidates: item rows that alone may appear, ascending; used where `has_candidates`.
-        has_candidates: bool (B,).
-        hidden: bool (I,) at least; items that never appear.
-        include_seen: whether rated items may appear.
-    """
-
-    factors: NDArray[np.float32]
-    biases: NDArray[np.float32]
-    baselines: NDArray[np.float32]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    items: NDArray[np.int32]
-    values: NDArray[np.float32]
-    exclude_starts: NDArray[np.int64]
-    excluded: NDArray[np.int64]
-    candidate_starts: NDArray[np.int64]
-    candidates: NDArray[np.int64]
-    has_candidates: NDArray[np.bool_]
-    hidden: NDArray[np.bool_]
-    include_seen: bool
+from gpu.scoring import LANE, PANEL, Catalogue, Requests
 
 
 @njit(cache=True, nogil=True)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from gpu import topn
 from gpu.backend import Backend
 from gpu.errors import InvalidInput
-from gpu.host.item_index import PANEL
 from gpu.model import Model
 from gpu.params import CulshParams, Params
+from gpu.scoring import PANEL
 from gpu.table import RatingTable
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, table_of

@@ -134,7 +134,7 @@ def _import(client: httpx.Client, file: RatingsFile, is_synthetic: bool) -> None
 
 
 def _train(client: httpx.Client, params: dict[str, float]) -> None:
-    _step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain")
+    _step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain (the first one compiles its kernels)")
     started = time.perf_counter()
     job = _asked(client.post("/admin/retrain", json={"algorithm": ALGORITHM, "params": params}))
     with progress("   Training", 1) as bar:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -190,7 +192,7 @@ def test_a_killed_server_is_waited_for(
     put("a")
     assert eventually(lambda: archiver.n_pending == 1)
     pid = redis_server.pid
-    subprocess.run(["kill", "-9", str(pid)], check=True)
+    os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: redis_server.is_alive and redis_server.pid != pid)
     assert archiver.obstacle is None
     last = put("b")

@@ -129,8 +129,8 @@ def test_neighbors_and_estimates(trained):
 
 
 def test_a_rating_comes_back_as_it_was_written(service):
-    service.rate(("decimal", "i1", 4.1))
-    assert service.get("/users/decimal/ratings").json()["ratings"][0]["rating"] == 4.1
+    seen = service.rate(("decimal", "i1", 4.1))
+    assert service.get("/users/decimal/ratings", wait_for=seen).json()["ratings"][0]["rating"] == 4.1
 
 
 def test_an_estimate_about_nobody_says_so(trained):

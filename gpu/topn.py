@@ -16,7 +16,7 @@ from gpu.ratings import Rows
 from gpu.scoring import LANE, PANEL, Catalogue, Requests
 
 MAX_N = 1000
-PARALLEL_FROM = 2**25  # multiplications from which threads are worth waking: about a millisecond on one
+PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
 SCORES_BYTES = 2**25  # scores held at once; users beyond that follow in another block
 
 

@@ -131,7 +131,8 @@ def train(
     with progress(f"Training {algorithm}", params.n_epochs) as bar:
 
         def on_line(line: dict[str, Any]) -> None:
-            bar.advance(note=" ".join(f"{name} {line[name]:.4f}" for name in offline.BEST if name in line))
+            metrics = "  ".join(f"{name} {line[name]:.4f}" for name in offline.BEST if name in line)
+            bar.advance(note=f"epoch {line['epoch']} of {params.n_epochs}  {metrics}")
             printer.line(line)
 
         printer.line(offline.train(data, params, chosen, on_line, out))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 stderr = Console(stderr=True, highlight=False)
 BAD_USAGE, FAILED = 2, 1
@@ -33,7 +33,7 @@ def progress(title: str, total: int) -> Iterator[Bar]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )

@@ -115,12 +115,18 @@ def train(
         "n_train": len(data.train),
         "n_test": 0 if data.test is None else len(data.test),
         "seconds": lines[-1]["seconds"],
+        **_metrics(lines[-1]),
         **best_of(lines),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
     }
     if out is not None:
         closing["snapshot"] = str(_saved(out, model, data, lines[-1]))
     return closing
+
+
+def _metrics(line: dict[str, Any]) -> dict[str, Any]:
+    """What a line of an epoch measures."""
+    return {name: value for name, value in line.items() if name not in ("epoch", "seconds")}
 
 
 def best_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -205,7 +211,7 @@ def _ratings(users: IdTable, items: IdTable, rows: RowsOfFile) -> gpu.Ratings:
 
 
 def _saved(out: Path, model: gpu.Model, data: Data, last_line: dict[str, Any]) -> Path:
-    metrics = {name: value for name, value in last_line.items() if name not in ("epoch", "seconds")}
+    metrics = _metrics(last_line)
     user_ids, item_ids = _ids(data.users), _ids(data.items)
     out.mkdir(parents=True, exist_ok=True)
     manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))

@@ -37,7 +37,10 @@ def progress(title: str, total: int) -> Iterator[Bar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bars:
+    shares_terminal = sys.stdout.isatty()  # else what is printed meanwhile must reach stdout as it is
+    with Progress(
+        *columns, console=stderr, transient=True, disable=not stderr.is_terminal, redirect_stdout=shares_terminal
+    ) as bars:
         yield Bar(bars, bars.add_task(title, total=total, note=""))
 
 

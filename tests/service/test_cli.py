@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 import time
@@ -111,6 +113,19 @@ def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
     name, pick = ("test_ndcg@10", max) if "implicit" in algorithm else ("test_rmse", min)
     assert last[f"best_{name}"] == pick(line[name] for line in epochs)
     assert epochs[last["best_epoch"] - 1][name] == last[f"best_{name}"]
+
+
+def test_json_lines_reach_a_file_while_the_bar_is_on_a_terminal(ratings_csv, tmp_path):
+    terminal, stderr = pty.openpty()
+    command = [sys.executable, "-m", "service.cli", "train", "--ratings", str(ratings_csv), "--algorithm", "sgd"]
+    with (tmp_path / "out.jsonl").open("wb") as out:
+        code = subprocess.run([*command, "--set", "n_epochs=2", "--json"], stdout=out, stderr=stderr, check=False)
+    os.close(stderr)
+    shown = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    assert code.returncode == 0
+    assert "Training sgd" in shown
+    assert [line.get("epoch") for line in lines((tmp_path / "out.jsonl").read_text())] == [1, 2, None]
 
 
 def test_the_split_is_the_documented_permutation(ratings_csv, tmp_path, capsys):

@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import httptools
 import numpy as np
@@ -45,8 +46,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the first request."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type that asyncio declares
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
         self._send()
 
     def data_received(self, data: bytes) -> None:

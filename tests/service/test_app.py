@@ -1,6 +1,7 @@
 """What HTTP answers, with everything behind it running."""
 
 import json
+import threading
 
 import pytest
 
@@ -259,3 +260,16 @@ def test_when_the_log_cannot_be_written_nothing_is_acknowledged(tmp_path):
         eventually(lambda: app.post("/ratings", {"user": "u", "item": "z", "rating": 1}).status_code == 202)
         found = app.get("/users/u/ratings", wait_for=first).json()["ratings"]
         assert "x" in {rating["item"] for rating in found}
+
+
+def test_when_a_part_fails_for_good_the_service_says_so_and_wants_to_end(tmp_path):
+    ended = threading.Event()
+    with serving(tmp_path / "data") as app:
+        app.runtime.on_failure = ended.set
+        app.runtime._engine.fail(RuntimeError("the learner has died"))
+        assert ended.wait(10)
+        answer = app.get("/health/ready")
+        assert (answer.status_code, problem(answer)) == (503, "not-ready")
+        assert "the learner has died" in answer.json()["reason"]
+        assert app.get("/popular").status_code == 503
+        assert app.get("/health/live").status_code == 200

@@ -13,7 +13,7 @@ import pytest
 import redis
 from pyarrow import parquet
 
-from service.redis_server import RedisServer
+from service.redis_server import RedisServer, find_binary
 from tests.service.process import Service, eventually
 
 FAST = {"n_factors": 8, "n_epochs": 5}
@@ -250,3 +250,20 @@ def test_nothing_acknowledged_is_lost_when_redis_is_killed(fresh):
     )
     found = fresh.get("/users/steady/ratings", wait_for=position).json()["ratings"]
     assert set(acknowledged) <= {rating["item"] for rating in found}
+
+
+def test_a_redis_that_could_lose_ratings_is_refused(tmp_path):
+    with subprocess.Popen(
+        [find_binary(), "--port", "0", "--unixsocket", str(tmp_path / "s"), "--save", ""], stdout=subprocess.DEVNULL
+    ) as server:
+        try:
+            eventually((tmp_path / "s").exists)
+            url = f"unix://{tmp_path / 's'}"
+            command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--redis", url]
+            ended = subprocess.run(
+                [*command, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=60, check=False
+            )
+        finally:
+            server.kill()
+    assert ended.returncode == 1
+    assert "Invalid appendonly" in ended.stderr

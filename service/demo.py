@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from service.console import FAILED, complain, progress
 from service.data_lock import DataLock
 from service.errors import ServiceError
 from service.ratings_file import RatingsFile
+from service.redis_server import RedisServer
 
 DATA = Path("demo-data")
 LOG = DATA / "service.log"
@@ -54,6 +56,8 @@ class Shown(NamedTuple):
 def main() -> int:
     """Run the steps, then keep serving until Ctrl-C."""
     options = _options()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         with httpx.Client(timeout=60) as client, _service(options.port) as (process, url):
             client.base_url = httpx.URL(url)
@@ -88,7 +92,8 @@ def _service(port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     port = port or _free_port()
     command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data", str(DATA)]
     with LOG.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603 (our own command)
+        # A session of its own: Ctrl-C reaches this process alone, which then stops the service in good order.
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(process, url)
@@ -102,6 +107,10 @@ def _service(port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 def _empty_data() -> None:
     """Every demo begins at the beginning, but never under a service that is running."""
     DataLock(DATA).release()
+    if (DATA / "redis").exists():  # an earlier demo that was killed has left its server running
+        leftover = RedisServer(DATA)
+        leftover.start()
+        leftover.stop()
     shutil.rmtree(DATA)
     DATA.mkdir()
 

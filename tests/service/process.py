@@ -14,6 +14,9 @@ import time
 from pathlib import Path
 
 import httpx
+import redis
+
+from service.redis_server import RedisServer
 
 READY = re.compile(r"nearfield is ready on (\S+)")
 READY_TIMEOUT_S = 90.0
@@ -71,9 +74,11 @@ class Service:
             self._reader.join()
 
     def kill(self) -> None:
-        """End it the hard way, whatever state it is in."""
+        """End it the hard way, whatever state it is in, and the embedded server that it leaves behind."""
         with contextlib.suppress(ProcessLookupError):
             self.stop(signal.SIGKILL)
+        with contextlib.suppress(redis.ConnectionError), redis.Redis.from_url(RedisServer(self.data).url) as server:
+            server.shutdown(nosave=True)
 
     def get(self, path: str, **parameters: object) -> httpx.Response:
         return self.client.get(path, params=parameters)

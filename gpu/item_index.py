@@ -30,7 +30,6 @@ class ItemIndex:
         self._parts = np.zeros((3, 0), dtype=np.float32)  # fixed, baselines, implicit sums of `Catalogue`
         self._n_slots = np.zeros(0, dtype=np.int32)
         self._inverse = Arena(np.int32, np.float32, np.float32)
-        self._scales = np.append(0.0, np.arange(1, model.neighbours.shape[1] + 1) ** -0.5).astype(np.float32)
         self._inverse.make_room(ENLIST_ROOM * model.neighbours.size)
         self.catalogue = self._renewed(np.arange(model.n_items))
 
@@ -60,7 +59,7 @@ class ItemIndex:
         owners, explicit, implicit = inverse.columns
         return Catalogue(
             self._panels[: -(-n // PANEL)], fixed, baselines, implicit_sums, self._n_slots[:n],
-            inverse.starts, inverse.lengths, owners, explicit, implicit, self._scales, model.is_implicit,
+            inverse.starts, inverse.lengths, owners, explicit, implicit, model.is_implicit,
         )  # fmt: skip
 
     def _grow(self, n_items: int) -> None:

@@ -80,6 +80,7 @@ class CulshImplicitParams(CulshParams):
 
     algorithm: ClassVar[str] = "culsh-implicit"
     n_factors: int = 64
+    n_neighbours: int = 16
     learning_rate: float = 0.08
     learning_rate_decay: float = 0.05
     regularization: float = 0.01

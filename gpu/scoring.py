@@ -22,7 +22,6 @@ class Catalogue(NamedTuple):
         n_slots: int32 (I,), neighbours of each item.
         starts, lengths: int64 (I,), inverse lists: where each item is a neighbour.
         owners, explicit_weights, implicit_weights: flat; the item whose neighbour it is, w and c of that slot.
-        scales: float32 (K + 1,), n^-½; 0 for n = 0.
         is_implicit: whether every residual counts as 1.
     """
 
@@ -36,7 +35,6 @@ class Catalogue(NamedTuple):
     owners: NDArray[np.int32]
     explicit_weights: NDArray[np.float32]
     implicit_weights: NDArray[np.float32]
-    scales: NDArray[np.float32]
     is_implicit: bool
 
 

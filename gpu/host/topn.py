@@ -21,6 +21,8 @@ from gpu.host.arena import Int
 from gpu.host.table import find
 from gpu.scoring import LANE, PANEL, Catalogue, Requests
 
+STRIP = 64  # scores that are looked at one by one only if any of them has a place in the list
+
 
 @njit(cache=True, nogil=True)
 def add_terms(request: Int, requests: Requests, catalogue: Catalogue, scores: NDArray[np.float32]) -> None:
@@ -30,7 +32,7 @@ def add_terms(request: Int, requests: Requests, catalogue: Catalogue, scores: ND
     for j in range(n_items):
         scores[j] = catalogue.fixed[j] + bias
     scores[n_items:] = 0
-    if len(catalogue.scales) == 1:
+    if len(catalogue.owners) == 0:
         return
     explicit = np.zeros(n_items, dtype=np.float32)
     implicit = catalogue.implicit_sums.copy()
@@ -48,9 +50,23 @@ def add_terms(request: Int, requests: Requests, catalogue: Catalogue, scores: ND
             n_rated[owner] += np.uint32(1)
             explicit[owner] += weight * catalogue.explicit_weights[place]
             implicit[owner] -= catalogue.implicit_weights[place]
-    for j in range(n_items):
-        scores[j] += catalogue.scales[n_rated[j]] * explicit[j]
-        scores[j] += catalogue.scales[np.uint32(catalogue.n_slots[j]) - n_rated[j]] * implicit[j]
+    add_scaled(catalogue.n_slots, n_rated, explicit, implicit, scores)
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan", "contract"}, error_model="numpy")
+def add_scaled(
+    n_slots: NDArray[np.int32],
+    n_rated: NDArray[np.uint32],
+    explicit: NDArray[np.float32],
+    implicit: NDArray[np.float32],
+    scores: NDArray[np.float32],
+) -> None:
+    """Add |R|^-½ explicit + |N|^-½ implicit to the scores, in vectors: roots cost less than looking them up."""
+    one = np.float32(1)
+    for j in range(len(n_slots)):
+        rated = np.float32(n_rated[j])
+        unrated = np.float32(n_slots[j]) - rated
+        scores[j] += explicit[j] / np.sqrt(max(rated, one)) + implicit[j] / np.sqrt(max(unrated, one))
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -136,17 +152,30 @@ def sort_best_first(scores: NDArray[np.float32], rows: NDArray[np.int32]) -> Non
 
 
 @njit(cache=True, nogil=True)
+def n_above(scores: NDArray[np.float32], worst: np.float32) -> int:
+    """How many scores are above `worst`: counted in vectors, which LLVM does not do for the largest of them."""
+    n = 0
+    for j in range(len(scores)):
+        n += scores[j] > worst
+    return n
+
+
+@njit(cache=True, nogil=True)
 def best_of_all(
     scores: NDArray[np.float32], hidden: NDArray[np.bool_], best: NDArray[np.float32], rows: NDArray[np.int32]
 ) -> None:
     """The `len(best)` best items that are not hidden, best first, padded with −inf and −1. −inf is never chosen."""
     best[:], rows[:] = -np.inf, -1
     worst = best[0]
-    for j in range(len(scores)):
-        if scores[j] > worst and not hidden[j]:
-            best[0], rows[0] = scores[j], j
-            sift_down(best, rows, len(best))
-            worst = best[0]
+    for first in range(0, len(scores), STRIP):
+        last = min(first + STRIP, len(scores))
+        if n_above(scores[first:last], worst) == 0:
+            continue
+        for j in range(first, last):
+            if scores[j] > worst and not hidden[j]:
+                best[0], rows[0] = scores[j], j
+                sift_down(best, rows, len(best))
+                worst = best[0]
     sort_best_first(best, rows)
 
 

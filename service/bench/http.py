@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from service.bench.drive import Throughput, drive, message
+from service.bench.drive import name as driver_name
 from service.bench.report import say
 from service.bench.running import await_ready, free_port, post, process, retrain, serving
 from service.ratings_file import RatingsFile, read
@@ -39,6 +40,7 @@ class Row:
     service_p50_ms: float
     service_p99_ms: float
     n_errors: int
+    driver: str
 
 
 def run(ratings: Path, algorithms: Sequence[str], seconds: float, rounds: int) -> list[Row]:
@@ -95,6 +97,7 @@ def _compare(
         statistics.median(t.p50_ms for t in ours),
         statistics.median(t.p99_ms for t in ours),
         sum(t.n_errors for t in ours + theirs),
+        driver_name(),
     )
 
 

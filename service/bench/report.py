@@ -37,7 +37,7 @@ def machine() -> dict[str, str]:
     return {
         "command": "nearfield bench " + " ".join(sys.argv[2:]),
         "processor": _processor(),
-        "cores": str(len(os.sched_getaffinity(0))),
+        "cores": str(os.cpu_count()),
         "python": platform.python_version(),
         "commit": _commit(),
     }

@@ -28,7 +28,7 @@ from gpu.signatures import Signatures
 from gpu.table import RatingTable
 from gpu.training import arrays_of
 
-USERS_PER_SLICE = 8
+USERS_PER_SLICE = 1  # up to some milliseconds each
 ITEMS_PER_SLICE = 1
 PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are worth waking
 ANONYMOUS_KEY = np.uint64(0)

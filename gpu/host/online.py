@@ -33,11 +33,13 @@ class Samples(NamedTuple):
         items: int64 (S,), item rows.
         offsets: float64 (S,), the part of the score that is given.
         targets: float64 (S,), rating, or 1 and 0 for implicit models.
+        counts: float64 (S,), observations that each stands for: a drawn item may stand for several draws.
     """
 
     items: NDArray[np.int64]
     offsets: NDArray[np.float64]
     targets: NDArray[np.float64]
+    counts: NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
@@ -136,28 +138,28 @@ def samples_of(
         items, values: the part of it that is learned.
         pool: trained items in the order of their keys.
     """
-    per_rating = 1 + (rules.n_negatives if arrays.is_implicit else 0)
-    chosen = np.empty(per_rating * len(items), dtype=np.int64)
-    targets = np.empty(per_rating * len(items))
+    n_draws = min(rules.n_negatives, max(1, rules.max_negatives // max(1, len(items)))) if arrays.is_implicit else 0
+    chosen = np.empty((1 + n_draws) * len(items), dtype=np.int64)
+    targets, counts = np.empty(len(chosen)), np.ones(len(chosen))
     n = 0
     for p in range(len(items)):
         if not is_trained[items[p]]:
             continue
         chosen[n], targets[n] = items[p], 1.0 if arrays.is_implicit else values[p]
         n += 1
-        for number in range(per_rating - 1):
+        for number in range(n_draws):
             item = draw_unrated(key, item_keys[items[p]], number, rated, pool, rules.seed)
             if item >= 0:
-                chosen[n], targets[n] = item, 0.0
+                chosen[n], targets[n], counts[n] = item, 0.0, rules.n_negatives / n_draws
                 n += 1
     offsets = np.empty(n)
     for s in range(n):
         offsets[s] = arrays.mean + arrays.item_bias[chosen[s]] + neighbour_terms(chosen[s], line, arrays)
-    return Samples(chosen[:n], offsets, targets[:n])
+    return Samples(chosen[:n], offsets, targets[:n], counts[:n])
 
 
 @njit(cache=True, nogil=True)
-def set_ridge(matrix: NDArray[np.float64], n: Int, n_factors: Int, rules: Rules) -> None:
+def set_ridge(matrix: NDArray[np.float64], n: float, n_factors: Int, rules: Rules) -> None:
     """Start a system of F factors and a bias: only the ridge."""
     matrix[:] = 0
     for f in range(n_factors):
@@ -213,8 +215,8 @@ def step(
             rows[b, n_factors] = 1
             score = samples.offsets[s] + dot(found, rows[b])
             expected = sigmoid(score) if arrays.is_implicit else score
-            targets[b] = samples.targets[s] - expected
-            weights[b] = curvature(score) if arrays.is_implicit else 1.0
+            targets[b] = samples.counts[s] * (samples.targets[s] - expected)
+            weights[b] = samples.counts[s] * (curvature(score) if arrays.is_implicit else 1.0)
         add_observations(matrix, right, rows, weights, targets)
 
 
@@ -225,7 +227,7 @@ def fit_user(samples: Samples, arrays: Arrays, rules: Rules) -> NDArray[np.float
     found, right = np.zeros(n_factors + 1), np.empty(n_factors + 1)
     matrix, rows = np.empty((n_factors + 1, n_factors + 1)), np.empty((BATCH, n_factors + 1))
     for _ in range(rules.n_steps if arrays.is_implicit else 1):
-        set_ridge(matrix, len(samples.items), n_factors, rules)
+        set_ridge(matrix, samples.counts.sum(), n_factors, rules)
         for a in range(n_factors + 1):
             right[a] = -matrix[a, a] * found[a]
         step(found, matrix, right, rows, samples, arrays)

@@ -53,7 +53,9 @@ def _measured(name: str, data: Path, env: dict[str, str]) -> Row:
 
 
 def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
+    """Of every thread: the server is not started by the first one."""
+    listed = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for part in listed for child in part.read_text("ascii").split()]
 
 
 def _resident_mib(pid: int) -> float:

@@ -1,7 +1,7 @@
 """The trainer: its own process, from the rating log to a snapshot. `python -m service.trainer --help`.
 
 It writes `Line`s as JSON to stdout, one per epoch and a last one with the outcome, for the supervisor that started it
-(`service.jobs`). SIGTERM ends it between two instructions and leaves nothing behind.
+(`service.supervisor`). SIGTERM ends it between two instructions and leaves nothing behind.
 """
 
 from __future__ import annotations

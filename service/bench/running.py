@@ -17,10 +17,11 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from service import importer
+
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
-BATCH = 1000
 
 
 class BenchFailed(Exception):
@@ -67,11 +68,10 @@ def await_ready(client: httpx.Client, path: str) -> float:
 
 def post(client: httpx.Client, users: Sequence[str], items: Sequence[str], values: NDArray[np.float32]) -> None:
     """Post ratings in full requests and wait until the service has seen the last one."""
-    rows = [{"user": u, "item": i, "rating": r} for u, i, r in zip(users, items, values.tolist(), strict=True)]
-    answer = {}
-    for start in range(0, len(rows), BATCH):
-        answer = client.post("/ratings", json=rows[start : start + BATCH]).raise_for_status().json()
-    while client.get("/popular", params={"n": 1, "wait_for": answer["stream_id"]}).status_code == 503:
+    triples = zip(users, items, values.tolist(), strict=True)
+    ratings = (importer.Rating(user=user, item=item, rating=rating) for user, item, rating in triples)
+    receipt = importer.send(client, ratings)
+    while client.get("/popular", params={"n": 1, "wait_for": receipt.stream_id}).status_code == 503:
         time.sleep(POLL_S)
 
 

@@ -5,7 +5,7 @@ The axis alphabet of every docstring: U users, I items, F factors, B batch, K ne
 
 from __future__ import annotations
 
-from gpu import culsh, evaluate, sgd
+from gpu import als, culsh, evaluate, sgd
 from gpu.backend import HOST, Backend, choose
 from gpu.errors import (
     BackendUnavailable,
@@ -18,7 +18,16 @@ from gpu.errors import (
     TrainingDiverged,
 )
 from gpu.model import NO_NEIGHBOUR, Model
-from gpu.params import ALGORITHMS, CulshImplicitParams, CulshParams, Params, SgdParams, params_for
+from gpu.params import (
+    ALGORITHMS,
+    AlsImplicitParams,
+    AlsParams,
+    CulshImplicitParams,
+    CulshParams,
+    Params,
+    SgdParams,
+    params_for,
+)
 from gpu.ratings import Ratings, Rows
 from gpu.sgd import EpochReport, OnEpoch, ShouldStop
 
@@ -26,6 +35,8 @@ __all__ = [
     "ALGORITHMS",
     "HOST",
     "NO_NEIGHBOUR",
+    "AlsImplicitParams",
+    "AlsParams",
     "Backend",
     "BackendUnavailable",
     "CulshImplicitParams",
@@ -78,6 +89,9 @@ def fit(
     """
     if not len(ratings):
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
+    if isinstance(params, AlsParams | AlsImplicitParams):
+        return als.fit(ratings, params, backend, test, on_epoch, should_stop)
     if isinstance(params, CulshParams):
         return culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
+    assert isinstance(params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
     return sgd.fit(ratings, params, backend, test, on_epoch, should_stop)

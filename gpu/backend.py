@@ -25,20 +25,35 @@ class Backend:
     reason: str
 
     def primitives(self, family: str) -> ModuleType:
-        """The twin of this backend for one kernel family, such as "sgd", "lsh" or "topn"."""
-        return importlib.import_module(f"gpu.{self.name}.{family}")
+        """The twin of this backend for one kernel family, such as "sgd", "lsh" or "topn".
+
+        The device has twins of `DEVICE_FAMILIES`; whatever else is asked for works on the host there too.
+        """
+        home = self.name if family in DEVICE_FAMILIES else "host"
+        return importlib.import_module(f"gpu.{home}.{family}")
 
 
 HOST = Backend("host", "asked for")
+DEVICE_FAMILIES = ("als",)
+FAMILY_OF = {"als": "als", "als-implicit": "als"}  # the kernels that train an algorithm; all others need "sgd"
 
 
-def choose(wanted: BackendName = "auto") -> Backend:
+def choose(wanted: BackendName = "auto", algorithm: str | None = None) -> Backend:
     """The backend to use; `auto` takes the device where one works.
 
+    Args:
+        wanted: "auto", "host" or "device".
+        algorithm: what is to be trained; None for a service, which trains any.
+
     Raises:
-        BackendUnavailable: `device` was asked for and cannot run here.
+        BackendUnavailable: `device` was asked for and cannot run here, or cannot train `algorithm`.
         InvalidInput: an unknown name.
     """
+    if wanted == "device" and algorithm is not None and FAMILY_OF.get(algorithm) not in DEVICE_FAMILIES:
+        trained = ", ".join(sorted(FAMILY_OF))
+        raise BackendUnavailable(
+            f"Invalid backend of {algorithm}: expected auto or host, got device (trains {trained})"
+        )
     if wanted == "host":
         return HOST
     if wanted not in ("auto", "device"):

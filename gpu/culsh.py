@@ -39,7 +39,7 @@ def fit(
     if isinstance(params, CulshImplicitParams):
         model.scale = (0.0, 1.0)
     model.neighbours[:], model.projections[:] = found.neighbours, found.projections
-    return Training(model, ratings, blocks, backend, test, found.seconds).run(on_epoch, should_stop)
+    return Training(model, params, ratings, blocks, backend, test, found.seconds).run(on_epoch, should_stop)
 
 
 def _implicit_baselines(known: Baselines, params: CulshImplicitParams) -> Baselines:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import InvalidInput
-from gpu.params import CulshImplicitParams, Params
+from gpu.params import Params
 
 NO_NEIGHBOUR = -1
 
@@ -96,8 +96,8 @@ class Model:
 
     @property
     def is_implicit(self) -> bool:
-        """Whether scores are log-odds of a rating (cross-entropy) rather than estimates of its value."""
-        return isinstance(self.params, CulshImplicitParams)
+        """Whether it learned who rated what, rather than how high."""
+        return self.params.is_implicit
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

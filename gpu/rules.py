@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpu.params import CulshImplicitParams, CulshParams, Params
+from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
 
 BASELINE_PRIOR = 5.0
 BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0
@@ -63,7 +63,7 @@ def user_rules(params: Params) -> Rules:
     return Rules(
         factor=FACTOR_SHARE * params.regularization,
         factor_prior=FACTOR_PRIOR,
-        bias=params.bias_regularization,
+        bias=params.bias_regularization if isinstance(params, SgdParams) else params.regularization,
         bias_prior=BIAS_PRIOR_OF_USERS,
         weight=params.weight_regularization if isinstance(params, CulshParams) else 0.0,
         weight_prior=WEIGHT_PRIOR,

@@ -62,7 +62,7 @@ def fit(
 ) -> Model:
     """Train factors and biases; see `gpu.fit`."""
     model = start_model(ratings, params, baselines(ratings))
-    return Training(model, ratings, Blocks(ratings), backend, test).run(on_epoch, should_stop)
+    return Training(model, params, ratings, Blocks(ratings), backend, test).run(on_epoch, should_stop)
 
 
 def start_model(ratings: Ratings, params: SgdParams, known: Baselines, n_bits: int = 0) -> Model:
@@ -108,6 +108,7 @@ class Training:
     def __init__(
         self,
         model: Model,
+        params: SgdParams,
         ratings: Ratings,
         blocks: Blocks,
         backend: Backend,
@@ -115,7 +116,8 @@ class Training:
         seconds: float = 0.0,
     ) -> None:
         """Args: `seconds`: training time already spent, on finding neighbours."""
-        self.model, self.ratings, self.blocks, self.backend, self.test = model, ratings, blocks, backend, test
+        self.model, self.params, self.ratings, self.blocks = model, params, ratings, blocks
+        self.backend, self.test = backend, test
         self.seconds = seconds
         self._primitives = backend.primitives("sgd")
         self._lines = self._primitives.lines(N_GROUPS, model.n_items)
@@ -128,7 +130,7 @@ class Training:
             TrainingDiverged: a parameter is no longer finite.
         """
         self._compile()
-        n_epochs = self.model.params.n_epochs
+        n_epochs = self.params.n_epochs
         for epoch in range(n_epochs):
             if should_stop is not None and should_stop():
                 raise TrainingCancelled(f"Training stopped after {epoch} of {n_epochs} epochs, as asked")
@@ -147,12 +149,12 @@ class Training:
         self._learn(samples, 0, np.zeros_like(self.blocks.user_bounds))
 
     def _learn(self, samples: Samples, epoch: int, bounds: NDArray[np.int64] | None = None) -> None:
-        generator = np.random.default_rng((self.model.params.seed, epoch))
+        generator = np.random.default_rng((self.params.seed, epoch))
         users = self.blocks.user_bounds
         order = np.concatenate([first + generator.permutation(last - first) for first, last in pairwise(users)])
         self._primitives.learn_epoch(
             self.blocks.rows, samples, order.astype(np.int32), users if bounds is None else bounds,
-            generator.permutation(N_GROUPS), self._lines, arrays_of(self.model), rates_at(self.model.params, epoch),
+            generator.permutation(N_GROUPS), self._lines, arrays_of(self.model), rates_at(self.params, epoch),
         )  # fmt: skip
 
     def _metrics(self, samples: Samples) -> dict[str, float]:

@@ -1,0 +1,208 @@
+"""ALS ([000] Alg. 1; [001]): the two half-iterations, in cuMF's order (items first), explicit or implicit.
+
+While one side stands still, each row of the other minimises its own part of the objective: (A + ρ I) x = b with
+A = Σ w z zᵀ and b = Σ y z over the row's ratings.
+
+* Explicit: z = v, or [v; 1] with biases; w = 1, y = r − μ − b̂ of the other side's row; ρ = λ n.
+* Implicit: z = v, w = α r, y = 1 + α r, and VᵀV of the whole other side is added to A; ρ = λ (n + N/α)^ν.
+
+A row without ratings has no parameters: zeros.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu import evaluate
+from gpu.backend import HOST, Backend
+from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled, TrainingDiverged
+from gpu.model import Model
+from gpu.params import AlsImplicitParams, AlsParams
+from gpu.ratings import Ratings, Rows
+from gpu.sgd import EpochReport, OnEpoch, ShouldStop
+
+START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
+
+
+class Problem(NamedTuple):
+    """What both half-iterations minimise and how; the same for both sides.
+
+    Attributes:
+        n_factors: F.
+        biases: whether the last column of a table is the row's bias; the table is then F + 1 wide.
+        is_implicit, alpha: see the module.
+        mean: μ, subtracted from ratings; 0 where there are no biases.
+        regularization: λ.
+        exponent: ν; 1 for explicit problems.
+        n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
+    """
+
+    n_factors: int
+    biases: bool
+    is_implicit: bool
+    alpha: float
+    mean: float
+    regularization: float
+    exponent: float
+    n_cg_steps: int
+    cg_tolerance: float
+    solver: str
+    precision: str
+
+
+def fit(
+    ratings: Ratings,
+    params: AlsParams | AlsImplicitParams,
+    backend: Backend = HOST,
+    test: Ratings | None = None,
+    on_epoch: OnEpoch | None = None,
+    should_stop: ShouldStop | None = None,
+) -> Model:
+    """Solve both sides in turn; see `gpu.fit`.
+
+    Raises:
+        NotEnoughMemory: the training would need more than is free; both numbers are said.
+    """
+    _check(ratings, problem_of(ratings, params), backend)
+    return Training(ratings, params, backend, test).run(on_epoch, should_stop)
+
+
+def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams) -> Problem:
+    """The problem that `params` poses on `ratings`."""
+    if isinstance(params, AlsImplicitParams):
+        kind = (False, True, params.alpha, 0.0, params.regularization, params.regularization_exponent)
+    else:
+        mean = float(ratings.by_user.values.mean(dtype=np.float64)) if params.biases else 0.0
+        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0)
+    return Problem(params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision)
+
+
+class Training:
+    """One run: both sides prepared where the backend computes, solved in turn, reported on and fetched at the end."""
+
+    def __init__(
+        self, ratings: Ratings, params: AlsParams | AlsImplicitParams, backend: Backend, test: Ratings | None
+    ) -> None:
+        self.ratings, self.params, self.backend, self.test = ratings, params, backend, test
+        self.problem = problem_of(ratings, params)
+        self._als = als = backend.primitives("als")
+        self._by_user = als.prepare(ratings.by_user, ratings.n_items, self.problem)
+        self._by_item = als.prepare(ratings.by_item, ratings.n_users, self.problem)
+        self._held_out = None if test is None else als.prepare(test.by_user, ratings.n_items, self.problem)
+        users, items = start_tables(ratings, self.problem, params.seed)
+        self._users, self._items = als.place(users, self.problem), als.place(items, self.problem)
+        self.seconds = 0.0
+
+    def run(self, on_epoch: OnEpoch | None, should_stop: ShouldStop | None) -> Model:
+        """Solve to the end.
+
+        Raises:
+            TrainingCancelled: `should_stop` returned true before an epoch.
+            TrainingDiverged: a parameter is no longer finite.
+        """
+        self._compile()
+        n_epochs = self.params.n_epochs
+        for epoch in range(n_epochs):
+            if should_stop is not None and should_stop():
+                raise TrainingCancelled(f"Training stopped after {epoch} of {n_epochs} epochs, as asked")
+            began = time.perf_counter()
+            self._als.solve(self._by_item, self._items, self._users, self.problem)
+            self._als.solve(self._by_user, self._users, self._items, self.problem)
+            self._als.finish()
+            self.seconds += time.perf_counter() - began
+            if on_epoch is not None:
+                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, self._metrics()))
+        return self._checked(self.model())
+
+    def model(self) -> Model:
+        """The present parameters, on the host."""
+        tables = self._als.fetch(self._users), self._als.fetch(self._items)
+        return model_of(self.ratings, self.params, self.problem, *tables)
+
+    def _compile(self) -> None:
+        """Compile everything that a half-iteration calls, on a matrix without rows."""
+        starts, lengths, items, values = self.ratings.by_user
+        rows = Rows(starts[:0], lengths[:0], items[:0], values[:0])
+        nothing = self._als.prepare(rows, 1, self.problem)
+        table = self._als.place(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
+        self._als.solve(nothing, table, table, self.problem)
+        self._als.finish()
+
+    def _metrics(self) -> dict[str, float]:
+        als, problem, scale, n = self._als, self.problem, self.ratings.scale, len(self.ratings)
+        squares, loss = als.errors(self._by_user, self._users, self._items, problem, scale)
+        loss += als.penalty(self._by_user, self._users, problem) + als.penalty(self._by_item, self._items, problem)
+        metrics = {"train_loss": loss / n}
+        if not problem.is_implicit:
+            metrics["train_rmse"] = float(np.sqrt(squares / n))
+        if self.test is None:
+            return metrics
+        if problem.is_implicit:
+            ranks = evaluate.ranking(self.model(), self.ratings.by_user, self.test)
+            return metrics | {f"test_{name}": value for name, value in ranks.items()}
+        squares, _ = als.errors(self._held_out, self._users, self._items, problem, scale)
+        return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
+
+    def _checked(self, model: Model) -> Model:
+        if np.isfinite(model.user_factors.sum(dtype=np.float64) + model.item_factors.sum(dtype=np.float64)):
+            return model
+        raise TrainingDiverged(
+            f"Training of {self.params.algorithm} diverged: expected finite parameters; raise regularization"
+        )
+
+
+def width(problem: Problem) -> int:
+    """Columns of a table: F, and one for the bias."""
+    return problem.n_factors + problem.biases
+
+
+def start_tables(ratings: Ratings, problem: Problem, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(users, items) before the first half: random users, zeros for items and for rows without ratings.
+
+    Targets that are not centred are all positive, and so is the start then.
+    """
+    generator = np.random.default_rng(seed)
+    shape = (ratings.n_users, width(problem))
+    if problem.biases:
+        users = generator.standard_normal(shape, dtype=np.float32) * np.float32(START / 2)
+        users[:, -1] = 0
+    else:
+        users = generator.random(shape, dtype=np.float32) * np.float32(START)
+    users[ratings.by_user.lengths == 0] = 0
+    return users, np.zeros((ratings.n_items, shape[1]), dtype=np.float32)
+
+
+def model_of(
+    ratings: Ratings,
+    params: AlsParams | AlsImplicitParams,
+    problem: Problem,
+    users: NDArray[np.float32],
+    items: NDArray[np.float32],
+) -> Model:
+    """Two tables as a model; estimates of implicit models lie between 0 and 1."""
+    scale = (0.0, 1.0) if problem.is_implicit else ratings.scale
+    model = Model.zeros(params, problem.mean, scale, ratings.n_users, ratings.n_items)
+    model.user_trained[:], model.item_trained[:] = ratings.by_user.lengths > 0, ratings.by_item.lengths > 0
+    model.user_factors[:], model.item_factors[:] = users[:, : params.n_factors], items[:, : params.n_factors]
+    if problem.biases:
+        model.user_bias[:], model.item_bias[:] = users[:, -1], items[:, -1]
+    return model
+
+
+def _check(ratings: Ratings, problem: Problem, backend: Backend) -> None:
+    lowest = ratings.scale[0]
+    if problem.is_implicit and lowest < 0:
+        raise InvalidRatings(
+            f"Invalid rating for als-implicit: expected 0 or more (how often or how much), got {lowest:g}"
+        )
+    als = backend.primitives("als")
+    lengths = ratings.by_user.lengths, ratings.by_item.lengths
+    needed, free = als.bytes_needed(*lengths, problem), als.free_bytes()
+    if needed > free:
+        size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
+        what = f"Training on the {backend.name} with {problem.n_factors} factors ({size})"
+        raise NotEnoughMemory(what, needed, free)

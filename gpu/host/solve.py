@@ -16,13 +16,16 @@ BATCH = 4  # observations added in one pass over the matrix
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def add_observations(
-    matrix: NDArray[np.float64],
-    right: NDArray[np.float64],
-    rows: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    targets: NDArray[np.float64],
+    matrix: NDArray[np.floating],
+    right: NDArray[np.floating],
+    rows: NDArray[np.floating],
+    weights: NDArray[np.floating],
+    targets: NDArray[np.floating],
 ) -> None:
-    """Add Σ weight · x xᵀ to `matrix` and Σ target · x to `right` over `BATCH` observations x = `rows` (BATCH, D)."""
+    """Add Σ weight · x xᵀ to `matrix` and Σ target · x to `right` over `BATCH` observations x = `rows` (BATCH, D).
+
+    All arrays are of one precision, float64 or float32.
+    """
     n = np.uintp(len(right))
     one, two, three, four = rows[0], rows[1], rows[2], rows[3]
     for a in range(n):

@@ -65,9 +65,12 @@ def fit(
     """Solve both sides in turn; see `gpu.fit`.
 
     Raises:
+        InvalidRatings: a rating below 0, or none above, for `als-implicit`.
         NotEnoughMemory: the training would need more than is free; both numbers are said.
     """
-    _check(ratings, problem_of(ratings, params), backend)
+    if params.is_implicit:
+        ratings = _positive(ratings)
+    _check_memory(ratings, problem_of(ratings, params), backend)
     return Training(ratings, params, backend, test).run(on_epoch, should_stop)
 
 
@@ -193,15 +196,21 @@ def model_of(
     return model
 
 
-def _check(ratings: Ratings, problem: Problem, backend: Backend) -> None:
-    lowest = ratings.scale[0]
-    if problem.is_implicit and lowest < 0:
+def _positive(ratings: Ratings) -> Ratings:
+    """The ratings above 0: a stored 0 says as much as no rating."""
+    lowest, highest = ratings.scale
+    if lowest < 0 or highest <= 0:
         raise InvalidRatings(
-            f"Invalid rating for als-implicit: expected 0 or more (how often or how much), got {lowest:g}"
+            "Invalid ratings for als-implicit: expected 0 or more (how often or how much), not all 0, "
+            f"got {lowest:g} to {highest:g}"
         )
+    return ratings if lowest > 0 else ratings.where(ratings.by_user.values > 0)
+
+
+def _check_memory(ratings: Ratings, problem: Problem, backend: Backend) -> None:
     als = backend.primitives("als")
-    lengths = ratings.by_user.lengths, ratings.by_item.lengths
-    needed, free = als.bytes_needed(*lengths, problem), als.free_bytes()
+    needed = als.bytes_needed(ratings.by_user.lengths, ratings.by_item.lengths, problem)
+    free = als.free_bytes()
     if needed > free:
         size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
         what = f"Training on the {backend.name} with {problem.n_factors} factors ({size})"

@@ -80,6 +80,82 @@ def sgd_epoch(matrix, model, visits, rates):
         sgd_step(matrix, model, user, item, target, rates)
 
 
+# --- ALS -------------------------------------------------------------------------------------------------------------
+
+
+def als_ridge(n_ratings, n_columns, problem):
+    """ρ of a row: λ n, or λ (n + N/α)^ν for implicit feedback."""
+    if problem.is_implicit:
+        return problem.regularization * (n_ratings + n_columns / problem.alpha) ** problem.exponent
+    return problem.regularization * n_ratings
+
+
+def als_system(columns, values, fixed, problem):
+    """(A + ρ I, b) of one row."""
+    fixed = np.asarray(fixed, dtype=np.float64)
+    z, values = fixed[columns].copy(), np.asarray(values, dtype=np.float64)
+    ridge = als_ridge(len(columns), len(fixed), problem) * np.eye(fixed.shape[1])
+    if problem.is_implicit:
+        confidence = 1 + problem.alpha * values
+        a = fixed.T @ fixed + (z.T * (confidence - 1)) @ z + ridge
+        return a, z.T @ (confidence * (values > 0))
+    targets = values - problem.mean
+    if problem.biases:
+        targets = targets - z[:, -1]
+        z[:, -1] = 1
+    return z.T @ z + ridge, z.T @ targets
+
+
+def conjugate_gradients(a, b, x, n_steps, tolerance):
+    """[000] Alg. 1, line 5 put right."""
+    residual = b - a @ x
+    p = residual.copy()
+    for _ in range(n_steps):
+        if np.linalg.norm(residual) <= tolerance * np.linalg.norm(b):
+            break
+        step = residual @ residual / (p @ a @ p)
+        x = x + step * p
+        new = residual - step * (a @ p)
+        p = new + (new @ new) / (residual @ residual) * p
+        residual = new
+    return x
+
+
+def als_half(rows, solved, fixed, problem):
+    """One half-iteration over `rows`, a list of (columns, values), from `solved` on; by CG as in `problem` or exact."""
+    result = np.zeros(solved.shape)
+    for x, (columns, values) in enumerate(rows):
+        if len(columns):
+            a, b = als_system(columns, values, fixed, problem)
+            start, rule = solved[x].astype(np.float64), (problem.n_cg_steps, problem.cg_tolerance)
+            exact = problem.solver == "cholesky"
+            result[x] = np.linalg.solve(a, b) if exact else conjugate_gradients(a, b, start, *rule)
+    return result
+
+
+def als_estimates(users, items, problem):
+    """r̂ of every pair, not clipped."""
+    users, items = users.astype(np.float64), items.astype(np.float64)
+    if problem.biases:
+        return problem.mean + users[:, :-1] @ items[:, :-1].T + users[:, -1:] + items[:, -1]
+    return problem.mean + users @ items.T
+
+
+def als_data_loss(matrix, users, items, problem):
+    """Σ (r − r̂)² over what is rated, or Σ c (p − x·y)² over all pairs."""
+    estimates, rated = als_estimates(users, items, problem), ~np.isnan(matrix)
+    if not problem.is_implicit:
+        return np.sum((matrix - estimates)[rated] ** 2)
+    known = np.where(rated, matrix, 0)
+    return np.sum((1 + problem.alpha * known) * ((known > 0) - estimates) ** 2)
+
+
+def als_penalty(counts, n_columns, table, problem):
+    """Σ ρ |x|² of one side with these numbers of ratings."""
+    ridges = np.array([als_ridge(n, n_columns, problem) for n in counts])
+    return float(ridges @ np.sum(table.astype(np.float64) ** 2, axis=1))
+
+
 # --- draws -----------------------------------------------------------------------------------------------------------
 
 

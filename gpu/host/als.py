@@ -71,8 +71,7 @@ def prepare(rows: Rows, n_columns: int, problem: Problem) -> Side:
 def ridges(lengths: NDArray[np.int64], n_columns: int, problem: Problem) -> NDArray[np.float64]:
     """ρ of rows with these numbers of ratings."""
     counts = lengths + (n_columns / problem.alpha if problem.is_implicit else 0.0)
-    found: NDArray[np.float64] = problem.regularization * counts**problem.exponent
-    return found
+    return (problem.regularization * counts**problem.exponent).astype(np.float64)
 
 
 def place(table: Table, problem: Problem) -> Table:

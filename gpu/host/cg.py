@@ -172,12 +172,12 @@ def _solve_by_cg(
     p[:] = residual
     squares, goal = dot(residual, residual), terms.tolerance * terms.tolerance * dot(right, right)
     for _ in range(terms.n_steps):
-        if squares <= goal:
+        if squares <= goal < np.inf:  # what overflowed shall become NaN and be noticed
             break
         _apply_fixed(gram, ridge, terms, p, applied)
         _apply(items, values, terms, fixed, panel, p, applied, right[:0])
         curvature = dot(p, applied)
-        if not curvature > 0:
+        if curvature <= 0:
             break
         step = squares / curvature
         x += step * p

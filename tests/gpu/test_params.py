@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from gpu.errors import InvalidParams
-from gpu.params import ALGORITHMS, CulshImplicitParams, CulshParams, SgdParams, params_for
+from gpu.params import ALGORITHMS, AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, SgdParams, params_for
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -54,8 +54,40 @@ def test_what_cannot_be_used_is_named(name: str, value: object) -> None:
 def test_parameters_of_other_algorithms_are_refused() -> None:
     with pytest.raises(InvalidParams, match="n_neighbours"):
         params_for("sgd", {"n_neighbours": 8})
-    with pytest.raises(InvalidParams, match="culsh, culsh-implicit, sgd"):
+    with pytest.raises(InvalidParams, match="als, als-implicit, culsh, culsh-implicit, sgd"):
         params_for("svd", {})
+
+
+@pytest.mark.parametrize("algorithm", ["als", "als-implicit"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_factors", 3),
+        ("n_factors", 257),
+        ("regularization", -0.01),
+        ("regularization", float("nan")),
+        ("n_cg_steps", 0),
+        ("cg_tolerance", float("nan")),
+        ("solver", "lu"),
+        ("precision", "float64"),
+    ],
+)
+def test_als_has_ranges_of_its_own(algorithm: str, name: str, value: object) -> None:
+    with pytest.raises(InvalidParams, match=f"{name}: expected .*got {value!r}"):
+        params_for(algorithm, {name: value})
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, float("nan"), float("inf")])
+def test_confidence_must_be_positive(alpha: float) -> None:
+    with pytest.raises(InvalidParams, match="alpha"):
+        AlsImplicitParams(alpha=alpha)
+
+
+def test_truth_is_read_from_text() -> None:
+    assert params_for("als", {"biases": "false"}) == AlsParams(biases=False)
+    assert params_for("als", {"biases": "1"}) == AlsParams(biases=True)
+    with pytest.raises(InvalidParams, match="biases"):
+        params_for("als", {"biases": "perhaps"})
 
 
 def test_direct_construction_is_checked_too() -> None:

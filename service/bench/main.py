@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.bench.report import show
+from service.bench.report import say, show
+
+if TYPE_CHECKING:
+    import gpu
 
 app = typer.Typer(
     name="nearfield bench", help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -51,6 +54,44 @@ def epoch(
 
     data = offline.Data.split(ratings_file.read(ratings), 0.0, 0)
     show(list(table.run(data.train, n_factors, n_epochs)), json)
+
+
+@app.command()
+def als(
+    ratings: Annotated[
+        Path, typer.Option(help="File, or folder of raw arrays as cuMF reads them.", metavar="PATH", exists=True)
+    ],
+    implicit: Annotated[bool, typer.Option("--implicit", help="als-implicit instead of als.")] = False,
+    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
+    epochs: Annotated[int, typer.Option(help="Iterations; the median leaves the first out.", min=2)] = 10,
+    shares: Annotated[str, typer.Option(help="Comma-separated shares of the ratings, such as 0.25,0.5,1.")] = "1",
+    user_shares: Annotated[str, typer.Option(help="Further runs: shares of the users, with all of theirs.")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
+    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
+    plot: Annotated[Path | None, typer.Option(help="Picture of how time grows.", metavar="FILE")] = None,
+    json: Json = False,
+) -> None:
+    """Milliseconds of both half-iterations of ALS, their floors on an H100, and `implicit` beside it on the host.
+
+    A tenth of a file is held out. With --implicit the objective is that of `implicit` (regularization_exponent=0)
+    unless it is set.
+    """
+    from gpu.backend import choose
+    from service.bench import als as table
+
+    algorithm = "als-implicit" if implicit else "als"
+    chosen = choose(backend, algorithm)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    say(f"backend: {chosen.name} ({chosen.reason})")
+    parts = table.parts_of(*_train_and_test(ratings), _numbers(shares), _numbers(user_shares))
+    given = {**dict(pair.split("=", 1) for pair in set_ or []), "n_epochs": epochs}
+    found = list(table.run(parts, algorithm, [int(f) for f in factors.split(",")], given, chosen))
+    iterations, halves = ([row for rows in kind for row in rows] for kind in zip(*found, strict=True))
+    show(iterations, json)
+    show(halves, json)
+    if plot is not None:
+        from service.bench import als_plot
+
+        als_plot.draw(iterations, plot)
 
 
 @app.command()
@@ -98,6 +139,22 @@ def start(ratings: File, algorithms: Names = "culsh-implicit,culsh", json: Json 
     from service.bench import start as table
 
     show(list(table.run(ratings, algorithms.split(","))), json)
+
+
+def _train_and_test(path: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
+    if path.is_dir():
+        from service.bench import als_matrix
+
+        return als_matrix.read(path)
+    from service import offline, ratings_file
+
+    data = offline.Data.split(ratings_file.read(path), 0.1, 42)
+    assert data.test is not None  # noqa: S101 - a tenth of it; this narrows the type
+    return data.train, data.test
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in text.split(",") if number]
 
 
 def main(arguments: Sequence[str]) -> int:

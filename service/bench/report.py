@@ -63,4 +63,6 @@ def _line(cells: Any) -> str:
 def _readable(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
+    if isinstance(value, tuple):
+        return " ".join(_readable(part) for part in value)
     return str(value)

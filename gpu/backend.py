@@ -58,9 +58,10 @@ def choose(wanted: BackendName = "auto", algorithm: str | None = None) -> Backen
         return HOST
     if wanted not in ("auto", "device"):
         raise InvalidInput(f"Invalid backend: expected auto, host or device, got {wanted!r}")
-    obstacle = importlib.import_module("gpu.device").obstacle()
+    device = importlib.import_module("gpu.device")
+    obstacle = device.obstacle()
     if obstacle is None:
-        return Backend("device", "asked for" if wanted == "device" else "a CUDA device is available")
+        return Backend("device", device.describe())
     if wanted == "device":
         raise BackendUnavailable(f"Invalid backend: expected a usable CUDA device, got none ({obstacle}); use host")
     return Backend("host", obstacle)

@@ -1,6 +1,76 @@
-"""The CUDA side of the engine: twins of `gpu/host/`, function for function. Its kernels are not written yet."""
+"""The CUDA side of the engine: twins of `gpu/host/`, function for function, in CuPy. Importing it needs no CuPy."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from types import ModuleType
+
+OLDEST = 70  # compute capability, ten times; a newer CUDA may compile for later ones only
+TENSOR_CORES = 80  # from here on kernels use `mma` of 16 x 8 x 16 and asynchronous copies
 
 
+@functools.cache
 def obstacle() -> str | None:
     """Why the device backend cannot run on this machine, or None where it can."""
-    return "this version has no device kernels yet"
+    try:
+        with warnings.catch_warnings():  # CuPy warns on import where optional libraries are missing
+            warnings.simplefilter("ignore")
+            cupy = importlib.import_module("cupy")
+    except ModuleNotFoundError as error:
+        missing = "CuPy is not installed" if error.name == "cupy" else f"CuPy lacks {error.name}"
+        return f"{missing}: pip install nearfield[gpu]"
+    except Exception as error:  # CuPy loads libraries on import, which may fail in ways of their own
+        return f"CuPy does not load: {_line(error)}"
+    return _obstacle_of_driver(cupy) or _obstacle_of_compiler(cupy)
+
+
+def describe() -> str:
+    """The device and what its kernels can use; only where there is no obstacle."""
+    cupy = importlib.import_module("cupy")
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    capability = compute_capability()
+    text = f"{properties['name'].decode()}, compute capability {capability / 10:.1f}"
+    return text if capability >= TENSOR_CORES else f"{text}: no tensor cores used below 8.0, float32 throughout"
+
+
+def compute_capability() -> int:
+    """Of the current device, ten times: 90 for an H100."""
+    return int(importlib.import_module("cupy").cuda.Device().compute_capability)
+
+
+def _obstacle_of_driver(cupy: ModuleType) -> str | None:
+    runtime = cupy.cuda.runtime
+    try:
+        if runtime.getDeviceCount() == 0:
+            return "there is no CUDA device"
+        cupy.cuda.Device().compute_capability  # noqa: B018 - a device that is there may still not answer
+    except Exception as error:  # no driver, one without a device or one too old: CUDA's own words say which
+        return f"the CUDA driver ({_driver(runtime)}) gives no device: {_line(error)}"
+    return None
+
+
+def _driver(runtime: ModuleType) -> str:
+    """The newest CUDA that the driver supports."""
+    try:
+        version = runtime.driverGetVersion()
+    except Exception:  # as good as none
+        version = 0
+    return f"for CUDA up to {version // 1000}.{version % 1000 // 10}" if version else "none found"
+
+
+def _obstacle_of_compiler(cupy: ModuleType) -> str | None:
+    try:
+        oldest = max(OLDEST, min(cupy.cuda.nvrtc.getSupportedArchs()))
+    except Exception as error:  # the loader of the library has exceptions of its own
+        return f"CUDA's run-time compiler NVRTC is missing: pip install nearfield[gpu] ({_line(error)})"
+    capability = int(cupy.cuda.Device().compute_capability)
+    if capability < oldest:
+        return f"the device has compute capability {capability / 10:.1f}, {oldest / 10:.1f} or more is needed"
+    return None
+
+
+def _line(error: Exception) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,107 @@
+"""What lies on the device: parameters in the forms that kernels read, and ratings with their plan of work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.als import Problem
+from gpu.device.plan import Batch, Plan
+from gpu.ratings import Rows
+
+PANEL = 32_768  # rows of a table that are converted to float64 at once
+
+
+@dataclass(frozen=True)
+class Table:
+    """Parameters of one side.
+
+    Attributes:
+        values: float32 (rows, D).
+        halves: float16 (rows, LD): what tensor cores gather, kept up by the kernels that solve; None where no
+            kernel reads it. Columns: F factors; with biases 1, the bias rounded to float16 and the rest of it; zeros
+            up to a multiple of 8.
+    """
+
+    values: Any
+    halves: Any
+
+
+@dataclass
+class Side:
+    """Ratings of one side and the plan to solve its rows.
+
+    Attributes:
+        columns, values: int32 and float32 (N,), the ratings in the order of the rows.
+        plan, batches: the plan on the host; `batches` where A goes through memory.
+        items, splits: `plan.items` and `plan.splits` as bytes (32 n,).
+        ridges: float64 (rows,), ρ.
+        empty: int64, rows without ratings.
+        n_columns: rows of the fixed side.
+        slots_bytes: what `slots` takes.
+    """
+
+    columns: Any
+    values: Any
+    plan: Plan
+    batches: list[Batch]
+    items: Any
+    splits: Any
+    ridges: Any
+    empty: Any
+    n_columns: int
+    slots_bytes: int
+
+    @cached_property
+    def slots(self) -> Any:
+        """Room for sums of parts of rows, made when the side is first solved: uint8 (slots_bytes,)."""
+        return cupy.empty(self.slots_bytes, dtype=cupy.uint8)
+
+
+def side_of(
+    rows: Rows, plan: Plan, batches: list[Batch], ridges: NDArray[np.float64], n_columns: int, slots_bytes: int
+) -> Side:
+    """Ratings and plan, placed."""
+    ratings = cupy.asarray(rows.items), cupy.asarray(rows.values)
+    work = cupy.asarray(plan.items.view(np.uint8)), cupy.asarray(plan.splits.view(np.uint8))
+    empty = cupy.asarray(np.flatnonzero(rows.lengths == 0))
+    return Side(*ratings, plan, batches, *work, cupy.asarray(ridges), empty, n_columns, slots_bytes)
+
+
+def n_half_columns(problem: Problem) -> int:
+    """LD, columns of `Table.halves`."""
+    used = problem.n_factors + 3 * problem.biases
+    return -(-used // 8) * 8
+
+
+def halves_of(values: Any, problem: Problem) -> Any:
+    """`Table.halves` of these values."""
+    n_factors = problem.n_factors
+    halves = cupy.zeros((len(values), n_half_columns(problem)), dtype=cupy.float16)
+    halves[:, :n_factors] = values[:, :n_factors]
+    if problem.biases:
+        halves[:, n_factors] = 1
+        halves[:, n_factors + 1] = values[:, n_factors]
+        halves[:, n_factors + 2] = values[:, n_factors] - halves[:, n_factors + 1]
+    return halves
+
+
+def gram(values: Any) -> Any:
+    """VᵀV, float32 (D, D)."""
+    rows = values if len(values) else cupy.zeros((1, values.shape[1]), dtype=cupy.float32)  # cuBLAS starts here too
+    return rows.T @ rows
+
+
+def exact_gram(values: Any) -> NDArray[np.float64]:
+    """VᵀV on the host, summed in float64."""
+    total = cupy.zeros((values.shape[1],) * 2, dtype=cupy.float64)
+    for first in range(0, len(values), PANEL):
+        panel = values[first : first + PANEL].astype(cupy.float64)
+        total += panel.T @ panel
+    found: NDArray[np.float64] = total.get()
+    return found

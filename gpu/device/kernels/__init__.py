@@ -1,0 +1,63 @@
+"""CUDA kernels: source text beside this file, compiled at run time for the device at hand."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.resources
+from typing import Any
+
+from gpu.errors import BackendUnavailable
+
+COMMON = "common.cuh"
+OPTIONS = ("-std=c++17",)
+
+
+def source(name: str) -> str:
+    """The text of `name`.cu after what all kernels share: CuPy's cache does not see an included file change."""
+    here = importlib.resources.files(__name__)
+    return "\n".join((here / file).read_text("utf-8") for file in (COMMON, f"{name}.cu"))
+
+
+def options(defines: dict[str, int]) -> tuple[str, ...]:
+    """What the compiler is told beside the source."""
+    return (*OPTIONS, *(f"-D{define}={value}" for define, value in sorted(defines.items())))
+
+
+def module(name: str, defines: dict[str, int]) -> Any:
+    """`name`.cu compiled with these macros for the current device; compiled and loaded once.
+
+    Raises:
+        BackendUnavailable: the compiler refused; file, macros and its first error are said.
+    """
+    cupy = importlib.import_module("cupy")
+
+    return _module(name, options(defines), cupy.cuda.Device().id)
+
+
+@functools.cache
+def _module(name: str, given: tuple[str, ...], device: int) -> Any:
+    cupy = importlib.import_module("cupy")
+
+    del device  # a part of the key
+    loaded = cupy.RawModule(code=source(name), options=given, backend="nvrtc")
+    try:
+        loaded.compile()
+    except cupy.cuda.compiler.CompileException as error:
+        lines = str(error).splitlines()
+        first = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
+        raise BackendUnavailable(f"Invalid kernels {name}.cu with {' '.join(given)}: {first}; use host") from error
+    return loaded
+
+
+def kernel(name: str, function: str, defines: dict[str, int], shared_bytes: int = 0) -> Any:
+    """One kernel of a module, allowed `shared_bytes` of dynamic shared memory a block."""
+    return _kernel(module(name, defines), function, shared_bytes)
+
+
+@functools.cache
+def _kernel(loaded: Any, function: str, shared_bytes: int) -> Any:
+    found = loaded.get_function(function)
+    if shared_bytes:
+        found.max_dynamic_shared_size_bytes = shared_bytes
+    return found

@@ -1,0 +1,305 @@
+// ALS without tensor cores, FP32 throughout, in the two phases of [000]: `form` writes A and b of a batch of rows to
+// memory, `solve_cg` or `solve_cholesky` solves them. And `errors`, which both precisions use.
+//
+//   (A + ρ I) x = b,  A = Σ w z zᵀ (+ G),  b = Σ y z   over the ratings of one row; ρ = λ (n + offset)^ν
+//
+// Compiled for one problem: D unknowns of a row, BIASES and IMPLICIT as 0 or 1; TILE x TILE elements of A are a
+// thread's own, N_TILES such tiles lie across A and b; FORM_THREADS and SOLVE_THREADS; IN_SHARED: whether A fits into
+// shared memory when it is solved.
+//
+// A and b are the lower triangle of one symmetric matrix: a rating is √w [z; y/w], so b is row D of Σ of its outer
+// products. In memory ("slot") row i of it begins at `slot_row(i)` and is as long as its tiles reach: whole 16-byte
+// pieces. A row with many ratings has several slots, summed in their order when the row is solved.
+//
+// Who owns what. `form`: a block owns an item, a thread one tile of its triangle. Solvers: a block owns a row, thread i
+// its unknown i (row i of A). `errors`: a block owns an item, a lane the errors of its own ratings. Every sum has a fixed
+// order: equal inputs give equal bits.
+//
+// Limits: D from 4 to 257; solvers need more threads than D, `form` one per tile. Races: none; every slot, row and sum has
+// one writer, and the barriers that part readers from writers of shared memory are named where they stand.
+
+constexpr int WARP = 32;
+constexpr int BIN = 32;                      // ratings staged at once: one a lane
+constexpr int WIDTH = N_TILES * TILE;        // floats of a staged rating
+constexpr int N_OWNED = N_TILES * (N_TILES + 1) / 2;
+constexpr int SLOT = N_OWNED * TILE * TILE;  // floats
+constexpr int SOLVE_WARPS = SOLVE_THREADS / WARP;
+constexpr int ERROR_THREADS = 128;
+constexpr int N_FACTORS = D - BIASES;
+static_assert(WIDTH > D && FORM_THREADS >= N_OWNED && FORM_THREADS % WARP == 0, "a thread has one tile at most");
+static_assert(SOLVE_THREADS > D && SOLVE_THREADS % WARP == 0, "a thread has one unknown at most");
+static_assert(TILE == 4 || TILE == 8, "tiles are read as one or two float4");
+
+__device__ __forceinline__ int triangle(int i) { return i * (i + 1) / 2; }
+__device__ __forceinline__ int slot_row(int i) {
+    const int tile = i / TILE;
+    return triangle(tile) * TILE * TILE + i % TILE * (tile + 1) * TILE;
+}
+template <class Number> __device__ __forceinline__ Number warp_sum(Number x) {
+    for (int reach = WARP / 2; reach; reach /= 2) x += __shfl_xor_sync(~0u, x, reach);
+    return x;
+}
+
+// --- A and b ---------------------------------------------------------------------------------------------------------
+
+// Where column c of a staged rating lies: pieces of four, first those that begin a tile, then the rest, so that lanes
+// with neighbouring tiles read neighbouring 16 bytes.
+__device__ __forceinline__ int staged(int c) {
+    const int piece = c % TILE / 4;
+    return (piece * N_TILES + c / TILE) * 4 + c % 4;
+}
+
+// One rating as √w [z; y/w]; `value` is r.
+__device__ __forceinline__ void stage(float* to, const float* z, float value, const Solver& solver) {
+    const int lane = threadIdx.x % WARP;
+    float y = value - solver.mean, root = 1;
+    if (BIASES) y -= z[D - 1];
+    if (IMPLICIT) {
+        root = value > 0 ? sqrtf(solver.alpha * value) : 0.0f;
+        y = value > 0 ? (1 + solver.alpha * value) / root : 0.0f;
+    }
+#pragma unroll
+    for (int first = 0; first < WIDTH; first += WARP) {
+        const int c = first + lane;
+        float element = 0;
+        if (c < N_FACTORS) element = root * z[c];
+        else if (c < D) element = 1;
+        else if (c == D) element = y;
+        if (c < WIDTH) to[staged(c)] = element;
+    }
+}
+
+__device__ __forceinline__ void load_tile(float (&to)[TILE], const float* rating, int tile) {
+#pragma unroll
+    for (int piece = 0; piece < TILE / 4; ++piece) {
+        const float4 four = *(const float4*)(rating + (piece * N_TILES + tile) * 4);
+        to[4 * piece] = four.x, to[4 * piece + 1] = four.y, to[4 * piece + 2] = four.z, to[4 * piece + 3] = four.w;
+    }
+}
+
+// Write A and b of one item to its slot (counted from `first_slot`). Grid: a block an item.
+extern "C" __global__ void __launch_bounds__(FORM_THREADS) form(
+    const Item* items, const int* columns, const float* values, const float* fixed, Solver solver, int first_slot,
+    float* slots
+) {
+    __shared__ __align__(16) float bin[BIN][WIDTH];
+    const Item item = items[blockIdx.x];
+    const int thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
+    int tile_row = 0;
+    while (triangle(tile_row + 1) <= thread && tile_row + 1 < N_TILES) ++tile_row;
+    const int tile_column = thread - triangle(tile_row);
+    const bool is_owner = thread < N_OWNED;
+
+    float sums[TILE][TILE] = {};
+    for (int done = 0; done < item.length; done += BIN) {
+        const int count = min(BIN, item.length - done);
+        const long long place = item.begin + done + lane;
+        const int column = lane < count ? __ldg(columns + place) : 0;
+        const float value = lane < count ? __ldg(values + place) : 0.0f;
+        __syncthreads();  // nobody reads the last bin any more
+#pragma unroll 4
+        for (int k = warp; k < count; k += FORM_THREADS / WARP) {
+            const long long row = __shfl_sync(~0u, column, k);
+            stage(bin[k], fixed + row * D, __shfl_sync(~0u, value, k), solver);
+        }
+        __syncthreads();  // the bin is complete
+        if (!is_owner) continue;
+#pragma unroll 2
+        for (int k = 0; k < count; ++k) {
+            float left[TILE], right[TILE];
+            load_tile(left, bin[k], tile_row);
+            load_tile(right, bin[k], tile_column);
+#pragma unroll
+            for (int i = 0; i < TILE; ++i)
+#pragma unroll
+                for (int j = 0; j < TILE; ++j) sums[i][j] += left[i] * right[j];
+        }
+    }
+    if (!is_owner) return;
+    float* to = slots + (long long)(item.slot - first_slot) * SLOT + tile_column * TILE;
+#pragma unroll
+    for (int i = 0; i < TILE; ++i)
+#pragma unroll
+        for (int j = 0; j < TILE; j += 4)
+            *(float4*)(to + slot_row(tile_row * TILE + i) + j) =
+                make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+}
+
+// --- solvers ---------------------------------------------------------------------------------------------------------
+
+// A with b as its row D: in shared memory a packed lower triangle, in which the lanes of a warp meet no bank twice
+// neither along a column nor, at one column, down their 32 rows; else the row's first slot itself.
+struct Matrix {
+    float* elements;
+    static __device__ __forceinline__ int row(int i) { return IN_SHARED ? triangle(i) : slot_row(i); }
+    __device__ __forceinline__ float& at(int i, int j) const { return elements[row(i) + j]; }
+};
+
+// Sum the slots of a row, in their order, add G and ρ. A warp takes every SOLVE_WARPS-th row of A, a lane its columns.
+__device__ __forceinline__ Matrix gathered(
+    const SplitRow& split, float* own, float* memory, const float* gram, const Solver& solver
+) {
+    const Matrix matrix = {IN_SHARED ? memory : own};
+    const float ridge = solver.regularization * powf(split.total + solver.offset, solver.exponent);
+    for (int i = threadIdx.x / WARP; i <= D; i += SOLVE_WARPS) {
+        for (int j = threadIdx.x % WARP; j <= min(i, D - 1); j += WARP) {
+            const float* from = own + slot_row(i) + j;
+            float sum = from[0];
+#pragma unroll 4
+            for (int slot = 1; slot < split.n_slots; ++slot) sum += from[(long long)slot * SLOT];
+            if (IMPLICIT && i < D) sum += gram[i * D + j];
+            if (i == j) sum += ridge;
+            matrix.at(i, j) = sum;
+        }
+    }
+    __syncthreads();  // A and b are complete
+    return matrix;
+}
+
+// Sum over the block, alike in all threads. `sums` must not be the one of the sum before.
+__device__ __forceinline__ float block_sum(float x, float* sums) {
+    x = warp_sum(x);
+    if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = x;
+    __syncthreads();
+    float total = 0;
+#pragma unroll
+    for (int warp = 0; warp < SOLVE_WARPS; ++warp) total += sums[warp];
+    return total;
+}
+
+// (A v)_i. Below the warp's own 32 rows the rows of A are read, above them its columns, between them each as it lies.
+__device__ __forceinline__ float product(const Matrix& matrix, const float* v, int i) {
+    const int first = i / WARP * WARP, last = min(first + WARP, D);
+    const float* row = matrix.elements + Matrix::row(i);
+    float sum = 0;
+#pragma unroll 4
+    for (int j = 0; j < first; ++j) sum += row[j] * v[j];
+#pragma unroll 4
+    for (int j = first; j < last; ++j) sum += (j <= i ? row[j] : matrix.at(j, i)) * v[j];
+#pragma unroll 4
+    for (int j = last; j < D; ++j) sum += matrix.at(j, i) * v[j];
+    return sum;
+}
+
+// Approximate conjugate gradients ([000] Alg. 1) from the x that is there. Grid: a block a row.
+extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cg(
+    const SplitRow* rows, int first_slot, float* slots, const float* gram, Solver solver, float* solved
+) {
+    extern __shared__ __align__(16) float memory[];
+    __shared__ float direction[SOLVE_THREADS], sums[2][SOLVE_WARPS];
+    const SplitRow split = rows[blockIdx.x];
+    float* own = slots + (long long)(split.first_slot - first_slot) * SLOT;
+    const Matrix matrix = gathered(split, own, memory, gram, solver);
+
+    const int thread = threadIdx.x, i = min(thread, D - 1);
+    const bool is_owner = thread < D;
+    float* const at = solved + (long long)split.row * D + i;
+    float x = *at;
+    const float b = is_owner ? matrix.at(D, i) : 0.0f;
+    const float goal = solver.tolerance * solver.tolerance * block_sum(b * b, sums[0]);
+    direction[thread] = is_owner ? x : 0.0f;
+    __syncthreads();  // the direction is complete
+    float r = is_owner ? b - product(matrix, direction, i) : 0.0f;
+    float squares = block_sum(r * r, sums[1]);  // and nobody reads the direction any more
+    float p = r;
+    for (int step = 0; step < solver.n_steps && squares > goal; ++step) {
+        direction[thread] = p;
+        __syncthreads();  // the direction is complete
+        const float q = is_owner ? product(matrix, direction, i) : 0.0f;
+        const float curvature = block_sum(p * q, sums[0]);  // and nobody reads the direction any more
+        if (!(curvature > 0)) break;
+        const float length = squares / curvature;
+        x += length * p;
+        r -= length * q;
+        const float next = block_sum(r * r, sums[1]);
+        p = r + next / squares * p;
+        squares = next;
+    }
+    if (is_owner) *at = x;
+}
+
+// A = L Lᵀ in place, column by column, with L y = b as row D of it; then Lᵀ x = y. Grid: a block a row.
+extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cholesky(
+    const SplitRow* rows, int first_slot, float* slots, const float* gram, Solver solver, float* solved
+) {
+    extern __shared__ __align__(16) float memory[];
+    __shared__ float pivot;
+    const SplitRow split = rows[blockIdx.x];
+    float* own = slots + (long long)(split.first_slot - first_slot) * SLOT;
+    const Matrix matrix = gathered(split, own, memory, gram, solver);
+
+    const int i = threadIdx.x;
+    float* const row = matrix.elements + Matrix::row(min(i, D));
+    for (int k = 0; k < D; ++k) {
+        const float* const top = matrix.elements + Matrix::row(k);
+        float rest = 0;
+        if (i >= k && i <= D) {
+            rest = row[k];
+#pragma unroll 4
+            for (int j = 0; j < k; ++j) rest -= row[j] * top[j];
+        }
+        if (i == k) pivot = sqrtf(rest);
+        __syncthreads();  // the pivot is there
+        if (i == k) row[k] = pivot;
+        if (i > k && i <= D) row[k] = rest / pivot;
+        __syncthreads();  // column k is complete, and nobody reads the pivot any more
+    }
+    float x = i < D ? matrix.at(D, i) : 0.0f;
+    for (int k = D - 1; k >= 0; --k) {
+        if (i == k) pivot = x /= row[k];
+        __syncthreads();  // x_k is there
+        if (i < k) x -= matrix.at(k, i) * pivot;
+        __syncthreads();  // nobody reads it any more
+    }
+    if (i < D) solved[(long long)split.row * D + i] = x;
+}
+
+// --- errors ----------------------------------------------------------------------------------------------------------
+
+// Σ (r − clip(r̂))² and the data loss of one item, to `sums`: Σ (r − r̂)²; implicit Σ c (1 − r̂)² − r̂² over r > 0.
+extern "C" __global__ void __launch_bounds__(ERROR_THREADS) errors(
+    const Item* items, const int* columns, const float* values, const float* table, const float* fixed, Solver solver,
+    float low, float high, double2* sums
+) {
+    constexpr int HELD = (D + WARP - 1) / WARP;
+    const Item item = items[blockIdx.x];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    float x[HELD];
+#pragma unroll
+    for (int n = 0; n < HELD; ++n) x[n] = lane + WARP * n < D ? table[(long long)item.row * D + lane + WARP * n] : 0.0f;
+
+    double squares = 0, loss = 0;
+    for (int done = warp * WARP; done < item.length; done += ERROR_THREADS) {
+        const int count = min(WARP, item.length - done);
+        const long long place = item.begin + done + lane;
+        const int column = lane < count ? __ldg(columns + place) : 0;
+        const float rating = lane < count ? __ldg(values + place) : 0.0f;
+        float mine = 0;
+#pragma unroll 4
+        for (int k = 0; k < count; ++k) {
+            const float* const y = fixed + (long long)__shfl_sync(~0u, column, k) * D;
+            float estimate = 0;
+#pragma unroll
+            for (int n = 0; n < HELD; ++n) {
+                const int c = lane + WARP * n;
+                if (c < N_FACTORS) estimate += x[n] * y[c];
+                else if (c < D) estimate += x[n] + y[c];
+            }
+            estimate = warp_sum(estimate);
+            if (lane == k) mine = solver.mean + estimate;
+        }
+        if (lane >= count) continue;
+        const double off = rating - fminf(fmaxf(mine, low), high);
+        squares += off * off;
+        if (!IMPLICIT) loss += (double)(rating - mine) * (rating - mine);
+        else if (rating > 0) loss += (double)(1 + solver.alpha * rating) * ((1.0 - mine) * (1.0 - mine)) - (double)mine * mine;
+    }
+    __shared__ double2 parts[ERROR_THREADS / WARP];
+    squares = warp_sum(squares), loss = warp_sum(loss);
+    if (lane == 0) parts[warp] = make_double2(squares, loss);
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    double2 total = parts[0];
+    for (int n = 1; n < ERROR_THREADS / WARP; ++n) total.x += parts[n].x, total.y += parts[n].y;
+    sums[blockIdx.x] = total;
+}

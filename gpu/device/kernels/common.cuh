@@ -1,0 +1,21 @@
+// What the kernels of this folder share; put before each of them as text.
+
+struct Item {         // a row, or a part of one
+    long long begin;  // place of its first rating
+    int row, length;
+    int slot;         // −1: a whole row; else where its sums go
+    float weight;     // implicit: largest α r of the whole row
+    int total;        // ratings of the whole row
+    int unused;
+};
+struct SplitRow {     // a row whose sums lie in consecutive slots
+    int row, first_slot, n_slots, total;
+    float weight;
+    int unused[3];
+};
+struct Solver {       // constants of a half-iteration
+    float alpha, mean, regularization, exponent, offset;  // ρ = λ (n + offset)^ν
+    float tolerance;
+    int n_steps;
+};
+static_assert(sizeof(Item) == 32 && sizeof(SplitRow) == 32 && sizeof(Solver) == 28, "as NumPy writes them");

@@ -1,0 +1,62 @@
+"""The kernels' source: complete, in the wheel's reach, and compiled without a warning where there is a compiler."""
+
+from __future__ import annotations
+
+import importlib.resources
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpu.als import Problem
+from gpu.device import kernels, tiling
+
+NVCC = shutil.which("nvcc")
+needs_nvcc = pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+# n_factors, kind, whether A fits into shared memory: every branch of the source, tiles of 4 and of 8
+PLAIN = [
+    (4, "biases", True), (40, "implicit", True), (100, "explicit", True), (100, "biases", True),
+    (128, "implicit", True), (256, "biases", False), (256, "implicit", False),
+]  # fmt: skip
+
+
+def problem_of(n_factors: int, kind: str) -> Problem:
+    biases, is_implicit = kind == "biases", kind == "implicit"
+    return Problem(n_factors, biases, is_implicit, 1.0, 0.0, 0.05, 1.0, 6, 1e-4, "cg", "float16")
+
+
+def compile_with_nvcc(name: str, defines: dict[str, int], architecture: str, tmp_path: Path) -> None:
+    """Compile to machine code; a warning fails."""
+    path = tmp_path / f"{name}.cu"
+    path.write_text(kernels.source(name), "utf-8")
+    strict = ("-Werror", "all-warnings")
+    target = ("-cubin", f"-arch={architecture}", "-o", str(tmp_path / "out.cubin"))
+    command = [str(NVCC), *kernels.options(defines), *strict, *target, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_source_begins_with_what_all_share():
+    common = (importlib.resources.files(kernels) / kernels.COMMON).read_text("utf-8")
+    names = [file.name for file in importlib.resources.files(kernels).iterdir() if file.name.endswith(".cu")]
+    assert names
+    for name in names:
+        assert kernels.source(name.removesuffix(".cu")).startswith(common)
+
+
+def test_macros_are_in_a_fixed_order():
+    assert kernels.options({"B": 2, "A": 1}) == ("-std=c++17", "-DA=1", "-DB=2")
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("n_factors", "kind", "in_shared"), PLAIN)
+def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
+    macros = tiling.defines(problem_of(n_factors, kind), in_shared)
+    compile_with_nvcc("als_plain", macros, "sm_90", tmp_path)
+
+
+@needs_nvcc
+def test_plain_kernels_compile_for_older_devices(tmp_path):
+    compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_75", tmp_path)
+    compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_80", tmp_path)

@@ -1,0 +1,138 @@
+"""Which backend is chosen, and what is said where the device cannot be."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import re
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import gpu
+from gpu import backend, device
+
+
+@pytest.fixture(autouse=True)
+def asked_anew():
+    """`obstacle` remembers its answer."""
+    device.obstacle.cache_clear()
+    yield
+    device.obstacle.cache_clear()
+
+
+def raises(error: Exception):
+    def function(*_: object) -> None:
+        raise error
+
+    return function
+
+
+def fake_cupy(
+    capability: str = "90", count=lambda: 1, driver=lambda: 13010, archs=lambda: [75, 80, 90, 120]
+) -> SimpleNamespace:
+    """CuPy as far as the choice of a backend looks."""
+    runtime = SimpleNamespace(
+        getDeviceCount=count, driverGetVersion=driver, getDeviceProperties=lambda _: {"name": b"Some GPU"}
+    )
+    one = SimpleNamespace(id=0, compute_capability=capability)
+    nvrtc = SimpleNamespace(getSupportedArchs=archs)
+    return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda: one, nvrtc=nvrtc))
+
+
+def with_cupy(monkeypatch: pytest.MonkeyPatch, fake: object) -> str | None:
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    return device.obstacle()
+
+
+def test_a_device_that_works_is_no_obstacle(monkeypatch):
+    assert with_cupy(monkeypatch, fake_cupy()) is None
+
+
+def test_importing_the_device_package_does_not_import_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # importing it would raise
+    importlib.reload(importlib.import_module("gpu.device"))
+
+
+def test_cupy_is_missing(monkeypatch):
+    whole = builtins.__import__
+
+    def without_cupy(name: str, *rest: object, **more: object) -> object:
+        if name == "cupy":
+            raise ModuleNotFoundError("No module named 'cupy'", name="cupy")
+        return whole(name, *rest, **more)
+
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(importlib, "import_module", without_cupy)
+    assert device.obstacle() == "CuPy is not installed: pip install nearfield[gpu]"
+
+
+def test_cupy_does_not_load(monkeypatch):
+    monkeypatch.setattr(importlib, "import_module", raises(OSError("libsomething.so: no such file\nmore")))
+    assert device.obstacle() == "CuPy does not load: libsomething.so: no such file"
+
+
+@pytest.mark.parametrize(
+    ("fake", "words"),
+    [
+        (fake_cupy(count=lambda: 0), "there is no CUDA device"),
+        (
+            fake_cupy(count=raises(RuntimeError("cudaErrorInsufficientDriver: too old")), driver=lambda: 12040),
+            r"driver \(for CUDA up to 12.4\) gives no device: cudaErrorInsufficientDriver",
+        ),
+        (fake_cupy(count=raises(RuntimeError("cudaErrorNoDevice")), driver=lambda: 0), r"\(none found\)"),
+        (fake_cupy(count=raises(RuntimeError("")), driver=raises(RuntimeError("no"))), r"\(none found\).*RuntimeError"),
+        (fake_cupy(archs=raises(RuntimeError("libnvrtc.so.13 not found"))), r"NVRTC is missing.*nearfield\[gpu\]"),
+        (fake_cupy("61", archs=lambda: [50, 61]), "compute capability 6.1, 7.0 or more"),
+        (fake_cupy("70"), "compute capability 7.0, 7.5 or more"),
+    ],
+)
+def test_what_is_in_the_way_is_said_in_one_sentence(monkeypatch, fake, words):
+    obstacle = with_cupy(monkeypatch, fake)
+    assert obstacle is not None
+    assert "\n" not in obstacle
+    assert re.search(words, obstacle), obstacle
+
+
+def test_the_obstacle_is_asked_for_once(monkeypatch):
+    assert with_cupy(monkeypatch, fake_cupy()) is None
+    assert with_cupy(monkeypatch, fake_cupy(count=lambda: 0)) is None
+
+
+def test_a_device_without_our_tensor_cores_is_used_and_said_aloud(monkeypatch):
+    assert with_cupy(monkeypatch, fake_cupy("75")) is None
+    assert "no tensor cores" in backend.choose("device").reason
+    assert "no tensor cores" in backend.choose("auto").reason
+
+
+def test_the_device_is_named(monkeypatch):
+    assert with_cupy(monkeypatch, fake_cupy()) is None
+    assert "Some GPU, compute capability 9.0" in backend.choose().reason
+    assert backend.choose().name == "device"
+
+
+def test_without_a_device_auto_is_the_host_and_device_is_refused(monkeypatch):
+    with_cupy(monkeypatch, fake_cupy(count=lambda: 0))
+    chosen = backend.choose("auto")
+    assert (chosen.name, chosen.reason) == ("host", "there is no CUDA device")
+    with pytest.raises(gpu.BackendUnavailable, match="there is no CUDA device"):
+        backend.choose("device")
+
+
+def test_algorithms_without_kernels_are_refused_on_the_device():
+    with pytest.raises(gpu.BackendUnavailable, match="expected auto or host"):
+        backend.choose("device", "culsh")
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(gpu.InvalidInput, match="auto, host or device"):
+        backend.choose("gpu")  # type: ignore[arg-type]
+
+
+def test_the_host_is_taken_where_it_is_asked_for():
+    assert backend.choose("host") is backend.HOST
+
+
+def test_families_without_a_twin_on_the_device_compute_on_the_host():
+    assert backend.Backend("device", "under test").primitives("topn").__name__ == "gpu.host.topn"

@@ -2,37 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.model import Model
-from gpu.rules import Rules, user_rules
+from gpu.params import AlsImplicitParams, AlsParams, SgdParams
+from gpu.rules import SMALLEST_RIDGE, TINY, Rules, objective_of, user_rules
 from gpu.topn import residuals_of
+
+Reasons = list[tuple[int, float]]
 
 
 def reasons(
-    model: Model, items: NDArray[np.integer], values: NDArray[np.float32], target: int, n: int
-) -> list[tuple[int, float]]:
-    """Up to `n` rated items that speak for `target`, with what each adds to its score, largest first.
+    model: Model,
+    items: NDArray[np.integer],
+    values: NDArray[np.float32],
+    targets: Sequence[int],
+    n: int,
+    gram: NDArray[np.float64] | None = None,
+) -> list[Reasons]:
+    """Up to `n` rated items that speak for each target, with what each adds to its score, largest first.
 
-    Where the user has rated neighbours of the target: their terms |R|^-½ (r − b) w of [004] eq. 1. Where none of
+    Where the user has rated neighbours of a target: their terms |R|^-½ (r − b) w of [004] eq. 1. Where none of
     these speaks for it, or the model has no neighbours: the user's vector, taken apart. It is linear in the ratings,
-    so each has its share in the product with the target's.
+    so each has its share in the product with the target's; for ALS models all shares add up to that product.
 
     Args:
         items, values: what the user has rated, item rows ascending, (B,).
-        target: item row.
+        targets: item rows.
+        gram: `OnlineModel.gram`. Default: computed for this call.
 
     Returns:
-        (item row, contribution > 0); empty where nothing speaks for it.
+        For each target (item row, contribution > 0); empty where nothing speaks for it.
     """
-    baseline = _baseline(model, values, user_rules(model.params))
-    residuals = residuals_of(model, items, values, baseline)
-    near = _neighbour_shares(model, items, residuals, target)
-    if not (near > 0).any():
-        near = _factor_shares(model, items, values, target, user_rules(model.params))
+    near = _neighbour_shares(model, items, values, targets)
+    is_far = ~(near > 0).any(axis=1)
+    if is_far.any():
+        near[is_far] = shares(model, items, values, np.asarray(targets)[is_far], gram)
+    return [_best(items, line, n) for line in near]
+
+
+def shares(
+    model: Model,
+    items: NDArray[np.integer],
+    values: NDArray[np.float32],
+    targets: NDArray[np.integer],
+    gram: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Rating x's share of v_t · u = Σ_x y_x v_tᵀ A⁻¹ z_x for each target, float64 (T, B).
+
+    Arguments as in `reasons`. A, y and z are those of a refit without neighbours. Items that were not trained have
+    no share, and the part of a bias is left out: it speaks for every item alike.
+    """
+    found = np.zeros((len(targets), len(items)))
+    known = model.item_trained[items]
+    if isinstance(model.params, AlsImplicitParams):
+        known &= values > 0
+    if known.any():
+        system = _exact_system if isinstance(model.params, AlsParams | AlsImplicitParams) else _sampled_system
+        z, matrix, y = system(model, items[known], values[known].astype(np.float64), gram)
+        aims = np.zeros((len(targets), z.shape[1]))
+        aims[:, : model.params.n_factors] = model.item_factors[targets]
+        found[:, known] = (z @ np.linalg.solve(matrix, aims.T)).T * y
+    return found
+
+
+def _best(items: NDArray[np.integer], near: NDArray[np.float64], n: int) -> Reasons:
     order = np.lexsort((items, -near))[:n]
     return [(int(items[place]), float(near[place])) for place in order if near[place] > 0]
+
+
+def _neighbour_shares(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: Sequence[int]
+) -> NDArray[np.float64]:
+    """What each rated item adds through W; 0 for those that are no neighbour of the target, (T, B)."""
+    found = np.zeros((len(targets), len(items)))
+    if not isinstance(model.params, SgdParams) or not model.neighbours.shape[1]:
+        return found
+    residuals = residuals_of(model, items, values, _baseline(model, values, user_rules(model.params)))
+    for place, target in enumerate(targets):
+        slots = dict(zip(model.neighbours[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
+        n_rated = sum(item in slots for item in items.tolist())
+        weights = np.array([slots.get(item, 0.0) for item in items.tolist()])
+        found[place] = weights * residuals / np.sqrt(max(1, n_rated))
+    return found
 
 
 def _baseline(model: Model, values: NDArray[np.float32], rules: Rules) -> float:
@@ -42,33 +97,47 @@ def _baseline(model: Model, values: NDArray[np.float32], rules: Rules) -> float:
     return float(np.sum(values - model.mean) / (len(values) + rules.baseline_prior))
 
 
-def _neighbour_shares(
-    model: Model, items: NDArray[np.integer], residuals: NDArray[np.float32], target: int
-) -> NDArray[np.float64]:
-    """What each rated item adds through W; 0 for those that are no neighbour of the target, (B,)."""
-    slots = dict(zip(model.neighbours[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
-    n_rated = sum(item in slots for item in items.tolist())
-    weights: NDArray[np.float64] = np.array([slots.get(item, 0.0) for item in items.tolist()], dtype=np.float64)
-    shares: NDArray[np.float64] = weights * residuals / np.sqrt(max(1, n_rated))
-    return shares
+System = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]  # z (B, D), A (D, D), y (B,)
 
 
-def _factor_shares(
-    model: Model, items: NDArray[np.integer], values: NDArray[np.float32], target: int, rules: Rules
-) -> NDArray[np.float64]:
-    """Rating x's share of z_t · [u; b] = Σ_x y_x z_tᵀ A⁻¹ z_x, with A and y of the closed form without neighbours.
+def _sampled_system(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
+) -> System:
+    """The closed form of `gpu.sampled`; implicit models: the first Newton step from zero, without negatives."""
+    del gram
+    assert isinstance(model.params, SgdParams)  # noqa: S101 - `shares` has asked; this narrows the type
+    rules = user_rules(model.params)
+    z = np.column_stack([model.item_factors[items].astype(np.float64), np.ones(len(items))])
+    given = model.mean + model.item_bias[items].astype(np.float64)
+    expected = 1 / (1 + np.exp(-given)) if model.params.is_logit else given
+    weights = expected * (1 - expected) if model.params.is_logit else np.ones(len(items))
+    ridge = np.full(z.shape[1], rules.factor * len(items) + rules.factor_prior)
+    ridge[-1] = rules.bias * len(items) + rules.bias_prior
+    return z, (z.T * weights) @ z + np.diag(ridge), (1.0 if model.params.is_logit else values) - expected
 
-    Implicit models: the first Newton step from zero, without negatives. Items that were not trained have no share.
-    """
-    known = model.item_trained[items]
-    z = np.column_stack([model.item_factors[items[known]].astype(np.float64), np.ones(np.count_nonzero(known))])
-    given = model.mean + model.item_bias[items[known]].astype(np.float64)
-    expected = 1 / (1 + np.exp(-given)) if model.is_implicit else given
-    errors = (1.0 if model.is_implicit else values[known]) - expected
-    weights = expected * (1 - expected) if model.is_implicit else np.ones(len(errors))
-    ridge = np.full(z.shape[1], rules.factor * len(z) + rules.factor_prior)
-    ridge[-1] = rules.bias * len(z) + rules.bias_prior
-    aim = np.append(model.item_factors[target].astype(np.float64), 0.0)  # a bias speaks for every item alike
-    shares = np.zeros(len(items))
-    shares[known] = errors * (z @ np.linalg.solve((z.T * weights) @ z + np.diag(ridge), aim))
-    return shares
+
+def _exact_system(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
+) -> System:
+    """The system of `gpu.exact`."""
+    assert isinstance(model.params, AlsParams | AlsImplicitParams)  # noqa: S101 - `shares` has asked
+    objective = objective_of(model.params, model.mean)
+    z = model.item_factors[items].astype(np.float64)
+    (ridge,) = objective.ridges(np.array([len(items)]), int(model.item_trained.sum()))
+    if objective.is_implicit:
+        weights = objective.alpha * values
+        matrix, y = _whole(model, gram) + (z.T * weights) @ z, 1 + weights
+    else:
+        z = np.column_stack([z, np.ones(len(z))]) if objective.has_biases else z
+        matrix, y = z.T @ z, values - model.mean - model.item_bias[items]
+    ridge = max(ridge, SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
+    return z, matrix + ridge * np.eye(len(matrix)), y
+
+
+def _whole(model: Model, gram: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """VᵀV over the trained items, (F, F)."""
+    if gram is not None:
+        return gram + np.triu(gram, 1).T
+    trained = model.item_factors[model.item_trained].astype(np.float64)
+    whole: NDArray[np.float64] = trained.T @ trained
+    return whole

@@ -1,37 +1,71 @@
-"""`OnlineModel`: a model that follows the history ([004] Alg. 4, in closed form).
+"""`OnlineModel`: a model that follows the history ([004] Alg. 4).
 
 Its state is a pure function of the snapshot, the present history and the set of users touched since: every refit
 starts from the snapshot's item side and reads whole rows of ratings. So the order of events, how they were batched,
 deletes and replays leave no trace.
 
-* A touched user: with the items fixed, u and b enter the score linearly. They solve
-  (Σ z zᵀ + diag(λ n + λ0)) [u; b] = Σ y z over the ratings of trained items, z_j = [v_j; 1], y_j = r − μ − b̂_j − the
-  neighbour terms. Implicit models: Newton steps of the cross-entropy, with s drawn negatives a rating.
-* An item newer than the snapshot: neighbours by its present signature among all items, then v, b̂, w, c over all its
-  raters in the same way. It follows whenever one of them changes.
+* A touched user is solved over the ratings of trained items, with the items fixed.
+* An item newer than the snapshot gets neighbours by its present signature among all items, where the model has such
+  lists, and is then solved over its raters. It follows whenever one of them changes.
+
+How a row is solved depends on what trained the model: `gpu.exact` for ALS, else `gpu.sampled`.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterator
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu import topn
 from gpu.backend import HOST, Backend
+from gpu.exact import ExactRefits
 from gpu.item_index import ItemIndex
 from gpu.model import Model
-from gpu.params import CulshParams
-from gpu.rules import item_rules, user_rules
+from gpu.params import AlsImplicitParams, AlsParams, CulshParams, SgdParams
+from gpu.sampled import SampledRefits
 from gpu.signatures import Signatures
 from gpu.table import RatingTable
-from gpu.training import arrays_of
 
 USERS_PER_SLICE = 1  # up to some milliseconds each
 ITEMS_PER_SLICE = 1
-PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are worth waking
-ANONYMOUS_KEY = np.uint64(0)
+_END = object()
+
+
+class Refits(Protocol):
+    """How rows are solved, in place in a model, while the other side stands still.
+
+    What works in slices is an iterator that does one of a few milliseconds a step and, where there is but one, none.
+
+    Attributes:
+        gram: see `gpu.exact`; None where explanations need no such thing.
+    """
+
+    gram: NDArray[np.float64] | None
+
+    def prepare(self) -> Iterator[None]:
+        """Sums over the snapshot that refits need; must end before the first refit."""
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Follow the growth of the model and take the keys of all rows."""
+
+    def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
+        """Refit `users` (B,) over their present ratings of trained items."""
+
+    def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
+        """Refit new `items` (B,) over their present raters."""
+
+    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+        """([u; b] (F + 1,), b̄_i) of somebody with these ratings, items ascending."""
+
+    def readers_of(self, user: int) -> Collection[int]:
+        """New items whose refits read the parameters of `user`, beside those that the user has rated."""
+
+    def forget(self, user: int) -> Collection[int]:
+        """Read the user, whose parameters are still there, no more; new items whose refits did."""
 
 
 class OnlineModel:
@@ -60,26 +94,25 @@ class OnlineModel:
         """
         self.model = model
         self._table = table
-        self._user_rules, self._item_rules = user_rules(model.params), item_rules(model.params)
-        self._primitives = backend.primitives("online"), backend.primitives("newcomers")
         model.grow(table.n_users, table.n_items)
-        self._trained_items = _by_key(model.item_trained, item_keys)
-        self._trained_users = _by_key(model.user_trained, user_keys)
-        self._trained_user_keys = user_keys[self._trained_users]
+        self._refits = _refits(model, table, user_keys, item_keys, backend)
         self._signatures = _signatures(model, table, user_keys, item_keys, backend)
-        self._absent_from: dict[int, set[int]] = {}  # user -> new items they were drawn as a negative of
-        self._absent: dict[int, NDArray[np.int64]] = {}  # new item -> those users
-        self._user_keys, self._item_keys = user_keys, item_keys
         self._users = set(np.flatnonzero(~model.user_trained & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
+        self._begun: Iterator[None] | None = self._refits.prepare()  # what the next slice goes on with
         self.index = ItemIndex(model, backend)
+
+    @property
+    def gram(self) -> NDArray[np.float64] | None:
+        """What `gpu.explain` needs of implicit ALS models once they have settled; None for all others."""
+        return self._refits.gram
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Follow the growth of the table and take the keys of all rows; before `note` of a new row."""
-        self._user_keys, self._item_keys = user_keys, item_keys
         known = self.model.n_items
         if (self._table.n_users, self._table.n_items) != (self.model.n_users, known):
             self.model.grow(self._table.n_users, self._table.n_items)
+        self._refits.grow(user_keys, item_keys)
         if self._signatures is not None:
             self._signatures.grow(user_keys, item_keys)
         if self.model.n_items > known:
@@ -110,18 +143,19 @@ class OnlineModel:
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Make a user, whom the table has dropped with these ratings, as if never seen."""
         model = self.model
+        self._finish()  # what has begun may be of this user
         if self._signatures is not None:
             self._signatures.forget(user, items, values)
         self._items.update(items[~model.item_trained[items]].tolist())
-        self._items.update(self._absent_from.get(user, ()))
+        self._items.update(self._refits.forget(user))
         self._users.discard(user)
         model.user_factors[user], model.user_bias[user], model.user_baseline[user] = 0, 0, 0
         model.user_trained[user] = False
-        stays = self._trained_users != user
-        self._trained_users, self._trained_user_keys = self._trained_users[stays], self._trained_user_keys[stays]
 
     def settle(self, budget_s: float | None = None) -> bool:
         """Refit what is pending: users, then lists of new items, then new items; in slices of a few milliseconds.
+
+        What came in between does not disturb a refit that has begun: the row is then pending once more.
 
         Args:
             budget_s: stop after the slice in which it runs out, the first one at the earliest. None: finish, on all
@@ -134,24 +168,19 @@ class OnlineModel:
         while self._step(is_hurried=budget_s is not None):
             if time.perf_counter() >= deadline:
                 break
-        return not self._users and not self._items and (self._signatures is None or self._signatures.is_settled)
+        is_listed = self._signatures is None or self._signatures.is_settled
+        return self._begun is None and not self._users and not self._items and is_listed
 
-    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.float32]) -> topn.Users:
+    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
         """Parameters of somebody with these ratings, of whom nothing is kept.
 
         Args:
             items: item rows, ascending, (B,).
             values: their ratings, (B,).
         """
-        online, arrays = self._primitives[0], arrays_of(self.model)
-        rated, given = items.astype(np.int32), values.astype(np.float32)
-        line = np.full(self.model.n_items, online.UNRATED)
-        found, baseline = online.fold_in(
-            ANONYMOUS_KEY, rated, rated, given, line, arrays, self._trained_items, self.model.item_trained,
-            self._item_keys, self._user_rules,
-        )  # fmt: skip
-        found = found.astype(np.float32)
-        return topn.Users(found[None, :-1], found[-1:], np.array([baseline], dtype=np.float32))
+        found, baseline = self._refits.fold_in(items.astype(np.int32), values.astype(np.float32))
+        user = found.astype(np.float32)
+        return topn.Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
         """Share of equal signature bits of `item` and each of `others`, float32 (B,); 0 for models without hashing."""
@@ -160,56 +189,53 @@ class OnlineModel:
         return self._signatures.agreement(item, others)
 
     def _step(self, *, is_hurried: bool) -> bool:
-        """Do one slice of what is pending; false where nothing was."""
-        if self._users:
-            self._refit_users(_taken(self._users, USERS_PER_SLICE if is_hurried else len(self._users)))
-        elif self._signatures is not None and self._signatures.step():
-            self._items |= self._signatures.relisted
-            self._signatures.relisted.clear()
-        elif self._items:
-            self._refit_items(_taken(self._items, ITEMS_PER_SLICE if is_hurried else len(self._items)))
-        else:
+        """Do one slice of what has begun or is pending; false where nothing was."""
+        if self._begun is None:
+            self._begun = self._next(is_hurried=is_hurried)
+        if self._begun is None:
             return False
+        if next(self._begun, _END) is _END:
+            self._begun = None
         return True
 
-    def _refit_users(self, users: NDArray[np.int64]) -> None:
-        online, model = self._primitives[0], self.model
-        refit = online.refit_users_parallel if len(users) >= PARALLEL_FROM else online.refit_users
-        refit(
-            users, self._user_keys[users], self._table.rows, self._table.positions, arrays_of(model),
-            self._trained_items, model.item_trained, self._item_keys, self._user_rules,
-        )  # fmt: skip
+    def _next(self, *, is_hurried: bool) -> Iterator[None] | None:
+        """The slices of what comes next; None where nothing is pending."""
+        if self._users:
+            return self._refit_users(_taken(self._users, USERS_PER_SLICE if is_hurried else len(self._users)))
+        if self._signatures is not None and self._signatures.step():
+            self._items |= self._signatures.relisted
+            self._signatures.relisted.clear()
+            return iter(())
+        if self._items:
+            return self._refit_items(_taken(self._items, ITEMS_PER_SLICE if is_hurried else len(self._items)))
+        return None
+
+    def _finish(self) -> None:
+        """Bring to its end what has begun."""
+        for _ in self._begun or ():
+            pass
+        self._begun = None
+
+    def _refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
+        yield from self._refits.refit_users(users)
         for user in users.tolist():
             items = self._table.row(user)[0]
-            self._items.update(items[~model.item_trained[items]].tolist())
-            self._items.update(self._absent_from.get(user, ()))
+            self._items.update(items[~self.model.item_trained[items]].tolist())
+            self._items.update(self._refits.readers_of(user))
 
-    def _refit_items(self, items: NDArray[np.int64]) -> None:
-        newcomers, arrays = self._primitives[1], arrays_of(self.model)
-        pairs = [self._observed(item) for item in items.tolist()]
-        raters, absent = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        refit = newcomers.refit_items_parallel if len(items) >= PARALLEL_FROM else newcomers.refit_items
-        rater_bounds, absent_bounds = _bounds(raters), _bounds(absent)
-        refit(
-            items, np.concatenate(raters), rater_bounds, np.concatenate(absent), absent_bounds, self._table.rows,
-            arrays, self._item_rules,
-        )  # fmt: skip
+    def _refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
+        yield from self._refits.refit_items(items)
         self.index.refresh(items)
 
-    def _observed(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """(raters, absent users) that a new item learns from; remembers whose absence it follows."""
-        newcomers, rules, key = self._primitives[1], self._item_rules, self._item_keys[item]
-        for user in self._absent.pop(item, np.zeros(0, dtype=np.int64)).tolist():
-            self._absent_from[user].discard(item)
-        raters = self._table.raters(item)
-        read = newcomers.sampled(key, raters, self._user_keys, rules)
-        if not self.model.is_implicit:
-            return read, np.zeros(0, dtype=np.int64)
-        pool = self._trained_users, self._trained_user_keys
-        self._absent[item] = newcomers.draw_absences(key, read, raters, self._user_keys, *pool, rules)
-        for user in self._absent[item].tolist():
-            self._absent_from.setdefault(user, set()).add(item)
-        return read, self._absent[item]
+
+def _refits(
+    model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], backend: Backend
+) -> Refits:
+    """How rows of `model` are solved."""
+    if isinstance(model.params, AlsParams | AlsImplicitParams):
+        return ExactRefits(model, model.params, table, backend)
+    assert isinstance(model.params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
+    return SampledRefits(model, model.params, table, user_keys, item_keys, backend)
 
 
 def _signatures(
@@ -221,16 +247,6 @@ def _signatures(
     return Signatures(model, model.params, table, user_keys, item_keys, backend)
 
 
-def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Rows where `mask` holds, by key: an order that does not depend on when the rows were given out."""
-    rows = np.flatnonzero(mask)
-    return rows[np.argsort(keys[rows], kind="stable")]
-
-
 def _taken(pending: set[int], n: int) -> NDArray[np.int64]:
     """Take up to `n` rows out of `pending`; any, their order leaves no trace."""
     return np.array([pending.pop() for _ in range(min(n, len(pending)))], dtype=np.int64)
-
-
-def _bounds(parts: list[NDArray[np.int32]] | list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.append(0, np.cumsum([len(part) for part in parts])).astype(np.int64)

@@ -1,8 +1,11 @@
 """Constants of online learning: how strongly refits of single users and items are held back.
 
-A ridge is λ n + λ0, with the model's own λ and n the ratings that a term takes part in. λ0 keeps somebody with one
-rating near the average. A row fitted in one go to a fixed other side needs a smaller share of λ than training. All
-values were chosen on MovieLens-1M by folding in users and items that a model had not seen (docs/performance.md).
+Models trained by ALS are refitted exactly, by what they were trained to minimise (`Objective`).
+
+For all others (`Rules`) a ridge is λ n + λ0, with the model's own λ and n the ratings that a term takes part in. λ0
+keeps somebody with one rating near the average. A row fitted in one go to a fixed other side needs a smaller share of λ
+than training. All values were chosen on MovieLens-1M by folding in users and items that a model had not seen
+(docs/performance.md).
 """
 
 from __future__ import annotations
@@ -10,8 +13,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, SgdParams
+
+PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are worth waking
+
+# With λ = 0 a row with few ratings has no single solution; it gets the shortest one by so small a ridge: a share of the
+# mean diagonal, and not nothing where that is 0.
+SMALLEST_RIDGE, TINY = 1e-10, 1e-300
 
 BASELINE_PRIOR = 5.0
 BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0
@@ -58,12 +68,44 @@ class Rules(NamedTuple):
     seed: np.uint64
 
 
-def user_rules(params: Params) -> Rules:
+class Objective(NamedTuple):
+    """What ALS minimises, row by row, while the other side stands still: see `gpu.als`.
+
+    Attributes:
+        is_implicit: whether every pair counts.
+        has_biases: whether a row has one.
+        alpha: α; 0 for explicit models.
+        mean: μ.
+        regularization: λ.
+        exponent: ν; 1 for explicit models.
+    """
+
+    is_implicit: bool
+    has_biases: bool
+    alpha: float
+    mean: float
+    regularization: float
+    exponent: float
+
+    def ridges(self, counts: NDArray[np.integer], n_others: int) -> NDArray[np.float64]:
+        """ρ of rows with `counts` ratings where the other side has `n_others` rows."""
+        unrated = n_others / self.alpha if self.is_implicit else 0.0
+        return np.asarray(self.regularization * (counts + unrated) ** self.exponent, dtype=np.float64)
+
+
+def objective_of(params: AlsParams | AlsImplicitParams, mean: float) -> Objective:
+    """What a model with these parameters and this μ was trained to minimise."""
+    if isinstance(params, AlsImplicitParams):
+        return Objective(True, False, params.alpha, mean, params.regularization, params.regularization_exponent)
+    return Objective(False, params.biases, 0.0, mean, params.regularization, 1.0)
+
+
+def user_rules(params: SgdParams) -> Rules:
     """Rules for users of models trained with `params`."""
     return Rules(
         factor=FACTOR_SHARE * params.regularization,
         factor_prior=FACTOR_PRIOR,
-        bias=params.bias_regularization if isinstance(params, SgdParams) else params.regularization,
+        bias=params.bias_regularization,
         bias_prior=BIAS_PRIOR_OF_USERS,
         weight=params.weight_regularization if isinstance(params, CulshParams) else 0.0,
         weight_prior=WEIGHT_PRIOR,
@@ -76,7 +118,7 @@ def user_rules(params: Params) -> Rules:
     )
 
 
-def item_rules(params: Params) -> Rules:
+def item_rules(params: SgdParams) -> Rules:
     """Rules for items newer than a model trained with `params`."""
     rules = user_rules(params)._replace(bias_prior=BIAS_PRIOR_OF_ITEMS, max_ratings=MAX_RATERS)
     if not isinstance(params, CulshImplicitParams):

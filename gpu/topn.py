@@ -60,8 +60,8 @@ def recommend(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The `n` best items for each of B users, after the `offset` best; ties to the lower row.
 
-    Exact: all items are scored. A score is eq. 1 of [004], for explicit models the estimate before clipping, for
-    implicit ones the log-odds. Each user's answer is the same, bit for bit, whoever else is in the batch.
+    Exact: all items are scored. A score is eq. 1 of [004], the estimate before clipping, or log-odds where
+    `Params.is_logit`. Each user's answer is the same, bit for bit, whoever else is in the batch.
 
     Args:
         users: parameters, see `users_of`.
@@ -103,7 +103,7 @@ def estimate(
         items: (B,) item rows.
 
     Returns:
-        float32 (B,): a rating within `model.scale`, or the probability of one for implicit models.
+        float32 (B,): a rating within `model.scale`; implicit models: how likely one is, or a preference of 0 to 1.
     """
     scores, topn = np.empty(len(items)), backend.primitives("topn")
     for b, item in enumerate(items.tolist()):
@@ -164,7 +164,7 @@ def similar(
 
 
 def _as_estimates(model: Model, scores: NDArray[np.floating]) -> NDArray[np.float32]:
-    if model.is_implicit:
+    if model.params.is_logit:
         scores = 1 / (1 + np.exp(-scores))
     bounded: NDArray[np.float32] = np.clip(scores, *model.scale).astype(np.float32)
     return bounded

@@ -252,11 +252,9 @@ class Ranking:
         self, resident: Resident, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]
     ) -> None:
         """Give each item the rated ones that speak most for it."""
-        for one in found:
-            row = self._history.items.row(one.item)
-            if row is not None:
-                reasons = resident.reasons(items, values, row, N_REASONS)
-                one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
+        rows = self._rows([one.item for one in found]).tolist()  # as many: what is shown is known
+        for one, reasons in zip(found, resident.reasons(items, values, rows, N_REASONS), strict=True):
+            one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
 
 
 def _one_failure_fails_all(answers: list[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from gpu import explain, topn
 from gpu.backend import Backend
 from gpu.model import Model
 from gpu.online import OnlineModel
-from gpu.params import params_for
+from gpu.params import ALGORITHMS, params_for
 from gpu.ratings import Rows
 from service.events import Entry, RatingEvent, StreamId
 from service.history import Changes, History
@@ -24,6 +25,7 @@ ONE_EMPTY_ROW = Rows(
     np.zeros(0, dtype=np.int32),
     np.zeros(0, dtype=np.float32),
 )
+SMALL = {"n_factors": 4, "n_neighbours": 2, "n_bits": 64}  # what a model made for warming up has of these
 WARM_USERS = 65  # enough refits at a time that those of many users are warmed too
 
 
@@ -119,10 +121,10 @@ class Resident:
         return float(topn.estimate(self.model, users, rows, np.array([item]))[0])
 
     def reasons(
-        self, items: NDArray[np.int32], values: NDArray[np.float32], target: int, n: int
-    ) -> list[tuple[int, float]]:
-        """The `n` rated items that speak most for item `target`, and what each adds to its score."""
-        return explain.reasons(self.model, items, values, target, n)
+        self, items: NDArray[np.int32], values: NDArray[np.float32], targets: Sequence[int], n: int
+    ) -> list[explain.Reasons]:
+        """For each of `targets` the `n` rated items that speak most for it, and what each adds to its score."""
+        return explain.reasons(self.model, items, values, targets, n, self.online.gram)
 
     def similar_items(
         self, item: int, n: int, hidden: NDArray[np.bool_]
@@ -156,9 +158,9 @@ def warm_up(algorithm: str, backend: Backend) -> Generator[None, None, None]:
     history = History()
     ratings = [RatingEvent(f"u{user}", f"i{item}", float(item), 0.0) for user in range(WARM_USERS) for item in range(3)]
     history.apply([Entry(StreamId(1, 0), "rating", ratings)])
-    small = {"n_factors": 4} | ({} if algorithm == "sgd" else {"n_neighbours": 2, "n_bits": 64})
-    params = params_for(algorithm, small)
-    known = Model.zeros(params, 1.0, (0.0, 2.0), WARM_USERS, 2, n_bits=small.get("n_bits", 0))
+    known_names = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+    params = params_for(algorithm, {name: value for name, value in SMALL.items() if name in known_names})
+    known = Model.zeros(params, 1.0, (0.0, 2.0), WARM_USERS, 2, n_bits=getattr(params, "n_bits", 0))
     known.item_trained[:] = True
     manifest = Manifest("", algorithm, {}, 1.0, (0.0, 2.0), {}, "0-0", WARM_USERS, 2, {})
     scratch = Resident(manifest, known, history, backend)
@@ -169,7 +171,7 @@ def warm_up(algorithm: str, backend: Backend) -> Generator[None, None, None]:
     yield
     scratch.recommend(users, rows, 1, history.hidden)
     yield
-    scratch.reasons(rows.items, rows.values, 2, 1)
+    scratch.reasons(rows.items, rows.values, [2], 1)
     scratch.estimate(0, 1)
     scratch.similar_users(0, 1)
     scratch.similar_items(0, 1, history.hidden)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import strategies as st
 
 from gpu.online import OnlineModel
-from gpu.params import Params
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, Params, SgdParams
 from gpu.table import RatingTable
 from tests.gpu.models import random_matrix, random_model, random_params
 
 N_USERS, N_ITEMS = 8, 12
 TRAINED_USERS, TRAINED_ITEMS = 6, 9
+MEANS = {SgdParams: 3.5, CulshParams: 3.5, CulshImplicitParams: -1.4, AlsParams: 3.5, AlsImplicitParams: 0.0}
 USER_KEYS = np.random.default_rng(0).integers(0, 2**63, N_USERS).astype(np.uint64)
 ITEM_KEYS = np.random.default_rng(1).integers(0, 2**63, N_ITEMS).astype(np.uint64)
 
@@ -36,7 +37,7 @@ class Follower:
 
     def __init__(self, kind: type[Params], history: History) -> None:
         model = random_model(random_params(kind), TRAINED_USERS, TRAINED_ITEMS)
-        model.mean = -1.4 if model.is_implicit else 3.5
+        model.mean = MEANS[kind]
         self.table, self.position = RatingTable(N_USERS, N_ITEMS), 0
         self._apply([Event(*pair, value) for pair, value in history.items()])
         self.online = OnlineModel(model, self.table, USER_KEYS, ITEM_KEYS)

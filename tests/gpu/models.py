@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
-from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, Params, SgdParams
 from gpu.ratings import Ratings
 from gpu.table import RatingTable
 
-KINDS = (SgdParams, CulshParams, CulshImplicitParams)
+SAMPLED_KINDS = (SgdParams, CulshParams, CulshImplicitParams)
+EXACT_KINDS = (AlsParams, AlsImplicitParams)
+KINDS = (*SAMPLED_KINDS, *EXACT_KINDS)
 
 
 def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4, n_bits: int = 128) -> Params:
@@ -22,9 +24,7 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
     """All parameters at random; every fourth slot or so has no neighbour, every row is trained."""
     rng = np.random.default_rng(seed)
     n_bits = getattr(params, "n_bits", 0)
-    model = Model.zeros(
-        params, 3.5, (0, 1) if isinstance(params, CulshImplicitParams) else (1, 5), n_users, n_items, n_bits
-    )
+    model = Model.zeros(params, 3.5, (0, 1) if params.is_implicit else (1, 5), n_users, n_items, n_bits)
     for name, (_, dtype) in ARRAYS.items():
         if dtype is np.float32:
             array = getattr(model, name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpu import explain
-from gpu.model import NO_NEIGHBOUR
+from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
 from gpu.rules import user_rules
 from tests.gpu.models import KINDS, random_model, random_params
@@ -13,11 +13,20 @@ ITEMS = np.array([0, 2, 5, 7])
 VALUES = np.array([5, 1, 4, 3], dtype=np.float32)
 
 
+def reasons(model: Model, target: int, n: int) -> explain.Reasons:
+    """For one target; for several they are the same."""
+    (found,) = explain.reasons(model, ITEMS, VALUES, [target], n)
+    assert explain.reasons(model, ITEMS, VALUES, [3, target], n)[1] == [
+        (item, pytest.approx(share)) for item, share in found
+    ]
+    return found
+
+
 def test_rated_neighbours_that_speak_for_the_target_come_first() -> None:
     model = random_model(random_params(CulshParams), 3, 10)
     model.neighbours[9] = [5, 3, 0, 2]
     model.explicit_weights[9] = [0.5, 9.0, 0.2, 0.4]
-    found = explain.reasons(model, ITEMS, VALUES, 9, 5)
+    found = reasons(model, 9, 5)
     baseline = np.sum(VALUES - model.mean) / (4 + user_rules(model.params).baseline_prior)
     residuals = VALUES - model.mean - baseline - model.item_baseline[ITEMS]
     expected = {0: 0.2 * residuals[0], 2: 0.4 * residuals[1], 5: 0.5 * residuals[2]}
@@ -32,7 +41,7 @@ def test_every_rating_of_an_implicit_model_counts_as_one() -> None:
     model = random_model(random_params(CulshImplicitParams), 3, 10)
     model.neighbours[9] = [5, 7, NO_NEIGHBOUR, 1]
     model.explicit_weights[9] = [0.5, 0.7, 9.0, 9.0]
-    found = explain.reasons(model, ITEMS, VALUES, 9, 5)
+    found = reasons(model, 9, 5)
     assert found == [(7, pytest.approx(0.7 / 2**0.5)), (5, pytest.approx(0.5 / 2**0.5))]
 
 
@@ -44,10 +53,10 @@ def test_without_neighbours_the_shares_add_up_to_the_score() -> None:
     ridge[-1] = rules.bias * 4 + rules.bias_prior
     errors = VALUES - model.mean - model.item_bias[ITEMS]
     vector = np.linalg.solve(z.T @ z + np.diag(ridge), z.T @ errors)
-    both = [*explain.reasons(model, ITEMS, VALUES, 9, 9)]
+    both = [*reasons(model, 9, 9)]
     opposite = model.item_factors[9].copy()
     model.item_factors[9] *= -1
-    both += [(item, -share) for item, share in explain.reasons(model, ITEMS, VALUES, 9, 9)]
+    both += [(item, -share) for item, share in reasons(model, 9, 9)]
     assert sum(share for _, share in both) == pytest.approx(vector[:6] @ opposite, rel=1e-4)
     assert {item for item, _ in both} == set(ITEMS.tolist())
 
@@ -56,14 +65,14 @@ def test_without_neighbours_the_shares_add_up_to_the_score() -> None:
 def test_reasons_are_positive_in_order_and_at_most_n(kind: type[Params]) -> None:
     model = random_model(random_params(kind), 3, 10)
     for target in range(10):
-        everything = explain.reasons(model, ITEMS, VALUES, target, 9)
+        everything = reasons(model, target, 9)
         shares = [share for _, share in everything]
         assert all(share > 0 for share in shares)
         assert shares == sorted(shares, reverse=True)
-        assert explain.reasons(model, ITEMS, VALUES, target, 1) == everything[:1]
+        assert reasons(model, target, 1) == everything[:1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_somebody_without_ratings_has_no_reasons(kind: type[Params]) -> None:
     model = random_model(random_params(kind), 3, 10)
-    assert explain.reasons(model, ITEMS[:0], VALUES[:0], 3, 5) == []
+    assert explain.reasons(model, ITEMS[:0], VALUES[:0], [3, 4], 5) == [[], []]

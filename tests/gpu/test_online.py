@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import online, rules, topn
+from gpu import exact, rules, sampled, topn
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
 from tests import reference
@@ -24,6 +26,14 @@ from tests.gpu.followers import (
     settled,
 )  # fmt: skip
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_slices() -> Iterator[None]:
+    """Rows of more than four ratings are refitted in several slices, between which something may happen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "ADDS_PER_SLICE", 1)
+        yield
 
 
 @given(
@@ -77,7 +87,8 @@ def test_threads_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPa
     history = history_of(random_matrix(N_USERS, N_ITEMS, 0.5))
     alone, together = Follower(kind, history), Follower(kind, history)
     alone.settle_in_slices()
-    monkeypatch.setattr(online, "PARALLEL_FROM", 1)
+    for refits in (exact, sampled):
+        monkeypatch.setattr(refits, "PARALLEL_FROM", 1)
     together.online.settle()
     assert_same_state(alone, together)
 

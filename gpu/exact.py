@@ -1,0 +1,158 @@
+"""`ExactRefits`: refits of models trained by ALS. A row gets what the training's own half-iteration would give it.
+
+The system (A + ρ I) x = b of `gpu.als` over all ratings of the row, in float64, by Cholesky. A user is solved against
+the items that the snapshot trained, an item newer than the snapshot against all its raters. Implicit models need the
+sum over a whole side, which stays as the snapshot has it, and so do ρ's N: the rows that the snapshot trained.
+
+A refit costs n·D²/2 multiply-adds for n ratings; those of rows with very many are spread over several slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import Backend
+from gpu.model import Model
+from gpu.params import AlsImplicitParams, AlsParams
+from gpu.rules import PARALLEL_FROM, objective_of
+from gpu.table import RatingTable
+
+ADDS_PER_SLICE = 2**22  # multiply-adds, one or two milliseconds
+BATCH = 4  # slices are a multiple of it: what kernels add in one go
+Ratings = tuple[NDArray[np.int32], NDArray[np.float32]]  # rows of the other side, and what was given
+
+
+class ExactRefits:
+    """Solves rows of a model in place from all their ratings; see `gpu.online.Refits`.
+
+    Attributes:
+        gram: float64 (F, F), upper triangle of VᵀV over the trained items once `prepare` has run; None for explicit
+            models.
+    """
+
+    def __init__(
+        self, model: Model, params: AlsParams | AlsImplicitParams, table: RatingTable, backend: Backend
+    ) -> None:
+        self._model, self._table, self._kernels = model, table, backend.primitives("exact")
+        self._objective = objective_of(params, model.mean)
+        self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
+        self._user_gram, self._item_gram = np.zeros((2, params.n_factors, params.n_factors))
+        self._as_trained = np.zeros(model.user_factors.shape, dtype=np.float32)  # takes memory where it is written
+        self._is_refitted = np.zeros(model.n_users, dtype=np.bool_)
+        self.gram = self._item_gram if self._objective.is_implicit else None
+
+    def prepare(self) -> Iterator[None]:
+        """Sum up both sides as the snapshot has them, in slices; before the first refit."""
+        if not self._objective.is_implicit:
+            return
+        model = self._model
+        sides = (self._item_gram, model.item_factors, model.item_trained), (
+            self._user_gram, model.user_factors, model.user_trained,
+        )  # fmt: skip
+        for gram, factors, is_trained in sides:
+            n_rows = self._per_slice(factors.shape[1])
+            for first in range(0, len(factors), n_rows):
+                part = slice(first, first + n_rows)
+                self._kernels.add_gram(gram, factors[part][is_trained[part]], 1.0)
+                yield
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Nothing: rows that are added were not trained, and nothing is drawn by key."""
+
+    def readers_of(self, user: int) -> Collection[int]:
+        """None: new items read their raters only, and sums over all users stay as the snapshot has them."""
+        del user
+        return ()
+
+    def forget(self, user: int) -> Collection[int]:
+        """Take the user out of the sums of implicit models; all new items, which read them."""
+        model = self._model
+        if not self._objective.is_implicit or not model.user_trained[user]:
+            return ()
+        factors = self._as_trained if self._is_refitted[user] else model.user_factors
+        self._kernels.add_gram(self._user_gram, factors[user : user + 1].copy(), -1.0)
+        self._as_trained[user] = 0
+        self._n_users -= 1
+        new: list[int] = np.flatnonzero(~model.item_trained & (self._table.item_counts > 0)).tolist()
+        return new
+
+    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+        """([u; b], 0) of somebody with these ratings."""
+        others, given = self._learned(items, values, self._model.item_trained[items])
+        bounds, found = np.array([0, len(others)]), np.zeros((1, self._model.params.n_factors + 1))
+        ridges = self._objective.ridges(np.diff(bounds), self._n_items)
+        self._kernels.solve_rows(others, given, bounds, ridges, self._items(), self._objective, found)
+        return found[0], 0.0
+
+    def refit_users(self, users: NDArray[np.int64]) -> Generator[None, None, None]:
+        """Refit `users` (B,) over their ratings of trained items; in slices, or on all threads where there are many."""
+        model = self._model
+        rated = [self._table.row(user)[:2] for user in users.tolist()]
+        rows = [self._learned(items, values, model.item_trained[items]) for items, values in rated]
+        found = yield from self._solved(rows, self._n_items, self._items)
+        self._remember(users)
+        model.user_factors[users], model.user_bias[users] = found[:, :-1], found[:, -1]
+
+    def refit_items(self, items: NDArray[np.int64]) -> Generator[None, None, None]:
+        """Refit new `items` (B,) over all their raters, as `refit_users`."""
+        model = self._model
+        rated = [self._table.column(item) for item in items.tolist()]
+        rows = [self._learned(raters, values, np.ones(len(raters), dtype=np.bool_)) for raters, values in rated]
+        found = yield from self._solved(rows, self._n_users, self._users)
+        model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
+
+    def _learned(self, others: NDArray[np.int32], values: NDArray[np.float32], is_known: NDArray[np.bool_]) -> Ratings:
+        """The ratings that count: for implicit models a 0 says as much as none."""
+        counts = is_known & (values > 0) if self._objective.is_implicit else is_known
+        return others[counts], values[counts]
+
+    def _solved(
+        self, rows: list[Ratings], n_others: int, fixed: Callable[[], Any]
+    ) -> Generator[None, None, NDArray[np.float64]]:
+        """[x; b] (B, F + 1) of rows with these ratings, where the side `fixed()` of `n_others` rows stands still."""
+        counts = np.array([len(others) for others, _ in rows])
+        ridges = self._objective.ridges(counts, n_others)
+        found = np.zeros((len(rows), self._model.params.n_factors + 1))
+        if len(rows) >= PARALLEL_FROM:
+            others, values = (np.concatenate(column) for column in zip(*rows, strict=True))
+            bounds = np.append(0, np.cumsum(counts))
+            self._kernels.solve_rows_parallel(others, values, bounds, ridges, fixed(), self._objective, found)
+            return found
+        for b in np.flatnonzero(counts).tolist():
+            found[b] = yield from self._solved_one(*rows[b], ridges[b], fixed)
+        return found
+
+    def _solved_one(
+        self, others: NDArray[np.int32], values: NDArray[np.float32], ridge: float, fixed: Callable[[], Any]
+    ) -> Generator[None, None, NDArray[np.float64]]:
+        """`_solved` for one row; between slices the arrays of the model may move, but what they hold stays."""
+        matrix, right = self._kernels.empty_system(fixed(), self._objective)
+        n_ratings = self._per_slice(len(right))
+        for first in range(0, len(others), n_ratings):
+            if first:
+                yield
+            part = slice(first, first + n_ratings)
+            self._kernels.add_ratings(matrix, right, others[part], values[part], fixed(), self._objective)
+        found: NDArray[np.float64] = self._kernels.solved(matrix, right, ridge, self._model.params.n_factors)
+        return found
+
+    def _items(self) -> Any:
+        return self._kernels.Fixed(self._model.item_factors, self._model.item_bias, self._item_gram)
+
+    def _users(self) -> Any:
+        return self._kernels.Fixed(self._model.user_factors, self._model.user_bias, self._user_gram)
+
+    def _remember(self, users: NDArray[np.int64]) -> None:
+        """Keep what the snapshot has for users who are refitted for the first time: the sums are made of it."""
+        if self._objective.is_implicit:
+            users = users[self._model.user_trained[users]]
+            users = users[~self._is_refitted[users]]
+            self._as_trained[users], self._is_refitted[users] = self._model.user_factors[users], True
+
+    def _per_slice(self, n_terms: int) -> int:
+        """How many ratings, or rows of a sum, take a slice; a multiple of what is added in one go."""
+        return max(ADDS_PER_SLICE * 2 // n_terms**2 // BATCH, 1) * BATCH

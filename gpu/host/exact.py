@@ -1,0 +1,135 @@
+"""Exact refits of single rows on the host: one row's part of a half-iteration of ALS, in float64 (see `gpu.exact`).
+
+The system of a row is added up over its ratings in their order, `BATCH` at a time, whoever is solved beside it and
+however the ratings are cut into slices (of a multiple of `BATCH`): the result is the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.host.solve import BATCH, add_observations, solve
+from gpu.rules import SMALLEST_RIDGE, TINY, Objective
+
+GRID = np.float64(1.5 * 2**20)  # added and taken away again: rounds to a multiple of 2⁻³²
+
+
+class Fixed(NamedTuple):
+    """The side that stands still. R rows.
+
+    Attributes:
+        factors (R, F), biases (R,): float32.
+        gram: float64 (F, F), upper triangle of VᵀV over it, or zeros for explicit models.
+    """
+
+    factors: NDArray[np.float32]
+    biases: NDArray[np.float32]
+    gram: NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def add_gram(gram: NDArray[np.float64], factors: NDArray[np.float32], sign: float) -> None:
+    """Add sign · Σ v vᵀ over `factors` (R, F) to the upper triangle of `gram` (F, F).
+
+    Products are rounded to multiples of 2⁻³², so that below 2²¹ sums are exact: in any order, and what was added can
+    be taken away again without a trace.
+    """
+    n_factors = np.uintp(gram.shape[1])
+    for row in range(len(factors)):
+        one = factors[row]
+        for a in range(n_factors):
+            line, factor = gram[a], sign * np.float64(one[a])
+            for c in range(a, n_factors):
+                line[c] += (factor * np.float64(one[c]) + GRID) - GRID
+
+
+@njit(cache=True, nogil=True)
+def empty_system(fixed: Fixed, objective: Objective) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(matrix (D, D), right (D,)) before the first rating; D = F, or F + 1 with biases."""
+    n_factors = fixed.factors.shape[1]
+    n_terms = n_factors + 1 if objective.has_biases else n_factors
+    matrix = np.zeros((n_terms, n_terms))
+    matrix[:n_factors, :n_factors] = fixed.gram
+    return matrix, np.zeros(n_terms)
+
+
+@njit(cache=True, nogil=True)
+def add_ratings(
+    matrix: NDArray[np.float64],
+    right: NDArray[np.float64],
+    others: NDArray[np.int32],
+    values: NDArray[np.float32],
+    fixed: Fixed,
+    objective: Objective,
+) -> None:
+    """Add Σ w z zᵀ and Σ y z over ratings of the rows `others` (B,) of the fixed side."""
+    n_factors = fixed.factors.shape[1]
+    observed, weights, targets = np.zeros((BATCH, len(right))), np.zeros(BATCH), np.zeros(BATCH)
+    observed[:, n_factors:] = 1
+    for first in range(0, len(others), BATCH):
+        weights[:], targets[:] = 0, 0
+        for b in range(min(BATCH, len(others) - first)):
+            other, value = others[first + b], values[first + b]
+            for f in range(n_factors):
+                observed[b, f] = fixed.factors[other, f]
+            if objective.is_implicit:
+                weights[b], targets[b] = objective.alpha * value, 1.0 + objective.alpha * value
+            else:
+                weights[b], targets[b] = 1.0, value - objective.mean - fixed.biases[other]
+        add_observations(matrix, right, observed, weights, targets)
+
+
+@njit(cache=True, nogil=True)
+def solved(
+    matrix: NDArray[np.float64], right: NDArray[np.float64], ridge: float, n_factors: int
+) -> NDArray[np.float64]:
+    """[x; b] (F + 1,) of a system, which is overwritten; b = 0 where there are no biases."""
+    diagonal = 0.0
+    for a in range(len(right)):
+        diagonal += matrix[a, a]
+    ridge = max(ridge, SMALLEST_RIDGE * diagonal / len(right), TINY)
+    for a in range(len(right)):
+        matrix[a, a] += ridge
+    solve(matrix, right)
+    found = np.zeros(n_factors + 1)
+    found[: len(right)] = right
+    return found
+
+
+@njit(cache=True, nogil=True)
+def solve_rows(
+    others: NDArray[np.int32],
+    values: NDArray[np.float32],
+    bounds: NDArray[np.int64],
+    ridges: NDArray[np.float64],
+    fixed: Fixed,
+    objective: Objective,
+    found: NDArray[np.float64],
+) -> None:
+    """Solve rows (B,) into `found` (B, F + 1); row b has the ratings `bounds[b]` to `bounds[b + 1]`, zeros if none."""
+    for b in range(len(ridges)):
+        part = slice(bounds[b], bounds[b + 1])
+        found[b] = 0
+        if bounds[b] < bounds[b + 1]:
+            matrix, right = empty_system(fixed, objective)
+            add_ratings(matrix, right, others[part], values[part], fixed, objective)
+            found[b] = solved(matrix, right, ridges[b], fixed.factors.shape[1])
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def solve_rows_parallel(
+    others: NDArray[np.int32],
+    values: NDArray[np.float32],
+    bounds: NDArray[np.int64],
+    ridges: NDArray[np.float64],
+    fixed: Fixed,
+    objective: Objective,
+    found: NDArray[np.float64],
+) -> None:
+    """`solve_rows` on all threads."""
+    for b in prange(len(ridges)):
+        solve_rows(others, values, bounds[b : b + 2], ridges[b : b + 1], fixed, objective, found[b : b + 1])

@@ -1,0 +1,122 @@
+"""`SampledRefits`: refits of models trained by stochastic gradient descent ([004] Alg. 4, in closed form).
+
+* A user: with the items fixed, u and b enter the score linearly. They solve
+  (Σ z zᵀ + diag(λ n + λ0)) [u; b] = Σ y z over the ratings of trained items, z_j = [v_j; 1], y_j = r − μ − b̂_j − the
+  neighbour terms. Implicit models: Newton steps of the cross-entropy, with s drawn negatives a rating.
+* An item newer than the snapshot: v, b̂, w, c over its raters, or so many of them, in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import Backend
+from gpu.model import Model
+from gpu.params import SgdParams
+from gpu.rules import PARALLEL_FROM, item_rules, user_rules
+from gpu.table import RatingTable
+from gpu.training import arrays_of
+
+ANONYMOUS_KEY = np.uint64(0)
+
+
+class SampledRefits:
+    """Solves rows of a model in place from samples of their ratings; see `gpu.online.Refits`."""
+
+    gram: NDArray[np.float64] | None = None
+
+    def __init__(
+        self,
+        model: Model,
+        params: SgdParams,
+        table: RatingTable,
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+        backend: Backend,
+    ) -> None:
+        self._model, self._table = model, table
+        self._user_rules, self._item_rules = user_rules(params), item_rules(params)
+        self._of_users, self._of_items = backend.primitives("online"), backend.primitives("newcomers")
+        self._trained_items = _by_key(model.item_trained, item_keys)
+        self._trained_users = _by_key(model.user_trained, user_keys)
+        self._trained_user_keys = user_keys[self._trained_users]
+        self._user_keys, self._item_keys = user_keys, item_keys
+        self._absent_from: dict[int, set[int]] = {}  # user -> new items they were drawn as a negative of
+        self._absent: dict[int, NDArray[np.int64]] = {}  # new item -> those users
+
+    def prepare(self) -> Iterator[None]:
+        """Nothing has to be."""
+        return iter(())
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Take the keys of all rows."""
+        self._user_keys, self._item_keys = user_keys, item_keys
+
+    def readers_of(self, user: int) -> Collection[int]:
+        """New items that the user was drawn as a negative of."""
+        return self._absent_from.get(user, ())
+
+    def forget(self, user: int) -> Collection[int]:
+        """Draw the user no more; new items that did."""
+        stays = self._trained_users != user
+        self._trained_users, self._trained_user_keys = self._trained_users[stays], self._trained_user_keys[stays]
+        return self.readers_of(user)
+
+    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+        """([u; b], b̄_i) of somebody with these ratings, items ascending."""
+        line = np.full(self._model.n_items, self._of_users.UNRATED)
+        found: tuple[NDArray[np.float64], float] = self._of_users.fold_in(
+            ANONYMOUS_KEY, items, items, values, line, arrays_of(self._model), self._trained_items,
+            self._model.item_trained, self._item_keys, self._user_rules,
+        )  # fmt: skip
+        return found
+
+    def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
+        """Refit `users` (B,) at once."""
+        kernels = self._of_users
+        refit = kernels.refit_users_parallel if len(users) >= PARALLEL_FROM else kernels.refit_users
+        refit(
+            users, self._user_keys[users], self._table.rows, self._table.positions, arrays_of(self._model),
+            self._trained_items, self._model.item_trained, self._item_keys, self._user_rules,
+        )  # fmt: skip
+        return iter(())
+
+    def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
+        """Refit new `items` (B,) at once."""
+        kernels = self._of_items
+        pairs = [self._observed(item) for item in items.tolist()]
+        raters, absent = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        refit = kernels.refit_items_parallel if len(items) >= PARALLEL_FROM else kernels.refit_items
+        refit(
+            items, np.concatenate(raters), _bounds(raters), np.concatenate(absent), _bounds(absent), self._table.rows,
+            arrays_of(self._model), self._item_rules,
+        )  # fmt: skip
+        return iter(())
+
+    def _observed(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """(raters, absent users) that a new item learns from; remembers whose absence it follows."""
+        kernels, rules, key = self._of_items, self._item_rules, self._item_keys[item]
+        for user in self._absent.pop(item, np.zeros(0, dtype=np.int64)).tolist():
+            self._absent_from[user].discard(item)
+        raters = self._table.raters(item)
+        read = kernels.sampled(key, raters, self._user_keys, rules)
+        if not self._model.is_implicit:
+            return read, np.zeros(0, dtype=np.int64)
+        pool = self._trained_users, self._trained_user_keys
+        self._absent[item] = kernels.draw_absences(key, read, raters, self._user_keys, *pool, rules)
+        for user in self._absent[item].tolist():
+            self._absent_from.setdefault(user, set()).add(item)
+        return read, self._absent[item]
+
+
+def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Rows where `mask` holds, by key: an order that does not depend on when the rows were given out."""
+    rows = np.flatnonzero(mask)
+    return rows[np.argsort(keys[rows], kind="stable")]
+
+
+def _bounds(parts: list[NDArray[np.int32]] | list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.append(0, np.cumsum([len(part) for part in parts])).astype(np.int64)

@@ -1,4 +1,4 @@
-"""`nearfield bench accuracy`: test RMSE of CULSH-MF with each way of finding neighbours, in one run on one split."""
+"""`nearfield bench accuracy`: test RMSE of CULSH-MF by each way of finding neighbours, and of ALS, on one split."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ class Row:
 
 
 def run(ratings: Path, test_fraction: float, seed: int, shared: dict[str, Any]) -> Iterator[Row]:
-    """Train with every similarity and the parameters `shared`, without neighbours, and with the shipped defaults."""
+    """Train with every similarity and the parameters `shared`, without neighbours, by ALS, and with the defaults."""
     data = offline.Data.split(ratings_file.read(ratings), test_fraction, seed)
     for name in get_args(Similarity):
         yield measure(data, params_for("culsh", shared | {"similarity": name}))
     yield measure(data, params_for("sgd", {"n_factors": 64}))
+    yield measure(data, params_for("als", {}))
     yield measure(data, params_for("culsh", {}))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import gpu
-from gpu import als
+from gpu import als, device
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from service.bench import als_cost, als_matrix, als_peer
 from service.bench.als_cost import H100
@@ -193,7 +193,12 @@ def ours(setting: Setting) -> Trajectory:
         primitives.solve(setting.by_user, users, items, problem)
         primitives.finish()
 
-    return Trajectory(f"nearfield, {setting.backend.name}", setting, setting.start(), solve_items, solve_users)
+    return Trajectory(f"nearfield, {where(setting.backend)}", setting, setting.start(), solve_items, solve_users)
+
+
+def where(backend: gpu.Backend) -> str:
+    """`host`, or the name of the card."""
+    return "host" if backend.name == "host" else device.describe().split(",")[0]
 
 
 def theirs(setting: Setting, peer: ModuleType) -> Trajectory:

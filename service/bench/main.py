@@ -32,7 +32,7 @@ def accuracy(
     folds: Annotated[int, typer.Option(help="Instead: the defaults on so many disjoint test sets.")] = 0,
     json: Json = False,
 ) -> None:
-    """Test RMSE of CULSH-MF by each way of finding neighbours, without any, and with the shipped defaults."""
+    """Test RMSE of CULSH-MF by each way of finding neighbours, without any, of ALS, and with the shipped defaults."""
     from service.bench import accuracy as table
 
     if folds:
@@ -68,7 +68,6 @@ def als(
     user_shares: Annotated[str, typer.Option(help="Further runs: shares of the users, with all of theirs.")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
     backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
-    plot: Annotated[Path | None, typer.Option(help="Picture of how time grows.", metavar="FILE")] = None,
     json: Json = False,
 ) -> None:
     """Milliseconds of both half-iterations of ALS, their floors on an H100, and `implicit` beside it on the host.
@@ -88,23 +87,29 @@ def als(
     iterations, halves = ([row for rows in kind for row in rows] for kind in zip(*found, strict=True))
     show(iterations, json)
     show(halves, json)
-    if plot is not None:
-        from service.bench import als_plot
-
-        als_plot.draw(iterations, plot)
 
 
 @app.command()
 def ranking(
     ratings: File,
     seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 42,
-    algorithms: Names = "culsh,culsh-implicit",
+    algorithms: Names = "culsh,culsh-implicit,als-implicit",
     json: Json = False,
 ) -> None:
     """NDCG@10, Recall@20 and HR@10 of the most popular items, of each algorithm, and of what is served by default."""
     from service.bench import ranking as table
 
     show(list(table.run(ratings, seed, algorithms.split(","))), json)
+
+
+@app.command("als-lists")
+def als_lists(
+    ratings: File, seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 42, json: Json = False
+) -> None:
+    """HR@10 and NDCG@10 of als-implicit beside the package `implicit`, where it is installed."""
+    from service.bench import als_lists as table
+
+    show(list(table.run(ratings, seed)), json)
 
 
 @app.command()

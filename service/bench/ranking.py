@@ -32,13 +32,17 @@ N_SERVED = 20
 
 @dataclass(frozen=True)
 class Row:
-    """One way to order items. `lead` is its NDCG@10 over that of the most popular; NaN where not measured."""
+    """One way to order items. `lead` is its NDCG@10 over that of the most popular; NaN where not measured.
+
+    `hr_at_10` and `sampled_ndcg_at_10` are of the leave-one-out ranking, the others of the full one.
+    """
 
     ranked_by: str
     ndcg_at_10: float
     lead: float
     recall_at_20: float
     hr_at_10: float
+    sampled_ndcg_at_10: float
     seconds: float
 
 
@@ -50,7 +54,7 @@ def run(ratings: Path, seed: int, algorithms: Sequence[str]) -> Iterator[Row]:
     popular = by_popularity(train)
     base = gpu.evaluate.ranking(popular, train.by_user, test, RELEVANT_FROM)
     hits = gpu.evaluate.sampled_ranking(by_popularity(rest), rest.by_user, positives, negatives)
-    yield Row("most popular", base["ndcg@10"], 1.0, base["recall@20"], hits["hr@10"], 0.0)
+    yield Row("most popular", base["ndcg@10"], 1.0, base["recall@20"], hits["hr@10"], hits["ndcg@10"], 0.0)
     for name in algorithms:
         say(f"training {name}")
         reports: list[gpu.EpochReport] = []
@@ -58,7 +62,8 @@ def run(ratings: Path, seed: int, algorithms: Sequence[str]) -> Iterator[Row]:
         full = gpu.evaluate.ranking(model, train.by_user, test, RELEVANT_FROM)
         hits = gpu.evaluate.sampled_ranking(gpu.fit(rest, params_for(name, {})), rest.by_user, positives, negatives)
         lead = full["ndcg@10"] / base["ndcg@10"]
-        yield Row(name, full["ndcg@10"], lead, full["recall@20"], hits["hr@10"], reports[-1].seconds)
+        seconds = reports[-1].seconds
+        yield Row(name, full["ndcg@10"], lead, full["recall@20"], hits["hr@10"], hits["ndcg@10"], seconds)
     yield _served(data, train, test, base["ndcg@10"])
 
 
@@ -107,7 +112,7 @@ def _served(data: offline.Data, train: gpu.Ratings, test: gpu.Ratings, base: flo
         say(f"training {default} there")
         retrain(client, default)
         ndcg, recall = _score_lists(client, data, test)
-    return Row(f"GET /recommend ({default})", ndcg, ndcg / base, recall, float("nan"), float("nan"))
+    return Row(f"GET /recommend ({default})", ndcg, ndcg / base, recall, *[float("nan")] * 3)
 
 
 def _score_lists(client: httpx.Client, data: offline.Data, test: gpu.Ratings) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """The trajectories that `nearfield bench als` times are those of a training, whoever solves them."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -89,7 +90,8 @@ def held_outs_are_shares_of_ratings_then_of_users(train, held_out):
 
 def test_lines_of_the_picture_end_at_the_whole_matrix():
     def row(n_factors, n_users, n_ratings, ms):
-        return als.Iteration("c", "als", "float32", n_factors, n_users, n_ratings, ms, 0, 0, 0, 0, ())
+        row = als.Iteration("c", "als", "float32", n_factors, n_users, n_ratings, ms, 0, 0, 0, 0, ())
+        return dataclasses.asdict(row)
 
     rows = [row(64, 9, 100, 4.0), row(32, 9, 100, 2.0), row(32, 9, 50, 1.0), row(32, 3, 30, 0.5)]
     by_factors, by_ratings, by_users = als_plot.series(rows)

@@ -84,7 +84,7 @@ class AlsImplicitParams(Params):
     weight of an unrated pair is 1/α of a rated one's).
 
     Attributes (beyond `Params`):
-        alpha: α. More trusts what was rated over what was not.
+        alpha: α. More trusts what was rated over what was not; the default is for ratings of a few stars.
         regularization_exponent: ν.
         n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
     """
@@ -93,7 +93,10 @@ class AlsImplicitParams(Params):
     is_implicit: ClassVar[bool] = True
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = AlsParams.ranges
 
-    alpha: float = 5.0
+    n_factors: int = 128
+    n_epochs: int = 12
+    regularization: float = 0.015
+    alpha: float = 1.0
     regularization_exponent: float = 1.0
     n_cg_steps: int = 3
     cg_tolerance: float = 1e-4

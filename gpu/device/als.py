@@ -61,7 +61,7 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: Problem) ->
     if is_fused(problem):
         ranges = _n_ranges(n_columns, problem)
         cut = plan.cut_of(lengths, ranges, _max_slots(problem))
-        n_slots, n_split = plan.slots_of(lengths, ranges, cut), int(np.count_nonzero(lengths > cut.above))
+        n_slots, n_split = plan.slots_of(lengths, ranges, cut), int(np.count_nonzero(lengths > min(cut)))
         n_items, held = n_slots + n_rated - n_split, n_slots
     else:
         n_split, n_items = n_rated, int(plan.n_parts_of(lengths).sum())
@@ -95,7 +95,7 @@ def _max_slots(problem: Problem) -> int:
 
 def place(table: NDArray[np.float32], problem: Problem) -> Table:
     """The table (rows, D) on the device, in every form that kernels read."""
-    values = cupy.asarray(table)
+    values = arrays.placed(table)
     return Table(values, arrays.halves_of(values, problem) if is_fused(problem) else None)
 
 

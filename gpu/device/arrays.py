@@ -67,10 +67,17 @@ def side_of(
     rows: Rows, plan: Plan, batches: list[Batch], ridges: NDArray[np.float64], n_columns: int, slots_bytes: int
 ) -> Side:
     """Ratings and plan, placed."""
-    ratings = cupy.asarray(rows.items), cupy.asarray(rows.values)
-    work = cupy.asarray(plan.items.view(np.uint8)), cupy.asarray(plan.splits.view(np.uint8))
-    empty = cupy.asarray(np.flatnonzero(rows.lengths == 0))
-    return Side(*ratings, plan, batches, *work, cupy.asarray(ridges), empty, n_columns, slots_bytes)
+    ratings = placed(rows.items), placed(rows.values)
+    work = placed(plan.items.view(np.uint8)), placed(plan.splits.view(np.uint8))
+    empty = placed(np.flatnonzero(rows.lengths == 0))
+    return Side(*ratings, plan, batches, *work, placed(ridges), empty, n_columns, slots_bytes)
+
+
+def placed(array: NDArray[Any]) -> Any:
+    """A copy on the device; `cupy.asarray` would go through as much pinned memory and keep it."""
+    found = cupy.empty(array.shape, dtype=array.dtype)
+    found.set(np.ascontiguousarray(array))
+    return found
 
 
 def n_half_columns(problem: Problem) -> int:

@@ -4,8 +4,8 @@ Blocks take work items one after the other, so that items of equal length follow
 things cut a row into parts, whose sums A and b meet in a second kernel:
 
 * Length: one block alone would take too long over a row of more than `LONG` ratings.
-* Cache: where the fixed table is larger than half of the L2 cache, long rows are cut at ranges of the fixed side's
-  rows and the parts of one range come together, so that what they gather stays in the cache.
+* Cache: where the fixed table is larger than half of the L2 cache, rows with many ratings in each range of the fixed
+  side's rows are cut at these ranges, and the parts of one range come together: what they gather stays in the cache.
 * Memory bounds both: parts become longer until their sums fit.
 """
 
@@ -60,9 +60,9 @@ class Batch(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How rows are cut: those of more than `above` ratings, into parts of at most `part` ratings."""
+    """How rows are cut: at ranges those of more than `ranged` ratings, into parts of `part` at most all others too."""
 
-    above: int
+    ranged: int
     part: int
 
 
@@ -89,15 +89,14 @@ def cut_of(lengths: NDArray[np.int64], ranges: int, max_slots: int) -> Cut:
     """The finest cut whose parts are at most `max_slots`."""
     cut = Cut(LONG if ranges == 1 else max(CUT, PER_RANGE * ranges), LONG)
     while slots_of(lengths, ranges, cut) > max_slots:
-        cut = Cut(2 * cut.above, 2 * cut.part)
+        cut = Cut(2 * cut.ranged, 2 * cut.part)
     return cut
 
 
 def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
     """Parts that rows of these lengths are cut into: exact for one range, else at most so many."""
-    long = lengths[lengths > cut.above]
-    parts = -(-long // cut.part) if ranges == 1 else ranges + long // cut.part
-    return int(parts.sum())
+    long = lengths[lengths > min(cut)]
+    return int((-(-long // cut.part) + (ranges - 1) * (long > cut.ranged)).sum())
 
 
 def weights(rows: Rows, problem: Problem) -> NDArray[np.float32]:
@@ -125,10 +124,11 @@ def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: 
         max_slots: parts whose sums memory has room for.
     """
     cut = cut_of(rows.lengths, ranges, max_slots)
-    long = np.flatnonzero(rows.lengths > cut.above)
-    whole = np.flatnonzero((rows.lengths > 0) & (rows.lengths <= cut.above))
+    long = np.flatnonzero(rows.lengths > min(cut))
+    whole = np.flatnonzero((rows.lengths > 0) & (rows.lengths <= min(cut)))
     whole = whole[np.argsort(-rows.lengths[whole], kind="stable")]
-    bounds = _range_bounds(rows, long, n_columns, ranges)
+    bounds = _range_bounds(rows, long, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
+    bounds[rows.lengths[long] <= cut.ranged, 1:-1] = bounds[rows.lengths[long] <= cut.ranged, -1:]
     parts = _parts(bounds, long, np.maximum(-(-np.diff(bounds) // cut.part), 0))
     in_range = np.repeat(np.arange(len(long) * ranges) % ranges, parts.n_parts.ravel())
     order = np.lexsort((-parts.lengths, in_range))
@@ -196,11 +196,10 @@ def _parts(bounds: NDArray[np.int64], rows: NDArray[np.int64], n_parts: NDArray[
     return _Parts(starts[stretch] + begins, ends - begins, owners, n_parts)
 
 
-def _range_bounds(rows: Rows, long: NDArray[np.int64], n_columns: int, ranges: int) -> NDArray[np.int64]:
-    """Where in the flat arrays each range of columns begins and the last ends, for each of the `long` rows."""
+def _range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where in the flat arrays each range between two `edges` of columns begins, and the last ends, in each row."""
     starts, ends = rows.starts[long], rows.starts[long] + rows.lengths[long]
-    edges = np.arange(1, ranges, dtype=np.int64) * n_columns // ranges
-    low, high = (np.repeat(side[:, None], ranges - 1, axis=1) for side in (starts, ends))
+    low, high = (np.repeat(side[:, None], len(edges), axis=1) for side in (starts, ends))
     while (is_open := low < high).any():
         middle = (low + high) >> 1
         is_below = rows.items[np.where(is_open, middle, 0)] < edges

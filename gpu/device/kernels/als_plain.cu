@@ -91,16 +91,22 @@ extern "C" __global__ void __launch_bounds__(FORM_THREADS) form(
     const bool is_owner = thread < N_OWNED;
 
     float sums[TILE][TILE] = {};
+    const int* const from = columns + item.begin + lane;
+    const float* const rated = values + item.begin + lane;
+    int next_column = lane < item.length ? __ldg(from) : 0;
+    float next_value = lane < item.length ? __ldg(rated) : 0.0f;
     for (int done = 0; done < item.length; done += BIN) {
-        const int count = min(BIN, item.length - done);
-        const long long place = item.begin + done + lane;
-        const int column = lane < count ? __ldg(columns + place) : 0;
-        const float value = lane < count ? __ldg(values + place) : 0.0f;
+        const int count = min(BIN, item.length - done), column = next_column;
+        const float value = next_value;
         __syncthreads();  // nobody reads the last bin any more
 #pragma unroll 4
         for (int k = warp; k < count; k += FORM_THREADS / WARP) {
             const long long row = __shfl_sync(~0u, column, k);
             stage(bin[k], fixed + row * D, __shfl_sync(~0u, value, k), solver);
+        }
+        if (done + BIN + lane < item.length) {  // on its way while this bin is multiplied
+            next_column = __ldg(from + done + BIN);
+            next_value = __ldg(rated + done + BIN);
         }
         __syncthreads();  // the bin is complete
         if (!is_owner) continue;

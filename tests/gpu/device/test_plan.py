@@ -120,6 +120,11 @@ def test_rows_that_many_ranges_would_shred_stay_whole():
     assert fused(with_columns([4096, 5000], 8000), 8000, ranges=8).splits["row"].tolist() == [1]
 
 
+def test_long_rows_that_ranges_would_shred_are_cut_by_length():
+    found = fused(with_columns([9000], 10_000), 10_000, ranges=100)
+    assert found.items["length"].tolist() == [4500, 4500]
+
+
 def test_offsets_beyond_32_bits():
     first = 2**31 + 5
     rows = lengths_only([10, 20_000, 2**31 - 1], first)

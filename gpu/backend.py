@@ -35,11 +35,20 @@ class Backend:
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = ("als",)
-FAMILY_OF = {"als": "als", "als-implicit": "als"}  # the kernels that train an algorithm; all others need "sgd"
+FAMILY_OF = {
+    "als": "als",
+    "als-implicit": "als",
+    "nmf": "hals",
+}  # the kernels that train an algorithm; all others need "sgd"
+
+
+def has_device_kernels(algorithm: str) -> bool:
+    """Whether the device can train `algorithm`."""
+    return FAMILY_OF.get(algorithm) in DEVICE_FAMILIES
 
 
 def choose(wanted: BackendName = "auto", algorithm: str | None = None) -> Backend:
-    """The backend to use; `auto` takes the device where one works.
+    """The backend to use; `auto` takes the device where one works and can train `algorithm`.
 
     Args:
         wanted: "auto", "host" or "device".
@@ -49,15 +58,17 @@ def choose(wanted: BackendName = "auto", algorithm: str | None = None) -> Backen
         BackendUnavailable: `device` was asked for and cannot run here, or cannot train `algorithm`.
         InvalidInput: an unknown name.
     """
-    if wanted == "device" and algorithm is not None and FAMILY_OF.get(algorithm) not in DEVICE_FAMILIES:
-        trained = ", ".join(sorted(FAMILY_OF))
-        raise BackendUnavailable(
-            f"Invalid backend of {algorithm}: expected auto or host, got device (trains {trained})"
-        )
     if wanted == "host":
         return HOST
     if wanted not in ("auto", "device"):
         raise InvalidInput(f"Invalid backend: expected auto, host or device, got {wanted!r}")
+    if algorithm is not None and not has_device_kernels(algorithm):
+        if wanted == "auto":
+            return Backend("host", f"{algorithm} has no device kernels")
+        trained = ", ".join(sorted(filter(has_device_kernels, FAMILY_OF)))
+        raise BackendUnavailable(
+            f"Invalid backend of {algorithm}: expected auto or host, got device (trains {trained})"
+        )
     device = importlib.import_module("gpu.device")
     obstacle = device.obstacle()
     if obstacle is None:

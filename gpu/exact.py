@@ -21,7 +21,7 @@ from gpu.params import AlsImplicitParams, AlsParams
 from gpu.rules import PARALLEL_FROM, objective_of
 from gpu.table import RatingTable
 
-ADDS_PER_SLICE = 2**22  # multiply-adds, one or two milliseconds
+ADDS_PER_SLICE = 2**24  # multiply-adds, two or three milliseconds
 BATCH = 4  # slices are a multiple of it: what kernels add in one go
 Ratings = tuple[NDArray[np.int32], NDArray[np.float32]]  # rows of the other side, and what was given
 

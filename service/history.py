@@ -62,7 +62,12 @@ class History:
         self.position = ZERO
         self.n_events = 0
         self._hidden = np.zeros(0, dtype=np.bool_)
-        self._changed_ms = np.zeros(0, dtype=np.int64)
+        self._changed_ms, self._seen_ms = np.zeros((2, 0), dtype=np.int64)  # last and first event of each user
+
+    def is_known_at(self, users: NDArray[np.integer], watermark: StreamId) -> NDArray[np.bool_]:
+        """Whether each row (B,) had been given out at `watermark`: not to somebody who was forgotten and came back."""
+        is_known: NDArray[np.bool_] = self._seen_ms[users] <= watermark.ms
+        return is_known
 
     def changed_since(self, watermark: StreamId) -> NDArray[np.int64]:
         """Rows of users with an event behind `watermark`.
@@ -142,7 +147,9 @@ class History:
         times_ms: NDArray[np.int64],
     ) -> Changes:
         self._grow()
-        self._changed_ms[users] = times_ms  # of several events of a user the last one stays
+        self._changed_ms[users] = times_ms  # of several events of a user the last one stays,
+        is_new = self._seen_ms[users] == 0
+        self._seen_ms[users[is_new][::-1]] = times_ms[is_new][::-1]  # and here the first
         positions = np.arange(self.n_events, self.n_events + len(users))
         self.n_events += len(users)
         old = self.table.apply(users, items, values, timestamps, positions)
@@ -160,7 +167,8 @@ class History:
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))
         if len(self.users) > len(self._changed_ms):
-            self._changed_ms = np.pad(self._changed_ms, (0, len(self.users) + ROOM))
+            room = (0, len(self.users) + ROOM)
+            self._changed_ms, self._seen_ms = np.pad(self._changed_ms, room), np.pad(self._seen_ms, room)
         if len(self.items) > len(self._hidden):
             longer = np.zeros(len(self.items) + len(self.items) // 2, dtype=np.bool_)
             longer[: len(self._hidden)] = self._hidden

@@ -30,6 +30,7 @@ class Job(msgspec.Struct):
         metrics: of the last epoch; at the end of the held-out pairs.
         promoted: whether the new version went live; None while that is open.
         version: the snapshot that a training wrote.
+        backend: where it trains, host or device, and why there.
         reason: why it was not promoted, or what remains to be said.
         error: why it failed.
         created_ms: when it was submitted, Unix milliseconds.
@@ -44,6 +45,7 @@ class Job(msgspec.Struct):
     params: dict[str, Any]
     promoted: bool | None
     version: str | None
+    backend: str | None
     reason: str | None
     error: str | None
     created_ms: int
@@ -129,6 +131,7 @@ class Jobs:
             params=msgspec.json.decode(fields.get("params", "{}")),
             promoted=fields["promoted"] == "1" if "promoted" in fields else None,
             version=version,
+            backend=fields.get("backend"),
             reason=fields.get("reason"),
             error=error,
             created_ms=int(fields["created_ms"]),

@@ -178,8 +178,14 @@ def warm_up(algorithm: str, backend: Backend) -> Generator[None, None, None]:
 
 
 def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """The history's rows of a snapshot's users and items, −1 where there is none; in slices."""
+    """The history's rows of a snapshot's users and items, −1 where there is none; in slices.
+
+    Somebody who was forgotten after the snapshot and came back is not who the snapshot knows.
+    """
     users = yield from _looked_up(snapshot.user_ids, history.users.row)
+    known = np.flatnonzero(users >= 0)
+    is_same = history.is_known_at(users[known], StreamId.parse(snapshot.manifest.watermark))
+    users[known[~is_same]] = -1
     items = yield from _looked_up(snapshot.item_ids, history.items.row)
     return users, items
 

@@ -141,7 +141,8 @@ class Runtime(Parts):
     @property
     def summary(self) -> str:
         """This process in a few words."""
-        return f"{self._engine.backend.name} backend, data in {self.settings.data}"
+        backend = self._engine.backend
+        return f"{backend.name} backend: {backend.reason}; data in {self.settings.data}"
 
     async def ask(self, query: Query, wait_for: StreamId | None = None) -> Any:
         """The engine's answer, once it has seen `wait_for`. Raises as `Engine.ask` and `wait_for`."""

@@ -30,7 +30,11 @@ class Settings(BaseSettings):
     appendfsync: AppendFsync = Field(
         "always", description="Weakest fsync policy at which a rating is acknowledged; everysec can lose one second."
     )
-    backend: BackendName = Field("auto", description="Where models live: host, device, or auto (device if it works).")
+    backend: BackendName = Field(
+        "auto",
+        description="Where models are trained: host, device, or auto (device if it works). What has no kernels there"
+        " (only als and als-implicit do) is trained on the host, where models answer too.",
+    )
     worker: bool = Field(True, description="Whether this process also supervises trainer processes.")
 
     api_key: SecretStr | None = Field(None, min_length=1, description="Key of every guarded route. Unset: open.")
@@ -40,7 +44,7 @@ class Settings(BaseSettings):
         None, description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any finite one up to 1e6.'
     )
     default_models: Annotated[list[str], NoDecode] = Field(
-        ["culsh-implicit", "culsh", "sgd"],
+        ["culsh-implicit", "culsh", "sgd", "als-implicit", "als"],
         description="Names of models, comma-separated; the first live one answers. Shipped by ranking quality.",
     )
     retrain_every_ratings: NonNegativeInt = Field(0, description="Retrain after so many new ratings; 0: never.")

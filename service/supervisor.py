@@ -149,7 +149,7 @@ class Supervisor:
             "promoted": str(int(promoted)),
             "metrics": msgspec.json.encode(last.metrics).decode(),
         }
-        return fields | ({} if reason is None else {"reason": reason})
+        return fields | _given(reason=reason, backend=last.backend)
 
     def _watch(self, job: Job, process: _Process) -> Line:
         """Publish what the trainer tells until it ends; its last line."""
@@ -159,7 +159,7 @@ class Supervisor:
             if line is not None:
                 last = line
                 metrics = msgspec.json.encode(line.metrics).decode()
-                self._tend(job, {"progress": f"{line.progress:.4f}", "metrics": metrics})
+                self._tend(job, {"progress": f"{line.progress:.4f}", "metrics": metrics} | _given(backend=line.backend))
             elif process.has_ended:
                 break
             else:
@@ -195,6 +195,11 @@ class Supervisor:
             done = step
             self._tend(job, {"progress": f"{done:.4f}"})
         return {"progress": "1", "reason": REMAINS}
+
+
+def _given(**fields: str | None) -> dict[str, str]:
+    """The fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _drain(steps: Iterator[float], progress: queue.SimpleQueue[float | BaseException]) -> None:

@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from gpu.backend import Backend
+from gpu.backend import Backend, BackendName, has_device_kernels
 from gpu.model import Model
 from gpu.ratings import Ratings, Rows
 from service import live, snapshot, threads
@@ -41,6 +41,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     Attributes:
         progress: share of the epochs that are done.
         metrics: of the epoch; in the last line of the held-out pairs.
+        backend: where it trains, and why there.
         outcome: only in the last line.
         version: the snapshot that was written.
         promote: whether it is good enough to go live, and `reason` why not.
@@ -49,6 +50,7 @@ class Line(msgspec.Struct, omit_defaults=True):
 
     progress: float = 0.0
     metrics: dict[str, float] = {}
+    backend: str | None = None
     outcome: Literal["succeeded", "failed", "cancelled"] | None = None
     version: str | None = None
     promote: bool = False
@@ -91,18 +93,22 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if last.outcome == "failed" else 0
 
 
-def train(data: Path, algorithm: str, params: str, watermark: str, backend: Any, tell: Callable[[Line], None]) -> Line:
+def train(
+    data: Path, algorithm: str, params: str, watermark: str, backend: BackendName, tell: Callable[[Line], None]
+) -> Line:
     """Read, fit, compare, write; the last line.
 
     Raises:
-        InvalidParams, InvalidRatings, TrainingDiverged, CorruptLog: the training failed; nothing was written.
+        InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, CorruptLog: the training
+            failed; nothing was written.
     """
-    chosen = gpu.choose(backend)
+    chosen = choose(backend, algorithm)
+    where = f"{chosen.name}: {chosen.reason}"
     hyperparameters = gpu.params_for(algorithm, msgspec.json.decode(params))
     corpus = read_corpus(data, StreamId.parse(watermark))
 
     def on_epoch(report: gpu.EpochReport) -> None:
-        tell(Line(progress=report.epoch / report.n_epochs, metrics=dict(report.metrics)))
+        tell(Line(progress=report.epoch / report.n_epochs, metrics=dict(report.metrics), backend=where))
 
     model = gpu.fit(corpus.training, hyperparameters, backend=chosen, on_epoch=on_epoch)
     metrics = measure(model, corpus, chosen)
@@ -115,11 +121,17 @@ def train(data: Path, algorithm: str, params: str, watermark: str, backend: Any,
     return Line(
         progress=1.0,
         metrics=metrics,
+        backend=where,
         outcome="succeeded",
         version=manifest.version,
         promote=reason is None,
         reason=reason,
     )
+
+
+def choose(wanted: BackendName, algorithm: str) -> Backend:
+    """As the service was told; what has no device kernels is trained on the host all the same."""
+    return gpu.choose("auto" if wanted == "device" and not has_device_kernels(algorithm) else wanted, algorithm)
 
 
 def read_corpus(data: Path, watermark: StreamId) -> Corpus:

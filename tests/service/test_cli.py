@@ -62,6 +62,8 @@ def test_no_heavy_library_is_loaded_before_a_command_runs():
         (["train", "--ratings", "none.csv", "--algorithm", "magic"], "Invalid algorithm: expected one of"),
         (["train", "--ratings", "none.csv", "--algorithm", "culsh", "--set", "n_factors"], "expected NAME=VALUE"),
         (["train", "--ratings", "none.csv", "--algorithm", "culsh", "--set", "depth=3"], "Invalid parameter of culsh"),
+        (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "biases=maybe"], "Invalid biases"),
+        (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "n_factors=300"], "expected 4 to 256"),
         (["train", "--ratings", "x", "--algorithm", "sgd", "--test", "x", "--test-fraction", "0.1"], "got both"),
         (["serve", "--host", "0.0.0.0"], "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY"),
         (["serve", "--port", "99999"], "port"),
@@ -115,6 +117,19 @@ def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
     assert epochs[last["best_epoch"] - 1][name] == last[f"best_{name}"]
 
 
+@pytest.mark.parametrize("given", [[], ["biases=false"], ["biases=0", "solver=cholesky", "precision=float32"]])
+def test_parameters_that_are_words(given, ratings_csv, tmp_path, capsys):
+    command = ["train", "--ratings", str(ratings_csv), "--algorithm", "als", "--out", str(tmp_path), "--json"]
+    assert run([*command, "--set", "n_epochs=1", "n_factors=4", *given]) == 0
+    folder = Path(lines(capsys.readouterr().out)[-1]["snapshot"])
+    assert json.loads((folder / "manifest.json").read_text())["parameters"]["biases"] is (not given)
+
+
+def test_the_device_is_refused_for_what_it_cannot_train(capsys):
+    assert run(["train", "--ratings", "none.csv", "--algorithm", "culsh", "--backend", "device"]) == 1
+    assert "Invalid backend of culsh: expected auto or host, got device (trains als" in capsys.readouterr().err
+
+
 def test_json_lines_reach_a_file_while_the_bar_is_on_a_terminal(ratings_csv, tmp_path):
     try:
         terminal, stderr = pty.openpty()
@@ -124,7 +139,7 @@ def test_json_lines_reach_a_file_while_the_bar_is_on_a_terminal(ratings_csv, tmp
     with (tmp_path / "out.jsonl").open("wb") as out:
         code = subprocess.run([*command, "--set", "n_epochs=2", "--json"], stdout=out, stderr=stderr, check=False)
     os.close(stderr)
-    shown = os.read(terminal, 1 << 16).decode()
+    shown = os.read(terminal, 1 << 16).decode(errors="replace")  # it may end within a character
     os.close(terminal)
     assert code.returncode == 0
     assert "Training sgd" in shown

@@ -180,6 +180,36 @@ def test_retrain_reports_progress_and_can_be_rolled_back(trained):
     eventually(lambda: trained.get("/recommend/u0").json()["model_version"] == first["version"])
 
 
+@pytest.mark.parametrize(("name", "params"), [("als", {"biases": False}), ("als-implicit", {"alpha": 2})])
+def test_als_models_are_served_like_any_other(trained, name, params):
+    job = trained.retrain(name, n_factors=8, n_epochs=5, **params)
+    assert (job["state"], job["promoted"]) == ("succeeded", True), job
+    assert job["backend"].startswith("host: ")
+    user, new = f"user-of-{name}", f"new-to-{name}"
+    seen = trained.rate((user, "i2", 5.0), (user, "i4", 5.0), (user, new, 5.0), ("u0", new, 5.0))
+    answer = trained.get(f"/recommend/{user}", model=name, n=3, explain=True, wait_for=seen).json()
+    assert (answer["personalized"], answer["model"], answer["model_version"]) == (True, name, job["version"])
+    assert {reason["item"] for line in answer["items"] for reason in line["reasons"]} <= {"i2", "i4"}
+    ratings = [{"item": item, "rating": 5} for item in ("i2", "i4", new)]
+    anonymous = trained.client.post("/recommend", json={"ratings": ratings, "n": 3, "model": name}).json()
+    assert [line["score"] for line in anonymous["items"]] == [line["score"] for line in answer["items"]]
+    for path in ("/items/i0/neighbors", f"/items/{new}/neighbors", f"/users/{user}/neighbors"):
+        assert trained.get(path, model=name, n=4).json()["neighbors"], path
+    estimate = trained.get(f"/estimate/{user}/{new}", model=name).json()["estimate"]
+    assert (0 if "implicit" in name else 1) <= estimate <= (1 if "implicit" in name else 5)
+    assert trained.get(f"/recommend/{user}").json()["model"] == "culsh"
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"n_factors": 3}, {"biases": "perhaps"}, {"solver": "lu"}, {"precision": 16}, {"alpha": 2}, {"seed": None}],
+)
+def test_bad_parameters_are_a_422(service, params):
+    answer = service.client.post("/admin/retrain", json={"algorithm": "als", "params": params})
+    assert answer.status_code == 422
+    assert next(iter(params)) in answer.json()["detail"]
+
+
 def test_a_second_retrain_is_refused_and_a_running_one_can_be_cancelled(trained):
     body = {"algorithm": "sgd", "params": {"n_factors": 64, "n_epochs": 10_000}}
     job = trained.client.post("/admin/retrain", json=body).json()

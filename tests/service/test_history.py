@@ -109,6 +109,20 @@ def test_a_forgotten_user_starts_anew_with_a_new_row(rating_entry: Callable[...,
     assert history.table.raters(0).tolist() == [1]
 
 
+def test_who_was_forgotten_and_came_back_was_not_known_before(rating_entry: Callable[..., Entry]) -> None:
+    history = History()
+    entries = [
+        rating_entry(1, ("u", "a", 3.0), ("v", "a", 1.0)),
+        Entry(StreamId(2, 0), "forget", subject="u"),
+        rating_entry(4, ("u", "b", 5.0), ("v", "b", 1.0)),
+        rating_entry(5, ("u", "c", 5.0)),
+    ]
+    history.apply(entries)
+    rows = np.array([history.users.row("u"), history.users.row("v")])
+    assert history.is_known_at(rows, StreamId(3, 0)).tolist() == [False, True]
+    assert history.is_known_at(rows, StreamId(4, 0)).tolist() == [True, True]
+
+
 def test_replaying_changes_nothing(rating_entry: Callable[..., Entry]) -> None:
     history = History()
     entries = [rating_entry(1, ("u", "a", 3.0)), rating_entry(2, ("u", "a", 4.0))]

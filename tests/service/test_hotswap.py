@@ -48,9 +48,9 @@ def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Non
         np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
-@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "sgd"])
+@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "sgd", "als", "als-implicit"])
 def test_a_restart_gives_the_state_that_streaming_gave(redis_url: str, tmp_path: Path, algorithm: str) -> None:
-    params = {"n_factors": 8, "n_epochs": 3} if algorithm == "sgd" else SMALL
+    params = SMALL if algorithm.startswith("culsh") else {"n_factors": 8, "n_epochs": 3}
     with Whole(redis_url, tmp_path) as first:
         first.send(events())
         first.train(algorithm, **params)

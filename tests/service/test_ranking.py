@@ -27,13 +27,13 @@ from service.resident import Resident
 from service.snapshot import Manifest
 from tests.service.planted import SMALL, entries
 
-ALGORITHMS = ("culsh", "culsh-implicit", "sgd")
-SGD = {"n_factors": 8, "n_epochs": 20}
+ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "als", "als-implicit")
+FACTORS = {"n_factors": 8, "n_epochs": 20}
 Make = Callable[..., Ranking]
 
 
 def resident_of(history: History, algorithm: str) -> Resident:
-    params = gpu.params_for(algorithm, SGD if algorithm == "sgd" else SMALL | {"n_epochs": 20})
+    params = gpu.params_for(algorithm, SMALL | {"n_epochs": 20} if algorithm.startswith("culsh") else FACTORS)
     model = gpu.fit(history.table.ratings(history.users.keys, history.items.keys), params)
     sizes = model.n_users, model.n_items
     manifest = Manifest(

@@ -13,7 +13,7 @@ import redis
 from service import live, snapshot
 from service.archiver import Archiver
 from service.errors import JobRunning
-from service.events import StreamId, encode_ratings
+from service.events import RatingEvent, StreamId, encode_ratings
 from service.job_table import JobTable
 from service.jobs import Job, Jobs
 from service.metrics import Metrics
@@ -174,6 +174,18 @@ def test_no_ratings_and_no_activation(
     job = ended(jobs, jobs.submit_training("culsh", SMALL, activate=False))
     assert (job.state, job.promoted, job.reason) == ("succeeded", False, "activate was false")
     assert live.read(settings.data) == {}
+
+
+def test_ratings_that_an_algorithm_cannot_use_fail_its_job_with_the_reason(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
+) -> None:
+    client.xadd(RATINGS, encode_ratings([RatingEvent("u", "a", -1.0, 0.0), RatingEvent("v", "a", 5.0, 0.0)]))
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("als-implicit", {}))
+    assert job.state == "failed"
+    assert "InvalidRatings: Invalid ratings for als-implicit: expected 0 or more" in str(job.error)
+    job = ended(jobs, jobs.submit_training("als", {"n_epochs": 2}))
+    assert (job.state, job.backend) == ("succeeded", "host: asked for")
 
 
 def test_training_by_itself_after_so_many_ratings(

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
 
+import gpu
 from gpu.backend import HOST
 from service import live, snapshot, trainer
 from service.events import Entry, RatingEvent, StreamId
@@ -16,6 +19,7 @@ from service.trainer import Line
 from tests.service.planted import SMALL, entries
 
 PARAMS = msgspec.json.encode(SMALL).decode()
+ALS = '{"n_factors": 8, "n_epochs": 5}'
 END = StreamId(9_000, 0)
 
 
@@ -33,16 +37,16 @@ def run(
     return trainer.train(data, algorithm, params, str(watermark), "host", told.append), told
 
 
-@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit"])
+@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit"])
 def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
-    last, told = run(data, algorithm)
+    last, told = run(data, algorithm, PARAMS if algorithm.startswith("culsh") else ALS)
     assert [line.progress for line in told] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert last.outcome == "succeeded"
     assert last.promote
     assert last.reason is None
     loaded = snapshot.load(data / "snapshots", str(last.version))
     assert loaded.manifest.metrics == last.metrics
-    assert loaded.manifest.metrics.keys() >= {"ndcg@10"} if algorithm == "culsh-implicit" else {"rmse"}
+    assert loaded.manifest.metrics.keys() >= ({"ndcg@10"} if "implicit" in algorithm else {"rmse"})
     assert loaded.manifest.watermark == str(END)
     assert loaded.user_ids[0] == "u0"
     assert np.isfinite(loaded.model.item_factors).all()
@@ -106,6 +110,31 @@ def test_values_that_are_not_finite_are_not_promoted(data: Path) -> None:
     model = snapshot.load(data / "snapshots", str(first.version)).model
     model.item_factors[0, 0] = np.inf
     assert "not finite" in str(trainer.objection(data, model, {}, corpus, HOST))
+
+
+def test_what_has_no_device_kernels_is_trained_on_the_host_and_says_so(data: Path) -> None:
+    told: list[Line] = []
+    last = trainer.train(data, "culsh", PARAMS, str(END), "device", told.append)
+    assert {line.backend for line in [*told, last]} == {"host: culsh has no device kernels"}
+
+
+def test_a_device_that_is_asked_for_and_not_there_is_an_error(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu.backend.importlib, "import_module", lambda _: SimpleNamespace(obstacle=lambda: "no driver"))
+    with pytest.raises(gpu.BackendUnavailable, match="no driver"):
+        trainer.train(data, "als", ALS, str(END), "device", lambda line: None)
+
+
+def test_too_little_memory_is_refused_with_both_numbers(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(gpu.HOST.primitives("als"), "free_bytes", lambda: 12_345)
+    monkeypatch.setattr(trainer.signal, "signal", lambda *_: None)
+    options = {"data": data, "job": "j", "algorithm": "als", "watermark": END, "backend": "host"}
+    assert trainer.main([str(part) for name, value in options.items() for part in (f"--{name}", value)]) == 1
+    (last,) = lines(capsysbinary.readouterr().out)
+    assert last.outcome == "failed"
+    assert re.search(r"NotEnoughMemory: .* needs about [\d,]+ bytes and 12,345 are free", str(last.error))
+    assert snapshot.versions(data / "snapshots") == []
 
 
 def command(data: Path, params: str = PARAMS) -> list[str]:

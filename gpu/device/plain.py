@@ -6,6 +6,7 @@ Kernels, and who owns what in them: kernels/als_plain.cu.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import cupy
@@ -66,5 +67,10 @@ def _kernel(function: str, problem: Problem) -> Any:
 
 def _fits(problem: Problem) -> bool:
     """Whether the shared memory of a block has room for A."""
-    limit: int = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-    return tiling(problem).packed_bytes + STATIC_SHARED <= limit
+    return tiling(problem).packed_bytes + STATIC_SHARED <= _shared_limit(cupy.cuda.Device().id)
+
+
+@functools.cache
+def _shared_limit(device: int) -> int:
+    limit: int = cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
+    return limit

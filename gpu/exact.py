@@ -21,7 +21,7 @@ from gpu.params import AlsImplicitParams, AlsParams
 from gpu.rules import PARALLEL_FROM, objective_of
 from gpu.table import RatingTable
 
-ADDS_PER_SLICE = 2**24  # multiply-adds, two or three milliseconds
+ADDS_PER_SLICE = 2**23  # multiply-adds, one or two milliseconds
 BATCH = 4  # slices are a multiple of it: what kernels add in one go
 Ratings = tuple[NDArray[np.int32], NDArray[np.float32]]  # rows of the other side, and what was given
 
@@ -50,10 +50,10 @@ class ExactRefits:
         if not self._objective.is_implicit:
             return
         model = self._model
-        sides = (self._item_gram, model.item_factors, model.item_trained), (
-            self._user_gram, model.user_factors, model.user_trained,
-        )  # fmt: skip
-        for gram, factors, is_trained in sides:
+        for gram, factors, is_trained in (
+            (self._item_gram, model.item_factors, model.item_trained),
+            (self._user_gram, model.user_factors, model.user_trained),
+        ):
             n_rows = self._per_slice(factors.shape[1])
             for first in range(0, len(factors), n_rows):
                 part = slice(first, first + n_rows)

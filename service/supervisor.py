@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _Interrupted(Exception):
-    """The job must not go on: cancelled, taken away, or this process stops."""
+    """The job must not go on: cancelled, taken away, failed with an error of the trainer's, or this process stops."""
 
     def __init__(self, outcome: str | None, error: str | None = None) -> None:
         super().__init__(outcome)
@@ -136,7 +136,7 @@ class Supervisor:
         with _trainer(self._settings, job) as process:
             last = self._watch(job, process)
         if last.outcome == "failed":
-            raise RuntimeError(last.error)
+            raise _Interrupted("failed", last.error)
         promoted, reason = last.promote, last.reason
         if promoted and job["activate"] != "1":
             promoted, reason = False, "activate was false"

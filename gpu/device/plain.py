@@ -16,11 +16,10 @@ from gpu.als import Problem
 from gpu.device import arrays, plan
 from gpu.device.arrays import Side, Table
 from gpu.device.kernels import kernel
-from gpu.device.tiling import defines, tiling
+from gpu.device.tiling import ERROR_THREADS, defines, tiling
 
 NAME = "als_plain"
 STATIC_SHARED = 2048  # bytes, at most, of a solver beside A
-ERROR_THREADS = 128
 
 
 def slot_bytes(problem: Problem) -> int:

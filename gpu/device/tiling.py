@@ -9,6 +9,7 @@ from gpu.device.plan import MAX_PARTS
 
 BATCH_BYTES = 2**29  # sums of a batch; many times what is in work at once, and little beside the ratings
 WARP = 32
+ERROR_THREADS = 128  # of a block that adds up errors
 SMALL = 40  # unknowns up to which threads own tiles of 4 x 4: with 8 x 8 most of a block would idle
 
 
@@ -62,5 +63,6 @@ def defines(problem: Problem, in_shared: bool) -> dict[str, int]:
         "N_TILES": sizes.n_tiles,
         "FORM_THREADS": sizes.form_threads,
         "SOLVE_THREADS": sizes.solve_threads,
+        "ERROR_THREADS": ERROR_THREADS,
         "IN_SHARED": int(in_shared),
     }

@@ -4,8 +4,8 @@
 //   (A + ρ I) x = b,  A = Σ w z zᵀ (+ G),  b = Σ y z   over the ratings of one row; ρ = λ (n + offset)^ν
 //
 // Compiled for one problem: D unknowns of a row, BIASES and IMPLICIT as 0 or 1; TILE x TILE elements of A are a
-// thread's own, N_TILES such tiles lie across A and b; FORM_THREADS and SOLVE_THREADS; IN_SHARED: whether A fits into
-// shared memory when it is solved.
+// thread's own, N_TILES such tiles lie across A and b; FORM_THREADS, SOLVE_THREADS and ERROR_THREADS of a block;
+// IN_SHARED: whether A fits into shared memory when it is solved.
 //
 // A and b are the lower triangle of one symmetric matrix: a rating is √w [z; y/w], so b is row D of Σ of its outer
 // products. In memory ("slot") row i of it begins at `slot_row(i)` and is as long as its tiles reach: whole 16-byte
@@ -24,7 +24,6 @@ constexpr int WIDTH = N_TILES * TILE;        // floats of a staged rating
 constexpr int N_OWNED = N_TILES * (N_TILES + 1) / 2;
 constexpr int SLOT = N_OWNED * TILE * TILE;  // floats
 constexpr int SOLVE_WARPS = SOLVE_THREADS / WARP;
-constexpr int ERROR_THREADS = 128;
 constexpr int N_FACTORS = D - BIASES;
 static_assert(WIDTH > D && FORM_THREADS >= N_OWNED && FORM_THREADS % WARP == 0, "a thread has one tile at most");
 static_assert(SOLVE_THREADS > D && SOLVE_THREADS % WARP == 0, "a thread has one unknown at most");

@@ -1,0 +1,100 @@
+"""Half-iterations on tensor cores: A and b of a row are formed and solved in one kernel and never written to memory.
+
+Kernels, and who owns what in them: kernels/als.cu. A is rounded to FP16 for the solver, its sums are FP32; rows that a
+plan has split are summed in parts, in FP32, and solved by a second kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+
+from gpu.als import Problem
+from gpu.device import arrays, plan
+from gpu.device.arrays import Side, Table
+from gpu.device.kernels import kernel, module
+
+NAME = "als"
+HALF = np.dtype([(name, "<u8") for name in ("columns", "values", "fixed", "gram", "solved", "table", "parts")])
+
+
+class Geometry(NamedTuple):
+    """What the kernels say of themselves; `kernels/als.cu` alone decides it.
+
+    Attributes:
+        threads: of a block.
+        blocks_per_multiprocessor: that fit at once.
+        shared_bytes: of a block.
+        slot_bytes: of the sums of a part of a row.
+        gram_edge: rows and columns of the Gram matrix, padded.
+    """
+
+    threads: int
+    blocks_per_multiprocessor: int
+    shared_bytes: int
+    slot_bytes: int
+    gram_edge: int
+
+
+def defines(problem: Problem) -> dict[str, int]:
+    """The macros of `kernels/als.cu`."""
+    return {"F": problem.n_factors, "BIASES": int(problem.biases), "IMPLICIT": int(problem.is_implicit)}
+
+
+def slot_bytes(problem: Problem) -> int:
+    """Memory of the sums of one part of a row; compiles the kernels."""
+    return _geometry(problem).slot_bytes
+
+
+def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+    """One half-iteration, in place of both forms of `solved`; rows without ratings are left alone."""
+    geometry = _geometry(problem)
+    gram = _gram(fixed, geometry) if problem.is_implicit else None
+    half, constants = _half(side, solved, fixed, gram), plan.solver_of(problem, side.n_columns)
+    n_items, n_splits = len(side.plan.items), len(side.plan.splits)
+    launch = {"shared_mem": geometry.shared_bytes}
+    if n_items:
+        blocks = min(n_items, _multiprocessors() * geometry.blocks_per_multiprocessor)
+        arguments = side.items, np.uint32(n_items), half, constants
+        _kernel("solve_rows", problem)((blocks,), (geometry.threads,), arguments, **launch)
+    if n_splits:
+        _kernel("solve_split_rows", problem)((n_splits,), (geometry.threads,), (side.splits, half, constants), **launch)
+
+
+def _half(side: Side, solved: Table, fixed: Table, gram: Any) -> Any:
+    """`Half` of the kernels: addresses, passed by value."""
+    half = np.zeros((), dtype=HALF)
+    given = side.columns, side.values, fixed.halves, gram, solved.values, solved.halves, side.slots
+    for name, array in zip(HALF.names or (), given, strict=True):
+        half[name] = 0 if array is None else array.data.ptr
+    return half
+
+
+def _gram(fixed: Table, geometry: Geometry) -> Any:
+    """VᵀV with zeros up to the edge of the tiles."""
+    padded = cupy.zeros((geometry.gram_edge,) * 2, dtype=cupy.float32)
+    n_factors = fixed.values.shape[1]
+    padded[:n_factors, :n_factors] = arrays.gram(fixed.values)
+    return padded
+
+
+def _kernel(function: str, problem: Problem) -> Any:
+    return kernel(NAME, function, defines(problem), _geometry(problem).shared_bytes)
+
+
+def _geometry(problem: Problem) -> Geometry:
+    return _geometry_of(module(NAME, defines(problem)))
+
+
+@functools.cache
+def _geometry_of(loaded: Any) -> Geometry:
+    found = cupy.ndarray(len(Geometry._fields), cupy.int32, loaded.get_global("geometry"))
+    return Geometry(*found.get().tolist())
+
+
+def _multiprocessors() -> int:
+    count: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    return count

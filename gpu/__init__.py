@@ -5,7 +5,7 @@ The axis alphabet of every docstring: U users, I items, F factors, B batch, K ne
 
 from __future__ import annotations
 
-from gpu import als, culsh, evaluate, sgd
+from gpu import als, culsh, evaluate, nmf, sgd
 from gpu.backend import HOST, Backend, choose
 from gpu.errors import (
     BackendUnavailable,
@@ -24,6 +24,7 @@ from gpu.params import (
     AlsParams,
     CulshImplicitParams,
     CulshParams,
+    NmfParams,
     Params,
     SgdParams,
     params_for,
@@ -47,6 +48,7 @@ __all__ = [
     "InvalidParams",
     "InvalidRatings",
     "Model",
+    "NmfParams",
     "NotEnoughMemory",
     "Params",
     "Ratings",
@@ -91,6 +93,8 @@ def fit(
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     if isinstance(params, AlsParams | AlsImplicitParams):
         return als.fit(ratings, params, backend, test, on_epoch, should_stop)
+    if isinstance(params, NmfParams):
+        return nmf.fit(ratings, params, backend, test, on_epoch, should_stop)
     if isinstance(params, CulshParams):
         return culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
     assert isinstance(params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type

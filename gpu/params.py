@@ -19,6 +19,9 @@ Similarity = Literal["simlsh", "gsm", "minhash", "rp_cos", "random"]
 Psi = Literal["residual", "power"]
 Solver = Literal["cg", "cholesky"]
 Precision = Literal["float16", "float32"]
+NmfSolver = Literal["tiled", "plain"]
+NmfPrecision = Literal["float32", "float64"]
+Start = Literal["random", "nndsvd"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,6 @@ class Params:
         is_logit: whether its scores are log-odds of a rating.
         n_factors: F, latent size. More fits finer taste and costs time and memory in proportion.
         n_epochs: passes over the ratings; one solves or visits both sides.
-        regularization: λ of both factor matrices; more pulls rows with few ratings harder towards zero.
         seed: start of every random stream; equal seeds give equal models on equal ratings.
     """
 
@@ -39,10 +41,10 @@ class Params:
     is_implicit: ClassVar[bool] = False
     is_logit: ClassVar[bool] = False
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # where narrower than those of all algorithms
+    choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # where other than those of all algorithms
 
     n_factors: int = 64
     n_epochs: int = 15
-    regularization: float = 0.05
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -50,12 +52,23 @@ class Params:
 
 
 @dataclass(frozen=True)
-class AlsParams(Params):
+class RegularizedParams(Params):
+    """What every algorithm has whose factors are held back by a ridge.
+
+    Attributes (beyond `Params`):
+        regularization: λ of both factor matrices; more pulls rows with few ratings harder towards zero.
+    """
+
+    regularization: float = 0.05
+
+
+@dataclass(frozen=True)
+class AlsParams(RegularizedParams):
     """ALS ([000]; [001]): each row's factors and bias solved exactly, one side of the matrix at a time.
 
     The objective is Σ (r − r̂)² + λ Σ n (|x|² + b²), n the ratings of the row: `regularization` is weighted by counts.
 
-    Attributes (beyond `Params`):
+    Attributes (beyond `RegularizedParams`):
         n_cg_steps: f_s of [000] Alg. 1, steps of conjugate gradients from the row's last solution. More solve each
             half exactly and cost time.
         cg_tolerance: ε, a row stops early once its residual is below this share of its right-hand side.
@@ -76,14 +89,14 @@ class AlsParams(Params):
 
 
 @dataclass(frozen=True)
-class AlsImplicitParams(Params):
+class AlsImplicitParams(RegularizedParams):
     """Implicit ALS ([000] §5.6): every pair counts, rated ones with confidence c = 1 + α·r, as a preference of 1.
 
     The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |x|², n the ratings of a row and N the length of the other
     side: with ν = 0 every row is held back alike, with ν = 1 by its share of the confidence (iALS revisited, whose
     weight of an unrated pair is 1/α of a rated one's).
 
-    Attributes (beyond `Params`):
+    Attributes (beyond `RegularizedParams`):
         alpha: α. More trusts what was rated over what was not; the default is for ratings of a few stars.
         regularization_exponent: ν.
         n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
@@ -105,12 +118,12 @@ class AlsImplicitParams(Params):
 
 
 @dataclass(frozen=True)
-class SgdParams(Params):
+class SgdParams(RegularizedParams):
     """CUSGD++ ([004] Alg. 2): factors and biases by stochastic gradient descent, eq. 5 without neighbours.
 
     λ of the factors is applied once per rating (eq. 5), so weighted by counts.
 
-    Attributes (beyond `Params`):
+    Attributes (beyond `RegularizedParams`):
         learning_rate, learning_rate_decay: α and β of γ_t = α / (1 + β·t^1.5) (eq. 7), t = epoch from 0.
         bias_regularization: λ of the biases.
     """
@@ -168,8 +181,38 @@ class CulshImplicitParams(CulshParams):
     n_negatives: int = 8
 
 
+@dataclass(frozen=True)
+class NmfParams(Params):
+    """Non-negative factorisation by FAST-HALS ([002]): A ≈ W H, no entry below 0, where an unrated pair is a 0.
+
+    Attributes (beyond `Params`):
+        tolerance: it stops before `n_epochs` once an epoch lowers the relative error by less than this share of it; 0
+            never stops early.
+        start: `random`, or `nndsvd`, which starts from the singular vectors: a lower error in the first epochs, for
+            the price of some of them.
+        solver: `tiled` (PL-NMF, [002] Alg. 2), or `plain` ([002] Alg. 1), the same up to rounding and slower.
+        tile: T, columns of a tile. 0 is the minimum of [002] eq. 9, √n_factors.
+        precision: of all arrays while training; a model keeps float32.
+    """
+
+    algorithm: ClassVar[str] = "nmf"
+    is_implicit: ClassVar[bool] = True
+    choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "solver": ("tiled", "plain"),
+        "precision": ("float32", "float64"),
+    }
+
+    n_epochs: int = 100
+    tolerance: float = 1e-4
+    start: Start = "random"
+    solver: NmfSolver = "tiled"
+    tile: int = 0
+    precision: NmfPrecision = "float32"
+
+
 ALGORITHMS: dict[str, type[Params]] = {
-    kind.algorithm: kind for kind in (AlsParams, AlsImplicitParams, CulshParams, CulshImplicitParams, SgdParams)
+    kind.algorithm: kind
+    for kind in (AlsParams, AlsImplicitParams, CulshParams, CulshImplicitParams, NmfParams, SgdParams)
 }
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -189,6 +232,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     "bias_regularization": (0, 1e6),
     "weight_regularization": (0, 1e6),
     "seed": (0, 2**63 - 1),
+    "tile": (0, 1024),
+    "tolerance": (0, 1),
 }
 
 
@@ -226,15 +271,15 @@ def _converted(name: str, value: Any, wanted: Any) -> Any:
 
 
 def _check_ranges(params: Params) -> None:
-    ranges = {**_RANGES, **params.ranges}
+    ranges, choices = {**_RANGES, **params.ranges}, {**_CHOICES, **params.choices}
     for field in dataclasses.fields(params):
         value = getattr(params, field.name)
         if field.name in ranges:
             low, high = ranges[field.name]
             if not (math.isfinite(value) and low <= value <= high):
                 raise InvalidParams(f"Invalid {field.name}: expected {low:g} to {high:g}, got {value}")
-        elif value not in _CHOICES[field.name]:
-            raise InvalidParams(f"Invalid {field.name}: expected one of {_CHOICES[field.name]}, got {value!r}")
+        elif value not in choices[field.name]:
+            raise InvalidParams(f"Invalid {field.name}: expected one of {choices[field.name]}, got {value!r}")
 
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
@@ -244,4 +289,5 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "biases": (True, False),
     "similarity": ("simlsh", "gsm", "minhash", "rp_cos", "random"),
     "psi": ("residual", "power"),
+    "start": ("random", "nndsvd"),
 }

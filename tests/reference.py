@@ -304,3 +304,37 @@ def logistic_gradient(x, offsets, labels, diagonal, found):
     """Gradient of Σ log-loss + ½ Σ diagonal · found²: zero at the optimum that Newton's method approaches."""
     expected = 1 / (1 + np.exp(-(offsets + x @ found)))
     return x.T @ (expected - labels) + diagonal * found
+
+
+# --- non-negative factorisation ([002] Alg. 1) ------------------------------------------------------------------------
+
+
+def hals_step_of_h(matrix, W, H, epsilon=1e-16):
+    """Lines 4 to 8; `matrix` (V, D) without NaN, W (V, K), H (K, D)."""
+    H, R, S = H.copy(), matrix.T @ W, W.T @ W
+    for k in range(len(H)):
+        H[k] = np.maximum(epsilon, H[k] + R[:, k] - H.T @ S[:, k])
+    return H
+
+
+def hals_step_of_w(matrix, W, H, epsilon=1e-16):
+    """Lines 10 to 16."""
+    W, P, Q = W.copy(), matrix @ H.T, H @ H.T
+    for k in range(len(H)):
+        W[:, k] = np.maximum(epsilon, W[:, k] * Q[k, k] + P[:, k] - W @ Q[:, k])
+        W[:, k] /= np.linalg.norm(W[:, k])
+    return W
+
+
+def hals(matrix, W, H, n_epochs):
+    """[W, H] after an H step from a normalised start, then `n_epochs` of a W step and an H step each."""
+    H = hals_step_of_h(matrix, W, H)
+    for _ in range(n_epochs):
+        W = hals_step_of_w(matrix, W, H)
+        H = hals_step_of_h(matrix, W, H)
+    return W, H
+
+
+def relative_error(matrix, W, H):
+    """Frobenius norm of A − WH over that of A."""
+    return float(np.linalg.norm(matrix - W @ H) / np.linalg.norm(matrix))

@@ -1,0 +1,110 @@
+"""Tables of factors in blocks of transposed rows, and products with sparse rows that are written in that form.
+
+A block holds `LANES` rows, column by column, so that loops over one column run over neighbouring numbers; the last one
+is filled up with zeros. A row is computed by one thread, and sums over rows are made of the sums of blocks: results do
+not depend on the number of threads. Indices are unsigned: signed ones keep loops from becoming vectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.ratings import Rows
+
+Floats = NDArray[Any]  # float32 or float64
+LANES = 256  # rows of a block; with 240 columns in float32 240 KiB, a part of the second-level cache
+GROUP = 16  # rows whose products are gathered together: a cache line of a block's column
+N_RUNS = 64  # of groups of about equal work, whatever the number of threads
+_ONE, _FOUR, _LANES = np.uintp(1), np.uintp(4), np.uintp(LANES)
+
+
+class Entries(NamedTuple):
+    """Sparse rows, and `runs` int64 (N_RUNS + 1,): bounds of runs of groups that hold about equally many entries."""
+
+    rows: Rows
+    runs: NDArray[np.int64]
+
+
+def runs_of(rows: Rows) -> NDArray[np.int64]:
+    """Bounds of `N_RUNS` runs of groups of about equal work: their entries, and what a row costs without any."""
+    n_groups = -(-len(rows.starts) // GROUP)
+    ends = np.cumsum(np.add.reduceat(rows.lengths + GROUP, np.arange(0, len(rows.starts), GROUP)))
+    inside = np.searchsorted(ends, np.arange(1, N_RUNS) * (ends[-1] / N_RUNS))
+    return np.concatenate([[0], inside, [n_groups]]).astype(np.int64)
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def to_blocks(rows: Floats, blocks: Floats) -> None:
+    """Write `rows` (n, K) to `blocks` (B, K, LANES), but not to lanes beyond n."""
+    for b in prange(len(blocks)):
+        first = np.uintp(b * LANES)
+        for v in range(min(_LANES, np.uintp(len(rows)) - first)):
+            for k in range(np.uintp(rows.shape[1])):
+                blocks[b, k, v] = rows[first + v, k]
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def to_rows(blocks: Floats, rows: Floats) -> None:
+    """Write `blocks` (B, K, LANES) to `rows` (n, K)."""
+    for b in prange(len(blocks)):
+        first = np.uintp(b * LANES)
+        for v in range(min(_LANES, np.uintp(len(rows)) - first)):
+            for k in range(np.uintp(rows.shape[1])):
+                rows[first + v, k] = blocks[b, k, v]
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def gather(rows: Rows, runs: NDArray[np.int64], table: Floats, products: Floats) -> None:
+    """Write the product of sparse rows with `table` to `products`, in blocks; whole cache lines at a time."""
+    for run in prange(N_RUNS):
+        totals = np.empty((GROUP, table.shape[1]), table.dtype)
+        for group in range(runs[run], runs[run + 1]):
+            first = group * GROUP
+            last = min(first + GROUP, len(rows.starts))
+            totals[:] = 0
+            for row in range(first, last):
+                _add_entries(rows, row, table, totals[row - first])
+            block, lane = first // LANES, np.uintp(first % LANES)
+            for k in range(np.uintp(table.shape[1])):
+                for v in range(np.uintp(last - first)):
+                    products[block, k, lane + v] = totals[v, k]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _add_entries(rows: Rows, row: int, table: Floats, total: Floats) -> None:
+    """Add every entry of one sparse row, times the row of `table` that it points to; four at a time."""
+    n, p = np.uintp(len(total)), np.uintp(rows.starts[row])
+    end = p + np.uintp(rows.lengths[row])
+    while p + _FOUR <= end:
+        q, r, s = p + _ONE, p + np.uintp(2), p + np.uintp(3)
+        a, b, c, d = rows.values[p], rows.values[q], rows.values[r], rows.values[s]
+        x, y = table[np.uintp(rows.items[p])], table[np.uintp(rows.items[q])]
+        z, w = table[np.uintp(rows.items[r])], table[np.uintp(rows.items[s])]
+        for k in range(n):
+            total[k] = total[k] + a * x[k] + b * y[k] + c * z[k] + d * w[k]
+        p += _FOUR
+    while p < end:
+        a, x = rows.values[p], table[np.uintp(rows.items[p])]
+        for k in range(n):
+            total[k] += a * x[k]
+        p += _ONE
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def inner_products(blocks: Floats, others: Floats, parts: NDArray[np.float64]) -> None:
+    """The inner product of each block with the other of its place, in `parts` (B,)."""
+    for b in prange(len(blocks)):
+        parts[b] = dot(blocks[b].ravel(), others[b].ravel())
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def dot(one: Floats, other: Floats) -> float:
+    """The inner product of two vectors, summed up in float64."""
+    total = 0.0
+    for place in range(np.uintp(len(one))):
+        total += np.float64(one[place]) * np.float64(other[place])
+    return total

@@ -244,7 +244,7 @@ def _backend(name: str, algorithm: str | None = None) -> gpu.Backend:
     from gpu.backend import choose
 
     backend = choose(name, algorithm)  # type: ignore[arg-type] # `choose` refuses an unknown name
-    stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim")
+    stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim", markup=False)
     return backend
 
 

@@ -125,6 +125,13 @@ def test_parameters_that_are_words(given, ratings_csv, tmp_path, capsys):
     assert json.loads((folder / "manifest.json").read_text())["parameters"]["biases"] is (not given)
 
 
+def test_the_backend_is_named_with_its_reason_as_it_is(ratings_csv, capsys, monkeypatch):
+    monkeypatch.setattr("gpu.device.obstacle", lambda: "there is no CuPy: pip install nearfield[gpu]")
+    command = ["train", "--ratings", str(ratings_csv), "--algorithm", "als", "--set", "n_epochs=1", "n_factors=4"]
+    assert run(command) == 0
+    assert "backend: host (there is no CuPy: pip install nearfield[gpu])" in " ".join(capsys.readouterr().err.split())
+
+
 def test_the_device_is_refused_for_what_it_cannot_train(capsys):
     assert run(["train", "--ratings", "none.csv", "--algorithm", "culsh", "--backend", "device"]) == 1
     assert "Invalid backend of culsh: expected auto or host, got device (trains als" in capsys.readouterr().err

@@ -1,8 +1,9 @@
-"""`ExactRefits`: refits of models trained by ALS. A row gets what the training's own half-iteration would give it.
+"""`ExactRefits`: refits of models trained by ALS or NMF. A row gets what is best for it while the other side stands.
 
-The system (A + ρ I) x = b of `gpu.als` over all ratings of the row, in float64, by Cholesky. A user is solved against
-the items that the snapshot trained, an item newer than the snapshot against all its raters. Implicit models need the
-sum over a whole side, which stays as the snapshot has it, and so do ρ's N: the rows that the snapshot trained.
+For ALS that is what a half-iteration of the training gives: the system (A + ρ I) x = b of `gpu.als` over all ratings of
+the row, in float64, by Cholesky. For NMF it is the least squares solution without a number below 0. A user is solved
+against the items that the snapshot trained, an item newer than the snapshot against all its raters. Implicit models
+need the sum over a whole side, which stays as the snapshot has it, and so do ρ's N: the rows that it trained.
 
 A refit costs n·D²/2 multiply-adds for n ratings; those of rows with very many are spread over several slices.
 """
@@ -17,12 +18,13 @@ from numpy.typing import NDArray
 
 from gpu.backend import Backend
 from gpu.model import Model
-from gpu.params import AlsImplicitParams, AlsParams
+from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.rules import PARALLEL_FROM, objective_of
 from gpu.table import RatingTable
 
 ADDS_PER_SLICE = 2**23  # multiply-adds, one or two milliseconds
 BATCH = 4  # slices are a multiple of it: what kernels add in one go
+BOUND_OF_USERS = 2.0**22  # sums over users are exact below it, whoever is forgotten; they are about 1 a user or less
 Ratings = tuple[NDArray[np.int32], NDArray[np.float32]]  # rows of the other side, and what was given
 
 
@@ -35,7 +37,7 @@ class ExactRefits:
     """
 
     def __init__(
-        self, model: Model, params: AlsParams | AlsImplicitParams, table: RatingTable, backend: Backend
+        self, model: Model, params: AlsParams | AlsImplicitParams | NmfParams, table: RatingTable, backend: Backend
     ) -> None:
         self._model, self._table, self._kernels = model, table, backend.primitives("exact")
         self._objective = objective_of(params, model.mean)
@@ -50,14 +52,14 @@ class ExactRefits:
         if not self._objective.is_implicit:
             return
         model = self._model
-        for gram, factors, is_trained in (
-            (self._item_gram, model.item_factors, model.item_trained),
-            (self._user_gram, model.user_factors, model.user_trained),
+        for gram, factors, is_trained, bound in (
+            (self._item_gram, model.item_factors, model.item_trained, _bound(model.item_factors[model.item_trained])),
+            (self._user_gram, model.user_factors, model.user_trained, BOUND_OF_USERS),
         ):
             n_rows = self._per_slice(factors.shape[1])
             for first in range(0, len(factors), n_rows):
                 part = slice(first, first + n_rows)
-                self._kernels.add_gram(gram, factors[part][is_trained[part]], 1.0)
+                self._kernels.add_gram(gram, factors[part][is_trained[part]], 1.0, bound)
                 yield
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
@@ -74,7 +76,7 @@ class ExactRefits:
         if not self._objective.is_implicit or not model.user_trained[user]:
             return ()
         factors = self._as_trained if self._is_refitted[user] else model.user_factors
-        self._kernels.add_gram(self._user_gram, factors[user : user + 1].copy(), -1.0)
+        self._kernels.add_gram(self._user_gram, factors[user : user + 1].copy(), -1.0, BOUND_OF_USERS)
         self._as_trained[user] = 0
         self._n_users -= 1
         new: list[int] = np.flatnonzero(~model.item_trained & (self._table.item_counts > 0)).tolist()
@@ -137,7 +139,9 @@ class ExactRefits:
                 yield
             part = slice(first, first + n_ratings)
             self._kernels.add_ratings(matrix, right, others[part], values[part], fixed(), self._objective)
-        found: NDArray[np.float64] = self._kernels.solved(matrix, right, ridge, self._model.params.n_factors)
+        found: NDArray[np.float64] = self._kernels.solved(
+            matrix, right, ridge, self._model.params.n_factors, self._objective.is_nonnegative
+        )
         return found
 
     def _items(self) -> Any:
@@ -156,3 +160,9 @@ class ExactRefits:
     def _per_slice(self, n_terms: int) -> int:
         """How many ratings, or rows of a sum, take a slice; a multiple of what is added in one go."""
         return max(ADDS_PER_SLICE * 2 // n_terms**2 // BATCH, 1) * BATCH
+
+
+def _bound(factors: NDArray[np.float32]) -> float:
+    """A power of 2 above every sum of products over `factors` (R, F)."""
+    largest = float(np.abs(factors).max(initial=0.0))
+    return float(2.0 ** np.ceil(np.log2(len(factors) * largest**2 + 1)))

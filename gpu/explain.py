@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.backend import HOST
 from gpu.model import Model
-from gpu.params import AlsImplicitParams, AlsParams, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, NmfParams, SgdParams
 from gpu.rules import SMALLEST_RIDGE, TINY, Rules, objective_of, user_rules
 from gpu.topn import residuals_of
 
@@ -27,7 +28,7 @@ def reasons(
 
     Where the user has rated neighbours of a target: their terms |R|^-½ (r − b) w of [004] eq. 1. Where none of
     these speaks for it, or the model has no neighbours: the user's vector, taken apart. It is linear in the ratings,
-    so each has its share in the product with the target's; for ALS models all shares add up to that product.
+    so each has its share in the product with the target's; for ALS and NMF models all shares add up to that product.
 
     Args:
         items, values: what the user has rated, item rows ascending, (B,).
@@ -58,11 +59,10 @@ def shares(
     """
     found = np.zeros((len(targets), len(items)))
     known = model.item_trained[items]
-    if isinstance(model.params, AlsImplicitParams):
+    if isinstance(model.params, AlsImplicitParams | NmfParams):
         known &= values > 0
     if known.any():
-        system = _exact_system if isinstance(model.params, AlsParams | AlsImplicitParams) else _sampled_system
-        z, matrix, y = system(model, items[known], values[known].astype(np.float64), gram)
+        z, matrix, y = _system_of(model)(model, items[known], values[known].astype(np.float64), gram)
         aims = np.zeros((len(targets), z.shape[1]))
         aims[:, : model.params.n_factors] = model.item_factors[targets]
         found[:, known] = (z @ np.linalg.solve(matrix, aims.T)).T * y
@@ -100,6 +100,12 @@ def _baseline(model: Model, values: NDArray[np.float32], rules: Rules) -> float:
 System = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]  # z (B, D), A (D, D), y (B,)
 
 
+def _system_of(model: Model) -> Callable[..., System]:
+    if isinstance(model.params, NmfParams):
+        return _nonnegative_system
+    return _exact_system if isinstance(model.params, AlsParams | AlsImplicitParams) else _sampled_system
+
+
 def _sampled_system(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
 ) -> System:
@@ -132,6 +138,18 @@ def _exact_system(
         matrix, y = z.T @ z, values - model.mean - model.item_bias[items]
     ridge = max(ridge, SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
     return z, matrix + ridge * np.eye(len(matrix)), y
+
+
+def _nonnegative_system(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
+) -> System:
+    """The factors of the refit that are above 0: they alone solve a linear system, and others carry nothing."""
+    z, matrix = model.item_factors[items].astype(np.float64), _whole(model, gram)
+    ridge = max(SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
+    solved = HOST.primitives("exact").solved
+    is_used = solved(matrix.copy(), values @ z, ridge, len(matrix), True)[:-1] > 0
+    system = np.where(np.outer(is_used, is_used), matrix, 0) + np.diag(np.where(is_used, ridge, 1))
+    return z * is_used, system, values
 
 
 def _whole(model: Model, gram: NDArray[np.float64] | None) -> NDArray[np.float64]:

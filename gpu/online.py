@@ -8,7 +8,7 @@ deletes and replays leave no trace.
 * An item newer than the snapshot gets neighbours by its present signature among all items, where the model has such
   lists, and is then solved over its raters. It follows whenever one of them changes.
 
-How a row is solved depends on what trained the model: `gpu.exact` for ALS, else `gpu.sampled`.
+How a row is solved depends on what trained the model: `gpu.exact` for ALS and NMF, else `gpu.sampled`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpu.backend import HOST, Backend
 from gpu.exact import ExactRefits
 from gpu.item_index import ItemIndex
 from gpu.model import Model
-from gpu.params import AlsImplicitParams, AlsParams, CulshParams, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, CulshParams, NmfParams, SgdParams
 from gpu.sampled import SampledRefits
 from gpu.signatures import Signatures
 from gpu.table import RatingTable
@@ -104,7 +104,7 @@ class OnlineModel:
 
     @property
     def gram(self) -> NDArray[np.float64] | None:
-        """What `gpu.explain` needs of implicit ALS models once they have settled; None for all others."""
+        """What `gpu.explain` needs of implicit ALS and NMF models once they have settled; None for all others."""
         return self._refits.gram
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
@@ -232,7 +232,7 @@ def _refits(
     model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], backend: Backend
 ) -> Refits:
     """How rows of `model` are solved."""
-    if isinstance(model.params, AlsParams | AlsImplicitParams):
+    if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
         return ExactRefits(model, model.params, table, backend)
     assert isinstance(model.params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
     return SampledRefits(model, model.params, table, user_keys, item_keys, backend)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, SgdParams
 
 PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are worth waking
 
@@ -69,18 +69,20 @@ class Rules(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What ALS minimises, row by row, while the other side stands still: see `gpu.als`.
+    """What ALS or NMF minimises, row by row, while the other side stands still: see `gpu.als` and `gpu.nmf`.
 
     Attributes:
         is_implicit: whether every pair counts.
+        is_nonnegative: whether a row has no number below 0, and a pair without a rating counts as a 0 (NMF).
         has_biases: whether a row has one.
-        alpha: α; 0 for explicit models.
+        alpha: α; 0 for explicit models and NMF.
         mean: μ.
         regularization: λ.
         exponent: ν; 1 for explicit models.
     """
 
     is_implicit: bool
+    is_nonnegative: bool
     has_biases: bool
     alpha: float
     mean: float
@@ -89,15 +91,18 @@ class Objective(NamedTuple):
 
     def ridges(self, counts: NDArray[np.integer], n_others: int) -> NDArray[np.float64]:
         """ρ of rows with `counts` ratings where the other side has `n_others` rows."""
-        unrated = n_others / self.alpha if self.is_implicit else 0.0
+        unrated = n_others / self.alpha if self.alpha else 0.0
         return np.asarray(self.regularization * (counts + unrated) ** self.exponent, dtype=np.float64)
 
 
-def objective_of(params: AlsParams | AlsImplicitParams, mean: float) -> Objective:
+def objective_of(params: AlsParams | AlsImplicitParams | NmfParams, mean: float) -> Objective:
     """What a model with these parameters and this μ was trained to minimise."""
+    if isinstance(params, NmfParams):
+        return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0)
+    ridge = params.regularization
     if isinstance(params, AlsImplicitParams):
-        return Objective(True, False, params.alpha, mean, params.regularization, params.regularization_exponent)
-    return Objective(False, params.biases, 0.0, mean, params.regularization, 1.0)
+        return Objective(True, False, False, params.alpha, mean, ridge, params.regularization_exponent)
+    return Objective(False, False, params.biases, 0.0, mean, ridge, 1.0)
 
 
 def user_rules(params: SgdParams) -> Rules:

@@ -1,4 +1,4 @@
-"""Exact refits of single rows on the host: one row's part of a half-iteration of ALS, in float64 (see `gpu.exact`).
+"""Exact refits of single rows on the host: what ALS or NMF minimises for one row, in float64 (see `gpu.exact`).
 
 The system of a row is added up over its ratings in their order, `BATCH` at a time, whoever is solved beside it and
 however the ratings are cut into slices (of a multiple of `BATCH`): the result is the same, bit for bit.
@@ -12,10 +12,8 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from gpu.host.solve import BATCH, add_observations, solve
+from gpu.host.solve import BATCH, add_observations, solve, solve_nonnegative
 from gpu.rules import SMALLEST_RIDGE, TINY, Objective
-
-GRID = np.float64(1.5 * 2**20)  # added and taken away again: rounds to a multiple of 2⁻³²
 
 
 class Fixed(NamedTuple):
@@ -32,19 +30,20 @@ class Fixed(NamedTuple):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def add_gram(gram: NDArray[np.float64], factors: NDArray[np.float32], sign: float) -> None:
+def add_gram(gram: NDArray[np.float64], factors: NDArray[np.float32], sign: float, bound: float) -> None:
     """Add sign · Σ v vᵀ over `factors` (R, F) to the upper triangle of `gram` (F, F).
 
-    Products are rounded to multiples of 2⁻³², so that below 2²¹ sums are exact: in any order, and what was added can
-    be taken away again without a trace.
+    Products are rounded to multiples of 2⁻⁵² of `bound`, a power of 2, so that sums below it are exact: in any order,
+    and what was added can be taken away again without a trace.
     """
+    grid = 1.5 * bound  # added and taken away again, it rounds
     n_factors = np.uintp(gram.shape[1])
     for row in range(len(factors)):
         one = factors[row]
         for a in range(n_factors):
             line, factor = gram[a], sign * np.float64(one[a])
             for c in range(a, n_factors):
-                line[c] += (factor * np.float64(one[c]) + GRID) - GRID
+                line[c] += (factor * np.float64(one[c]) + grid) - grid
 
 
 @njit(cache=True, nogil=True)
@@ -76,7 +75,9 @@ def add_ratings(
             other, value = others[first + b], values[first + b]
             for f in range(n_factors):
                 observed[b, f] = fixed.factors[other, f]
-            if objective.is_implicit:
+            if objective.is_nonnegative:
+                targets[b] = value  # the sum over all pairs is in `gram` already
+            elif objective.is_implicit:
                 weights[b], targets[b] = objective.alpha * value, 1.0 + objective.alpha * value
             else:
                 weights[b], targets[b] = 1.0, value - objective.mean - fixed.biases[other]
@@ -85,7 +86,7 @@ def add_ratings(
 
 @njit(cache=True, nogil=True)
 def solved(
-    matrix: NDArray[np.float64], right: NDArray[np.float64], ridge: float, n_factors: int
+    matrix: NDArray[np.float64], right: NDArray[np.float64], ridge: float, n_factors: int, is_nonnegative: bool
 ) -> NDArray[np.float64]:
     """[x; b] (F + 1,) of a system, which is overwritten; b = 0 where there are no biases."""
     diagonal = 0.0
@@ -94,7 +95,10 @@ def solved(
     ridge = max(ridge, SMALLEST_RIDGE * diagonal / len(right), TINY)
     for a in range(len(right)):
         matrix[a, a] += ridge
-    solve(matrix, right)
+    if is_nonnegative:
+        solve_nonnegative(matrix, right)
+    else:
+        solve(matrix, right)
     found = np.zeros(n_factors + 1)
     found[: len(right)] = right
     return found
@@ -117,7 +121,7 @@ def solve_rows(
         if bounds[b] < bounds[b + 1]:
             matrix, right = empty_system(fixed, objective)
             add_ratings(matrix, right, others[part], values[part], fixed, objective)
-            found[b] = solved(matrix, right, ridges[b], fixed.factors.shape[1])
+            found[b] = solved(matrix, right, ridges[b], fixed.factors.shape[1], objective.is_nonnegative)
 
 
 @njit(cache=True, nogil=True, parallel=True)

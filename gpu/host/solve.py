@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 BATCH = 4  # observations added in one pass over the matrix
+N_SWEEPS, TOLERANCE = 1000, 1e-9  # at most; and the largest change in a sweep that ends it, as a share of the largest x
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -69,3 +70,28 @@ def solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
         for c in range(a + one, n):
             total -= line[c] * right[c]
         right[a] = total / line[a]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def solve_nonnegative(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+    """Minimise ½ xᵀ matrix x − right · x over x ≥ 0; x replaces `right`, the lower triangle is filled in.
+
+    By coordinate descent from zero: HALS for one row. The matrix has to be positive definite.
+    """
+    n = np.uintp(len(right))
+    for a in range(n):
+        for c in range(a):
+            matrix[a, c] = matrix[c, a]
+    x = np.zeros(len(right))
+    for _ in range(N_SWEEPS):
+        change, largest = 0.0, 0.0
+        for k in range(n):
+            line = matrix[k]
+            step = max(-x[k], right[k] / line[k])  # `right` is what of it is left to explain
+            x[k] += step
+            for c in range(n):
+                right[c] -= step * line[c]
+            change, largest = max(change, abs(step)), max(largest, x[k])
+        if change <= TOLERANCE * largest:
+            break
+    right[:] = x

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, Params, SgdParams
 from gpu.ratings import Ratings
 from gpu.table import RatingTable
 
 SAMPLED_KINDS = (SgdParams, CulshParams, CulshImplicitParams)
 EXACT_KINDS = (AlsParams, AlsImplicitParams)
-KINDS = (*SAMPLED_KINDS, *EXACT_KINDS)
+KINDS = (*SAMPLED_KINDS, *EXACT_KINDS, NmfParams)
 
 
 def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4, n_bits: int = 128) -> Params:

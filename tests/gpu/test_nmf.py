@@ -10,15 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numba import get_num_threads, set_num_threads
+from scipy import optimize
 
 import gpu
-from gpu import nmf
+from gpu import explain, nmf
 from gpu.backend import Backend
 from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled
+from gpu.online import OnlineModel
 from gpu.params import NmfParams
 from gpu.sgd import EpochReport
 from tests import reference
 from tests.data import planted, split
+from tests.gpu.models import table_of
 
 K = 11
 EXACT = NmfParams(n_factors=K, n_epochs=10, tolerance=0, precision="float64", solver="plain")
@@ -253,3 +256,46 @@ def test_a_rating_below_zero_is_refused(backend: Backend) -> None:
     ratings = gpu.Ratings.from_coo(np.array([0, 0]), np.array([0, 1]), np.array([1.0, -1.0]))
     with pytest.raises(InvalidRatings, match="nmf: expected finite numbers of 0 or more, not all 0, got -1 to 1"):
         gpu.fit(ratings, NmfParams(), backend=backend)
+
+
+# --- online ----------------------------------------------------------------------------------------------------------
+
+
+def followed(n_new_items: int = 0) -> tuple[gpu.Model, OnlineModel, np.ndarray]:
+    """A model of planted ratings and its follower; its last items count as newer than the model."""
+    ratings = planted()
+    model = gpu.fit(ratings, NmfParams(n_factors=6, n_epochs=20))
+    newest = np.arange(ratings.n_items - n_new_items, ratings.n_items)
+    model.item_trained[newest], model.item_factors[newest] = False, 0
+    matrix = np.full((ratings.n_users, ratings.n_items), np.nan)
+    users, items, values = ratings.coo()
+    matrix[users, items] = values
+    return model, OnlineModel(model, table_of(matrix), ratings.user_keys, ratings.item_keys), np.nan_to_num(matrix)
+
+
+def test_a_touched_user_solves_non_negative_least_squares() -> None:
+    model, online, matrix = followed(n_new_items=3)
+    online.touch(np.array([5, 7]))
+    assert online.settle()
+    known = model.item_trained
+    for user in (5, 7):
+        expected, _ = optimize.nnls(model.item_factors[known].astype(np.float64), matrix[user, known])
+        np.testing.assert_allclose(model.user_factors[user], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_new_item_solves_non_negative_least_squares() -> None:
+    model, online, matrix = followed(n_new_items=3)
+    assert online.settle()
+    for item in (117, 119):
+        expected, _ = optimize.nnls(model.user_factors.astype(np.float64), matrix[:, item])
+        np.testing.assert_allclose(model.item_factors[item], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_shares_of_the_ratings_add_up_to_the_score() -> None:
+    model, online, matrix = followed()
+    online.touch(np.array([5]))
+    assert online.settle()
+    rated = np.flatnonzero(matrix[5])
+    targets = np.flatnonzero(matrix[5] == 0)[:4]
+    shares = explain.shares(model, rated, matrix[5, rated].astype(np.float32), targets, online.gram)
+    np.testing.assert_allclose(shares.sum(axis=1), model.item_factors[targets] @ model.user_factors[5], rtol=1e-3)

@@ -33,7 +33,7 @@ class Settings(BaseSettings):
     backend: BackendName = Field(
         "auto",
         description="Where models are trained: host, device, or auto (device if it works). What has no kernels there"
-        " (only als and als-implicit do) is trained on the host, where models answer too.",
+        " is trained on the host, where models answer too.",
     )
     worker: bool = Field(True, description="Whether this process also supervises trainer processes.")
 

@@ -112,7 +112,7 @@ def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
     assert "epoch" not in last
     assert last["done"] is True
     assert last["peak_memory_bytes"] > 1 << 20
-    name, pick = ("test_ndcg@10", max) if "implicit" in algorithm else ("test_rmse", min)
+    name, pick = ("test_ndcg@10", max) if ALGORITHMS[algorithm].is_implicit else ("test_rmse", min)
     assert last[f"best_{name}"] == pick(line[name] for line in epochs)
     assert epochs[last["best_epoch"] - 1][name] == last[f"best_{name}"]
 

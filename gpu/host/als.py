@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gpu.als import Problem, width
 from gpu.host import cg
 from gpu.host.solve import BATCH, add_observations
+from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
 
 Table = NDArray[np.float32]
@@ -30,13 +31,13 @@ class Side(NamedTuple):
 
     Attributes:
         rows: the ratings.
+        order: int64, rows with ratings, the longest first.
         ridges: float64 (rows,), ρ.
-        ends: float64 (rows,), work up to and including each row, in ratings.
     """
 
     rows: Rows
+    order: NDArray[np.int64]
     ridges: NDArray[np.float64]
-    ends: NDArray[np.float64]
 
 
 def free_bytes() -> int:
@@ -57,15 +58,17 @@ def _left_in_group() -> int:
 
 
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: Problem) -> int:
-    """Memory that a training takes beside its ratings: both tables twice (work and result), and work space."""
-    n_rows = len(by_user_lengths) + len(by_item_lengths)
-    return n_rows * (2 * 4 * width(problem) + BYTES_PER_ROW) + cg.scratch_bytes(width(problem)) * get_num_threads()
+    """Memory that a training takes beside its ratings: both tables twice (work and result), one of them padded."""
+    n_rows, n_longer = len(by_user_lengths) + len(by_item_lengths), max(len(by_user_lengths), len(by_item_lengths))
+    tables = 4 * (2 * n_rows * width(problem) + n_longer * _padded(problem))
+    grams = 4 * N_RUNS * _padded(problem) ** 2 if problem.is_implicit else 0
+    return tables + n_rows * BYTES_PER_ROW + grams + get_num_threads() * cg.batch_bytes()
 
 
 def prepare(rows: Rows, n_columns: int, problem: Problem) -> Side:
-    """Take `rows` as they are, each with its ρ and its share of the work."""
-    work = rows.lengths + float(width(problem))  # what every row costs, whatever its length, is worth F ratings or so
-    return Side(rows, ridges(rows.lengths, n_columns, problem), np.cumsum(work))
+    """Take `rows` as they are, each with its ρ and its turn."""
+    order = np.argsort(-rows.lengths, kind="stable")[: np.count_nonzero(rows.lengths)]
+    return Side(rows, order, ridges(rows.lengths, n_columns, problem))
 
 
 def ridges(lengths: NDArray[np.int64], n_columns: int, problem: Problem) -> NDArray[np.float64]:
@@ -97,24 +100,71 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
         solved: float32 (rows, D); its content is where conjugate gradients start.
         fixed: float32 (columns, D).
     """
-    padded = -width(problem) % cg.LANES
-    gram = np.zeros((solved.shape[1] + padded,) * 2, dtype=np.float32)
-    if problem.is_implicit:
-        gram[: problem.n_factors, : problem.n_factors] = gram_of(fixed)
-    terms = cg.Terms(
-        problem.is_implicit, problem.biases, np.float32(problem.alpha), np.float32(problem.mean),
-        problem.solver == "cholesky", problem.n_cg_steps, np.float32(problem.cg_tolerance),
+    solved[side.rows.lengths == 0] = 0
+    work = cg.solve_rows if problem.solver == "cg" else _solve_exactly
+    work(side.rows, side.order, get_num_threads(), side.ridges, _system(fixed, problem), solved)
+
+
+def _system(fixed: Table, problem: Problem) -> cg.System:
+    z, offsets = _aligned_zeros(len(fixed), _padded(problem)), np.zeros(len(fixed), dtype=np.float32)
+    z[:, : width(problem)] = fixed
+    if problem.biases:
+        offsets[:] = fixed[:, -1]
+        z[:, problem.n_factors] = 1
+    gram = gram_of(z).astype(np.float32) if problem.is_implicit else np.zeros((0, z.shape[1]), dtype=np.float32)
+    slope, level, target_level = (problem.alpha, 0, 1) if problem.is_implicit else (0, 1, -problem.mean)
+    return cg.System(
+        z, offsets, gram,
+        slope=np.float32(slope),
+        level=np.float32(level),
+        target_slope=np.float32(problem.alpha if problem.is_implicit else 1),
+        target_level=np.float32(target_level),
+        n_steps=problem.n_cg_steps,
+        tolerance=np.float32(problem.cg_tolerance),
     )  # fmt: skip
-    cg.solve_rows(side.rows, _bounds(side), side.ridges, gram, terms, fixed, solved)
 
 
-def _bounds(side: Side) -> NDArray[np.int64]:
-    """Bounds of as many runs of rows of about equal work as there are threads."""
-    if not len(side.ends):
-        return np.zeros(2, dtype=np.int64)
-    n_threads = get_num_threads()
-    targets = np.arange(1, n_threads) * (side.ends[-1] / n_threads)
-    return np.concatenate([[0], np.searchsorted(side.ends, targets), [len(side.ends)]]).astype(np.int64)
+def _padded(problem: Problem) -> int:
+    return width(problem) + -width(problem) % cg.LANES
+
+
+def _aligned_zeros(n_rows: int, n_columns: int) -> Table:
+    """Zeros whose rows start with a cache line, where `n_columns` fills whole ones."""
+    buffer = np.zeros(n_rows * n_columns + 16, dtype=np.float32)
+    first = -buffer.ctypes.data % 64 // 4
+    return buffer[first : first + n_rows * n_columns].reshape(n_rows, n_columns)
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def _solve_exactly(
+    rows: Rows, order: NDArray[np.int64], n_runs: int, ridges: NDArray[np.float64], system: cg.System, solved: Table
+) -> None:
+    """Solve the rows of `solved` that `order` names by Cholesky, in double precision."""
+    for run in prange(n_runs):
+        for x in range(run, len(order), n_runs):
+            _solve_row(rows, order[x], ridges[order[x]], system, solved)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_row(rows: Rows, row: int, ridge: float, system: cg.System, solved: Table) -> None:
+    n, start = solved.shape[1], rows.starts[row]
+    matrix, right = np.zeros((n, n)), np.zeros(n)
+    if len(system.gram):
+        matrix += system.gram[:n, :n]
+    for a in range(n):
+        matrix[a, a] += ridge
+    for first in range(start, start + rows.lengths[row], BATCH):
+        last = min(first + BATCH, start + rows.lengths[row])
+        z, weights, targets = np.zeros((BATCH, n)), np.zeros(BATCH), np.zeros(BATCH)
+        for x in range(last - first):
+            column, rating = rows.items[first + x], rows.values[first + x]
+            z[x] = system.z[column, :n]
+            weights[x] = system.slope * rating + system.level
+            if weights[x] > 0:
+                targets[x] = system.target_slope * rating + system.target_level - system.offsets[column]
+        add_observations(matrix, right, z, weights, targets)
+    solve_symmetric(matrix, right)
+    solved[row] = right
 
 
 def gram_of(table: Table) -> NDArray[np.float64]:

@@ -1,7 +1,13 @@
-"""The rows of a half-iteration of ALS on the CPU: (A + ρ I) x = b by conjugate gradients ([000] Alg. 1) or Cholesky.
+"""Conjugate gradients ([000] Alg. 1) for many rows at once on the CPU; A is never formed.
 
-A is never formed for conjugate gradients: A p = VᵀV p + Σ w (z·p) z over the ratings of the row. Rows z are gathered
-into a scratch, rounded up to whole vectors with zeros that change no sum.
+A p = VᵀV p + ρ p + Σ w (z·p) z over the ratings of the row: per rating and step an inner product and a sum of length F.
+In each step every z is read from memory again. So a batch of rows goes through its steps together, and through the
+fixed side in blocks that stay in the second-level cache: each row takes its ratings in the block, then all go on to the
+next block. A row is summed in the order of its ratings, `TOGETHER` at a time, whatever else is in its batch.
+
+Cost of a half-iteration with s steps: 4F(s + 1) + 2F operations a rating and, for implicit problems, 2F²(s + 1) a row.
+Each z is loaded twice in each of the s + 1 passes. With vectors of 8 floats and two loads a cycle that is F/8 cycles
+a rating and pass, the floor; the sums across vectors that end eight inner products come on top.
 """
 
 from __future__ import annotations
@@ -12,92 +18,277 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from gpu.host.solve import BATCH, add_observations
-from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
 
-LANES = 16  # columns of the scratch are a multiple of it
+LANES = 16  # columns of all arrays here are a multiple of it, filled up with zeros, which change no sum
 TOGETHER = 8  # ratings that share one pass over a vector
-PANEL = 512  # ratings gathered at once; sums over longer rows are made of sums over panels
-_ZERO = np.float32(0)
+BLOCK_FLOATS = 262_144  # of the fixed side: half of a second-level cache of 2 MiB
+BATCH_FLOATS = 65_536  # of each vector of all rows of a batch
+_ZERO, _SHIFT = np.float32(0), np.uintp(4)
+_1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
 
 
-class Terms(NamedTuple):
-    """What the ratings of a row stand for, and how it is solved; see `gpu.als.Problem`."""
+class System(NamedTuple):
+    """What all rows of a half-iteration have in common. LD is D rounded up to a multiple of `LANES`.
 
-    is_implicit: bool
-    biases: bool
-    alpha: np.float32
-    mean: np.float32
-    is_exact: bool
+    Attributes:
+        z (columns, LD): fixed side, [v; 1; 0 …] with biases and [v; 0 …] without.
+        offsets (columns,): biases of the fixed side, or zeros.
+        gram (LD, LD): VᵀV; nothing, (0, LD), for explicit problems.
+        slope, level: w = slope · r + level;
+        target_slope, target_level: y = target_slope · r + target_level − offset, or 0 where w is 0.
+        n_steps, tolerance: as in `gpu.params.AlsParams`.
+    """
+
+    z: NDArray[np.float32]
+    offsets: NDArray[np.float32]
+    gram: NDArray[np.float32]
+    slope: np.float32
+    level: np.float32
+    target_slope: np.float32
+    target_level: np.float32
     n_steps: int
     tolerance: np.float32
 
 
-class Panel(NamedTuple):
-    """Ratings of one row, side by side: z (PANEL, LD), and w, y (PANEL,)."""
+class Batch(NamedTuple):
+    """G rows that one thread solves together.
 
-    z: NDArray[np.float32]
-    weights: NDArray[np.float32]
-    targets: NDArray[np.float32]
+    Attributes:
+        rows (G,): which.
+        active (G,): whether the row is still to be improved.
+        places (G,): the first rating that the present pass has not visited.
+        x, p, residual, applied, right (G, LD): [000] Alg. 1; `applied` is A p and `right` is b.
+        squares, goals (G,): |residual|², and where it is small enough.
+        part (LD,): sum over one visit.
+    """
+
+    rows: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    places: NDArray[np.int64]
+    x: NDArray[np.float32]
+    p: NDArray[np.float32]
+    residual: NDArray[np.float32]
+    applied: NDArray[np.float32]
+    right: NDArray[np.float32]
+    squares: NDArray[np.float32]
+    goals: NDArray[np.float32]
+    part: NDArray[np.float32]
 
 
-def scratch_bytes(n_columns: int) -> int:
-    """Memory that one thread needs."""
-    padded = n_columns + -n_columns % LANES
-    return 4 * (PANEL * (padded + 2) + 5 * padded + padded**2) + 8 * n_columns * (n_columns + 1)
+def batch_bytes() -> int:
+    """Memory that one thread needs, about."""
+    return 4 * 6 * BATCH_FLOATS
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _batch(rows: NDArray[np.int64], padded: int) -> Batch:
+    n, f = len(rows), np.float32
+    return Batch(
+        rows, np.ones(n, np.bool_), np.zeros(n, np.int64), np.zeros((n, padded), f), np.zeros((n, padded), f),
+        np.zeros((n, padded), f), np.zeros((n, padded), f), np.zeros((n, padded), f), np.zeros(n, f), np.zeros(n, f),
+        np.zeros(padded, f),
+    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def solve_rows(
-    rows: Rows, bounds: NDArray[np.int64], ridges: NDArray[np.float64], gram: NDArray[np.float32], terms: Terms,
-    fixed: NDArray[np.float32], solved: NDArray[np.float32],
+    rows: Rows, order: NDArray[np.int64], n_runs: int, ridges: NDArray[np.float64], system: System,
+    solved: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Solve every row of `solved`, in place; `bounds` deals the rows to threads."""
-    for run in prange(len(bounds) - 1):
-        _solve_run(rows, bounds[run], bounds[run + 1], ridges, gram, terms, fixed, solved)
+    """Solve the rows of `solved` that `order` names, in place; they are dealt to `n_runs` threads in turn."""
+    for run in prange(n_runs):
+        _solve_run(rows, order[run::n_runs].copy(), ridges, system, solved)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_run(
-    rows: Rows, first: int, last: int, ridges: NDArray[np.float64], gram: NDArray[np.float32], terms: Terms,
-    fixed: NDArray[np.float32], solved: NDArray[np.float32],
-) -> None:  # fmt: skip
-    panel = Panel(np.zeros((PANEL, len(gram)), np.float32), np.zeros(PANEL, np.float32), np.zeros(PANEL, np.float32))
-    vectors = np.zeros((5, len(gram)), np.float32)
-    for row in range(first, last):
-        items = rows.items[rows.starts[row] : rows.starts[row] + rows.lengths[row]]
-        values = rows.values[rows.starts[row] : rows.starts[row] + rows.lengths[row]]
-        if len(items) == 0:
-            solved[row] = 0
-        elif terms.is_exact:
-            _solve_exactly(items, values, ridges[row], gram, terms, fixed, panel, solved[row])
-        else:
-            _solve_by_cg(items, values, np.float32(ridges[row]), gram, terms, fixed, panel, vectors, solved[row])
+    rows: Rows, order: NDArray[np.int64], ridges: NDArray[np.float64], system: System, solved: NDArray[np.float32]
+) -> None:
+    padded = system.z.shape[1]
+    size = BATCH_FLOATS // padded
+    for first in range(0, len(order), size):
+        batch = _batch(order[first : first + size], padded)
+        _start(rows, ridges, system, batch, solved)
+        for _ in range(system.n_steps):
+            _step(rows, ridges, system, batch)
+        for g in range(len(batch.rows)):
+            solved[batch.rows[g]] = batch.x[g, : solved.shape[1]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gather(
-    items: NDArray[np.int32], values: NDArray[np.float32], terms: Terms, fixed: NDArray[np.float32], panel: Panel
-) -> int:
-    """Copy the ratings into `panel`, and zeros up to the next multiple of `TOGETHER`; returns how many that makes."""
-    n_columns = fixed.shape[1]
-    for k in range(len(items)):
-        panel.z[k, :n_columns] = fixed[items[k]]
-        if terms.is_implicit:
-            panel.weights[k] = terms.alpha * values[k]
-            panel.targets[k] = 1 + terms.alpha * values[k] if values[k] > 0 else _ZERO
-        else:
-            panel.weights[k] = 1
-            panel.targets[k] = values[k] - terms.mean
-        if terms.biases:
-            panel.targets[k] -= fixed[items[k], n_columns - 1]
-            panel.z[k, n_columns - 1] = 1
-    n = (len(items) + TOGETHER - 1) // TOGETHER * TOGETHER
-    panel.z[len(items) : n] = 0
-    panel.weights[len(items) : n] = 0
-    panel.targets[len(items) : n] = 0
-    return n
+def _start(rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch, solved: NDArray[np.float32]) -> None:
+    """First residual and direction, from what `solved` holds."""
+    for g in range(len(batch.rows)):
+        batch.x[g, : solved.shape[1]] = solved[batch.rows[g]]
+    _apply(rows, ridges, system, batch, batch.x, True)
+    batch.residual[:] = batch.right - batch.applied
+    batch.p[:] = batch.residual
+    for g in range(len(batch.rows)):
+        batch.squares[g] = dot(batch.residual[g], batch.residual[g])
+        batch.goals[g] = system.tolerance * system.tolerance * dot(batch.right[g], batch.right[g])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _step(rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch) -> None:
+    """One step of all rows that are not good enough yet."""
+    active, squares, goals = batch.active, batch.squares, batch.goals
+    for g in range(len(active)):
+        if squares[g] <= goals[g] < np.inf:  # what overflowed shall become NaN and be noticed
+            active[g] = False
+    _apply(rows, ridges, system, batch, batch.p, False)
+    x, p, residual, applied = batch.x, batch.p, batch.residual, batch.applied
+    for g in range(np.uintp(len(active))):
+        if active[g]:
+            squares[g] = _advance(x, p, residual, applied, g, squares[g])
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _advance(
+    x: NDArray[np.float32], p: NDArray[np.float32], residual: NDArray[np.float32], applied: NDArray[np.float32],
+    g: int, squares: np.float32,
+) -> np.float32:  # fmt: skip
+    """Go along p to the minimum and turn p; returns |residual|², or 0 where A p is not positive: nothing is left."""
+    n = np.uintp(p.shape[1])
+    curvature, left = _ZERO, _ZERO
+    for f in range(n):
+        curvature += p[g, f] * applied[g, f]
+    if curvature <= 0:
+        return _ZERO
+    step = squares / curvature
+    for f in range(n):
+        x[g, f] += step * p[g, f]
+        residual[g, f] -= step * applied[g, f]
+        left += residual[g, f] * residual[g, f]
+    for f in range(n):
+        p[g, f] = residual[g, f] + left / squares * p[g, f]
+    return left
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _apply(
+    rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch, p: NDArray[np.float32], is_first: bool
+) -> None:
+    """Set `applied` to A p and, the first time, `right` to b, of all active rows."""
+    n_columns, n_block = len(system.z), BLOCK_FLOATS // system.z.shape[1]
+    order, active, places, starts = batch.rows, batch.active, batch.places, rows.starts
+    gram, applied = system.gram, batch.applied
+    for g in range(np.uintp(len(order))):
+        if active[g]:
+            _apply_fixed(gram, np.float32(ridges[order[g]]), p, g, applied)
+            places[g] = starts[order[g]]
+    for limit in range(n_block, n_columns + n_block, n_block):
+        _visit_block(rows, system, batch, p, limit, is_first)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _visit_block(rows: Rows, system: System, batch: Batch, p: NDArray[np.float32], limit: int, is_first: bool) -> None:
+    """Add w (z·p) z and, the first time, y z of all ratings of columns below `limit` that are not visited yet.
+
+    A group of `TOGETHER` ratings that `limit` cuts is left for the next block.
+    """
+    starts, lengths, items, values = rows.starts, rows.lengths, rows.items, rows.values
+    z, offsets, slope, level = system.z, system.offsets, system.slope, system.level
+    places, active, applied, right, order, part = (
+        batch.places, batch.active, batch.applied, batch.right, batch.rows, batch.part,
+    )  # fmt: skip
+    least = TOGETHER * z.size // BLOCK_FLOATS  # below it a row has too few ratings to come in blocks
+    for g in range(np.uintp(len(places))):
+        place, stop = places[g], starts[order[g]] + lengths[order[g]]
+        end = len(z) if lengths[order[g]] < least else limit
+        if not active[g] or place == stop or items[min(place + TOGETHER, stop) - 1] >= end:
+            continue
+        _clear(part)
+        places[g] = _sum_applied(items, values, place, stop, end, z, slope, level, p, g, part)
+        _add(part, applied, g)
+        if is_first:
+            _clear(part)
+            line = system.target_slope, system.target_level
+            _sum_targets(items, values, place, places[g], z, (slope, level), line, offsets, part)
+            _add(part, right, g)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _sum_applied(
+    items: NDArray[np.int32], values: NDArray[np.float32], first: int, stop: int, end: int, z: NDArray[np.float32],
+    slope: np.float32, level: np.float32, p: NDArray[np.float32], g: int, out: NDArray[np.float32],
+) -> int:  # fmt: skip
+    """Add w (z·p) z of the ratings from `first` on, `TOGETHER` at a time, until one of them is beyond column `end`.
+
+    Returns where it stopped. The last group of a row may be short: its last rating then stands for the missing ones
+    with a weight of zero.
+    """
+    n_columns = np.uintp(len(out)) >> _SHIFT << _SHIFT  # so that the compiler sees whole vectors
+    k, last = np.uintp(first), np.uintp(stop - 1)
+    while k <= last and items[min(k + _7, last)] < end:
+        k1, k2, k3, k4 = min(k + _1, last), min(k + _2, last), min(k + _3, last), min(k + _4, last)
+        k5, k6, k7 = min(k + _5, last), min(k + _6, last), min(k + _7, last)
+        i0, i1, i2, i3 = np.uintp(items[k]), np.uintp(items[k1]), np.uintp(items[k2]), np.uintp(items[k3])
+        i4, i5, i6, i7 = np.uintp(items[k4]), np.uintp(items[k5]), np.uintp(items[k6]), np.uintp(items[k7])
+        s0, s1, s2, s3, s4, s5, s6, s7 = _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO
+        for f in range(n_columns):
+            s0 += z[i0, f] * p[g, f]
+            s1 += z[i1, f] * p[g, f]
+            s2 += z[i2, f] * p[g, f]
+            s3 += z[i3, f] * p[g, f]
+            s4 += z[i4, f] * p[g, f]
+            s5 += z[i5, f] * p[g, f]
+            s6 += z[i6, f] * p[g, f]
+            s7 += z[i7, f] * p[g, f]
+        s0 *= slope * values[k] + level
+        s1 *= slope * values[k1] + level if k + _1 <= last else _ZERO
+        s2 *= slope * values[k2] + level if k + _2 <= last else _ZERO
+        s3 *= slope * values[k3] + level if k + _3 <= last else _ZERO
+        s4 *= slope * values[k4] + level if k + _4 <= last else _ZERO
+        s5 *= slope * values[k5] + level if k + _5 <= last else _ZERO
+        s6 *= slope * values[k6] + level if k + _6 <= last else _ZERO
+        s7 *= slope * values[k7] + level if k + _7 <= last else _ZERO
+        for f in range(n_columns):
+            half = s0 * z[i0, f] + s1 * z[i1, f] + s2 * z[i2, f] + s3 * z[i3, f]
+            out[f] += half + s4 * z[i4, f] + s5 * z[i5, f] + s6 * z[i6, f] + s7 * z[i7, f]
+        k += _8
+    return int(min(k, last + _1))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _sum_targets(
+    items: NDArray[np.int32], values: NDArray[np.float32], first: int, stop: int, z: NDArray[np.float32],
+    weight: tuple[np.float32, np.float32], target: tuple[np.float32, np.float32], offsets: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:  # fmt: skip
+    """Add y z of the ratings from `first` to `stop`."""
+    for k in range(np.uintp(first), np.uintp(stop)):
+        if weight[0] * values[k] + weight[1] > 0:
+            column = np.uintp(items[k])
+            scale = target[0] * values[k] + target[1] - offsets[column]
+            for f in range(np.uintp(len(out)) >> _SHIFT << _SHIFT):
+                out[f] += scale * z[column, f]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _clear(vector: NDArray[np.float32]) -> None:
+    for f in range(np.uintp(len(vector))):
+        vector[f] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add(vector: NDArray[np.float32], table: NDArray[np.float32], g: int) -> None:
+    for f in range(np.uintp(len(vector))):
+        table[np.uintp(g), f] += vector[f]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _apply_fixed(
+    gram: NDArray[np.float32], ridge: np.float32, p: NDArray[np.float32], g: int, out: NDArray[np.float32]
+) -> None:
+    """Set `out` to VᵀV p + ρ p."""
+    n = np.uintp(p.shape[1]) >> _SHIFT << _SHIFT
+    for f in range(n):
+        out[g, f] = ridge * p[g, f]
+    for k in range(np.uintp(0), np.uintp(len(gram)), _4):
+        a, b, c, d = p[g, k], p[g, k + _1], p[g, k + _2], p[g, k + _3]
+        for f in range(n):
+            out[g, f] += a * gram[k, f] + b * gram[k + _1, f] + c * gram[k + _2, f] + d * gram[k + _3, f]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
@@ -107,112 +298,3 @@ def dot(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
     for f in range(np.uintp(len(one))):
         total += one[f] * other[f]
     return total
-
-
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
-def _dots(z: NDArray[np.float32], p: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-    """z·p of `TOGETHER` rows."""
-    a, b, c, d, e, g, h, i = _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO
-    for f in range(np.uintp(len(p))):
-        a += z[0, f] * p[f]
-        b += z[1, f] * p[f]
-        c += z[2, f] * p[f]
-        d += z[3, f] * p[f]
-        e += z[4, f] * p[f]
-        g += z[5, f] * p[f]
-        h += z[6, f] * p[f]
-        i += z[7, f] * p[f]
-    out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7] = a, b, c, d, e, g, h, i
-
-
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
-def _add_scaled(z: NDArray[np.float32], s: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-    """Add Σ s z over `TOGETHER` rows."""
-    a, b, c, d, e, g, h, i = s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
-    for f in range(np.uintp(len(out))):
-        first = a * z[0, f] + b * z[1, f] + c * z[2, f] + d * z[3, f]
-        out[f] += first + e * z[4, f] + g * z[5, f] + h * z[6, f] + i * z[7, f]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _apply(
-    items: NDArray[np.int32], values: NDArray[np.float32], terms: Terms, fixed: NDArray[np.float32], panel: Panel,
-    p: NDArray[np.float32], out: NDArray[np.float32], right: NDArray[np.float32],
-) -> None:  # fmt: skip
-    """Add Σ w (z·p) z to `out` and Σ y z to `right` (nothing where it is empty)."""
-    part, scaled = np.zeros((2, len(p)), np.float32), np.zeros(TOGETHER, np.float32)
-    for first in range(0, len(items), PANEL):
-        last = min(first + PANEL, len(items))
-        n = _gather(items[first:last], values[first:last], terms, fixed, panel)
-        part[:] = 0
-        for k in range(0, n, TOGETHER):
-            z = panel.z[k : k + TOGETHER]
-            _dots(z, p, scaled)
-            for x in range(TOGETHER):
-                scaled[x] *= panel.weights[k + x]
-            _add_scaled(z, scaled, part[0])
-            if len(right):
-                _add_scaled(z, panel.targets[k : k + TOGETHER], part[1])
-        out += part[0]
-        right += part[1][: len(right)]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve_by_cg(
-    items: NDArray[np.int32], values: NDArray[np.float32], ridge: np.float32, gram: NDArray[np.float32],
-    terms: Terms, fixed: NDArray[np.float32], panel: Panel, vectors: NDArray[np.float32], solved: NDArray[np.float32],
-) -> None:  # fmt: skip
-    """[000] Alg. 1 with line 5 as r ← r − α·a_p."""
-    x, p, residual, applied, right = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
-    vectors[:] = 0
-    x[: len(solved)] = solved
-    _apply_fixed(gram, ridge, terms, x, applied)
-    _apply(items, values, terms, fixed, panel, x, applied, right)
-    residual[:] = right - applied
-    p[:] = residual
-    squares, goal = dot(residual, residual), terms.tolerance * terms.tolerance * dot(right, right)
-    for _ in range(terms.n_steps):
-        if squares <= goal < np.inf:  # what overflowed shall become NaN and be noticed
-            break
-        _apply_fixed(gram, ridge, terms, p, applied)
-        _apply(items, values, terms, fixed, panel, p, applied, right[:0])
-        curvature = dot(p, applied)
-        if curvature <= 0:
-            break
-        step = squares / curvature
-        x += step * p
-        residual -= step * applied
-        before, squares = squares, dot(residual, residual)
-        p[:] = residual + squares / before * p
-    solved[:] = x[: len(solved)]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _apply_fixed(
-    gram: NDArray[np.float32], ridge: np.float32, terms: Terms, p: NDArray[np.float32], out: NDArray[np.float32]
-) -> None:
-    """Set `out` to VᵀV p + ρ p."""
-    out[:] = ridge * p
-    if terms.is_implicit:
-        for k in range(0, len(p), TOGETHER):
-            _add_scaled(gram[k : k + TOGETHER], p[k : k + TOGETHER], out)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve_exactly(
-    items: NDArray[np.int32], values: NDArray[np.float32], ridge: float, gram: NDArray[np.float32], terms: Terms,
-    fixed: NDArray[np.float32], panel: Panel, solved: NDArray[np.float32],
-) -> None:  # fmt: skip
-    n = len(solved)
-    matrix, right = gram[:n, :n].astype(np.float64), np.zeros(n)
-    for a in range(n):
-        matrix[a, a] += ridge
-    for first in range(0, len(items), PANEL):
-        last = min(first + PANEL, len(items))
-        n_gathered = _gather(items[first:last], values[first:last], terms, fixed, panel)
-        for k in range(0, n_gathered, BATCH):
-            rows = panel.z[k : k + BATCH, :n].astype(np.float64)
-            weights, targets = panel.weights[k : k + BATCH], panel.targets[k : k + BATCH]
-            add_observations(matrix, right, rows, weights.astype(np.float64), targets.astype(np.float64))
-    solve_symmetric(matrix, right)
-    solved[:] = right

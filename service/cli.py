@@ -1,4 +1,4 @@
-"""The command line: `nearfield serve | worker | import | train | evaluate | bench`.
+"""The command line: `nearfield serve | worker | import | train | evaluate | topics | bench`.
 
 Each command imports what it needs when it runs, so that `nearfield --help` and `serve` start fast.
 """
@@ -156,6 +156,21 @@ def evaluate(
 
     lists = None if negatives is None else offline.read_negatives(negatives)
     Printer(json).line(offline.evaluate(model, _read(test, key, skip_bad), lists, relevant, _backend(backend)))
+
+
+@app.command(short_help="Show what the factors of an nmf model are made of.")
+def topics(
+    model: Annotated[Path, typer.Option(help="Folder that `train --algorithm nmf --out` wrote.", metavar="DIR")],
+    top: Annotated[int, typer.Option(help="Items and users of each topic.", min=1)] = 10,
+    json: Json = False,
+) -> None:
+    """Show the strongest items and users of each factor of an nmf model, strongest factor first."""
+    from service import offline
+    from service.topics import topics as found
+
+    printer = Printer(json)
+    for topic in found(offline.saved_model(model), top):
+        printer.line(topic)
 
 
 @app.command(

@@ -66,4 +66,6 @@ def complain(message: str, code: int) -> int:
 
 
 def _readable(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     return f"{value:.4f}" if isinstance(value, float) else str(value)

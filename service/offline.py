@@ -24,7 +24,7 @@ from service.ratings_file import RatingsFile
 
 OnLine = Callable[[dict[str, Any]], None]
 # The metric that decides which epoch was best, in order of preference, and whether less of it is better.
-BEST = {"test_rmse": min, "test_ndcg@10": max, "train_rmse": min, "train_loss": min}
+BEST = {"test_rmse": min, "test_ndcg@10": max, "train_rmse": min, "train_loss": min, "relative_error": min}
 KIB = 1024
 
 
@@ -236,21 +236,32 @@ def _write_ratings(path: Path, ratings: gpu.Ratings, user_ids: list[str], item_i
     pq.write_table(pa.table(columns), path, compression="zstd")
 
 
-def _loaded(folder: Path, test: RatingsFile) -> tuple[str, gpu.Model, Data]:
+def saved_model(folder: Path) -> snapshot.Snapshot:
+    """The snapshot in `folder`, or the newest of the versions below it.
+
+    Raises:
+        InvalidInput: there is none.
+    """
     if not (folder / snapshot.MANIFEST_FILE).exists():
         versions = snapshot.versions(folder)
         if not versions:
             raise InvalidInput(f"Invalid model: expected a folder written by `nearfield train --out`, got {folder}")
         folder = folder / versions[0]
-    loaded = snapshot.load(folder.parent, folder.name)
+    return snapshot.load(folder.parent, folder.name)
+
+
+def _loaded(folder: Path, test: RatingsFile) -> tuple[str, gpu.Model, Data]:
+    loaded = saved_model(folder)
+    version = loaded.manifest.version
+    ratings = (folder if folder.name != version else folder.parent) / f"{version}.parquet"
     users, items = IdTable(), IdTable()
     users.rows_or_new(loaded.user_ids)
     items.rows_or_new(loaded.item_ids)
-    _, _, train_rows = numbered(ratings_file.read(folder.parent / f"{folder.name}.parquet"), users, items)
+    _, _, train_rows = numbered(ratings_file.read(ratings), users, items)
     _, _, test_rows = numbered(test, users, items)
     loaded.model.grow(len(users), len(items))
     data = Data(users, items, _ratings(users, items, train_rows), _ratings(users, items, test_rows))
-    return folder.name, loaded.model, data
+    return version, loaded.model, data
 
 
 def _against_negatives(

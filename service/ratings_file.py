@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -119,16 +120,20 @@ def _read_matrix(path: Path, key: str | None) -> RatingsFile:
     matrix = sparse.coo_array(_load_npz(path, key) if path.suffix.lower() == ".npz" else _load_mat(path, key))
     matrix.sum_duplicates()
     kept = matrix.data != 0
-    values = matrix.data[kept].astype(np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is refused as infinite
+        values = matrix.data[kept].astype(np.float32)
     if not np.isfinite(values).all():
-        raise InvalidRatingsFile(f"Invalid {path}: expected finite entries, got {values[~np.isfinite(values)][0]}")
+        found = matrix.data[kept][~np.isfinite(values)][0]
+        raise InvalidRatingsFile(f"Invalid {path}: expected entries that are finite in float32, got {found}")
     users, items = (_row_names(axis[kept]) for axis in matrix.coords)
     return RatingsFile(users, items, values, None, [])
 
 
 def _row_names(rows: NDArray[np.integer]) -> list[str]:
-    names = [str(row) for row in range(int(rows.max(initial=-1)) + 1)]
-    return [names[row] for row in rows.tolist()]
+    """Each row as its number, equal ones sharing one string."""
+    numbers, places = np.unique(rows, return_inverse=True)
+    names = [str(number) for number in numbers.tolist()]
+    return [names[place] for place in places.tolist()]
 
 
 def _load_npz(path: Path, key: str | None) -> Any:
@@ -140,7 +145,7 @@ def _load_npz(path: Path, key: str | None) -> Any:
             if key is None and {"format", "shape", "data"} <= names:
                 return sparse.load_npz(path)
             return _chosen(path, {name: file[name] for name in names if key in (None, name)}, key)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MemoryError, BadZipFile) as error:
         raise _refusal(path, error) from error
 
 
@@ -149,14 +154,16 @@ def _load_mat(path: Path, key: str | None) -> Any:
 
     try:
         return _chosen(path, io.loadmat(str(path), variable_names=key and [key]), key)
-    except (OSError, ValueError, NotImplementedError) as error:  # the last one: version 7.3, an HDF5 file
+    except (OSError, ValueError, MemoryError, NotImplementedError) as error:  # the last: version 7.3, an HDF5 file
         raise _refusal(path, error) from error
 
 
 def _refusal(path: Path, error: Exception) -> Exception:
     if isinstance(error, InvalidRatingsFile | FileNotFoundError):
         return error
-    return InvalidRatingsFile(f"Invalid {path}: expected a matrix that can be read, got: {error}")
+    return InvalidRatingsFile(
+        f"Invalid {path}: expected a matrix that can be read, got: {error or type(error).__name__}"
+    )
 
 
 def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> Any:
@@ -166,12 +173,18 @@ def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> Any:
         DEFAULT_KEY if DEFAULT_KEY in matrices else max(matrices, key=lambda n: _size(matrices[n]), default=None)
     )
     if wanted not in matrices:
-        raise InvalidRatingsFile(f"Invalid {path}: expected a numeric matrix {key or ''}, got {sorted(variables)}")
+        found = ", ".join(f"{name} {_kind(value)}" for name, value in sorted(variables.items()) if name[:2] != "__")
+        wanted = f"a matrix {key} of real numbers" if key else "a matrix of real numbers"
+        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} with two axes, got {found or 'nothing'}")
     return matrices[wanted]
 
 
 def _is_matrix(value: Any) -> bool:
-    return getattr(value, "ndim", 0) == 2 and np.issubdtype(value.dtype, np.number)
+    return getattr(value, "ndim", 0) == 2 and value.dtype.kind in "biuf"
+
+
+def _kind(value: Any) -> str:
+    return f"{value.dtype} {value.shape}" if hasattr(value, "dtype") else type(value).__name__
 
 
 def _size(matrix: Any) -> int:

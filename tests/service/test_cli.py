@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import io
 
 from gpu.params import ALGORITHMS
 from service import catalogue
 from service.cli import run
 
+COMMANDS = ("serve", "worker", "import", "train", "evaluate", "topics", "bench")
 QUICK = ("n_epochs=3", "n_factors=8", "n_neighbours=4", "n_bits=128")
 
 
@@ -44,7 +46,7 @@ def test_help_starts_fast_and_names_every_command():
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "service.cli", "--help"], capture_output=True, text=True, check=True)
     assert time.perf_counter() - started < 3
-    assert all(f"\n  {name} " in done.stdout for name in ("serve", "worker", "import", "train", "evaluate", "bench"))
+    assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
 
 
 def test_no_heavy_library_is_loaded_before_a_command_runs():
@@ -68,6 +70,7 @@ def test_no_heavy_library_is_loaded_before_a_command_runs():
         (["serve", "--host", "0.0.0.0"], "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY"),
         (["serve", "--port", "99999"], "port"),
         (["evaluate", "--model", "nowhere", "--test", "none.csv"], "none.csv"),
+        (["topics", "--model", "nowhere"], "expected a folder written by `nearfield train --out`"),
     ],
 )
 def test_bad_usage_is_one_line_on_stderr_and_status_2(arguments, complaint, capsys, monkeypatch, tmp_path):
@@ -115,6 +118,48 @@ def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
     name, pick = ("test_ndcg@10", max) if ALGORITHMS[algorithm].is_implicit else ("test_rmse", min)
     assert last[f"best_{name}"] == pick(line[name] for line in epochs)
     assert epochs[last["best_epoch"] - 1][name] == last[f"best_{name}"]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".mat"])
+def test_topics_of_a_matrix(suffix, tmp_path, capsys):
+    """Two kinds of documents with words of their own: two factors, each with the words and documents of one kind."""
+    matrix = np.zeros((8, 6))
+    matrix[:4, :3], matrix[4:, 3:] = 2, 1
+    save = np.savez if suffix == ".npz" else (lambda path, fea: io.savemat(path, {"fea": fea}))
+    save(tmp_path / f"words{suffix}", fea=matrix)
+    command = ["train", "--ratings", str(tmp_path / f"words{suffix}"), "--algorithm", "nmf", "--json"]
+    assert run([*command, "--set", "n_factors=2", "--out", str(tmp_path / "models")]) == 0
+    *epochs, last = lines(capsys.readouterr().out)
+    assert all("relative_error" in line for line in epochs)
+    assert last["best_relative_error"] < 1e-2
+    assert run(["topics", "--model", str(tmp_path / "models"), "--json"]) == 0
+    strong, weak = lines(capsys.readouterr().out)
+    assert (set(strong["items"]), set(strong["users"])) == ({"0", "1", "2"}, {"0", "1", "2", "3"})
+    assert (set(weak["items"]), set(weak["users"])) == ({"3", "4", "5"}, {"4", "5", "6", "7"})
+    assert strong["weight"] == pytest.approx(2 * weak["weight"], rel=1e-2)
+    assert run(["topics", "--model", str(tmp_path / "models"), "--top", "1"]) == 0
+    assert "items " in capsys.readouterr().out
+
+
+def test_topics_are_those_of_nmf_alone(trained, capsys):
+    assert run(["topics", "--model", str(trained)]) == 2
+    assert "expected one trained by nmf, got culsh" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("matrix", "complaint"),
+    [
+        ([[1.0, -2.0]], "Invalid ratings for nmf: expected finite numbers of 0 or more"),
+        ([[1.0, np.nan]], "finite in float32, got nan"),
+        ([[1.0, 2j]], "expected a matrix of real numbers"),
+        ([[[1.0], [2.0]]], "with two axes"),
+        ([[0.0, 0.0]], "expected at least one rating"),
+    ],
+)
+def test_a_matrix_of_no_use_is_one_line_on_stderr(matrix, complaint, tmp_path, capsys):
+    np.savez(tmp_path / "m.npz", m=np.array(matrix))
+    assert run(["train", "--ratings", str(tmp_path / "m.npz"), "--algorithm", "nmf"]) == 2
+    assert complaint in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", [[], ["biases=false"], ["biases=0", "solver=cholesky", "precision=float32"]])

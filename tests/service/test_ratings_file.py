@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -77,13 +78,51 @@ def test_unusable_matrices(tmp_path: Path) -> None:
         with pytest.raises(InvalidRatingsFile, match=name):
             read(tmp_path / name)
     np.savez(tmp_path / "b.npz", text=np.array([["a"]]))
-    with pytest.raises(InvalidRatingsFile, match="numeric matrix"):
+    with pytest.raises(InvalidRatingsFile, match="matrix of real numbers with two axes, got text <U1"):
         read(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", matrix=np.array([[np.nan]]))
     with pytest.raises(InvalidRatingsFile, match="finite"):
         read(tmp_path / "c.npz")
     with pytest.raises(InvalidRatingsFile, match="nope"):
         read(tmp_path / "c.npz", "nope")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones((2, 2), dtype=complex), r"real numbers with two axes, got m complex128 \(2, 2\)"),
+        (np.ones((2, 2, 2)), r"two axes, got m float64 \(2, 2, 2\)"),
+        (np.full((2, 2), 1e300), "finite in float32, got 1e"),
+        (np.array([[1.0, np.inf]]), "finite in float32, got inf"),
+    ],
+)
+def test_matrices_of_no_use_are_refused_in_one_line(tmp_path: Path, matrix: np.ndarray, message: str) -> None:
+    np.savez(tmp_path / "m.npz", m=matrix)
+    io.savemat(tmp_path / "m.mat", {"m": matrix})
+    for name in ("m.npz", "m.mat"):
+        with pytest.raises(InvalidRatingsFile, match=message):
+            read(tmp_path / name)
+
+
+def test_a_huge_and_almost_empty_matrix(tmp_path: Path) -> None:
+    corner = sparse.coo_array(([2.0], ([10**12 - 1], [7])), shape=(10**12, 10**12))
+    sparse.save_npz(tmp_path / "huge.npz", corner)
+    assert ratings_of(tmp_path / "huge.npz") == [("999999999999", "7", 2.0)]
+
+
+def test_an_empty_matrix_and_one_of_booleans(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", m=np.zeros((3, 0)))
+    assert ratings_of(tmp_path / "a.npz") == []
+    np.savez(tmp_path / "b.npz", m=np.array([[False, True]]))
+    assert ratings_of(tmp_path / "b.npz") == [("0", "1", 1.0)]
+
+
+def test_a_matrix_that_promises_more_than_fits(tmp_path: Path) -> None:
+    header = np.lib.format
+    with zipfile.ZipFile(tmp_path / "big.npz", "w") as archive, archive.open("m.npy", "w") as file:
+        header.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 10**6)})
+    with pytest.raises(InvalidRatingsFile, match=r"big\.npz"):
+        read(tmp_path / "big.npz")
 
 
 def test_missing_files(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ PEERS_BEST = (
     AlsImplicitParams(n_factors=64, regularization=30, alpha=4, regularization_exponent=0, n_epochs=15, n_cg_steps=3),
 )
 # Weighted by counts: the best of a grid over λ and α, by leave-one-out within the training part.
-WEIGHTED = dataclasses.replace(PEERS_BEST[0], regularization=0.08, alpha=4.0, regularization_exponent=1)
+WEIGHTED = dataclasses.replace(PEERS_BEST[0], regularization=0.045, alpha=5, regularization_exponent=1)
 
 Fit = Callable[[gpu.Ratings, AlsImplicitParams], gpu.Model]
 

@@ -35,7 +35,7 @@ def draw(records: Sequence[dict[str, Any]], path: Path) -> None:
         axes.grid(True, which="both", alpha=0.3)
         axes.legend(fontsize="small")
     panels[0].set_ylabel("milliseconds of an iteration")
-    figure.suptitle(f"{rows[0]['algorithm']}: {rows[0]['code']}, commit {records[0]['commit']}")
+    figure.suptitle(f"{rows[0]['algorithm']}: {rows[0]['code']}")
     figure.savefig(path, dpi=120)
 
 

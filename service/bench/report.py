@@ -52,7 +52,10 @@ def _processor() -> str:
 
 def _commit() -> str:
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except FileNotFoundError:
+        return "no git"
     return answer.stdout.strip() or "not a checkout"
 
 

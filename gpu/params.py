@@ -1,7 +1,7 @@
 """Hyperparameters: one frozen object per algorithm, each default written here and nowhere else.
 
-The names are shared by every algorithm that has them. Defaults of `culsh`, `sgd` and `culsh-implicit` were chosen on a
-held-out tenth of a training part of MovieLens-1M, never on a test set (docs/performance.md).
+The names are shared by every algorithm that has them. Defaults of `als`, `als-implicit`, `culsh`, `culsh-implicit` and
+`sgd` were chosen on a held-out part of a training part of MovieLens-1M, never on a test set (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -81,6 +81,9 @@ class AlsParams(RegularizedParams):
     algorithm: ClassVar[str] = "als"
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"n_factors": (4, 256)}
 
+    n_factors: int = 128
+    n_epochs: int = 8
+    regularization: float = 0.07
     n_cg_steps: int = 6
     cg_tolerance: float = 1e-4
     solver: Solver = "cg"

@@ -7,7 +7,6 @@ equal inputs on equal devices.
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 
 import cupy
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.als import Problem, width
-from gpu.device import TENSOR_CORES, arrays, compute_capability, plain, plan
+from gpu.device import TENSOR_CORES, arrays, compute_capability, fused, plain, plan
 from gpu.device.arrays import PANEL, Side, Table
 from gpu.device.tiling import tiling
 from gpu.ratings import Rows
@@ -33,7 +32,7 @@ def is_fused(problem: Problem) -> bool:
 
 def _path(problem: Problem) -> ModuleType:
     """The module whose kernels solve it."""
-    return importlib.import_module(f"gpu.device.{'fused' if is_fused(problem) else 'plain'}")
+    return fused if is_fused(problem) else plain
 
 
 def free_bytes() -> int:
@@ -66,7 +65,7 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: Problem) ->
     else:
         n_split, n_items = n_rated, int(plan.n_parts_of(lengths).sum())
         held = min(n_items, tiling(problem).max_slots)
-    sums = held * int(_path(problem).slot_bytes(problem))
+    sums: int = held * _path(problem).slot_bytes(problem)
     return 8 * int(lengths.sum()) + (32 + 16) * n_items + 32 * n_split + (8 + 8) * len(lengths) + sums
 
 

@@ -25,6 +25,7 @@ constexpr int N_OWNED = N_TILES * (N_TILES + 1) / 2;
 constexpr int SLOT = N_OWNED * TILE * TILE;  // floats
 constexpr int SOLVE_WARPS = SOLVE_THREADS / WARP;
 constexpr int N_FACTORS = D - BIASES;
+constexpr float LARGEST = 3.402823466e38f;
 static_assert(WIDTH > D && FORM_THREADS >= N_OWNED && FORM_THREADS % WARP == 0, "a thread has one tile at most");
 static_assert(SOLVE_THREADS > D && SOLVE_THREADS % WARP == 0, "a thread has one unknown at most");
 static_assert(TILE == 4 || TILE == 8, "tiles are read as one or two float4");
@@ -206,14 +207,15 @@ extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cg(
     __syncthreads();  // the direction is complete
     float r = is_owner ? b - product(matrix, direction, i) : 0.0f;
     float squares = block_sum(r * r, sums[1]);  // and nobody reads the direction any more
+    if (!(squares <= LARGEST)) x = squares - squares;  // what overflows must not pass for solved: NaN
     float p = r;
     for (int step = 0; step < solver.n_steps && squares > goal; ++step) {
         direction[thread] = p;
         __syncthreads();  // the direction is complete
         const float q = is_owner ? product(matrix, direction, i) : 0.0f;
         const float curvature = block_sum(p * q, sums[0]);  // and nobody reads the direction any more
-        if (!(curvature > 0)) break;
-        const float length = squares / curvature;
+        if (curvature <= 0) break;
+        const float length = squares / (curvature <= LARGEST ? curvature : curvature - curvature);
         x += length * p;
         r -= length * q;
         const float next = block_sum(r * r, sums[1]);
@@ -243,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cholesky(
 #pragma unroll 4
             for (int j = 0; j < k; ++j) rest -= row[j] * top[j];
         }
-        if (i == k) pivot = sqrtf(rest);
+        if (i == k) pivot = sqrtf(rest <= LARGEST ? rest : rest - rest);  // what overflows becomes NaN, as below 0
         __syncthreads();  // the pivot is there
         if (i == k) row[k] = pivot;
         if (i > k && i <= D) row[k] = rest / pivot;

@@ -19,6 +19,7 @@ PLAIN = [
     (4, "biases", True), (40, "implicit", True), (100, "explicit", True), (100, "biases", True),
     (128, "implicit", True), (256, "biases", False), (256, "implicit", False),
 ]  # fmt: skip
+FUSED = [(4, "biases"), (32, "explicit"), (64, "biases"), (100, "explicit"), (128, "implicit"), (256, "biases")]
 
 
 def problem_of(n_factors: int, kind: str) -> Problem:
@@ -60,3 +61,11 @@ def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
 def test_plain_kernels_compile_for_older_devices(tmp_path):
     compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_75", tmp_path)
     compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_80", tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("n_factors", "kind"), FUSED)
+def test_tensor_core_kernels_compile(n_factors, kind, architecture, tmp_path):
+    macros = {"F": n_factors, "BIASES": int(kind == "biases"), "IMPLICIT": int(kind == "implicit")}
+    compile_with_nvcc("als", macros, architecture, tmp_path)

@@ -100,15 +100,21 @@ def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
 
 
 def weights(rows: Rows, problem: Problem) -> NDArray[np.float32]:
-    """Largest α·r of each row; 1 for explicit problems and where there is none above 0."""
+    """Largest α·r of each row, or |r − μ| in explicit problems: FP16 holds shares of it. 1 where it is 0."""
     found = np.ones(len(rows.starts), dtype=np.float32)
     rated = np.flatnonzero(rows.lengths)
-    if not problem.is_implicit or not len(rated):
+    if not len(rated):
         return found
+    rated = rated[np.argsort(rows.starts[rated], kind="stable")]  # as they lie: only the last may end with the array
     starts, ends = rows.starts[rated], rows.starts[rated] + rows.lengths[rated]
     bounds = np.column_stack([starts, ends]).ravel()
     bounds = bounds[:-1] if bounds[-1] == len(rows.values) else bounds
-    largest = np.float32(problem.alpha) * np.maximum.reduceat(rows.values, bounds)[::2]
+    highest = np.maximum.reduceat(rows.values, bounds)[::2]
+    if problem.is_implicit:
+        largest = np.float32(problem.alpha) * highest
+    else:
+        mean = np.float32(problem.mean)
+        largest = np.maximum(np.abs(highest - mean), np.abs(np.minimum.reduceat(rows.values, bounds)[::2] - mean))
     found[rated] = np.where(largest > 0, largest, 1)
     return found
 

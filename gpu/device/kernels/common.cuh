@@ -4,7 +4,7 @@ struct Item {         // a row, or a part of one
     long long begin;  // place of its first rating
     int row, length;
     int slot;         // −1: a whole row; else where its sums go
-    float weight;     // implicit: largest α r of the whole row
+    float weight;     // implicit: largest α r of the whole row; explicit: largest |r − μ|; above 0
     int total;        // ratings of the whole row
     int unused;
 };

@@ -34,7 +34,7 @@ def with_columns(lengths: list[int], n_columns: int, seed: int = 0) -> Rows:
 
 
 def fused(rows: Rows, n_columns: int = 1, ranges: int = 1, max_slots: int = NO_BOUND) -> plan.Plan:
-    return plan.fused(rows, plan.weights(rows, EXPLICIT), n_columns, ranges, max_slots)
+    return plan.fused(rows, np.ones(len(rows.starts), np.float32), n_columns, ranges, max_slots)
 
 
 def assert_covers_once(found: plan.Plan, rows: Rows) -> None:
@@ -182,8 +182,14 @@ def test_weights_are_the_largest_of_the_row():
     values = np.array([1, 5, 2, 0, 0, 3], dtype=np.float32)
     rows = Rows(np.array([0, 3, 3, 5]), np.array([3, 0, 2, 1]), np.zeros(6, dtype=np.int32), values)
     assert plan.weights(rows, IMPLICIT).tolist() == [10, 1, 1, 6]
-    assert plan.weights(rows, EXPLICIT).tolist() == [1, 1, 1, 1]
-    assert plan.weights(Rows(rows.starts[:1], rows.lengths[:1], rows.items, values), IMPLICIT).tolist() == [10]
+    assert plan.weights(rows, EXPLICIT).tolist() == [2.5, 1, 3.5, 0.5]
+    assert plan.weights(rows, EXPLICIT._replace(mean=3.0)).tolist() == [2, 1, 3, 1]
+
+
+def test_weights_of_rows_that_lie_out_of_order():
+    values = np.array([1, 5, 9, 9, 2, 4], dtype=np.float32)
+    rows = Rows(np.array([4, 0]), np.array([2, 2]), np.zeros(6, dtype=np.int32), values)
+    assert plan.weights(rows, IMPLICIT).tolist() == [8, 10]
 
 
 def test_nothing_to_plan():

@@ -18,7 +18,8 @@ from gpu.device.arrays import Side, Table
 from gpu.device.kernels import kernel, module
 
 NAME = "als"
-HALF = np.dtype([(name, "<u8") for name in ("columns", "values", "fixed", "gram", "solved", "table", "parts")])
+POINTERS = "columns", "values", "fixed", "gram", "gram_unit", "solved", "table", "parts"
+HALF = np.dtype([(name, "<u8") for name in POINTERS])
 
 
 class Geometry(NamedTuple):
@@ -29,7 +30,7 @@ class Geometry(NamedTuple):
         blocks_per_multiprocessor: that fit at once.
         shared_bytes: of a block.
         slot_bytes: of the sums of a part of a row.
-        gram_edge: rows and columns of the Gram matrix, padded.
+        gram_edge, gram_bytes: rows and columns of the Gram matrix with its padding, and memory of its packed form.
     """
 
     threads: int
@@ -37,6 +38,7 @@ class Geometry(NamedTuple):
     shared_bytes: int
     slot_bytes: int
     gram_edge: int
+    gram_bytes: int
 
 
 def defines(problem: Problem) -> dict[str, int]:
@@ -52,33 +54,36 @@ def slot_bytes(problem: Problem) -> int:
 def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
     """One half-iteration, in place of both forms of `solved`; rows without ratings are left alone."""
     geometry = _geometry(problem)
-    gram = _gram(fixed, geometry) if problem.is_implicit else None
-    half, constants = _half(side, solved, fixed, gram), plan.solver_of(problem, side.n_columns)
+    gram = _gram(fixed, problem) if problem.is_implicit else (None, None)
+    half, constants = _half(side, solved, fixed, *gram), plan.solver_of(problem, side.n_columns)
     n_items, n_splits = len(side.plan.items), len(side.plan.splits)
     launch = {"shared_mem": geometry.shared_bytes}
     if n_items:
-        blocks = min(n_items, _multiprocessors() * geometry.blocks_per_multiprocessor)
-        arguments = side.items, np.uint32(n_items), half, constants
+        blocks = min(n_items, _multiprocessors(cupy.cuda.Device().id) * geometry.blocks_per_multiprocessor)
+        arguments = side.items, np.uint32(n_items), np.uint32(side.plan.n_slots), half, constants
         _kernel("solve_rows", problem)((blocks,), (geometry.threads,), arguments, **launch)
     if n_splits:
         _kernel("solve_split_rows", problem)((n_splits,), (geometry.threads,), (side.splits, half, constants), **launch)
 
 
-def _half(side: Side, solved: Table, fixed: Table, gram: Any) -> Any:
+def _half(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> Any:
     """`Half` of the kernels: addresses, passed by value."""
     half = np.zeros((), dtype=HALF)
-    given = side.columns, side.values, fixed.halves, gram, solved.values, solved.halves, side.slots
-    for name, array in zip(HALF.names or (), given, strict=True):
+    given = side.columns, side.values, fixed.halves, gram, gram_unit, solved.values, solved.halves, side.slots
+    for name, array in zip(POINTERS, given, strict=True):
         half[name] = 0 if array is None else array.data.ptr
     return half
 
 
-def _gram(fixed: Table, geometry: Geometry) -> Any:
-    """VᵀV with zeros up to the edge of the tiles."""
+def _gram(fixed: Table, problem: Problem) -> tuple[Any, Any]:
+    """VᵀV as the kernels take it: float16 shares of its largest element, and that element."""
+    geometry = _geometry(problem)
     padded = cupy.zeros((geometry.gram_edge,) * 2, dtype=cupy.float32)
     n_factors = fixed.values.shape[1]
     padded[:n_factors, :n_factors] = arrays.gram(fixed.values)
-    return padded
+    packed, unit = cupy.empty(geometry.gram_bytes, dtype=cupy.uint8), cupy.empty(1, dtype=cupy.float32)
+    _kernel("pack_gram", problem)((1,), (geometry.threads,), (padded, packed, unit))
+    return packed, unit
 
 
 def _kernel(function: str, problem: Problem) -> Any:
@@ -95,6 +100,7 @@ def _geometry_of(loaded: Any) -> Geometry:
     return Geometry(*found.get().tolist())
 
 
-def _multiprocessors() -> int:
-    count: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
+@functools.cache
+def _multiprocessors(device: int) -> int:
+    count: int = cupy.cuda.Device(device).attributes["MultiProcessorCount"]
     return count

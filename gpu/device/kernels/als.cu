@@ -51,15 +51,21 @@ constexpr int WORDS = 8 * PAIRS + 4;           // a lane's operands, room includ
 #define STAGES 2
 #endif
 #ifndef UNROLL
-#define UNROLL 2
+#define UNROLL (NARROW ? 1 : 2)
 #endif
 constexpr int STEPS = UNROLL;
+#ifndef STRIDE
+#define STRIDE LD
+#endif
 constexpr int CHUNKS = LD / 8;                 // 16-byte pieces of a row of the table
 constexpr int PASS = THREADS / CHUNKS < STAGE ? THREADS / CHUNKS : STAGE;  // rows of the table that the block gathers at once
 constexpr int ROUNDS = (STAGE + PASS - 1) / PASS, RUN = (ROUNDS + 3) / 4 * 4;
 constexpr int ROW_BYTES = 32 * T + 16;
 constexpr int RING = STAGES <= 2 ? 2 : 4;      // stages whose column numbers and ratings are held
 constexpr int NOTES = STAGES <= 2 ? 4 : 8;     // stages whose `Note` is held: 2 (STAGES - 1) + 1 at least
+#ifndef WAVE
+#define WAVE 132
+#endif
 constexpr int ITEMS = 16, AHEAD = 8;           // work items held, and how far ahead they are fetched
 static_assert(STAGES >= 2 && STAGES <= RING && 2 * (STAGES - 1) < NOTES, "rings are too short");
 static_assert(PASS >= 1, "a row of the table is longer than the block is wide");
@@ -69,7 +75,8 @@ struct Half {  // what a half-iteration reads and writes
     const int* columns;
     const float* values;
     const unsigned short* fixed;
-    const float* gram;
+    const uint4* gram;        // implicit problems: G in FP16, in the order of the accumulators, and
+    const float* gram_unit;   // what it is to be multiplied by
     float* solved;
     unsigned short* table;
     float4* partials;
@@ -94,7 +101,7 @@ struct Shared {
     Note notes[NOTES];
 };
 #ifndef REGISTERS
-#define REGISTERS (PER_WARP * 8 + (NARROW ? 56 : 40))
+#define REGISTERS (NARROW ? PER_WARP * 8 + 56 : PER_WARP * 6 + 72)
 #endif
 constexpr int BY_REGISTERS = 65536 / (REGISTERS * THREADS), BY_MEMORY = 227 * 1024 / (sizeof(Shared) + 1024);
 constexpr int BLOCKS_PER_SM = BY_REGISTERS < 1 ? 1 : BY_REGISTERS < BY_MEMORY ? BY_REGISTERS : BY_MEMORY;
@@ -212,12 +219,24 @@ __device__ __forceinline__ float total_of(float x) {
 
 // --- staging: what runs ahead of the arithmetic ----------------------------------------------------------------------
 
+// Block b of G takes items b, 2G − 1 − b, 2G + b, …: sorted by length, every block gets as much. Parts of rows keep their
+// order, by which they find the fixed table in the cache. Every other wave of blocks takes its whole rows shortest first:
+// at any time some blocks wait for memory (long rows) and some for the solver (short ones).
 struct Work {
     const Item* items;
-    unsigned n_items;
-    // Block b of G takes b, 2G − 1 − b, 2G + b, …: with items sorted by length every block gets as much.
-    __device__ __forceinline__ unsigned number(unsigned turn) const {
+    unsigned n_items, n_ordered, n_turns;
+    bool is_reversed;
+    __device__ __forceinline__ Work(const Item* items, unsigned n_items, unsigned n_parts) : items(items), n_items(n_items) {
+        n_ordered = (n_parts + gridDim.x - 1) / gridDim.x;
+        n_turns = n_items / gridDim.x;
+        if (at(n_turns) < n_items) ++n_turns;
+        is_reversed = blockIdx.x / WAVE % 2;
+    }
+    __device__ __forceinline__ unsigned at(unsigned turn) const {
         return turn * gridDim.x + (turn & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    }
+    __device__ __forceinline__ unsigned number(unsigned turn) const {
+        return at(is_reversed && turn >= n_ordered ? n_ordered + n_turns - 1 - turn : turn);
     }
 };
 struct Cursor {  // the stage whose column numbers are fetched next; alike in all threads but for `place`
@@ -228,13 +247,14 @@ struct Cursor {  // the stage whose column numbers are fetched next; alike in al
 };
 
 __device__ __forceinline__ void fetch_item(Shared& shared, const Work& work, unsigned turn) {
+    if (turn >= work.n_turns) return;
     const unsigned number = work.number(turn);
-    if (threadIdx.x < 2 && number < work.n_items)
+    if (threadIdx.x < 2)
         copy16(address(&shared.items[turn % ITEMS]) + 16 * threadIdx.x, (const char*)(work.items + number) + 16 * threadIdx.x, true);
 }
 
 __device__ __forceinline__ void enter_item(Shared& shared, const Work& work, Cursor& cursor) {
-    cursor.ended = work.number(cursor.turn) >= work.n_items;
+    cursor.ended = cursor.turn >= work.n_turns;
     if (cursor.ended) return;
     const Item& item = shared.items[cursor.turn % ITEMS];
     cursor.place = item.begin + threadIdx.x;
@@ -270,12 +290,12 @@ __device__ __forceinline__ void write_right(
     float y = 0, share = 0;
     if (rating < (note.count & (LAST - 1))) {
         const float value = shared.values[number % RING][rating];
+        const float weight = shared.items[note.turn % ITEMS].weight;
         if (IMPLICIT) {
-            const float weight = shared.items[note.turn % ITEMS].weight;
-            share = weight > 0 ? __fdividef(solver.alpha * value, weight) : 0.0f;
-            y = value > 0 ? __fdividef(1 + solver.alpha * value, 1 + weight) : 0.0f;
+            share = solver.alpha * value * inverse(weight);
+            y = value > 0 ? (1 + solver.alpha * value) * inverse(1 + weight) : 0.0f;
         } else {
-            y = value - solver.mean;
+            y = (value - solver.mean) * inverse(weight);
         }
     }
     const unsigned short high = half_of(y);
@@ -310,14 +330,14 @@ __device__ __forceinline__ void gather(Shared& shared, const Half& half, const S
 #pragma unroll
             for (int k = 0; k < 4 && n + k < ROUNDS; ++k)
                 if ((n + k + 1) * PASS <= STAGE || first + (n + k) * PASS < STAGE)
-                    copy16(to + (n + k) * PASS * ROW_BYTES, from + (long long)each[k] * (LD * 2), true);
+                    copy16(to + (n + k) * PASS * ROW_BYTES, from + (long long)each[k] * (STRIDE * 2), true);
         }
     } else {  // the arithmetic takes 16 ratings at a time: the rest of them must be zeros
         const int rounded = (all + 15) / 16 * 16;
 #pragma unroll 1
         for (int n = 0; first + n * PASS < rounded; ++n) {
             const bool is_there = first + n * PASS < all;
-            copy16(to + n * PASS * ROW_BYTES, from + (is_there ? (long long)columns[n] * (LD * 2) : 0), is_there);
+            copy16(to + n * PASS * ROW_BYTES, from + (is_there ? (long long)columns[n] * (STRIDE * 2) : 0), is_there);
         }
     }
 }
@@ -327,21 +347,18 @@ __device__ __forceinline__ void gather(Shared& shared, const Half& half, const S
 typedef float Sums[PER_WARP][8];  // of a warp's tiles, as `mma` lays them out: columns 0–7, then 8–15
 
 // Rows of a product with a vector in two parts, which are the first two columns.
-__device__ __forceinline__ void put(float* to, const float (&result)[4]) {
+__device__ __forceinline__ void put(float* to, const float* result) {
     const int lane = threadIdx.x % 32;
     if (lane % 4 == 0) to[lane / 4] = result[0] + result[1], to[lane / 4 + 8] = result[2] + result[3];
 }
-__device__ __forceinline__ void add_rows(float* to, const float (&result)[4]) {
+__device__ __forceinline__ void add_to(float* to, const float* result) {
     const int lane = threadIdx.x % 32;
     if (lane % 4 == 0) to[lane / 4] += result[0] + result[1], to[lane / 4 + 8] += result[2] + result[3];
 }
 
-// Where y is no column, its sums are kept in shared memory.
-__device__ __forceinline__ void clear_right(Shared& shared, Corner corner) {
-    if (!corner.on_diagonal()) return;
-    for (int e = threadIdx.x % 32; e < 16 * EDGE; e += 32) shared.right[0][16 * corner.row + e] = 0;
-    __syncwarp();
-}
+// Where y is no column: Σ y z of the rows of a square's tiles i on the diagonal. The tiles above the diagonal would repeat
+// those below; two of them hold these sums instead.
+template <class Any> __device__ __forceinline__ auto right_of(Any& sums, int i) { return sums[1 + i / 2] + i % 2 * 4; }
 
 // Add one stage, 16 ratings a step, both operands from the same staged rows.
 template <int WARP> __device__ __forceinline__ void accumulate(Sums& sums, Shared& shared, Corner corner, int slot, int count) {
@@ -367,11 +384,7 @@ template <int WARP> __device__ __forceinline__ void accumulate(Sums& sums, Share
                 const unsigned* y = (const unsigned*)shared.targets[slot][lane < 8 ? lane / 4 : 2] + step * 8 + lane % 4;
                 const unsigned low = y[0], high = y[4];
 #pragma unroll
-                for (int i = 0; i < EDGE; ++i) {
-                    float more[4] = {0, 0, 0, 0};
-                    multiply(more, a[i], low, high);
-                    add_rows(shared.right[0] + 16 * (corner.row + i), more);
-                }
+                for (int i = 0; i < EDGE; ++i) multiply(right_of(sums, i), a[i], low, high);
             }
         }
         repeat<0, EDGE>([&](auto row) {
@@ -388,11 +401,20 @@ template <int WARP> __device__ __forceinline__ void accumulate(Sums& sums, Share
                 load_tile(b, right + step * 16 * ROW_BYTES + j * 32);
                 repeat<0, Mine::count>([&](auto place) {
                     constexpr int n = decltype(place)::value;
-                    if constexpr (Mine::column(n) == j) {
+                    if constexpr (Mine::column(n) == j && (NARROW || Mine::row(n) >= j)) {
                         multiply(sums[n], a[Mine::row(n)], b[0], b[1]);
                         multiply(sums[n] + 4, a[Mine::row(n)], b[2], b[3]);
                     }
                 });
+                if constexpr (!NARROW && j > 0) {
+                    if (!corner.on_diagonal()) {
+#pragma unroll
+                        for (int i = 0; i < j; ++i) {
+                            multiply(sums[i * EDGE + j], a[i], b[0], b[1]);
+                            multiply(sums[i * EDGE + j] + 4, a[i], b[2], b[3]);
+                        }
+                    }
+                }
             }
         });
     }
@@ -420,6 +442,9 @@ template <int WARP> __device__ __forceinline__ void extract_right(const Sums& su
     if constexpr (NARROW) {
         extract_row<WARP, LD>(sums, corner, shared.right[0]);
         extract_row<WARP, LD + 1>(sums, corner, shared.right[1]);
+    } else if (corner.on_diagonal()) {
+#pragma unroll
+        for (int i = 0; i < EDGE; ++i) put(shared.right[0] + 16 * (corner.row + i), right_of(sums, i));
     }
     if constexpr (BIASES) {
         extract_row<WARP, F + 1>(sums, corner, shared.right[2]);
@@ -427,18 +452,20 @@ template <int WARP> __device__ __forceinline__ void extract_right(const Sums& su
     }
 }
 
-// Implicit problems: A's sums in units of 1, plus G, float32 (16 T, 16 T).
-template <int WARP> __device__ __forceinline__ void add_gram(Sums& sums, const float* gram, Corner corner, float weight) {
+// Implicit problems: A's sums in units of 1, plus G, packed as `pack_gram` leaves it; `unit` is its largest element.
+template <int WARP> __device__ __forceinline__ void add_gram(Sums& sums, const Half& half, float weight) {
     using Mine = Share<WARP>;
-    const int lane = threadIdx.x % 32;
-    const float* mine = gram + (16 * corner.row + lane / 4) * 16 * T + 16 * corner.column + lane % 4 * 2;
+    const float unit = __ldg(half.gram_unit);
+    const uint4* mine = half.gram + threadIdx.x / 32 * PER_WARP * 32 + threadIdx.x % 32;
     repeat<0, Mine::count>([&](auto place) {
         constexpr int n = decltype(place)::value;
         if constexpr (Mine::solves(n)) {
+            const uint4 packed = __ldg(mine + 32 * n);
+            const unsigned pairs[4] = {packed.x, packed.y, packed.z, packed.w};
 #pragma unroll
-            for (int e = 0; e < 8; e += 2) {  // rows g and g + 8 of the left half, then of the right
-                const float2 g = __ldg((const float2*)(mine + (16 * Mine::row(n) + e % 4 * 4) * 16 * T + 16 * Mine::column(n) + e / 4 * 8));
-                sums[n][e] = sums[n][e] * weight + g.x, sums[n][e + 1] = sums[n][e + 1] * weight + g.y;
+            for (int k = 0; k < 4; ++k) {
+                sums[n][2 * k] = sums[n][2 * k] * weight + float_of(pairs[k] & 0xffff) * unit;
+                sums[n][2 * k + 1] = sums[n][2 * k + 1] * weight + float_of(pairs[k] >> 16) * unit;
             }
         }
     });
@@ -464,7 +491,7 @@ template <int WARP> __device__ __forceinline__ float largest_of(const Sums& sums
 
 // --- the solver ------------------------------------------------------------------------------------------------------
 
-constexpr float TINY = 1e-30f;  // squares below it are zeros
+constexpr float TINY = 1e-30f, LARGEST = 3e38f;  // squares below are zeros, above overflows
 typedef float Vector[VECTOR];
 __device__ __forceinline__ int entry(int n) { return threadIdx.x % 32 * 2 + n % 2 + n / 2 * 64; }  // that a lane's n-th is
 struct Matrix { unsigned tile[PER_WARP][4], mirrored[PER_WARP][4]; };  // FP16 fragments of a warp's tiles and of their transposes
@@ -538,25 +565,32 @@ template <int WARP> __device__ __forceinline__ void apply(
             float (&column)[4] = is_row ? rows[j] : alone;
             repeat<0, Mine::count>([&](auto place) {
                 constexpr int n = decltype(place)::value, i = Mine::row(n);
-                if constexpr (Mine::column(n) == j && Mine::solves(n)) {
+                if constexpr (Mine::column(n) == j && Mine::solves(n) && (NARROW || i >= j)) {
                     multiply(rows[i], matrix.tile[n], down.x, down.y);
                     if constexpr (NARROW && i != j) multiply(column, matrix.mirrored[n], across[i].x, across[i].y);
                 }
             });
             if constexpr (!NARROW) {
+#pragma unroll
+                for (int i = 0; i < EDGE; ++i)
+                    if (i > j) multiply(alone, matrix.mirrored[i * EDGE + j], across[i].x, across[i].y);
                 if (!corner.on_diagonal()) {
 #pragma unroll
-                    for (int i = 0; i < EDGE; ++i) multiply(alone, matrix.mirrored[i * EDGE + j], across[i].x, across[i].y);
-                    put(column_part + 16 * j, alone);
+                    for (int i = 0; i <= j; ++i) {
+                        if (i < j) multiply(rows[i], matrix.tile[i * EDGE + j], down.x, down.y);
+                        multiply(alone, matrix.mirrored[i * EDGE + j], across[i].x, across[i].y);
+                    }
                 }
-            } else if constexpr (!is_row) {
-                put(column_part + 16 * j, alone);
             }
+            if constexpr (!is_row) put(column_part + 16 * j, alone);
         }
     });
     repeat<0, EDGE>([&](auto tile) {
         constexpr int i = decltype(tile)::value;
-        if constexpr (Mine::solves_row(i)) put(row_part + 16 * i, rows[i]);
+        if constexpr (Mine::solves_row(i)) {
+            if (!NARROW && corner.on_diagonal()) add_to(row_part + 16 * i, rows[i]);  // both parts go to one place
+            else put(row_part + 16 * i, rows[i]);
+        }
     });
     meet();
     const float back = inverse(scale);
@@ -598,6 +632,10 @@ template <int WARP> __device__ __forceinline__ void descend(
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) r[n] -= w[n], p[n] = s[n] = 0;
     float gamma = total_of(dot(r, r)), alpha = 1, beta = 0;
+    if (!(gamma < LARGEST)) {  // an overflow must not look like a solution
+#pragma unroll
+        for (int n = 0; n < VECTOR; ++n) x[n] = __int_as_float(0x7fffffff);
+    }
     if (!(gamma > goal)) return;
 #pragma unroll 1
     for (int step = 0; step < solver.n_steps; ++step) {
@@ -621,8 +659,8 @@ __device__ __forceinline__ void write(const Vector& x, const Half& half, long lo
     for (int n = 0; n < VECTOR; ++n) {
         const int e = entry(n);
         if (e < D && threadIdx.x < 32) half.solved[row * D + e] = x[n];
-        if (e < D && threadIdx.x >= THREADS - 32) {
-            unsigned short* to = half.table + row * LD + e;
+        if (e < D && threadIdx.x / 32 == WARPS - 1) {
+            unsigned short* to = half.table + row * STRIDE + e;
             const unsigned short high = half_of(x[n]);
             if (e < F) to[0] = high;
             else to[0] = half_of(1.0f), to[1] = high, to[2] = half_of(x[n] - float_of(high));
@@ -639,7 +677,7 @@ template <int WARP> __device__ __forceinline__ void solve(
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) x[n] = entry(n) < D ? half.solved[(long long)row * D + entry(n)] : 0.0f;
     extract_right<WARP>(sums, shared, corner);
-    if constexpr (IMPLICIT) add_gram<WARP>(sums, half.gram, corner, weight);
+    if constexpr (IMPLICIT) add_gram<WARP>(sums, half, weight);
     const float mine = largest_of<WARP>(sums, corner);
     if (lane == 0) shared.largest[threadIdx.x / 32] = mine;
     meet();
@@ -648,14 +686,14 @@ template <int WARP> __device__ __forceinline__ void solve(
     for (int warp = 1; warp < WARPS; ++warp) largest = fmaxf(largest, shared.largest[warp]);
     const float scale = largest > 0.01f && largest < 30000 ? 1.0f : largest > TINY ? inverse(largest) : 1.0f;  // keeps A within FP16
     const float ridge = solver.regularization * __powf(total + solver.offset, solver.exponent) * scale;
-    const float unit = IMPLICIT ? (1 + weight) * scale : scale;
+    const float unit = (IMPLICIT + weight) * scale;  // of y
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) {
         const int e = entry(n);
         r[n] = e < D ? shared.right[0][e] : 0.0f;
         if (NARROW && e < D) r[n] += shared.right[1][e];
-        if (BIASES && e < D) r[n] -= shared.right[2][e] + shared.right[3][e];
         r[n] *= unit;
+        if (BIASES && e < D) r[n] -= (shared.right[2][e] + shared.right[3][e]) * scale;
     }
     if (scale != 1)
 #pragma unroll
@@ -677,38 +715,28 @@ __device__ __forceinline__ void clear(Sums& sums) {
         for (int e = 0; e < 8; ++e) sums[n][e] = 0;
 }
 
-constexpr int PART_VECTORS = WARPS * PER_WARP * 64 + (NARROW ? 0 : 4 * T);  // float4 of a partial sum: tiles, and b where it is apart
+constexpr int PART_VECTORS = WARPS * PER_WARP * 64;  // float4 of the sums of a part of a row
 
 __device__ __forceinline__ float4* partial_of(const Half& half, int slot) {
     return half.partials + (long long)slot * PART_VECTORS + threadIdx.x / 32 * PER_WARP * 64 + threadIdx.x % 32;
 }
 
-// Where y is no column: what of b a lane keeps in a partial sum.
-template <class Body> __device__ __forceinline__ void each_right(Shared& shared, Corner corner, const Half& half, int slot, Body body) {
-    if (NARROW || !corner.on_diagonal()) return;
-    float4* there = half.partials + (long long)slot * PART_VECTORS + WARPS * PER_WARP * 64;
-    for (int n = threadIdx.x % 32; n < 4 * EDGE; n += 32) body((float4*)shared.right[0] + 4 * corner.row + n, there + 4 * corner.row + n);
-}
-
-template <int WARP> __device__ __forceinline__ void store_partial(const Sums& sums, Shared& shared, Corner corner, const Half& half, int slot) {
+template <int WARP> __device__ __forceinline__ void store_partial(const Sums& sums, const Half& half, int slot) {
     float4* to = partial_of(half, slot);
 #pragma unroll
     for (int n = 0; n < Share<WARP>::count; ++n) {
         const float (&e)[8] = sums[n];
         to[64 * n] = make_float4(e[0], e[1], e[2], e[3]), to[64 * n + 32] = make_float4(e[4], e[5], e[6], e[7]);
     }
-    __syncwarp();
-    each_right(shared, corner, half, slot, [](const float4* from, float4* there) { *there = *from; });
 }
 
 __device__ __forceinline__ void add(float* to, float4 more) { to[0] += more.x, to[1] += more.y, to[2] += more.z, to[3] += more.w; }
 
-template <int WARP> __device__ __forceinline__ void add_partial(Sums& sums, Shared& shared, Corner corner, const Half& half, int slot) {
+template <int WARP> __device__ __forceinline__ void add_partial(Sums& sums, const Half& half, int slot) {
     const float4* from = partial_of(half, slot);
 #pragma unroll
     for (int n = 0; n < Share<WARP>::count; ++n)
         add(sums[n], __ldcg(from + 64 * n)), add(sums[n] + 4, __ldcg(from + 64 * n + 32));
-    each_right(shared, corner, half, slot, [](float4* to, const float4* there) { add((float*)to, __ldcg(there)); });
 }
 
 template <int WARP> __device__ __forceinline__ void run(Shared& shared, const Work& work, const Half& half, const Solver& solver) {
@@ -731,7 +759,6 @@ template <int WARP> __device__ __forceinline__ void run(Shared& shared, const Wo
     int slot = 0;
     for (;;) {
         clear(sums);
-        if constexpr (!NARROW) clear_right(shared, corner);
         Note note;
         do {
             wait_but<STAGES - 2>();
@@ -745,7 +772,7 @@ template <int WARP> __device__ __forceinline__ void run(Shared& shared, const Wo
             slot = slot + 1 < STAGES ? slot + 1 : 0;
         } while (!(note.count & LAST));
         const Item& item = shared.items[note.turn % ITEMS];
-        if (item.slot >= 0) store_partial<WARP>(sums, shared, corner, half, item.slot);
+        if (item.slot >= 0) store_partial<WARP>(sums, half, item.slot);
         else solve<WARP>(sums, shared, corner, solver, half, item.row, item.total, item.weight, parity);
     }
 }
@@ -754,7 +781,7 @@ template <int WARP> __device__ __forceinline__ void finish(Shared& shared, const
     const Corner corner = ::corner<WARP>();
     Sums sums;
     clear(sums);
-    for (int n = 0; n < split.n_slots; ++n) add_partial<WARP>(sums, shared, corner, half, split.first_slot + n);
+    for (int n = 0; n < split.n_slots; ++n) add_partial<WARP>(sums, half, split.first_slot + n);
     int parity = 0;
     solve<WARP>(sums, shared, corner, solver, half, split.row, split.total, split.weight, parity);
 }
@@ -776,9 +803,9 @@ template <int WARP, class Body> __device__ __forceinline__ void as_warp(Body bod
 
 // Solve all whole rows among the items and sum the parts of the others. Grid: as many blocks as fit at once.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-solve_rows(const Item* items, unsigned n_items, Half half, Solver solver) {
+solve_rows(const Item* items, unsigned n_items, unsigned n_parts, Half half, Solver solver) {
     Shared& shared = start();
-    const Work work = {items, n_items};
+    const Work work(items, n_items, n_parts);
     for (unsigned turn = 0; turn < AHEAD; ++turn) fetch_item(shared, work, turn);
     commit();
     wait_but<0>();
@@ -794,6 +821,37 @@ solve_split_rows(const SplitRow* rows, Half half, Solver solver) {
     as_warp<0>([&](auto warp) { finish<decltype(warp)::value>(shared, split, half, solver); });
 }
 
+// Pack G, float32 (16 T, 16 T), for `add_gram`: FP16 shares of its largest element. Grid: one block.
+template <int WARP> __device__ __forceinline__ void pack(const float* gram, uint4* packed, float largest) {
+    using Mine = Share<WARP>;
+    const Corner corner = ::corner<WARP>();
+    const float share = largest > 0 ? 1 / largest : 0.0f;
+    const float* mine = gram + (16 * corner.row + threadIdx.x % 32 / 4) * 16 * T + 16 * corner.column + threadIdx.x % 4 * 2;
+    repeat<0, Mine::count>([&](auto place) {
+        constexpr int n = decltype(place)::value;
+        unsigned pairs[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {  // rows g and g + 8 of the left half, then of the right
+            const float* at = mine + (16 * Mine::row(n) + k % 2 * 8) * 16 * T + 16 * Mine::column(n) + k / 2 * 8;
+            pairs[k] = pair_of(at[0] * share, at[1] * share);
+        }
+        packed[(threadIdx.x / 32 * PER_WARP + n) * 32 + threadIdx.x % 32] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) pack_gram(const float* gram, uint4* packed, float* unit) {
+    __shared__ float found[WARPS];
+    float largest = 0;  // it stands on the diagonal
+    for (int e = threadIdx.x; e < 16 * T; e += THREADS) largest = fmaxf(largest, gram[e * (16 * T + 1)]);
+    largest = __int_as_float(__reduce_max_sync(~0u, __float_as_int(largest)));
+    if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = largest;
+    __syncthreads();
+    for (int warp = 0; warp < WARPS; ++warp) largest = fmaxf(largest, found[warp]);
+    if (threadIdx.x == 0) *unit = largest;
+    as_warp<0>([&](auto warp) { pack<decltype(warp)::value>(gram, packed, largest); });
+}
+
 // What the launcher must know: threads of a block, blocks that fit a multiprocessor, bytes of shared memory, bytes of a
-// partial sum, and the edge of the Gram matrix.
-extern "C" __constant__ int geometry[5] = {THREADS, BLOCKS_PER_SM, (int)sizeof(Shared), PART_VECTORS * 16, 16 * T};
+// partial sum, the edge of the Gram matrix, bytes of
+// the packed one.
+extern "C" __constant__ int geometry[6] = {THREADS, BLOCKS_PER_SM, (int)sizeof(Shared), PART_VECTORS * 16, 16 * T, WARPS * PER_WARP * 512};

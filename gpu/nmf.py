@@ -65,9 +65,7 @@ def fit(
         InvalidRatings: a rating below 0, or none above.
         NotEnoughMemory: the training would need more than is free; both numbers are said.
     """
-    n_cells = ratings.n_users * ratings.n_items
-    matrix = _dense(ratings) if len(ratings) >= DENSE_FROM * n_cells else ratings
-    training = Factorization(matrix, params, backend)
+    training = Factorization(matrix_of(ratings), params, backend)
 
     def ranks() -> dict[str, float]:
         if test is None:
@@ -131,13 +129,12 @@ class Factorization:
             TrainingDiverged: a factor is no longer finite.
         """
         n_epochs = self.params.n_epochs
-        self._compile()
-        self._timed(self._solve_columns)
+        self.begin()
         for epoch in range(n_epochs):
             if should_stop is not None and should_stop():
                 raise TrainingCancelled(f"Training stopped after {epoch} of {n_epochs} epochs, as asked")
             before = self.relative_error
-            self._timed(self.step)
+            self.advance()
             if not np.isfinite(self.relative_error):
                 raise TrainingDiverged("Training of nmf diverged: expected finite factors; use precision=float64")
             if on_epoch is not None:
@@ -147,17 +144,25 @@ class Factorization:
                 break
         return self.factors()
 
-    def step(self) -> None:
-        """One epoch."""
-        gram_of_H = self._hals.gram(self._columns) if self._gram_of_H is None else self._gram_of_H
-        self._solve(self._rows, self._columns, gram_of_H, is_W=True)
-        self._solve_columns()
+    def begin(self) -> None:
+        """Compile, and the H step before the first epoch."""
+        self._compile()
+        self._timed(self._solve_columns)
+
+    def advance(self) -> None:
+        """One epoch; `seconds` grows by what it took."""
+        self._timed(self._solve_rows)
+        self._timed(self._solve_columns)
         self.n_epochs += 1
 
     def factors(self) -> Factors:
         """The present W and H, on the host."""
         W, H = self._hals.fetch(self._rows), self._hals.fetch(self._columns)
         return Factors(W, H.T, self.relative_error, self.n_epochs)
+
+    def _solve_rows(self) -> None:
+        """The W step."""
+        self._solve(self._rows, self._columns, self._gram_of_H, is_W=True)
 
     def _solve_columns(self) -> None:
         """The H step, and the error it leaves."""
@@ -236,9 +241,12 @@ def shape_of(matrix: Ratings | Floats) -> tuple[int, int]:
     return matrix.shape[0], matrix.shape[1]
 
 
-def _dense(ratings: Ratings) -> NDArray[np.float32]:
+def matrix_of(ratings: Ratings) -> Ratings | NDArray[np.float32]:
+    """The form in which products are faster: sparse, or dense with zeros and all."""
+    if len(ratings) < DENSE_FROM * ratings.n_users * ratings.n_items:
+        return ratings
     users, items, values = ratings.coo()
-    dense = np.zeros((ratings.n_users, ratings.n_items), dtype=np.float32)
+    dense: NDArray[np.float32] = np.zeros((ratings.n_users, ratings.n_items), dtype=np.float32)
     dense[users, items] = values
     return dense
 

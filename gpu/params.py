@@ -205,6 +205,7 @@ class NmfParams(Params):
         "precision": ("float32", "float64"),
     }
 
+    n_factors: int = 32
     n_epochs: int = 100
     tolerance: float = 1e-4
     start: Start = "random"

@@ -90,6 +90,31 @@ def als(
 
 
 @app.command()
+def nmf(
+    matrix: Annotated[Path, typer.Option(help="Matrix in .mat or .npz, or ratings.", metavar="FILE", exists=True)],
+    factors: Annotated[str, typer.Option(help="Comma-separated K.")] = "80,160,240",
+    epochs: Annotated[int, typer.Option(help="Iterations of plain, tiled and each T.", min=2)] = 6,
+    to: Annotated[int, typer.Option(help="Iterations beside scikit-learn.", min=1)] = 100,
+    transpose: Annotated[bool, typer.Option("--transpose", help="Columns of the file are the rows of A.")] = False,
+    key: Annotated[str | None, typer.Option(help="Variable of the file.", metavar="NAME")] = None,
+    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Seconds of an iteration of NMF, plain and tiled, over T, and to the error of scikit-learn's NMF beside it."""
+    from gpu.backend import choose
+    from service import offline, ratings_file
+    from service.bench import nmf as table
+
+    chosen = choose(backend, "nmf")  # type: ignore[arg-type] # `choose` refuses an unknown name
+    ratings = offline.Data.split(ratings_file.read(matrix, key=key), 0.0, 0).train
+    ratings = table.transposed(ratings) if transpose else ratings
+    found = list(table.run(ratings, [int(k) for k in factors.split(",")], (epochs, to), chosen))
+    *tables, points = ([row for rows in kind for row in rows] for kind in zip(*found, strict=True))
+    for rows in [*tables, points] if json else tables:
+        show(rows, json)
+
+
+@app.command()
 def ranking(
     ratings: File,
     seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 42,

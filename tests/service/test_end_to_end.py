@@ -180,8 +180,11 @@ def test_retrain_reports_progress_and_can_be_rolled_back(trained):
     eventually(lambda: trained.get("/recommend/u0").json()["model_version"] == first["version"])
 
 
-@pytest.mark.parametrize(("name", "params"), [("als", {"biases": False}), ("als-implicit", {"alpha": 2})])
-def test_als_models_are_served_like_any_other(trained, name, params):
+@pytest.mark.parametrize(
+    ("name", "params", "scale"),
+    [("als", {"biases": False}, (1, 5)), ("als-implicit", {"alpha": 2}, (0, 1)), ("nmf", {"start": "nndsvd"}, (0, 5))],
+)
+def test_other_models_are_served_like_any_other(trained, name, params, scale):
     job = trained.retrain(name, n_factors=8, n_epochs=5, **params)
     assert (job["state"], job["promoted"]) == ("succeeded", True), job
     assert job["backend"].startswith("host: ")
@@ -196,7 +199,7 @@ def test_als_models_are_served_like_any_other(trained, name, params):
     for path in ("/items/i0/neighbors", f"/items/{new}/neighbors", f"/users/{user}/neighbors"):
         assert trained.get(path, model=name, n=4).json()["neighbors"], path
     estimate = trained.get(f"/estimate/{user}/{new}", model=name).json()["estimate"]
-    assert (0 if "implicit" in name else 1) <= estimate <= (1 if "implicit" in name else 5)
+    assert scale[0] <= estimate <= scale[1]
     assert trained.get(f"/recommend/{user}").json()["model"] == "culsh"
 
 

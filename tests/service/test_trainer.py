@@ -37,7 +37,7 @@ def run(
     return trainer.train(data, algorithm, params, str(watermark), "host", told.append), told
 
 
-@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit"])
+@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit", "nmf"])
 def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
     last, told = run(data, algorithm, PARAMS if algorithm.startswith("culsh") else ALS)
     assert [line.progress for line in told] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
@@ -46,7 +46,7 @@ def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
     assert last.reason is None
     loaded = snapshot.load(data / "snapshots", str(last.version))
     assert loaded.manifest.metrics == last.metrics
-    assert loaded.manifest.metrics.keys() >= ({"ndcg@10"} if "implicit" in algorithm else {"rmse"})
+    assert loaded.manifest.metrics.keys() >= ({"ndcg@10"} if gpu.ALGORITHMS[algorithm].is_implicit else {"rmse"})
     assert loaded.manifest.watermark == str(END)
     assert loaded.user_ids[0] == "u0"
     assert np.isfinite(loaded.model.item_factors).all()

@@ -28,7 +28,7 @@ from service.settings import Settings
 from service.stream import Stream
 from service.supervisor import Supervisor
 
-DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "als-implicit", "als"]
+DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "als-implicit", "als", "nmf"]
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:

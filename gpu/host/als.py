@@ -181,19 +181,18 @@ def _add_grams(table: Table, parts: NDArray[np.float32]) -> None:
     """Upper triangles of the sums over `N_RUNS` runs of rows."""
     n = len(table)
     for run in prange(N_RUNS):
-        _add_gram(table[n * run // N_RUNS : n * (run + 1) // N_RUNS], parts[run])
+        _add_gram(table, n * run // N_RUNS, n * (run + 1) // N_RUNS, parts[run])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_gram(table: Table, gram: NDArray[np.float32]) -> None:
-    ones, right = np.ones(BATCH, np.float32), np.zeros(table.shape[1], np.float32)
-    nothing = np.zeros(BATCH, np.float32)
-    last = np.zeros((BATCH, table.shape[1]), np.float32)
-    whole = len(table) // BATCH * BATCH
-    for first in range(0, whole, BATCH):
-        add_observations(gram, right, table[first : first + BATCH], ones, nothing)
-    last[: len(table) - whole] = table[whole:]
-    add_observations(gram, right, last, ones, nothing)
+def _add_gram(table: Table, first: int, last: int, gram: NDArray[np.float32]) -> None:
+    some, ones = np.zeros((BATCH, table.shape[1]), np.float32), np.ones(BATCH, np.float32)
+    right, nothing = np.zeros(table.shape[1], np.float32), np.zeros(BATCH, np.float32)
+    for start in range(first, last, BATCH):
+        for x in range(BATCH):
+            for f in range(table.shape[1]):
+                some[x, f] = table[start + x, f] if start + x < last else 0
+        add_observations(gram, right, some, ones, nothing)
 
 
 def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tuple[float, float]) -> tuple[float, float]:
@@ -235,7 +234,7 @@ def _row_errors(
     n_factors = len(x) - biases
     for place in range(rows.starts[row], rows.starts[row] + rows.lengths[row]):
         y, rating = fixed[rows.items[place]], rows.values[place]
-        estimate = mean + cg.dot(x[:n_factors], y[:n_factors])
+        estimate = mean + _dot(x[:n_factors], y[:n_factors])
         if biases:
             estimate += x[n_factors] + y[n_factors]
         squares += np.float64(rating - min(max(estimate, low), high)) ** 2
@@ -244,6 +243,15 @@ def _row_errors(
         elif rating > 0:
             loss += np.float64(1 + alpha * rating) * np.float64(1 - estimate) ** 2 - np.float64(estimate) ** 2
     return squares, loss
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _dot(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
+    """Inner product of two vectors."""
+    total = np.float32(0)
+    for f in range(np.uintp(len(one))):
+        total += one[f] * other[f]
+    return total
 
 
 def penalty(side: Side, table: Table, problem: Problem) -> float:

@@ -82,7 +82,11 @@ def batch_bytes() -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _batch(rows: NDArray[np.int64], padded: int) -> Batch:
+def _batch(order: NDArray[np.int64], first: int, last: int, step: int, padded: int) -> Batch:
+    """Every `step`-th row of `order` from `first` to `last`."""
+    rows = np.arange(first, last, step)
+    for g in range(len(rows)):
+        rows[g] = order[rows[g]]
     n, f = len(rows), np.float32
     return Batch(
         rows, np.ones(n, np.bool_), np.zeros(n, np.int64), np.zeros((n, padded), f), np.zeros((n, padded), f),
@@ -98,35 +102,48 @@ def solve_rows(
 ) -> None:  # fmt: skip
     """Solve the rows of `solved` that `order` names, in place; they are dealt to `n_runs` threads in turn."""
     for run in prange(n_runs):
-        _solve_run(rows, order[run::n_runs].copy(), ridges, system, solved)
+        _solve_run(rows, order, run, n_runs, ridges, system, solved)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_run(
-    rows: Rows, order: NDArray[np.int64], ridges: NDArray[np.float64], system: System, solved: NDArray[np.float32]
-) -> None:
-    padded = system.z.shape[1]
-    size = BATCH_FLOATS // padded
-    for first in range(0, len(order), size):
-        batch = _batch(order[first : first + size], padded)
-        _start(rows, ridges, system, batch, solved)
+    rows: Rows, order: NDArray[np.int64], run: int, n_runs: int, ridges: NDArray[np.float64], system: System,
+    solved: NDArray[np.float32],
+) -> None:  # fmt: skip
+    size = BATCH_FLOATS // system.z.shape[1]
+    for first in range(run, len(order), size * n_runs):
+        batch = _batch(order, first, min(first + size * n_runs, len(order)), n_runs, system.z.shape[1])
+        _copy(solved, batch.rows, batch.x, False)
+        _apply(rows, ridges, system, batch, batch.x, True)
+        _turn(system.tolerance, batch)
         for _ in range(system.n_steps):
             _step(rows, ridges, system, batch)
-        for g in range(len(batch.rows)):
-            solved[batch.rows[g]] = batch.x[g, : solved.shape[1]]
+        _copy(solved, batch.rows, batch.x, True)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _start(rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch, solved: NDArray[np.float32]) -> None:
-    """First residual and direction, from what `solved` holds."""
-    for g in range(len(batch.rows)):
-        batch.x[g, : solved.shape[1]] = solved[batch.rows[g]]
-    _apply(rows, ridges, system, batch, batch.x, True)
-    batch.residual[:] = batch.right - batch.applied
-    batch.p[:] = batch.residual
-    for g in range(len(batch.rows)):
-        batch.squares[g] = dot(batch.residual[g], batch.residual[g])
-        batch.goals[g] = system.tolerance * system.tolerance * dot(batch.right[g], batch.right[g])
+def _copy(solved: NDArray[np.float32], rows: NDArray[np.int64], x: NDArray[np.float32], back: bool) -> None:
+    """Set x to these rows of `solved`, or the other way round."""
+    for g in range(len(rows)):
+        for f in range(solved.shape[1]):
+            if back:
+                solved[rows[g], f] = x[g, f]
+            else:
+                x[g, f] = solved[rows[g], f]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _turn(tolerance: np.float32, batch: Batch) -> None:
+    """First residual and direction."""
+    right, applied, residual, p = batch.right, batch.applied, batch.residual, batch.p
+    for g in range(np.uintp(len(right))):
+        squares, length = _ZERO, _ZERO
+        for f in range(np.uintp(right.shape[1])):
+            residual[g, f] = right[g, f] - applied[g, f]
+            p[g, f] = residual[g, f]
+            squares += residual[g, f] * residual[g, f]
+            length += right[g, f] * right[g, f]
+        batch.squares[g], batch.goals[g] = squares, tolerance * tolerance * length
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -289,12 +306,3 @@ def _apply_fixed(
         a, b, c, d = p[g, k], p[g, k + _1], p[g, k + _2], p[g, k + _3]
         for f in range(n):
             out[g, f] += a * gram[k, f] + b * gram[k + _1, f] + c * gram[k + _2, f] + d * gram[k + _3, f]
-
-
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
-def dot(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
-    """Inner product of two vectors."""
-    total = _ZERO
-    for f in range(np.uintp(len(one))):
-        total += one[f] * other[f]
-    return total

@@ -1,0 +1,107 @@
+"""ALS on the CPU: what a row depends on, and the memory that a training takes."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import get_num_threads, set_num_threads
+
+import gpu
+from gpu.als import Problem, problem_of
+from gpu.host import als, cg
+from gpu.ratings import Rows
+from tests.gpu.test_als import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of
+
+N_COLUMNS = 40_000  # three blocks of the fixed side
+
+
+def solved(rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: Problem) -> np.ndarray:
+    table = start.copy()
+    als.solve(als.prepare(rows, len(fixed), problem), table, fixed, problem)
+    return table
+
+
+@KINDS
+def test_a_row_does_not_depend_on_the_rows_beside_it(kind: Problem) -> None:
+    """Nor on how the rows are dealt to threads, gathered into batches and cut by blocks."""
+    assert N_COLUMNS * cg.LANES > 2 * cg.BLOCK_FLOATS
+    rows, fixed = rows_of([3, 9000, 0, 40, 700, 8, 7], N_COLUMNS), table_of(N_COLUMNS, kind)
+    start = near(rows, fixed, kind)
+    together = solved(rows, start, fixed, kind)
+    for x, (items, values) in enumerate(pairs(rows)):
+        alone = Rows(np.zeros(1, np.int64), np.array([len(items)]), items, values)
+        np.testing.assert_array_equal(solved(alone, start[x : x + 1], fixed, kind)[0], together[x])
+
+
+@KINDS
+def test_more_rows_than_a_batch_holds(kind: Problem) -> None:
+    n = 2 * cg.BATCH_FLOATS // cg.LANES + 100
+    rows, fixed = rows_of([2] * n, 50), table_of(50, kind)
+    start = np.zeros_like(table_of(n, kind))
+    threads = get_num_threads()
+    set_num_threads(1)
+    try:
+        found = solved(rows, start, fixed, kind)
+    finally:
+        set_num_threads(threads)
+    picked = np.arange(0, n, 97)
+    some = Rows(rows.starts[picked], rows.lengths[picked], rows.items, rows.values)
+    np.testing.assert_array_equal(found[picked], solved(some, start[picked], fixed, kind))
+
+
+@pytest.mark.parametrize("n_columns", [0, 1, 3, 4, 5, 63, 64, 1000])
+def test_gram_of_any_number_of_rows(n_columns: int) -> None:
+    table = table_of(n_columns, EXPLICIT)
+    exact = table.astype(np.float64)
+    np.testing.assert_allclose(als.gram_of(table), exact.T @ exact, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_of_the_regularisation() -> None:
+    lengths = np.array([0, 1, 10])
+    np.testing.assert_allclose(als.ridges(lengths, 100, EXPLICIT), 0.05 * lengths)
+    np.testing.assert_allclose(als.ridges(lengths, 100, IMPLICIT), 0.1 * np.sqrt(lengths + 50.0))
+
+
+@pytest.mark.parametrize(
+    "params", [gpu.AlsParams(n_factors=64, n_epochs=1), gpu.AlsImplicitParams(n_factors=64, n_epochs=1)]
+)
+def test_the_estimate_of_memory_holds_the_peak(params: gpu.AlsParams | gpu.AlsImplicitParams) -> None:
+    rng = np.random.default_rng(0)
+    ratings = gpu.Ratings.from_coo(rng.integers(0, 50_000, 60_000), rng.integers(0, 9_000, 60_000), np.ones(60_000))
+    lengths = ratings.by_user.lengths, ratings.by_item.lengths
+    needed = als.bytes_needed(*lengths, problem_of(ratings, params))
+    gpu.fit(ratings, params)  # compiles
+    tracemalloc.start()
+    try:
+        gpu.fit(ratings, params)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.5 * needed < peak <= needed
+
+
+def write_group(folder: Path, limit: str, used: int, droppable: int) -> None:
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {droppable}\nactive_file 7\n")
+
+
+def test_free_memory_is_what_the_machine_and_the_control_group_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = tmp_path / "meminfo"
+    memory.write_text("MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable:    1000 kB\n")
+    monkeypatch.setattr(als, "MEMORY", memory)
+    monkeypatch.setattr(als, "CGROUP", tmp_path)
+    assert als.free_bytes() == 1_024_000  # no control group
+    for limit, used, droppable, free in (("max", 9, 0, 1_024_000), ("600", 500, 50, 150), ("600", 700, 0, 0)):
+        write_group(tmp_path, limit, used, droppable)
+        assert als.free_bytes() == free
+
+
+def test_free_memory_of_this_machine_is_plausible() -> None:
+    assert 10_000_000 < als.free_bytes() < sys.maxsize

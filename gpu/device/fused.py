@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
+from cupy_backends.cuda.api import driver
 
 from gpu.als import Problem
 from gpu.device import arrays, plan
@@ -27,14 +28,12 @@ class Geometry(NamedTuple):
 
     Attributes:
         threads: of a block.
-        blocks_per_multiprocessor: that fit at once.
         shared_bytes: of a block.
         slot_bytes: of the sums of a part of a row.
         gram_edge, gram_bytes: rows and columns of the Gram matrix with its padding, and memory of its packed form.
     """
 
     threads: int
-    blocks_per_multiprocessor: int
     shared_bytes: int
     slot_bytes: int
     gram_edge: int
@@ -59,9 +58,10 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
     n_items, n_splits = len(side.plan.items), len(side.plan.splits)
     launch = {"shared_mem": geometry.shared_bytes}
     if n_items:
-        blocks = min(n_items, _multiprocessors(cupy.cuda.Device().id) * geometry.blocks_per_multiprocessor)
+        solver = _kernel("solve_rows", problem)
+        blocks = min(n_items, _blocks(solver, geometry.threads, geometry.shared_bytes))
         arguments = side.items, np.uint32(n_items), np.uint32(side.plan.n_slots), half, constants
-        _kernel("solve_rows", problem)((blocks,), (geometry.threads,), arguments, **launch)
+        solver((blocks,), (geometry.threads,), arguments, **launch)
     if n_splits:
         _kernel("solve_split_rows", problem)((n_splits,), (geometry.threads,), (side.splits, half, constants), **launch)
 
@@ -101,6 +101,7 @@ def _geometry_of(loaded: Any) -> Geometry:
 
 
 @functools.cache
-def _multiprocessors(device: int) -> int:
-    count: int = cupy.cuda.Device(device).attributes["MultiProcessorCount"]
-    return count
+def _blocks(solver: Any, threads: int, shared_bytes: int) -> int:
+    """Blocks of a kernel that are on the device at once."""
+    fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(solver.kernel.ptr, threads, shared_bytes)
+    return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)

@@ -10,13 +10,14 @@ from typing import Any
 from gpu.errors import BackendUnavailable
 
 COMMON = "common.cuh"
+PARTS = {"als": ("als_tiles.cuh", "als_mma.cuh", "als_staging.cuh", "als_sums.cuh", "als_solver.cuh")}
 OPTIONS = ("-std=c++17",)
 
 
 def source(name: str) -> str:
-    """The text of `name`.cu after what all kernels share: CuPy's cache does not see an included file change."""
+    """The text of `name`.cu after what all share and its parts: CuPy's cache does not see an included file change."""
     here = importlib.resources.files(__name__)
-    return "\n".join((here / file).read_text("utf-8") for file in (COMMON, f"{name}.cu"))
+    return "\n".join((here / file).read_text("utf-8") for file in (COMMON, *PARTS.get(name, ()), f"{name}.cu"))
 
 
 def options(defines: dict[str, int]) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from gpu.ratings import Rows
 Table = NDArray[np.float32]
 N_RUNS = 64  # sums over all rows are made of this many, whatever the number of threads
 MEMORY, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+LONG = 1024  # ratings of a row that is dealt by itself
+ROW_COST = 16.0  # of a row, whatever its length, in ratings; VᵀV p costs F/2 times what a rating does
 BYTES_PER_ROW = 64  # of a model beside its factors, and of `prepare`
 
 
@@ -31,12 +33,13 @@ class Side(NamedTuple):
 
     Attributes:
         rows: the ratings.
-        order: int64, rows with ratings, the longest first.
+        order: int64, rows with ratings, dealt to the threads; `bounds` says where the share of each begins.
         ridges: float64 (rows,), ρ.
     """
 
     rows: Rows
     order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
     ridges: NDArray[np.float64]
 
 
@@ -66,9 +69,23 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
 
 
 def prepare(rows: Rows, n_columns: int, problem: Problem) -> Side:
-    """Take `rows` as they are, each with its ρ and its turn."""
-    order = np.argsort(-rows.lengths, kind="stable")[: np.count_nonzero(rows.lengths)]
-    return Side(rows, order, ridges(rows.lengths, n_columns, problem))
+    """Take `rows` as they are, each with its ρ, and deal them to the threads."""
+    shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
+    bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
+    return Side(rows, np.concatenate(shares), bounds, ridges(rows.lengths, n_columns, problem))
+
+
+def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray[np.int64]]:
+    """`n` shares of about equal work.
+
+    Long rows are dealt one by one, the longest first: those that go through the blocks of the fixed side together
+    then use much of each block. Short rows stay in their order, since then neighbours in memory are read in turn.
+    """
+    long_rows, short_rows = np.flatnonzero(lengths >= LONG), np.flatnonzero((lengths > 0) & (lengths < LONG))
+    long_rows = long_rows[np.argsort(-lengths[long_rows], kind="stable")]
+    work = np.cumsum(lengths[short_rows] + row_cost)
+    cuts = np.searchsorted(work, np.arange(1, n) / n * work[-1:].sum())
+    return [np.concatenate([long_rows[x::n], part]) for x, part in enumerate(np.split(short_rows, cuts))]
 
 
 def ridges(lengths: NDArray[np.int64], n_columns: int, problem: Problem) -> NDArray[np.float64]:
@@ -102,7 +119,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
     """
     solved[side.rows.lengths == 0] = 0
     work = cg.solve_rows if problem.solver == "cg" else _solve_exactly
-    work(side.rows, side.order, get_num_threads(), side.ridges, _system(fixed, problem), solved)
+    work(side.rows, side.order, side.bounds, side.ridges, _system(fixed, problem), solved)
 
 
 def _system(fixed: Table, problem: Problem) -> cg.System:
@@ -137,11 +154,12 @@ def _aligned_zeros(n_rows: int, n_columns: int) -> Table:
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def _solve_exactly(
-    rows: Rows, order: NDArray[np.int64], n_runs: int, ridges: NDArray[np.float64], system: cg.System, solved: Table
-) -> None:
+    rows: Rows, order: NDArray[np.int64], bounds: NDArray[np.int64], ridges: NDArray[np.float64], system: cg.System,
+    solved: Table,
+) -> None:  # fmt: skip
     """Solve the rows of `solved` that `order` names by Cholesky, in double precision."""
-    for run in prange(n_runs):
-        for x in range(run, len(order), n_runs):
+    for run in prange(len(bounds) - 1):
+        for x in range(bounds[run], bounds[run + 1]):
             _solve_row(rows, order[x], ridges[order[x]], system, solved)
 
 

@@ -82,11 +82,7 @@ def batch_bytes() -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _batch(order: NDArray[np.int64], first: int, last: int, step: int, padded: int) -> Batch:
-    """Every `step`-th row of `order` from `first` to `last`."""
-    rows = np.arange(first, last, step)
-    for g in range(len(rows)):
-        rows[g] = order[rows[g]]
+def _batch(rows: NDArray[np.int64], padded: int) -> Batch:
     n, f = len(rows), np.float32
     return Batch(
         rows, np.ones(n, np.bool_), np.zeros(n, np.int64), np.zeros((n, padded), f), np.zeros((n, padded), f),
@@ -97,22 +93,22 @@ def _batch(order: NDArray[np.int64], first: int, last: int, step: int, padded: i
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def solve_rows(
-    rows: Rows, order: NDArray[np.int64], n_runs: int, ridges: NDArray[np.float64], system: System,
+    rows: Rows, order: NDArray[np.int64], bounds: NDArray[np.int64], ridges: NDArray[np.float64], system: System,
     solved: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Solve the rows of `solved` that `order` names, in place; they are dealt to `n_runs` threads in turn."""
-    for run in prange(n_runs):
-        _solve_run(rows, order, run, n_runs, ridges, system, solved)
+    """Solve the rows of `solved` that `order` names, in place; `bounds` deals them to threads."""
+    for run in prange(len(bounds) - 1):
+        _solve_run(rows, order, bounds[run], bounds[run + 1], ridges, system, solved)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_run(
-    rows: Rows, order: NDArray[np.int64], run: int, n_runs: int, ridges: NDArray[np.float64], system: System,
+    rows: Rows, order: NDArray[np.int64], start: int, end: int, ridges: NDArray[np.float64], system: System,
     solved: NDArray[np.float32],
 ) -> None:  # fmt: skip
     size = BATCH_FLOATS // system.z.shape[1]
-    for first in range(run, len(order), size * n_runs):
-        batch = _batch(order, first, min(first + size * n_runs, len(order)), n_runs, system.z.shape[1])
+    for first in range(start, end, size):
+        batch = _batch(order[first : min(first + size, end)], system.z.shape[1])
         _copy(solved, batch.rows, batch.x, False)
         _apply(rows, ridges, system, batch, batch.x, True)
         _turn(system.tolerance, batch)
@@ -227,21 +223,19 @@ def _visit_block(rows: Rows, system: System, batch: Batch, p: NDArray[np.float32
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _sum_applied(
-    items: NDArray[np.int32], values: NDArray[np.float32], first: int, stop: int, end: int, z: NDArray[np.float32],
+    items: NDArray[np.int32], values: NDArray[np.float32], first: int, last: int, end: int, z: NDArray[np.float32],
     slope: np.float32, level: np.float32, p: NDArray[np.float32], g: int, out: NDArray[np.float32],
 ) -> int:  # fmt: skip
-    """Add w (z·p) z of the ratings from `first` on, `TOGETHER` at a time, until one of them is beyond column `end`.
+    """Add w (z·p) z of the ratings from `first` on until a group reaches beyond column `end`.
 
-    Returns where it stopped. The last group of a row may be short: its last rating then stands for the missing ones
-    with a weight of zero.
+    Returns where it stopped. What a row has beyond its last group of `TOGETHER` is added one by one.
     """
     n_columns = np.uintp(len(out)) >> _SHIFT << _SHIFT  # so that the compiler sees whole vectors
-    k, last = np.uintp(first), np.uintp(stop - 1)
-    while k <= last and items[min(k + _7, last)] < end:
-        k1, k2, k3, k4 = min(k + _1, last), min(k + _2, last), min(k + _3, last), min(k + _4, last)
-        k5, k6, k7 = min(k + _5, last), min(k + _6, last), min(k + _7, last)
-        i0, i1, i2, i3 = np.uintp(items[k]), np.uintp(items[k1]), np.uintp(items[k2]), np.uintp(items[k3])
-        i4, i5, i6, i7 = np.uintp(items[k4]), np.uintp(items[k5]), np.uintp(items[k6]), np.uintp(items[k7])
+    k, stop = np.uintp(first), np.uintp(last)
+    while k + _8 <= stop and items[k + _7] < end:
+        i0, i1, i2, i3 = np.uintp(items[k]), np.uintp(items[k + _1]), np.uintp(items[k + _2]), np.uintp(items[k + _3])
+        i4, i5 = np.uintp(items[k + _4]), np.uintp(items[k + _5])
+        i6, i7 = np.uintp(items[k + _6]), np.uintp(items[k + _7])
         s0, s1, s2, s3, s4, s5, s6, s7 = _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO
         for f in range(n_columns):
             s0 += z[i0, f] * p[g, f]
@@ -252,19 +246,24 @@ def _sum_applied(
             s5 += z[i5, f] * p[g, f]
             s6 += z[i6, f] * p[g, f]
             s7 += z[i7, f] * p[g, f]
-        s0 *= slope * values[k] + level
-        s1 *= slope * values[k1] + level if k + _1 <= last else _ZERO
-        s2 *= slope * values[k2] + level if k + _2 <= last else _ZERO
-        s3 *= slope * values[k3] + level if k + _3 <= last else _ZERO
-        s4 *= slope * values[k4] + level if k + _4 <= last else _ZERO
-        s5 *= slope * values[k5] + level if k + _5 <= last else _ZERO
-        s6 *= slope * values[k6] + level if k + _6 <= last else _ZERO
-        s7 *= slope * values[k7] + level if k + _7 <= last else _ZERO
+        s0, s1 = s0 * (slope * values[k] + level), s1 * (slope * values[k + _1] + level)
+        s2, s3 = s2 * (slope * values[k + _2] + level), s3 * (slope * values[k + _3] + level)
+        s4, s5 = s4 * (slope * values[k + _4] + level), s5 * (slope * values[k + _5] + level)
+        s6, s7 = s6 * (slope * values[k + _6] + level), s7 * (slope * values[k + _7] + level)
         for f in range(n_columns):
             half = s0 * z[i0, f] + s1 * z[i1, f] + s2 * z[i2, f] + s3 * z[i3, f]
             out[f] += half + s4 * z[i4, f] + s5 * z[i5, f] + s6 * z[i6, f] + s7 * z[i7, f]
         k += _8
-    return int(min(k, last + _1))
+    if k + _8 > stop and items[stop - _1] < end:
+        for rest in range(k, stop):
+            row, product = np.uintp(items[rest]), _ZERO
+            for f in range(n_columns):
+                product += z[row, f] * p[g, f]
+            product *= slope * values[rest] + level
+            for f in range(n_columns):
+                out[f] += product * z[row, f]
+        k = stop
+    return int(k)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")

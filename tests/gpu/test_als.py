@@ -169,7 +169,7 @@ def test_six_steps_get_as_far_as_those_of_the_oracle(kind: Problem, precision: s
         a, b = reference.als_system(*row, fixed, problem)
         errors = [y - np.linalg.solve(a, b) for y in (start[x], expected[x], found[x])]
         before, theirs, ours = (np.sqrt(e @ a @ e) for e in errors)  # what conjugate gradients minimise
-        assert ours <= 1.5 * theirs + 20 * tolerance(backend, problem)[1] * before
+        assert ours <= 1.5 * theirs + max(1e-3, tolerance(backend, problem)[1]) * before
 
 
 @KINDS
@@ -415,5 +415,5 @@ def test_what_overflows_is_said_to_diverge(value: float, backend: Backend) -> No
 def test_real_ratings_are_learned(backend: Backend) -> None:
     users, items, values = np.loadtxt(ML_1M, dtype=np.int64, delimiter=",", skiprows=1).T
     train, test = split(gpu.Ratings.from_coo(users, items, values))
-    params = AlsParams(n_factors=16, n_epochs=6, regularization=0.06)
-    assert last_metrics(train, test, params, backend)["test_rmse"] < 0.86
+    params = AlsParams(n_factors=32, n_epochs=6)
+    assert last_metrics(train, test, params, backend)["test_rmse"] < 0.85

@@ -53,6 +53,20 @@ def test_more_rows_than_a_batch_holds(kind: Problem) -> None:
     np.testing.assert_array_equal(found[picked], solved(some, start[picked], fixed, kind))
 
 
+@pytest.mark.parametrize("solver", ["cg", "cholesky"])
+def test_ratings_may_lie_beyond_2_to_the_31(solver: str) -> None:
+    far, problem = 2**31 + 5, EXPLICIT._replace(solver=solver)
+    try:
+        items, values = np.zeros(far + 40, np.int32), np.zeros(far + 40, np.float32)  # pages never touched take none
+    except MemoryError:
+        pytest.skip("no room for 17 GB of addresses")
+    rows, fixed = rows_of([40], 60), table_of(60, problem)
+    items[far:], values[far:] = rows.items, rows.values
+    start = near(rows, fixed, problem)
+    there = Rows(np.array([far]), rows.lengths, items, values)
+    np.testing.assert_array_equal(solved(there, start, fixed, problem), solved(rows, start, fixed, problem))
+
+
 @pytest.mark.parametrize("n_columns", [0, 1, 3, 4, 5, 63, 64, 1000])
 def test_gram_of_any_number_of_rows(n_columns: int) -> None:
     table = table_of(n_columns, EXPLICIT)

@@ -19,6 +19,7 @@ Floats = NDArray[Any]  # float32 or float64
 LANES = 256  # rows of a block; with 240 columns in float32 240 KiB, a part of the second-level cache
 GROUP = 16  # rows whose products are gathered together: a cache line of a block's column
 N_RUNS = 64  # of groups of about equal work, whatever the number of threads
+N_GRAMS = 16  # runs of blocks with a sum of their own
 _ONE, _FOUR, _LANES = np.uintp(1), np.uintp(4), np.uintp(LANES)
 
 
@@ -108,3 +109,58 @@ def dot(one: Floats, other: Floats) -> float:
     for place in range(np.uintp(len(one))):
         total += np.float64(one[place]) * np.float64(other[place])
     return total
+
+
+def gram_of(blocks: Floats) -> Floats:
+    """XᵀX (K, K) of a table in blocks (B, K, LANES); in kernels: the threads of BLAS wait for each other."""
+    n_columns = blocks.shape[1]
+    n_fours = -(-n_columns // 4)
+    parts = np.zeros((N_GRAMS, n_fours, n_fours, 16), dtype=blocks.dtype)
+    _add_grams(blocks, parts)
+    fours = parts.sum(axis=0, dtype=np.float64).reshape(n_fours, n_fours, 4, 4)
+    upper = fours.transpose(0, 2, 1, 3).reshape(4 * n_fours, -1)[:n_columns, :n_columns]
+    whole: Floats = (np.triu(upper) + np.triu(upper, 1).T).astype(blocks.dtype)
+    return whole
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def _add_grams(blocks: Floats, parts: Floats) -> None:
+    """Inner products of columns of runs of blocks, four by four, of the upper triangle; a last column may repeat."""
+    last = blocks.shape[1] - 1
+    for run in prange(N_GRAMS):
+        for b in range(len(blocks) * run // N_GRAMS, len(blocks) * (run + 1) // N_GRAMS):
+            f = blocks[b]
+            for i in range(parts.shape[1]):
+                k, m, n = min(4 * i + 1, last), min(4 * i + 2, last), min(4 * i + 3, last)
+                for j in range(i, parts.shape[1]):
+                    s, t, u = min(4 * j + 1, last), min(4 * j + 2, last), min(4 * j + 3, last)
+                    _add_4_by_4(f[4 * i], f[k], f[m], f[n], f[4 * j], f[s], f[t], f[u], parts[run, i, j])
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def _add_4_by_4(
+    a: Floats, b: Floats, c: Floats, d: Floats, x: Floats, y: Floats, z: Floats, w: Floats, sums: Floats
+) -> None:
+    """The inner products of a, b, c, d with x, y, z, w in one pass; in `sums` (16,)."""
+    ax = ay = az = aw = bx = by = bz = bw = cx = cy = cz = cw = dx = dy = dz = dw = sums.dtype.type(0)
+    for v in range(_LANES):
+        av, bv, cv, dv, xv, yv, zv, wv = a[v], b[v], c[v], d[v], x[v], y[v], z[v], w[v]
+        ax += av * xv
+        ay += av * yv
+        az += av * zv
+        aw += av * wv
+        bx += bv * xv
+        by += bv * yv
+        bz += bv * zv
+        bw += bv * wv
+        cx += cv * xv
+        cy += cv * yv
+        cz += cv * zv
+        cw += cv * wv
+        dx += dv * xv
+        dy += dv * yv
+        dz += dv * zv
+        dw += dv * wv
+    found = (ax, ay, az, aw, bx, by, bz, bw, cx, cy, cz, cw, dx, dy, dz, dw)
+    for place in range(16):
+        sums[place] += found[place]

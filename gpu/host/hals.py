@@ -22,7 +22,18 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.als import free_bytes
-from gpu.host.blocks import LANES, Entries, Floats, dot, gather, inner_products, runs_of, to_blocks, to_rows
+from gpu.host.blocks import (
+    LANES,
+    Entries,
+    Floats,
+    dot,
+    gather,
+    gram_of,
+    inner_products,
+    runs_of,
+    to_blocks,
+    to_rows,
+)
 from gpu.ratings import Ratings
 
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
@@ -91,8 +102,7 @@ def bytes_needed(shape: tuple[int, int], n_dense: int, n_factors: int, tile: int
 
 def gram(side: Side) -> Floats:
     """XᵀX (K, K) of the rows X."""
-    product: Floats = side.rows.T @ side.rows
-    return product
+    return gram_of(side.blocks)
 
 
 def squares(matrix: Matrix) -> float:

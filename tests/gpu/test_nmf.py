@@ -114,7 +114,7 @@ def test_the_error_never_rises(backend: Backend, precision: str, start: str) -> 
     assert errors[-1] < errors[0]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     matrix=hnp.arrays(
         np.float64,
@@ -130,7 +130,7 @@ def test_any_matrix_gives_finite_factors_without_a_negative(
     matrix: np.ndarray, n_factors: int, tile: int, start: str, precision: str
 ) -> None:
     errors: list[float] = []
-    params = tiled(tile, 8, n_factors, start=start, precision=precision)
+    params = tiled(tile, 4, n_factors, start=start, precision=precision)
     for form in (matrix, sparse(matrix)):
         found = nmf.factorize(form, params, on_epoch=lambda report: errors.append(report.metrics["relative_error"]))
         assert np.isfinite(found.W).all() and np.isfinite(found.H).all()

@@ -6,14 +6,14 @@
 //
 // Columns of a staged rating: C of the table (F factors; with biases then 1, b̂ in FP16 and the rest of b̂), zeros up to
 // LD. A's rows F + 1 and F + 2 then add up to Σ b̂ z. The right-hand side y, in two FP16 parts, is
-//   NARROW (up to 28 tiles): two more columns of the staged rating, so that A's rows LD and LD + 1 are Σ y z;
-//   else: a second operand of its own, two columns wide, for every tile of rows.
+//   two more columns of the staged rating where its last tile has room, so that A's rows LD and LD + 1 are Σ y z;
+//   else an operand of its own, two columns wide, for the rows of every tile on the diagonal.
 //
 // Who owns what. A block takes one work item (a row, or a part of a long one) at a time. Its warps share the lower
-// triangle of 16 x 16 tiles of A as accumulators. NARROW: one or two warps, each with its own code for consecutive tiles,
-// last row first (few distinct tiles to read). Else: squares of EDGE x EDGE tiles, one a warp, and one code for all: more
-// than two codes no longer fit the instruction cache (measured: three times slower at F = 128). Vectors of the solver are
-// held by every warp alike, a lane two neighbours of each 64.
+// triangle of 16 x 16 tiles of A as accumulators. NARROW (up to 144 columns): up to three warps, each with its own code for
+// consecutive tiles, last row first (few distinct tiles to read). Else: squares of EDGE x EDGE tiles, one a warp, and one
+// code for all: more codes no longer fit the instruction cache (measured: several times slower). Vectors of the solver
+// are held by every warp alike, a lane two neighbours of each 64.
 //
 // Shared memory: STAGES stages of STAGE ratings, row stride an odd multiple of 16 bytes (neither `cp.async` nor `ldmatrix`
 // conflicts); rings of column numbers, ratings and work items that run ahead of them; parts of products. The pipeline runs
@@ -26,21 +26,21 @@
 
 __device__ __forceinline__ void clear(Sums& sums) {
 #pragma unroll
-    for (int n = 0; n < PER_WARP; ++n)
+    for (int n = 0; n < HELD; ++n)
 #pragma unroll
         for (int e = 0; e < 8; ++e) sums[n][e] = 0;
 }
 
-constexpr int PART_VECTORS = WARPS * PER_WARP * 64;  // float4 of the sums of a part of a row
+constexpr int PART_VECTORS = WARPS * HELD * 64;  // float4 of the sums of a part of a row
 
 __device__ __forceinline__ float4* partial_of(const Half& half, int slot) {
-    return half.partials + (long long)slot * PART_VECTORS + threadIdx.x / 32 * PER_WARP * 64 + threadIdx.x % 32;
+    return half.partials + (long long)slot * PART_VECTORS + threadIdx.x / 32 * HELD * 64 + threadIdx.x % 32;
 }
 
-template <int WARP> __device__ __forceinline__ void store_partial(const Sums& sums, const Half& half, int slot) {
+__device__ __forceinline__ void store_partial(const Sums& sums, const Half& half, int slot) {
     float4* to = partial_of(half, slot);
 #pragma unroll
-    for (int n = 0; n < Share<WARP>::count; ++n) {
+    for (int n = 0; n < HELD; ++n) {
         const float (&e)[8] = sums[n];
         to[64 * n] = make_float4(e[0], e[1], e[2], e[3]), to[64 * n + 32] = make_float4(e[4], e[5], e[6], e[7]);
     }
@@ -48,10 +48,10 @@ template <int WARP> __device__ __forceinline__ void store_partial(const Sums& su
 
 __device__ __forceinline__ void add(float* to, float4 more) { to[0] += more.x, to[1] += more.y, to[2] += more.z, to[3] += more.w; }
 
-template <int WARP> __device__ __forceinline__ void add_partial(Sums& sums, const Half& half, int slot) {
+__device__ __forceinline__ void add_partial(Sums& sums, const Half& half, int slot) {
     const float4* from = partial_of(half, slot);
 #pragma unroll
-    for (int n = 0; n < Share<WARP>::count; ++n)
+    for (int n = 0; n < HELD; ++n)
         add(sums[n], __ldcg(from + 64 * n)), add(sums[n] + 4, __ldcg(from + 64 * n + 32));
 }
 
@@ -88,7 +88,7 @@ template <int WARP> __device__ __forceinline__ void run(Shared& shared, const Wo
             slot = slot + 1 < STAGES ? slot + 1 : 0;
         } while (!(note.count & LAST));
         const Item& item = shared.items[note.turn % ITEMS];
-        if (item.slot >= 0) store_partial<WARP>(sums, half, item.slot);
+        if (item.slot >= 0) store_partial(sums, half, item.slot);
         else solve<WARP>(sums, shared, corner, solver, half, item.row, item.total, item.weight, parity);
     }
 }
@@ -97,7 +97,7 @@ template <int WARP> __device__ __forceinline__ void finish(Shared& shared, const
     const Corner corner = ::corner<WARP>();
     Sums sums;
     clear(sums);
-    for (int n = 0; n < split.n_slots; ++n) add_partial<WARP>(sums, half, split.first_slot + n);
+    for (int n = 0; n < split.n_slots; ++n) add_partial(sums, half, split.first_slot + n);
     int parity = 0;
     solve<WARP>(sums, shared, corner, solver, half, split.row, split.total, split.weight, parity);
 }

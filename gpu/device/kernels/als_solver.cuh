@@ -200,7 +200,7 @@ template <int WARP> __device__ __forceinline__ void solve(
     for (int n = 0; n < VECTOR; ++n) {
         const int e = entry(n);
         r[n] = e < D ? shared.right[0][e] : 0.0f;
-        if (NARROW && e < D) r[n] += shared.right[1][e];
+        if (Y_IS_COLUMN && e < D) r[n] += shared.right[1][e];
         r[n] *= unit;
         if (BIASES && e < D) r[n] -= (shared.right[2][e] + shared.right[3][e]) * scale;
     }

@@ -81,7 +81,7 @@ __device__ __forceinline__ void write_right(
     }
     const unsigned short high = half_of(y);
     const float rest = y - float_of(high);
-    if (NARROW)
+    if (Y_IS_COLUMN)
         asm volatile("st.shared.v4.b32 [%0], {%1, %2, %2, %2};" ::"r"(tiles + rating * ROW_BYTES + LD * 2), "r"(pair_of(y, rest)), "r"(0)
                      : "memory");
     else

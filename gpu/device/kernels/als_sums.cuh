@@ -1,6 +1,6 @@
 // als.cu, part 4: A and b, summed in a warp's accumulators, and what the solver needs of them.
 
-typedef float Sums[PER_WARP][8];  // of a warp's tiles, as `mma` lays them out: columns 0–7, then 8–15
+typedef float Sums[HELD][8];  // of a warp's tiles, as `mma` lays them out: columns 0–7, then 8–15
 
 // Rows of a product with a vector in two parts, which are the first two columns.
 __device__ __forceinline__ void put(float* to, const float* result) {
@@ -12,9 +12,11 @@ __device__ __forceinline__ void add_to(float* to, const float* result) {
     if (lane % 4 == 0) to[lane / 4] += result[0] + result[1], to[lane / 4 + 8] += result[2] + result[3];
 }
 
-// Where y is no column: Σ y z of the rows of a square's tiles i on the diagonal. The tiles above the diagonal would repeat
-// those below; two of them hold these sums instead.
-template <class Any> __device__ __forceinline__ auto right_of(Any& sums, int i) { return sums[1 + i / 2] + i % 2 * 4; }
+// Where y is no column: Σ y z of the rows of a warp's i-th tile on the diagonal. In a square, the tiles above the diagonal
+// would repeat those below; two of them hold these sums instead.
+template <class Any> __device__ __forceinline__ auto right_of(Any& sums, int i) {
+    return sums[(NARROW ? PER_WARP : 1) + i / 2] + i % 2 * 4;
+}
 
 // Add one stage, 16 ratings a step, both operands from the same staged rows.
 template <int WARP> __device__ __forceinline__ void accumulate(Sums& sums, Shared& shared, Corner corner, int slot, int count) {
@@ -35,19 +37,21 @@ template <int WARP> __device__ __forceinline__ void accumulate(Sums& sums, Share
             constexpr int i = decltype(row)::value;
             if constexpr (Mine::has_row(i)) load_tile(a[i], left + step * 16 * ROW_BYTES + i * 32);
         });
-        if constexpr (!NARROW) {
+        if constexpr (!Y_IS_COLUMN) {
             if (corner.on_diagonal()) {
                 const unsigned* y = (const unsigned*)shared.targets[slot][lane < 8 ? lane / 4 : 2] + step * 8 + lane % 4;
                 const unsigned low = y[0], high = y[4];
-#pragma unroll
-                for (int i = 0; i < EDGE; ++i) multiply(right_of(sums, i), a[i], low, high);
+                repeat<0, Mine::count>([&](auto place) {
+                    constexpr int n = decltype(place)::value, i = Mine::n_diagonal(n);
+                    if constexpr (Mine::is_diagonal(n)) multiply(right_of(sums, i), a[Mine::row(n)], low, high);
+                });
             }
         }
         repeat<0, EDGE>([&](auto row) {
             constexpr int i = decltype(row)::value;
-            if constexpr (IMPLICIT && Mine::has_row(i) && (!NARROW || 16 * i < LD)) {  // y counts as it is
+            if constexpr (IMPLICIT && Mine::has_row(i) && (!Y_IS_COLUMN || 16 * i < LD)) {  // y counts as it is
                 a[i][0] = times(a[i][0], first), a[i][2] = times(a[i][2], second);
-                if constexpr (!NARROW || 16 * i + 8 < LD) a[i][1] = times(a[i][1], first), a[i][3] = times(a[i][3], second);
+                if constexpr (!Y_IS_COLUMN || 16 * i + 8 < LD) a[i][1] = times(a[i][1], first), a[i][3] = times(a[i][3], second);
             }
         });
         repeat<0, EDGE>([&](auto column) {
@@ -95,12 +99,15 @@ template <int WARP, int ROW> __device__ __forceinline__ void extract_row(const S
 
 // Leave the parts of b in `shared.right`.
 template <int WARP> __device__ __forceinline__ void extract_right(const Sums& sums, Shared& shared, Corner corner) {
-    if constexpr (NARROW) {
+    if constexpr (Y_IS_COLUMN) {
         extract_row<WARP, LD>(sums, corner, shared.right[0]);
         extract_row<WARP, LD + 1>(sums, corner, shared.right[1]);
     } else if (corner.on_diagonal()) {
-#pragma unroll
-        for (int i = 0; i < EDGE; ++i) put(shared.right[0] + 16 * (corner.row + i), right_of(sums, i));
+        repeat<0, Share<WARP>::count>([&](auto place) {
+            constexpr int n = decltype(place)::value, i = Share<WARP>::n_diagonal(n);
+            if constexpr (Share<WARP>::is_diagonal(n) && Share<WARP>::solves(n))
+                put(shared.right[0] + 16 * (corner.row + Share<WARP>::row(n)), right_of(sums, i));
+        });
     }
     if constexpr (BIASES) {
         extract_row<WARP, F + 1>(sums, corner, shared.right[2]);

@@ -4,14 +4,18 @@ constexpr int D = F + BIASES;                  // unknowns of a row
 constexpr int C = F + 3 * BIASES;              // columns of the table that are used
 constexpr int LD = (C + 7) / 8 * 8;            // halves in a row of the table
 constexpr int DT = (D + 15) / 16;              // tiles across the unknowns
-constexpr int NARROW_T = (LD + 8 + 15) / 16;   // tiles across A and its right-hand side
-constexpr bool NARROW = NARROW_T <= 7;
-constexpr int SQUARES = ((LD + 15) / 16 + 3) / 4;                          // across A
-constexpr int EDGE = NARROW ? NARROW_T : ((LD + 15) / 16 + SQUARES - 1) / SQUARES;  // tiles across what a warp may hold
-constexpr int T = NARROW ? NARROW_T : EDGE * SQUARES;                      // tiles across a staged rating
+constexpr int CT = (LD + 15) / 16;             // tiles across a row of the table
+constexpr bool NARROW = CT <= 9;
+constexpr bool Y_IS_COLUMN = NARROW && LD + 8 <= 16 * CT;  // the last tile has room for it
+constexpr int SQUARES = (CT + 3) / 4;                                      // across A
+constexpr int EDGE = NARROW ? CT : (CT + SQUARES - 1) / SQUARES;           // tiles across what a warp may hold
+constexpr int T = NARROW ? CT : EDGE * SQUARES;                            // tiles across a staged rating
 constexpr int N_TILES = T * (T + 1) / 2;                                   // of the triangle
-constexpr int WARPS = NARROW ? (N_TILES + 13) / 14 : SQUARES * (SQUARES + 1) / 2;
+constexpr int MOST = CT == 9 ? 15 : 14;        // tiles of a warp that registers hold; a fourth code would be too much
+constexpr int WARPS = NARROW ? (N_TILES + MOST - 1) / MOST : SQUARES * (SQUARES + 1) / 2;
 constexpr int PER_WARP = NARROW ? (N_TILES + WARPS - 1) / WARPS : EDGE * EDGE;
+constexpr int SPARE = NARROW && !Y_IS_COLUMN ? 2 : 0;                      // tiles' worth of accumulators for Σ y z
+constexpr int HELD = PER_WARP + SPARE;
 constexpr int THREADS = 32 * WARPS;
 constexpr int VT = NARROW ? DT : T;            // tiles across a vector of the solver
 constexpr int PARTS = NARROW ? WARPS : SQUARES;  // of a product, each entry's, to be added
@@ -55,14 +59,14 @@ struct Shared {
     alignas(16) int columns[RING][PASS * RUN];  // rating r at [r % PASS][r / PASS]: together what a thread gathers
     float values[RING][STAGE];
     alignas(16) unsigned short weights[STAGES][IMPLICIT ? STAGE : 8];
-    alignas(16) unsigned short targets[STAGES][3][NARROW ? 8 : STAGE];  // where y is no column: its two parts, zeros
+    alignas(16) unsigned short targets[STAGES][3][Y_IS_COLUMN ? 8 : STAGE];  // where y is no column: its two parts, zeros
     alignas(16) float right[2 + 2 * BIASES][16 * T];
     alignas(16) float parts[2][PARTS][64 * PAIRS];
     alignas(16) unsigned operands[2 * WARPS + 1][4][WORDS];  // of each warp a vector's high and low parts; zeros
     float largest[WARPS];
     Note notes[NOTES];
 };
-constexpr int REGISTERS = NARROW ? PER_WARP * 8 + 56 : PER_WARP * 6 + 72;  // a thread's, about
+constexpr int REGISTERS = NARROW ? HELD * 8 + 56 : PER_WARP * 6 + 72;  // a thread's, about
 constexpr int BY_REGISTERS = 65536 / (REGISTERS * THREADS), BY_MEMORY = 227 * 1024 / (sizeof(Shared) + 1024);
 constexpr int BLOCKS_PER_SM = BY_REGISTERS < 1 ? 1 : BY_REGISTERS < BY_MEMORY ? BY_REGISTERS : BY_MEMORY;
 
@@ -94,6 +98,12 @@ template <int WARP> struct Share {
         for (int n = 0; n < count; ++n)
             if (row(n) < below && (by_row ? row(n) : column(n)) == tile) return true;
         return false;
+    }
+    static constexpr __host__ __device__ bool is_diagonal(int n) { return row(n) == column(n); }
+    static constexpr __host__ __device__ int n_diagonal(int below) {  // tiles on the diagonal before the n-th
+        int found = 0;
+        for (int n = 0; n < below; ++n) found += is_diagonal(n);
+        return found;
     }
     static constexpr __host__ __device__ bool has_row(int tile) { return has(tile, true, EDGE); }
     static constexpr __host__ __device__ bool has_column(int tile) { return has(tile, false, EDGE); }

@@ -16,7 +16,7 @@ from typing import Any
 from service import catalogue
 
 NEARFIELD = (sys.executable, "-m", "service.cli")
-MODEL = "culsh-implicit"
+MODEL = "als-implicit"
 STOP_S = 30
 
 

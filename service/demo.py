@@ -32,7 +32,7 @@ from service.redis_server import RedisServer
 
 DATA = Path("demo-data")
 LOG = DATA / "service.log"
-ALGORITHM = "culsh-implicit"
+ALGORITHM = "als-implicit"
 SMALL_MODEL = {"n_factors": 32, "n_epochs": 15, "regularization": 0.02}  # for 60,000 synthetic ratings
 USUAL_PORT = 8000
 NEWCOMER = "you"

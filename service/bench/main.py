@@ -152,7 +152,7 @@ def prequential(
 @app.command()
 def http(
     ratings: File,
-    algorithms: Names = "culsh-implicit",
+    algorithms: Names = "als-implicit",
     seconds: Annotated[float, typer.Option(help="Length of a round.")] = 4.0,
     rounds: Annotated[int, typer.Option(help="Rounds to take the median of.")] = 5,
     json: Json = False,
@@ -164,7 +164,7 @@ def http(
 
 
 @app.command()
-def start(ratings: File, algorithms: Names = "culsh-implicit,culsh", json: Json = False) -> None:
+def start(ratings: File, algorithms: Names = "als-implicit,culsh", json: Json = False) -> None:
     """Seconds until ready with an empty and a warm compile cache, and resident memory of API and Redis."""
     from service.bench import start as table
 

@@ -24,19 +24,25 @@ def draw(records: Sequence[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot  # noqa: PLC0415
 
     rows = [record for record in records if "iteration_ms" in record]
-    figure, panels = pyplot.subplots(1, len(PANELS), figsize=(13, 4.2), layout="constrained", sharey=True)
+    figure, panels = pyplot.subplots(1, len(PANELS), figsize=(14, 4.2), layout="constrained", sharey=True)
     for axes, label, lines in zip(panels, PANELS, series(rows), strict=True):
         for title, points in lines.items():
+            if len(points) == 1 and len(lines) > 1:
+                continue  # nothing grows
             axes.plot(*zip(*points, strict=True), marker="o", label=title)
-        places = sorted({x for points in lines.values() for x, _ in points})
+        places = sorted({x for points in lines.values() for x, _ in points if len(points) > 1 or len(lines) == 1})
         axes.set(xlabel=label, xscale="log", yscale="log")
-        axes.set_xticks(places, labels=[f"{place:,}" for place in places], minor=False)
+        axes.set_xticks(places, labels=[_short(place) for place in places], minor=False)
         axes.set_xticks([], minor=True)
         axes.grid(True, which="both", alpha=0.3)
         axes.legend(fontsize="small")
     panels[0].set_ylabel("milliseconds of an iteration")
     figure.suptitle(f"{rows[0]['algorithm']}: {rows[0]['code']}")
     figure.savefig(path, dpi=120)
+
+
+def _short(number: float) -> str:
+    return f"{number / 1e6:.3g} M" if number >= 1e5 else f"{number:g}"
 
 
 def series(rows: Sequence[dict[str, Any]]) -> list[dict[str, Line]]:

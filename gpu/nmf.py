@@ -191,7 +191,8 @@ class Factorization:
             W[:, : found[0].shape[1]], H[:, : found[1].shape[1]] = found
         W, H = np.maximum(W, hals.EPSILON), np.maximum(H, hals.EPSILON)
         norms = np.linalg.norm(W, axis=0)
-        return (W / norms).astype(dtype), (H * norms).astype(dtype)
+        W, H = np.maximum(W / norms, hals.EPSILON), np.maximum(H * norms, hals.EPSILON)
+        return W.astype(dtype), H.astype(dtype)
 
     def _compile(self) -> None:
         """Compile everything that an epoch calls, on a matrix of one cell in the same form."""

@@ -38,7 +38,9 @@ from gpu.ratings import Ratings
 
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
-EPSILON = 1e-16  # [002]'s ε: no column can vanish, and its square is still a normal float32
+# [002]'s ε: no column can vanish. It bounds W after the norms too: below it, squares in float32 would be denormal, and
+# arithmetic with those is a hundred times slower.
+EPSILON = 1e-16
 PARALLEL_FROM = 16  # blocks; below, threads take longer to wake than a column to be updated
 _ONE, _FOUR, _LANES = np.uintp(1), np.uintp(4), np.uintp(LANES)
 _SECOND, _THIRD, _FOURTH = np.uintp(LANES), np.uintp(2 * LANES), np.uintp(3 * LANES)
@@ -172,7 +174,7 @@ def _sweep_plain(side: Side, gram: Floats, epsilon: Any, normalise: bool) -> Non
         column += side.products[:, k].ravel()[:n]
         column -= rows @ gram[k]
         np.maximum(column, epsilon, out=column)
-        rows[:, k] = column / np.sqrt(column @ column) if normalise else column
+        rows[:, k] = np.maximum(column / np.sqrt(column @ column), epsilon) if normalise else column
     to_blocks(rows, side.blocks)
 
 
@@ -239,10 +241,10 @@ def _update(column: Floats, target: Floats, change: Floats, diagonal: Any, epsil
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scale(column: Floats, change: Floats, factor: Any) -> None:
+def _scale(column: Floats, change: Floats, factor: Any, epsilon: Any) -> None:
     """Scale new values, and complete the change by them."""
     for v in range(np.uintp(len(column))):
-        column[v] *= factor
+        column[v] = max(epsilon, column[v] * factor)
         change[v] += column[v]
 
 
@@ -266,7 +268,7 @@ def _sweep_block(block: Floats, products: Floats, change: Floats, gram: Floats, 
             k = first + t
             _subtract(x[t], change[:t], gram[k, first:k])
             _update(block[k, :n], x[t], change[t], one, epsilon)
-            _scale(block[k, :n], change[t], one)
+            _scale(block[k, :n], change[t], one, epsilon)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -283,7 +285,8 @@ def _sweep_normalising(
                 rest = n - b * LANES
                 parts[b] = _pass(blocks[b], products[b], changes[b], gram, tile, k, rest, factor[0], epsilon)
         factor[0] = 1 / np.sqrt(parts.sum())
-    blocks[:, -1] *= factor[0]
+    for b in range(len(blocks)):
+        _scale(blocks[b, -1, : min(LANES, n - b * LANES)], changes[b, 0], factor[0], epsilon)
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
@@ -304,7 +307,7 @@ def _pass(
     """Divide column k − 1 of a block by its norm, and update column k; the sum of its squares."""
     first, n = k - k % tile, min(LANES, rest)
     if k:
-        _scale(block[k - 1, :n], changes[(k - 1) % tile], factor)
+        _scale(block[k - 1, :n], changes[(k - 1) % tile], factor, epsilon)
     if k == first:
         _subtract_all(products[first : first + tile], block, gram, first)
     _subtract(products[k], changes[: k - first], gram[k, first:k])

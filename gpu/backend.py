@@ -34,7 +34,7 @@ class Backend:
 
 
 HOST = Backend("host", "asked for")
-DEVICE_FAMILIES = ("als",)
+DEVICE_FAMILIES = ("als", "hals")
 FAMILY_OF = {
     "als": "als",
     "als-implicit": "als",

@@ -275,9 +275,9 @@ def _checked(matrix: Ratings | Floats) -> Ratings | Floats:
 
 def _check_memory(matrix: Ratings | Floats, params: NmfParams, tile: int, backend: Backend) -> None:
     hals, (n_rows, n_columns) = backend.primitives("hals"), shape_of(matrix)
-    n_dense = 0 if isinstance(matrix, Ratings) else n_rows * n_columns
+    n_sparse, n_dense = (len(matrix), 0) if isinstance(matrix, Ratings) else (0, n_rows * n_columns)
     itemsize = np.dtype(params.precision).itemsize
-    needed = hals.bytes_needed((n_rows, n_columns), n_dense, params.n_factors, tile, itemsize)
+    needed = hals.bytes_needed((n_rows, n_columns), n_sparse, n_dense, params.n_factors, tile, itemsize)
     free = hals.free_bytes()
     if needed > free:
         what = f"Training on the {backend.name} with {params.n_factors} factors ({n_rows:,} × {n_columns:,})"

@@ -96,8 +96,12 @@ def finish() -> None:
     """Wait for what was begun: here all is done already."""
 
 
-def bytes_needed(shape: tuple[int, int], n_dense: int, n_factors: int, tile: int, itemsize: int) -> int:
-    """Memory that a training takes beside its ratings: two sides, and A itself where it is dense (`n_dense` cells)."""
+def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors: int, tile: int, itemsize: int) -> int:
+    """Memory that a training takes beside its ratings: two sides, and A itself where it is dense (`n_dense` cells).
+
+    The entries of a sparse A (`n_sparse`) are taken as they are.
+    """
+    del n_sparse
     n_rows = sum(-(-n // LANES) * LANES for n in shape)
     return itemsize * (n_rows * (4 * n_factors + tile) + n_dense)
 

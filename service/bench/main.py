@@ -91,7 +91,10 @@ def als(
 
 @app.command()
 def nmf(
-    matrix: Annotated[Path, typer.Option(help="Matrix in .mat or .npz, or ratings.", metavar="FILE", exists=True)],
+    matrix: Annotated[
+        Path,
+        typer.Option(help="Matrix in .mat or .npz, ratings, or folder of raw arrays.", metavar="PATH", exists=True),
+    ],
     factors: Annotated[str, typer.Option(help="Comma-separated K.")] = "80,160,240",
     epochs: Annotated[int, typer.Option(help="Iterations of plain, tiled and each T.", min=2)] = 6,
     to: Annotated[int, typer.Option(help="Iterations beside scikit-learn.", min=1)] = 100,
@@ -102,11 +105,11 @@ def nmf(
 ) -> None:
     """Seconds of an iteration of NMF, plain and tiled, over T, and to the error of scikit-learn's NMF beside it."""
     from gpu.backend import choose
-    from service import offline, ratings_file
     from service.bench import nmf as table
 
     chosen = choose(backend, "nmf")  # type: ignore[arg-type] # `choose` refuses an unknown name
-    ratings = offline.Data.split(ratings_file.read(matrix, key=key), 0.0, 0).train
+    say(f"backend: {chosen.name} ({chosen.reason})")
+    ratings = _matrix(matrix, key)
     ratings = table.transposed(ratings) if transpose else ratings
     found = list(table.run(ratings, [int(k) for k in factors.split(",")], (epochs, to), chosen))
     *tables, points = ([row for rows in kind for row in rows] for kind in zip(*found, strict=True))
@@ -181,6 +184,16 @@ def _train_and_test(path: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
     data = offline.Data.split(ratings_file.read(path), 0.1, 42)
     assert data.test is not None  # noqa: S101 - a tenth of it; this narrows the type
     return data.train, data.test
+
+
+def _matrix(path: Path, key: str | None) -> gpu.Ratings:
+    if path.is_dir():
+        from service.bench import als_matrix
+
+        return als_matrix.read(path)[0]
+    from service import offline, ratings_file
+
+    return offline.Data.split(ratings_file.read(path, key=key), 0.0, 0).train
 
 
 def _numbers(text: str) -> list[float]:

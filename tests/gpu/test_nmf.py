@@ -203,10 +203,10 @@ def test_matrices_that_cannot_be_factorised_are_refused(matrix: np.ndarray) -> N
         nmf.factorize(matrix, EXACT)
 
 
-def test_too_large_a_training_says_both_numbers(backend: Backend) -> None:
-    ratings = gpu.Ratings.from_coo(np.array([0]), np.array([0]), np.array([1.0]), (2 * 10**6, 2 * 10**6))
-    with pytest.raises(NotEnoughMemory, match="bytes"):
-        gpu.fit(ratings, NmfParams(n_factors=1024), backend=backend)
+def test_too_large_a_training_says_both_numbers(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend.primitives("hals"), "free_bytes", lambda: 1234)
+    with pytest.raises(NotEnoughMemory, match="bytes and 1,234 are free"):
+        gpu.fit(planted(), NmfParams(n_factors=1024), backend=backend)
 
 
 def test_it_stops_before_the_epoch_when_asked(backend: Backend) -> None:

@@ -22,6 +22,9 @@ PLAIN = [
 FUSED = [(4, "biases"), (32, "explicit"), (64, "biases"), (100, "explicit"), (128, "implicit"), (256, "biases")]
 
 
+HALS = [(0, 1), (0, 3), (0, 8), (1, 1), (1, 2), (1, 16)]  # DOUBLE, and pieces of a row that a lane holds
+
+
 def problem_of(n_factors: int, kind: str) -> Problem:
     biases, is_implicit = kind == "biases", kind == "implicit"
     return Problem(n_factors, biases, is_implicit, 1.0, 0.0, 0.05, 1.0, 6, 1e-4, "cg", "float16")
@@ -55,6 +58,13 @@ def test_macros_are_in_a_fixed_order():
 def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
     macros = tiling.defines(problem_of(n_factors, kind), in_shared)
     compile_with_nvcc("als_plain", macros, "sm_90", tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("double", "held"), HALS)
+def test_kernels_of_nmf_compile(double, held, architecture, tmp_path):
+    compile_with_nvcc("hals", {"DOUBLE": double, "HELD": held}, architecture, tmp_path)
 
 
 @needs_nvcc

@@ -1,0 +1,275 @@
+"""FAST-HALS on a CUDA device, plain and locality-optimised (PL-NMF, [002] Alg. 3 to 5); see `gpu.nmf` for the loop.
+
+The twin of `gpu.host.hals`, with the same sweep: before a tile of T columns is updated, one matrix product (cuBLAS)
+subtracts what all columns take from it, which draws phases 1 and 3 together, and one kernel then updates the tile, with
+the norms of W ([002] has a kernel a column). Sparse products are a gather of our own: cuSPARSE does not promise equal
+bits. Kernels, layouts, and who owns what: kernels/hals.cu.
+
+What an iteration must move and compute, for V × D with N entries, K columns of b bytes in tiles of T:
+
+* Both products, sparse: N entries of 8 bytes, each gathering a row of K b bytes, twice: 2 N (K b + 8) bytes, 4 N K
+  FLOP. Dense: 4 V D K FLOP, and A read twice.
+* Both sweeps, with n = V + D: products before tiles read n K numbers ⌈K/T⌉ times; kernels read and write columns and
+  targets. In all about n b (K²/T + 7 K) bytes and n (2 K² + K T) FLOP. Gram matrices: n K b bytes and 2 n K² FLOP.
+
+On an H100 (2.93 TB/s of copy, 50.8 TFLOP/s of float32; gathers of 6.2 TB/s from a table within the L2 cache, 3.5 TB/s
+from one beyond) with 480,189 × 17,770, 99 M entries, K = 100 in float32, T = 10: gathers of 40 GB each, 6.5 ms from H
+and 11.5 ms from W; sweeps 3.4 GB, 1.2 ms; Gram matrices 0.2 ms. About 19 ms, of which gathers take nine parts in ten.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from cupy import cublas
+from cupy_backends.cuda.libs import cublas as libcublas
+from numpy.typing import NDArray
+
+from gpu.device import gather
+from gpu.device.als import WORKSPACE, finish, free_bytes
+from gpu.device.arrays import placed
+from gpu.device.kernels import kernel
+from gpu.device.parts import slots_bound
+from gpu.ratings import Ratings
+
+__all__ = ["finish", "free_bytes"]  # primitives of every family; the others are written here
+
+Floats = NDArray[Any]  # float32 or float64
+EPSILON = 1e-16  # as on the host
+RUN = 4096  # rows whose Gram matrix is a sum of its own
+ROW_THREADS, NORM_THREADS = 128, 1024  # as in kernels/hals.cu
+LEAST_ROWS = 256  # of a block that waits for others: more blocks wait longer
+STATIC_SHARED = 1024  # bytes, at most, of a kernel beside its changes
+EDGE, TRANSPOSING_THREADS = 32, 256
+TILE = ("table", "<u8"), ("targets", "<u8"), ("gram", "<u8"), ("n", "<i8"), ("epsilon", "<f4")
+COUNTS = tuple((name, "<i4") for name in ("n_factors", "first", "count", "rows", "in_shared"))
+
+_squares = cupy.ReductionKernel("T x", "float64 y", "(double)x * x", "a + b", "y = a", "0", "nearfield_squares")
+_inner = cupy.ReductionKernel("T x, T z", "float64 y", "(double)x * z", "a + b", "y = a", "0", "nearfield_inner")
+
+
+class Matrix(NamedTuple):
+    """A on the device: dense (V, D), or its entries by row and by column."""
+
+    dense: Any
+    by_row: gather.Entries | None
+    by_column: gather.Entries | None
+
+
+class Side(NamedTuple):
+    """One factor and its work space; n rows, K columns.
+
+    Attributes:
+        columns: (K, n), the factor.
+        rows: (N, width), the same by rows, which sparse products gather; zeros beyond n and K. Work space while the
+            factor is solved.
+        products: (K, n), A or Aᵀ times the other side.
+        targets: (T, n), work space of a sweep without norms.
+    """
+
+    columns: Any
+    rows: Any
+    products: Any
+    targets: Any
+
+
+def place(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
+    """Place `matrix` (V, D); a dense one in `dtype`."""
+    if isinstance(matrix, Ratings):
+        return Matrix(None, gather.entries_of(matrix.by_user), gather.entries_of(matrix.by_item))
+    return Matrix(placed(np.asarray(matrix, dtype=dtype)), None, None)
+
+
+def put(rows: Floats, tile: int) -> Side:
+    """A side that starts from `rows` (n, K), to be solved in tiles of `tile` columns; compiles its kernels."""
+    n, k = rows.shape
+    by_row = cupy.zeros((-(-n // RUN) * RUN, gather.width_of(k, rows.dtype)), dtype=rows.dtype)
+    columns = placed(np.ascontiguousarray(rows.T))
+    side = Side(columns, by_row, cupy.zeros_like(columns), cupy.zeros((tile, n), dtype=rows.dtype))
+    _to_rows(side)
+    return side
+
+
+def fetch(side: Side) -> Floats:
+    """The factor (n, K) on the host; waits for what writes it."""
+    return np.ascontiguousarray(side.columns.get().T)
+
+
+def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors: int, tile: int, itemsize: int) -> int:
+    """Memory that a training takes on the device, at its peak.
+
+    Counted: entries (8 bytes, once a side), items (32 a row and a part) and sums of parts; a dense A; of each side the
+    factor in both forms, products and targets, and Gram matrices of runs of rows; work space of matrix products.
+    """
+    width = gather.width_of(n_factors, np.dtype(f"f{itemsize}"))
+    runs = [-(-n // RUN) for n in shape]
+    slots = slots_bound(n_sparse)
+    tables = sum(shape) * (2 * n_factors + tile) + sum(runs) * RUN * width
+    grams, parts = max(runs) * n_factors**2 + 8 * n_factors**2, slots * width
+    plan = 16 * n_sparse + (32 * sum(shape) + 4 * 32 * slots if n_sparse else 0)
+    return itemsize * (tables + n_dense + grams + parts) + plan + WORKSPACE
+
+
+def gram(side: Side) -> Any:
+    """XᵀX (K, K) of the rows X, on the device; sums of runs of rows are added up in float64."""
+    n, width = side.rows.shape
+    k, dtype = len(side.columns), side.rows.dtype
+    parts = cupy.empty((n // RUN, k, k), dtype=dtype)
+    multiply_runs = libcublas.sgemmStridedBatched if dtype == np.float32 else libcublas.dgemmStridedBatched
+    one, zero = np.ones((), dtype=dtype), np.zeros((), dtype=dtype)
+    rows = side.rows.data.ptr, width, RUN * width  # cuBLAS sees each run as its transpose: (width, RUN) by columns
+    multiply_runs(
+        cupy.cuda.device.get_cublas_handle(), libcublas.CUBLAS_OP_N, libcublas.CUBLAS_OP_T, k, k, RUN,
+        one.ctypes.data, *rows, *rows, zero.ctypes.data, parts.data.ptr, k, k * k, len(parts),
+    )  # fmt: skip
+    return parts.sum(axis=0, dtype=np.float64).astype(dtype)
+
+
+def squares(matrix: Matrix) -> float:
+    """Σ A²."""
+    return float(_squares(matrix.dense if matrix.by_row is None else matrix.by_row.values))
+
+
+def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
+    """Write A · `fixed` (`by_row`), or Aᵀ · `fixed`, to the products of `solved`, whose rows become work space."""
+    entries = matrix.by_row if by_row else matrix.by_column
+    if entries is None:
+        cublas.gemm("N", "T" if by_row else "N", fixed.columns, matrix.dense, out=solved.products)
+    else:
+        gather.multiply(entries, fixed.rows, solved.rows)
+        _transpose(solved, solved.rows, solved.products, solved.columns.shape[::-1])
+
+
+def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
+    """A · `rows` (`by_row`), or Aᵀ · `rows`, of any sign: (V, k) or (D, k), from the host to the host."""
+    entries = matrix.by_row if by_row else matrix.by_column
+    k, given = rows.shape[1], placed(rows)
+    if entries is None:
+        found: Floats = cupy.matmul(matrix.dense if by_row else matrix.dense.T, given).get()
+        return found
+    width = gather.width_of(k, rows.dtype)
+    table, to = cupy.zeros((len(rows), width), rows.dtype), cupy.empty((entries.n_rows, width), rows.dtype)
+    table[:, :k] = given
+    gather.multiply(entries, table, to)
+    return np.ascontiguousarray(to.get()[:, :k])
+
+
+def inner(side: Side) -> float:
+    """Σ of the factor times its products, entry by entry, in float64."""
+    return float(_inner(side.columns, side.products))
+
+
+def sum_of_products(one: Any, other: Any) -> float:
+    """Σ of two small matrices, entry by entry, in float64."""
+    return float(_inner(one, other))
+
+
+def sweep(side: Side, gram: Any, *, tile: int, normalise: bool) -> None:
+    """Update every column in turn: x_k ← max(ε, x_k d + p_k − Σ_s gram_sk x_s), new values left of k, old from k on.
+
+    Returns before the work is done: see `finish`.
+
+    Args:
+        side: holds the products; with `normalise` they are used up.
+        gram: (K, K) of the other side.
+        tile: T; 0 for plain FAST-HALS, one column after the other.
+        normalise: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
+    """
+    if not tile:
+        _sweep_plain(side, gram, normalise)
+    elif normalise:
+        _sweep_normalising(side, gram, tile)
+    else:
+        _sweep_tiles(side, gram, tile)
+    _to_rows(side)
+
+
+def _sweep_plain(side: Side, gram: Any, normalise: bool) -> None:
+    """[002] Alg. 1, lines 6 to 8 or 12 to 16."""
+    table = side.columns
+    for k in range(len(table)):
+        found = side.products[k] - gram[k] @ table
+        found += table[k] * gram[k, k] if normalise else table[k]
+        cupy.maximum(found, table.dtype.type(EPSILON), out=found)
+        table[k] = found / cupy.sqrt(_squares(found)).astype(table.dtype) if normalise else found
+
+
+def _sweep_tiles(side: Side, gram: Any, tile: int) -> None:
+    """[002] Alg. 2 for H: no row waits for another."""
+    k, n = side.columns.shape
+    fits = _fits(tile * ROW_THREADS, side)
+    for first in range(0, k, tile):
+        products = side.products[first : first + tile]
+        targets = side.targets[: len(products)]
+        cupy.copyto(targets, products)
+        given = (_tile(side, targets, gram, first, ROW_THREADS, fits),)
+        blocks, shared = -(-n // ROW_THREADS), fits * tile * ROW_THREADS * side.columns.itemsize
+        _kernel("sweep_tile", side)((blocks,), (ROW_THREADS,), given, shared_mem=shared)
+
+
+def _sweep_normalising(side: Side, gram: Any, tile: int) -> None:
+    """[002] Alg. 2 for W, in a grid that is on the device as a whole: every column waits for the norm of the last."""
+    k, n = side.columns.shape
+    blocks, rows = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
+    fits = _fits(tile * rows, side)
+    parts, arrived = cupy.empty(2 * blocks, dtype=cupy.float64), cupy.zeros(1, dtype=cupy.uint32)
+    for first in range(0, k, tile):
+        given = (_tile(side, side.products[first : first + tile], gram, first, rows, fits), parts, arrived)
+        shared = fits * tile * rows * side.columns.itemsize
+        _kernel("sweep_tile_normalising", side)((blocks,), (NORM_THREADS,), given, shared_mem=shared)
+
+
+def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
+    """(blocks, rows of a block): one block a multiprocessor at most, so that all are on the device at once."""
+    blocks = min(multiprocessors, -(-n // LEAST_ROWS))
+    rows = -(-n // (blocks * gather.WARP)) * gather.WARP
+    return -(-n // rows), rows
+
+
+def _tile(side: Side, targets: Any, gram: Any, first: int, rows: int, in_shared: bool) -> Any:
+    """`Tile` of the kernels, once its targets are less what all columns take from them: phases 1 and 3."""
+    cublas.gemm("N", "N", gram[first : first + len(targets)], side.columns, out=targets, alpha=-1.0, beta=1.0)
+    k, n = side.columns.shape
+    dtype = side.columns.dtype
+    given = np.zeros((), dtype=np.dtype([*TILE[:-1], ("epsilon", dtype), *COUNTS], align=True))
+    given["table"], given["targets"], given["gram"] = side.columns.data.ptr, targets.data.ptr, gram.data.ptr
+    given["n"], given["epsilon"], given["n_factors"], given["first"] = n, EPSILON, k, first
+    given["count"], given["rows"], given["in_shared"] = len(targets), rows, in_shared
+    return given
+
+
+def _to_rows(side: Side) -> None:
+    """Write the factor by rows too."""
+    _transpose(side, side.columns, side.rows, side.columns.shape)
+
+
+def _transpose(side: Side, table: Any, to: Any, shape: tuple[int, int]) -> None:
+    """Write the first rows and columns (`shape`) of `table` to `to`, transposed."""
+    blocks = -(-shape[0] // EDGE) * -(-shape[1] // EDGE)
+    given = table, np.int64(table.shape[1]), to, np.int64(to.shape[1]), *map(np.int64, shape)
+    _kernel("transpose", side)((blocks,), (TRANSPOSING_THREADS,), given)
+
+
+def _kernel(function: str, side: Side) -> Any:
+    shared = _shared_limit(cupy.cuda.Device().id) if function.startswith("sweep") else 0
+    return kernel(gather.NAME, function, gather.defines(side.rows.dtype, side.rows.shape[1]), shared)
+
+
+def _fits(n_changes: int, side: Side) -> bool:
+    """Whether the shared memory of a block has room for so many changes."""
+    return n_changes * int(side.columns.itemsize) <= _shared_limit(cupy.cuda.Device().id)
+
+
+@functools.cache
+def _shared_limit(device: int) -> int:
+    limit: int = cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
+    return limit - STATIC_SHARED
+
+
+@functools.cache
+def _multiprocessors(device: int) -> int:
+    count: int = cupy.cuda.Device(device).attributes["MultiProcessorCount"]
+    return count

@@ -32,6 +32,8 @@ def draw(matrices: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
             axes.set(title=f"{title}, K = {k}", xlabel="seconds", ylabel="relative error", xscale="log")
             axes.grid(True, which="both", alpha=0.3)
             axes.legend(fontsize="small")
+        for axes in row[len(by_size) :]:
+            axes.set_visible(False)
     figure.savefig(path, dpi=120)
 
 

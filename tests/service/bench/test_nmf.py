@@ -99,3 +99,11 @@ def test_the_whole_command_and_its_picture(tmp_path, capsys, sklearn):
     assert set(nmf_plot.curves(records)[3]) == {"PL-NMF", "scikit-learn cd", "scikit-learn mu"}
     nmf_plot.draw({"planted": records}, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_a_folder_of_raw_arrays_is_a_matrix_too(folder, train, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.decomposition", None)
+    command = ["bench", "nmf", "--matrix", str(folder), "--factors", "3", "--epochs", "2", "--to", "2", "--json"]
+    assert run([*command, "--backend", "host"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {record["entries"] for record in records if "entries" in record} == {len(train)}

@@ -31,6 +31,7 @@ class Geometry(NamedTuple):
         shared_bytes: of a block.
         slot_bytes: of the sums of a part of a row.
         gram_edge, gram_bytes: rows and columns of the Gram matrix with its padding, and memory of its packed form.
+        short_threads, short_bytes: threads and shared memory of a block that solves short rows.
     """
 
     threads: int
@@ -38,6 +39,8 @@ class Geometry(NamedTuple):
     slot_bytes: int
     gram_edge: int
     gram_bytes: int
+    short_threads: int
+    short_bytes: int
 
 
 def defines(problem: Problem) -> dict[str, int]:
@@ -55,15 +58,24 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
     geometry = _geometry(problem)
     gram = _gram(fixed, problem) if problem.is_implicit else (None, None)
     half, constants = _half(side, solved, fixed, *gram), plan.solver_of(problem, side.n_columns)
-    n_items, n_splits = len(side.plan.items), len(side.plan.splits)
-    launch = {"shared_mem": geometry.shared_bytes}
+    n_short = 0 if problem.is_implicit else side.plan.n_short  # G would have to be applied in every step
+    n_items, n_splits = len(side.plan.items) - n_short, len(side.plan.splits)
     if n_items:
-        solver = _kernel("solve_rows", problem)
-        blocks = min(n_items, _blocks(solver, geometry.threads, geometry.shared_bytes))
-        arguments = side.items, np.uint32(n_items), np.uint32(side.plan.n_slots), half, constants
-        solver((blocks,), (geometry.threads,), arguments, **launch)
+        counts = np.uint32(n_items), np.uint32(side.plan.n_slots)
+        _launch("solve_rows", problem, n_items, side.items, *counts, half, constants)
+    if n_short:
+        short = side.items[plan.ITEM.itemsize * n_items :]
+        _launch("solve_short_rows", problem, n_short, short, np.uint32(n_short), half, constants)
     if n_splits:
-        _kernel("solve_split_rows", problem)((n_splits,), (geometry.threads,), (side.splits, half, constants), **launch)
+        solver = _kernel("solve_split_rows", problem)
+        solver((n_splits,), (geometry.threads,), (side.splits, half, constants), shared_mem=geometry.shared_bytes)
+
+
+def _launch(function: str, problem: Problem, most: int, *arguments: Any) -> None:
+    """Run a kernel whose blocks share the work: as many as are on the device at once, `most` at most."""
+    solver, (threads, shared_bytes) = _kernel(function, problem), _block(function, _geometry(problem))
+    blocks = min(most, _blocks(solver, threads, shared_bytes))
+    solver((blocks,), (threads,), arguments, shared_mem=shared_bytes)
 
 
 def _half(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> Any:
@@ -87,7 +99,14 @@ def _gram(fixed: Table, problem: Problem) -> tuple[Any, Any]:
 
 
 def _kernel(function: str, problem: Problem) -> Any:
-    return kernel(NAME, function, defines(problem), _geometry(problem).shared_bytes)
+    return kernel(NAME, function, defines(problem), _block(function, _geometry(problem))[1])
+
+
+def _block(function: str, geometry: Geometry) -> tuple[int, int]:
+    """(threads, bytes of shared memory) of a block."""
+    if function == "solve_short_rows":
+        return geometry.short_threads, geometry.short_bytes
+    return geometry.threads, geometry.shared_bytes
 
 
 def _geometry(problem: Problem) -> Geometry:

@@ -10,7 +10,7 @@ from typing import Any
 from gpu.errors import BackendUnavailable
 
 COMMON = "common.cuh"
-PARTS = {"als": ("als_tiles.cuh", "als_mma.cuh", "als_staging.cuh", "als_sums.cuh", "als_solver.cuh")}
+PARTS = {"als": ("als_tiles.cuh", "als_mma.cuh", "als_staging.cuh", "als_sums.cuh", "als_solver.cuh", "als_short.cuh")}
 OPTIONS = ("-std=c++17",)
 
 

@@ -22,7 +22,7 @@
 // Limits: compute capability 8.0; F up to 256; |x| of the fixed side below 65,504. Races: none; rows and slots have one
 // writer, and every sum has a fixed order, so equal inputs give equal bits.
 //
-// Its parts are put before it, in this order: als_tiles, als_mma, als_staging, als_sums, als_solver.
+// Its parts are put before it, in this order: als_tiles, als_mma, als_staging, als_sums, als_solver, als_short.
 
 __device__ __forceinline__ void clear(Sums& sums) {
 #pragma unroll
@@ -137,6 +137,18 @@ solve_split_rows(const SplitRow* rows, Half half, Solver solver) {
     as_warp<0>([&](auto warp) { finish<decltype(warp)::value>(shared, split, half, solver); });
 }
 
+// Solve items of up to SHORT ratings, whole rows of explicit problems. Grid: as many blocks as fit at once.
+extern "C" __global__ void __launch_bounds__(32 * SHORT_WARPS)
+solve_short_rows(const Item* items, unsigned n_items, Half half, Solver solver) {
+    const int warp = threadIdx.x / 32;
+    for (int at = threadIdx.x * 16; at < SHORT_WARPS * (int)sizeof(ShortRow); at += 512 * SHORT_WARPS)
+        *(uint4*)(memory + at) = make_uint4(0, 0, 0, 0);
+    __syncthreads();
+    ShortRow& row = ((ShortRow*)memory)[warp];
+    for (unsigned n = blockIdx.x * SHORT_WARPS + warp; n < n_items; n += gridDim.x * SHORT_WARPS)
+        solve_short(row, items[n], half, solver);
+}
+
 // Pack G, float32 (16 T, 16 T), for `add_gram`: FP16 shares of its largest element. Grid: one block.
 template <int WARP> __device__ __forceinline__ void pack(const float* gram, uint4* packed, float largest) {
     using Mine = Share<WARP>;
@@ -168,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pack_gram(const float* gra
 }
 
 // What the launcher must know: threads of a block, bytes of its shared memory, bytes of the sums of a part of a row, edge of
-// the Gram matrix with its padding, bytes of its packed form.
-extern "C" __constant__ int geometry[5] = {
-    THREADS, (int)sizeof(Shared), PART_VECTORS * 16, 16 * T, WARPS * PER_WARP * 512
+// the Gram matrix with its padding, bytes of its packed form, threads and bytes of a block that solves short rows.
+extern "C" __constant__ int geometry[7] = {
+    THREADS, (int)sizeof(Shared), PART_VECTORS * 16, 16 * T, WARPS * PER_WARP * 512, 32 * SHORT_WARPS, SHORT_WARPS * (int)sizeof(ShortRow)
 };

@@ -31,10 +31,10 @@ template <int WARP> __device__ __forceinline__ void convert(Matrix& matrix, cons
     });
 }
 
-// Write v times `scale`, split into two FP16 numbers, where this warp's `mma` will take it from.
-__device__ __forceinline__ void stage_vector(Shared& shared, const Vector& v, float scale) {
+// Write v times `scale`, split into two FP16 numbers, where a warp's `mma` will take it from: high parts, then low parts.
+__device__ __forceinline__ void stage_vector(unsigned (*operands)[4][WORDS], const Vector& v, float scale) {
     const int lane = threadIdx.x % 32;
-    unsigned* to = &shared.operands[threadIdx.x / 32 * 2][lane % 4][lane / 4];
+    unsigned* to = &operands[0][lane % 4][lane / 4];
 #pragma unroll
     for (int n = 0; n < PAIRS; ++n) {
         const float low = v[2 * n] * scale, high = v[2 * n + 1] * scale;
@@ -51,7 +51,7 @@ template <int WARP> __device__ __forceinline__ void apply(
 ) {
     using Mine = Share<WARP>;
     const int lane = threadIdx.x % 32;
-    stage_vector(shared, v, scale);
+    stage_vector(&shared.operands[threadIdx.x / 32 * 2], v, scale);
     const uint2* operands = (const uint2*)shared.operands[lane < 8 ? threadIdx.x / 32 * 2 + lane / 4 : 2 * WARPS][lane % 4];
     parity ^= 1;
     float* row_part = shared.parts[parity][NARROW ? WARP : corner.column / EDGE] + 16 * corner.row;
@@ -131,13 +131,12 @@ __device__ __forceinline__ float2 totals_of(float x, float y) {
 }
 
 // Conjugate gradients with one reduction a step (Chronopoulos and Gear, 1989), from the x that is there; r is b at first.
-template <int WARP> __device__ __forceinline__ void descend(
-    Vector& x, Vector& r, const Matrix& matrix, Shared& shared, Corner corner, const Solver& solver, float ridge, int& parity
-) {
+// `apply(product, v, scale)` gives (A + ρ I) v, where v times `scale` fits FP16.
+template <class Apply> __device__ __forceinline__ void descend(Vector& x, Vector& r, const Solver& solver, Apply apply) {
     Vector p, s, w;
     const float2 norms = totals_of(dot(r, r), dot(x, x));
     const float goal = fmaxf(solver.tolerance * solver.tolerance * norms.x, TINY);
-    apply<WARP>(w, x, matrix, shared, corner, norms.y > TINY ? inverse_root(norms.y) : 1.0f, ridge, parity);
+    apply(w, x, norms.y > TINY ? inverse_root(norms.y) : 1.0f);
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) r[n] -= w[n], p[n] = s[n] = 0;
     float gamma = total_of(dot(r, r)), alpha = 1, beta = 0;
@@ -148,7 +147,7 @@ template <int WARP> __device__ __forceinline__ void descend(
     if (!(gamma > goal)) return;
 #pragma unroll 1
     for (int step = 0; step < solver.n_steps; ++step) {
-        apply<WARP>(w, r, matrix, shared, corner, inverse_root(gamma), ridge, parity);
+        apply(w, r, inverse_root(gamma));
         const float2 next = totals_of(dot(r, r), dot(w, r));
         beta = step ? next.x * inverse(gamma) : 0.0f;
         const float curvature = next.y - beta * next.x * inverse(alpha);
@@ -162,13 +161,13 @@ template <int WARP> __device__ __forceinline__ void descend(
     }
 }
 
-// Write x to both forms of the solved table; the first warp the one, the last the other.
-__device__ __forceinline__ void write(const Vector& x, const Half& half, long long row) {
+// Write x to the solved table in float32 and in float16.
+__device__ __forceinline__ void write(const Vector& x, const Half& half, long long row, bool as_floats, bool as_halves) {
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) {
         const int e = entry(n);
-        if (e < D && threadIdx.x < 32) half.solved[row * D + e] = x[n];
-        if (e < D && threadIdx.x / 32 == WARPS - 1) {
+        if (e < D && as_floats) half.solved[row * D + e] = x[n];
+        if (e < D && as_halves) {
             unsigned short* to = half.table + row * LD + e;
             const unsigned short high = half_of(x[n]);
             if (e < F) to[0] = high;
@@ -211,6 +210,8 @@ template <int WARP> __device__ __forceinline__ void solve(
             for (int e = 0; e < 8; ++e) sums[n][e] *= scale;
     Matrix matrix;
     convert<WARP>(matrix, sums, corner);
-    descend<WARP>(x, r, matrix, shared, corner, solver, ridge, parity);
-    write(x, half, row);
+    descend(x, r, solver, [&](Vector& product, const Vector& v, float norm) {
+        apply<WARP>(product, v, matrix, shared, corner, norm, ridge, parity);
+    });
+    write(x, half, row, threadIdx.x < 32, threadIdx.x / 32 == WARPS - 1);
 }

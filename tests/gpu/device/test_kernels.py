@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpu.als import Problem
-from gpu.device import kernels, tiling
+from gpu.device import kernels, plan, tiling
 
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
@@ -47,6 +47,10 @@ def test_every_source_begins_with_what_all_share():
     assert names
     for name in names:
         assert kernels.source(name.removesuffix(".cu")).startswith(common)
+
+
+def test_plan_and_kernel_agree_on_which_rows_are_short():
+    assert f"constexpr int SHORT = {plan.SHORT}," in kernels.source("als")
 
 
 def test_macros_are_in_a_fixed_order():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gpu import als, culsh, evaluate, nmf, sgd
 from gpu.backend import HOST, Backend, choose
+from gpu.epochs import EpochReport, OnEpoch, ShouldStop
 from gpu.errors import (
     BackendUnavailable,
     EngineError,
@@ -30,7 +31,6 @@ from gpu.params import (
     params_for,
 )
 from gpu.ratings import Ratings, Rows
-from gpu.sgd import EpochReport, OnEpoch, ShouldStop
 
 __all__ = [
     "ALGORITHMS",

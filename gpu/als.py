@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from gpu import evaluate
 from gpu.backend import HOST, Backend
-from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled, TrainingDiverged
+from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
+from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
-from gpu.sgd import EpochReport, OnEpoch, ShouldStop
 
 START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
 
@@ -109,9 +109,7 @@ class Training:
         """
         self._compile()
         n_epochs = self.params.n_epochs
-        for epoch in range(n_epochs):
-            if should_stop is not None and should_stop():
-                raise TrainingCancelled(f"Training stopped after {epoch} of {n_epochs} epochs, as asked")
+        for epoch in epochs(n_epochs, should_stop):
             began = time.perf_counter()
             self._als.solve(self._by_item, self._items, self._users, self.problem)
             self._als.solve(self._by_user, self._users, self._items, self.problem)

@@ -13,10 +13,11 @@ import numpy as np
 from gpu import similarity
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines
+from gpu.epochs import OnEpoch, ShouldStop
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import Ratings
-from gpu.sgd import N_GROUPS, Blocks, OnEpoch, ShouldStop, Training, start_model
+from gpu.sgd import N_GROUPS, Blocks, Training, start_model
 from gpu.training import Samples
 
 

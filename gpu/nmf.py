@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from gpu import evaluate
 from gpu.backend import HOST, Backend
-from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled, TrainingDiverged
+from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
+from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
 from gpu.model import Model
 from gpu.nndsvd import nndsvd
 from gpu.params import NmfParams
 from gpu.ratings import Ratings
-from gpu.sgd import EpochReport, OnEpoch, ShouldStop
 
 Floats = NDArray[Any]  # in the precision asked for
 DENSE_FROM = 0.15  # share of entries from which a product with a dense A is faster, zeros and all
@@ -130,9 +130,7 @@ class Factorization:
         """
         n_epochs = self.params.n_epochs
         self.begin()
-        for epoch in range(n_epochs):
-            if should_stop is not None and should_stop():
-                raise TrainingCancelled(f"Training stopped after {epoch} of {n_epochs} epochs, as asked")
+        for epoch in epochs(n_epochs, should_stop):
             before = self.relative_error
             self.advance()
             if not np.isfinite(self.relative_error):

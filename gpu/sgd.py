@@ -7,8 +7,6 @@ each, every user group meets another item group, so no two threads touch the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +15,8 @@ from numpy.typing import NDArray
 from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines
-from gpu.errors import TrainingCancelled, TrainingDiverged
+from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
+from gpu.errors import TrainingDiverged
 from gpu.model import Model
 from gpu.params import CulshParams, SgdParams
 from gpu.ratings import Ratings, Rows
@@ -28,28 +27,6 @@ from gpu.training import Rates, Samples, arrays_of
 N_GROUPS = 8
 # Factors start as normal draws of this deviation over √F, so that u·v starts near zero whatever F.
 INITIAL_DEVIATION = 0.1
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """What one epoch did.
-
-    Attributes:
-        epoch: from 1.
-        n_epochs: how many there will be.
-        seconds: training so far; without compiling, and without measuring `metrics`.
-        metrics: `train_rmse` and, with a test set, `test_rmse`; for implicit models `train_loss` (mean cross-entropy
-            of the epoch's samples) and, with a test set, `test_ndcg@10` and `test_recall@20`.
-    """
-
-    epoch: int
-    n_epochs: int
-    seconds: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-OnEpoch = Callable[[EpochReport], None]
-ShouldStop = Callable[[], bool]
 
 
 def fit(
@@ -131,9 +108,7 @@ class Training:
         """
         self._compile()
         n_epochs = self.params.n_epochs
-        for epoch in range(n_epochs):
-            if should_stop is not None and should_stop():
-                raise TrainingCancelled(f"Training stopped after {epoch} of {n_epochs} epochs, as asked")
+        for epoch in epochs(n_epochs, should_stop):
             began = time.perf_counter()
             samples = self.blocks.samples(epoch, self.backend)
             self._learn(samples, epoch)

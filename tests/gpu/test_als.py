@@ -14,10 +14,10 @@ from numba import get_num_threads, set_num_threads
 import gpu
 from gpu.als import Problem, problem_of, width
 from gpu.backend import Backend
+from gpu.epochs import EpochReport
 from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled, TrainingDiverged
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Rows
-from gpu.sgd import EpochReport
 from tests import reference
 from tests.data import ML_1M, needs_ml_1m, planted, split
 from tests.gpu.test_sgd import assert_equal_models, last_metrics

@@ -10,8 +10,8 @@ import pytest
 import gpu
 from gpu.backend import Backend
 from gpu.culsh import ImplicitBlocks
+from gpu.epochs import EpochReport
 from gpu.params import CulshImplicitParams, CulshParams
-from gpu.sgd import EpochReport
 from tests.data import ML_100K, needs_ml_100k, planted, split
 from tests.gpu.test_sgd import assert_equal_models, last_metrics
 

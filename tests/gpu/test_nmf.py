@@ -15,10 +15,10 @@ from scipy import optimize
 import gpu
 from gpu import explain, nmf
 from gpu.backend import Backend
+from gpu.epochs import EpochReport
 from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled
 from gpu.online import OnlineModel
 from gpu.params import NmfParams
-from gpu.sgd import EpochReport
 from tests import reference
 from tests.data import planted, split
 from tests.gpu.models import table_of

@@ -10,10 +10,11 @@ from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import Backend
+from gpu.epochs import EpochReport
 from gpu.errors import InvalidRatings, TrainingCancelled, TrainingDiverged
 from gpu.model import Model
 from gpu.params import CulshParams, Params, SgdParams
-from gpu.sgd import EpochReport, rates_at
+from gpu.sgd import rates_at
 from tests.data import ML_100K, needs_ml_100k, planted, split
 
 SMALL = SgdParams(n_factors=6, n_epochs=12, learning_rate=0.03)

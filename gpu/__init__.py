@@ -85,7 +85,8 @@ def fit(
         should_stop: asked before each epoch.
 
     Raises:
-        InvalidRatings: there is no rating.
+        InvalidRatings: there is no rating, or one that the algorithm cannot use.
+        NotEnoughMemory: the training would need more than is free (ALS, NMF).
         TrainingCancelled: `should_stop` returned true.
         TrainingDiverged: a parameter is no longer finite.
     """

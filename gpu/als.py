@@ -24,6 +24,7 @@ from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
+from gpu.rules import ridges
 
 START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
 
@@ -34,7 +35,7 @@ class Problem(NamedTuple):
     Attributes:
         n_factors: F.
         biases: whether the last column of a table is the row's bias; the table is then F + 1 wide.
-        is_implicit, alpha: see the module.
+        is_implicit, alpha: see the module; α is 0 for explicit problems.
         mean: μ, subtracted from ratings; 0 where there are no biases.
         regularization: λ.
         exponent: ν; 1 for explicit problems.
@@ -52,6 +53,10 @@ class Problem(NamedTuple):
     cg_tolerance: float
     solver: str
     precision: str
+
+    def ridges(self, lengths: NDArray[np.int64], n_columns: int) -> NDArray[np.float64]:
+        """ρ of rows with these numbers of ratings."""
+        return ridges(lengths, n_columns, self.alpha, self.regularization, self.exponent)
 
 
 def fit(

@@ -35,11 +35,7 @@ class Backend:
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = ("als", "hals")
-FAMILY_OF = {
-    "als": "als",
-    "als-implicit": "als",
-    "nmf": "hals",
-}  # the kernels that train an algorithm; all others need "sgd"
+FAMILY_OF = {"als": "als", "als-implicit": "als", "nmf": "hals"}  # what trains an algorithm; all others need "sgd"
 
 
 def has_device_kernels(algorithm: str) -> bool:

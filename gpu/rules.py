@@ -91,8 +91,15 @@ class Objective(NamedTuple):
 
     def ridges(self, counts: NDArray[np.integer], n_others: int) -> NDArray[np.float64]:
         """ρ of rows with `counts` ratings where the other side has `n_others` rows."""
-        unrated = n_others / self.alpha if self.alpha else 0.0
-        return np.asarray(self.regularization * (counts + unrated) ** self.exponent, dtype=np.float64)
+        return ridges(counts, n_others, self.alpha, self.regularization, self.exponent)
+
+
+def ridges(
+    counts: NDArray[np.integer], n_others: int, alpha: float, regularization: float, exponent: float
+) -> NDArray[np.float64]:
+    """ρ = λ (n + N/α)^ν of rows with `counts` ratings where the other side has `n_others` rows; N/α is 0 for α = 0."""
+    unrated = n_others / alpha if alpha else 0.0
+    return np.asarray(regularization * (counts + unrated) ** exponent, dtype=np.float64)
 
 
 def objective_of(params: AlsParams | AlsImplicitParams | NmfParams, mean: float) -> Objective:

@@ -71,7 +71,7 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: Problem) ->
 
 def prepare(rows: Rows, n_columns: int, problem: Problem) -> Side:
     """Place the ratings of one side, with the plan of its half-iterations."""
-    ridges = plan.ridges(rows.lengths, n_columns, problem)
+    ridges = problem.ridges(rows.lengths, n_columns)
     if is_fused(problem):
         weights, ranges = plan.weights(rows, problem), _n_ranges(n_columns, problem)
         work = plan.fused(rows, weights, n_columns, ranges, _max_slots(problem))

@@ -24,6 +24,7 @@ SHORT = 32  # ratings of a row that is not worth an A of its own
 CUT = 2048  # ratings of a row that is cut at ranges, at least
 PER_RANGE = 512  # ratings that a part of such a row should have
 MAX_PARTS = 1024  # of one row, where all its sums must be held at once
+MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
 WHOLE = -1  # slot of an item that is a whole row
 
 # As in common.cuh.
@@ -74,12 +75,6 @@ def solver_of(problem: Problem, n_columns: int) -> NDArray[np.void]:
     return np.array(constants, dtype=SOLVER)
 
 
-def ridges(lengths: NDArray[np.int64], n_columns: int, problem: Problem) -> NDArray[np.float64]:
-    """ρ of rows with these numbers of ratings."""
-    counts = lengths + (n_columns / problem.alpha if problem.is_implicit else 0.0)
-    return (problem.regularization * counts**problem.exponent).astype(np.float64)
-
-
 def n_ranges(table_bytes: int, cache_bytes: int) -> int:
     """Ranges of the fixed side's rows of which each takes half of the cache; 1 where all of them do."""
     return max(1, -(-table_bytes // max(1, cache_bytes // 2)))
@@ -115,7 +110,7 @@ def weights(rows: Rows, problem: Problem) -> NDArray[np.float32]:
     else:
         mean = np.float32(problem.mean)
         largest = np.maximum(np.abs(highest - mean), np.abs(np.minimum.reduceat(rows.values, bounds)[::2] - mean))
-    found[rated] = np.where(largest > 0, largest, 1)
+    found[rated] = np.where(largest > 0, np.minimum(largest, MOST_WEIGHT), 1)
     return found
 
 

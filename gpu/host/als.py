@@ -72,7 +72,7 @@ def prepare(rows: Rows, n_columns: int, problem: Problem) -> Side:
     """Take `rows` as they are, each with its ρ, and deal them to the threads."""
     shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
-    return Side(rows, np.concatenate(shares), bounds, ridges(rows.lengths, n_columns, problem))
+    return Side(rows, np.concatenate(shares), bounds, problem.ridges(rows.lengths, n_columns))
 
 
 def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray[np.int64]]:
@@ -86,12 +86,6 @@ def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray
     work = np.cumsum(lengths[short_rows] + row_cost)
     cuts = np.searchsorted(work, np.arange(1, n) / n * work[-1:].sum())
     return [np.concatenate([long_rows[x::n], part]) for x, part in enumerate(np.split(short_rows, cuts))]
-
-
-def ridges(lengths: NDArray[np.int64], n_columns: int, problem: Problem) -> NDArray[np.float64]:
-    """ρ of rows with these numbers of ratings."""
-    counts = lengths + (n_columns / problem.alpha if problem.is_implicit else 0.0)
-    return (problem.regularization * counts**problem.exponent).astype(np.float64)
 
 
 def place(table: Table, problem: Problem) -> Table:

@@ -186,6 +186,13 @@ def test_weights_are_the_largest_of_the_row():
     assert plan.weights(rows, EXPLICIT._replace(mean=3.0)).tolist() == [2, 1, 3, 1]
 
 
+def test_weights_stay_where_kernels_can_divide_by_them():
+    values = np.array([3e38, 2, 1], dtype=np.float32)
+    rows = Rows(np.array([0, 2]), np.array([2, 1]), np.zeros(3, dtype=np.int32), values)
+    assert plan.weights(rows, EXPLICIT).tolist() == [np.float32(plan.MOST_WEIGHT), 2.5]
+    assert np.float32(1) / np.float32(plan.MOST_WEIGHT) >= np.finfo(np.float32).tiny
+
+
 def test_weights_of_rows_that_lie_out_of_order():
     values = np.array([1, 5, 9, 9, 2, 4], dtype=np.float32)
     rows = Rows(np.array([4, 0]), np.array([2, 2]), np.zeros(6, dtype=np.int32), values)

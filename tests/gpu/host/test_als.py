@@ -76,8 +76,8 @@ def test_gram_of_any_number_of_rows(n_columns: int) -> None:
 
 def test_weights_of_the_regularisation() -> None:
     lengths = np.array([0, 1, 10])
-    np.testing.assert_allclose(als.ridges(lengths, 100, EXPLICIT), 0.05 * lengths)
-    np.testing.assert_allclose(als.ridges(lengths, 100, IMPLICIT), 0.1 * np.sqrt(lengths + 50.0))
+    np.testing.assert_allclose(EXPLICIT.ridges(lengths, 100), 0.05 * lengths)
+    np.testing.assert_allclose(IMPLICIT.ridges(lengths, 100), 0.1 * np.sqrt(lengths + 50.0))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""Ratings that live on the device: both orders of a `Ratings`, placed once and shared by whatever reads them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+from gpu.device.arrays import placed
+from gpu.ratings import Ratings, Rows
+
+
+class Placed(NamedTuple):
+    """One order of the ratings on the device; row x is `starts[x] : starts[x] + lengths[x]` of both long arrays.
+
+    Attributes:
+        starts, lengths: int64 (rows,).
+        entries: int32 (N,), the other side's row of each rating, ascending within a row.
+        values: float32 (N,).
+    """
+
+    starts: Any
+    lengths: Any
+    entries: Any
+    values: Any
+
+
+_rows: weakref.WeakKeyDictionary[Ratings, Placed] = weakref.WeakKeyDictionary()
+_columns: weakref.WeakKeyDictionary[Ratings, Placed] = weakref.WeakKeyDictionary()
+
+
+def rows_of(ratings: Ratings) -> Placed:
+    """The ratings by user; copied at the first call, freed with `ratings`."""
+    if ratings not in _rows:
+        _rows[ratings] = _placed(ratings.by_user)
+    return _rows[ratings]
+
+
+def columns_of(ratings: Ratings) -> Placed:
+    """The ratings by item; copied at the first call, freed with `ratings`."""
+    if ratings not in _columns:
+        _columns[ratings] = _placed(ratings.by_item)
+    return _columns[ratings]
+
+
+def _placed(rows: Rows) -> Placed:
+    return Placed(placed(rows.starts), placed(rows.lengths), placed(rows.items), placed(rows.values))

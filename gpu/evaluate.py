@@ -28,8 +28,8 @@ def predict(
         float32 (B,): estimates clipped to `model.scale`, or log-odds for implicit models.
     """
     scores = np.empty(len(users), dtype=np.float32)
-    sgd = backend.primitives("sgd")
-    sgd.predict(rows, users.astype(np.int32), items.astype(np.int32), arrays_of(model), scores)
+    estimate = backend.primitives("estimate")
+    estimate.predict(rows, users.astype(np.int32), items.astype(np.int32), arrays_of(model), scores)
     return scores if model.is_implicit else np.clip(scores, model.scale[0], model.scale[1])
 
 
@@ -138,7 +138,7 @@ def _ranks(
     ranks = np.empty(len(users), dtype=np.int64)
     ranked_users, first = np.unique(users, return_index=True)
     bounds = np.append(first, len(users))
-    backend.primitives("sgd").rank_items(rows, ranked_users, bounds, items, arrays_of(model), ranks)
+    backend.primitives("estimate").rank_items(rows, ranked_users, bounds, items, arrays_of(model), ranks)
     return ranks
 
 

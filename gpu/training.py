@@ -48,6 +48,11 @@ class Rates(NamedTuple):
     bias_regularization: np.float32
     weight_regularization: np.float32
 
+    @classmethod
+    def none(cls) -> Rates:
+        """Rates that move nothing."""
+        return cls(*[np.float32(0)] * 5)
+
 
 def arrays_of(model: Model) -> Arrays:
     """The view of `model` that primitives take.

@@ -18,7 +18,7 @@ from gpu.training import Arrays, Rates, Samples
 
 UNRATED = np.float32(-1e30)
 ABSENT = np.float32(-4e30)
-_IS_RATED = np.float32(-5e29)
+IS_RATED = np.float32(-5e29)
 _IS_PRESENT = np.float32(-2e30)
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
@@ -34,7 +34,7 @@ def lines(n: int, n_items: int) -> NDArray[np.float32]:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> None:
+def fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> None:
     """Write the residuals of `user` into an empty line; an implicit rating counts as 1."""
     base = arrays.mean + arrays.user_baseline[user]
     start = rows.starts[user]
@@ -44,14 +44,15 @@ def _fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> N
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _clear(line: NDArray[np.float32], rows: Rows, user: int) -> None:
+def clear(line: NDArray[np.float32], rows: Rows, user: int) -> None:
+    """Empty the line that `fill` has written."""
     start = rows.starts[user]
     for p in range(start, start + rows.lengths[user]):
         line[rows.items[p]] = UNRATED
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
-def _neighbour_terms(
+def neighbour_terms(
     item: int, line: NDArray[np.float32], arrays: Arrays, near: NDArray[np.float32]
 ) -> tuple[np.float32, np.float32, np.float32]:
     """(both neighbour sums of eq. 1, |R|^-½, |N|^-½) of `item`.
@@ -66,9 +67,9 @@ def _neighbour_terms(
     explicit, implicit, n_rated, n_unrated = _ZERO, _ZERO, _ZERO, _ZERO
     for k in range(n_neighbours):
         found = near[0, k]
-        near[1, k] = _ONE if found > _IS_RATED else _ZERO
+        near[1, k] = _ONE if found > IS_RATED else _ZERO
         near[2, k] = _ONE - near[1, k] if found > _IS_PRESENT else _ZERO
-        near[0, k] = found if found > _IS_RATED else _ZERO
+        near[0, k] = found if found > IS_RATED else _ZERO
         explicit += near[0, k] * arrays.explicit_weights[item, k]
         implicit += near[2, k] * arrays.implicit_weights[item, k]
         n_rated += near[1, k]
@@ -79,7 +80,8 @@ def _neighbour_terms(
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
-def _dot(user: int, item: int, arrays: Arrays) -> np.float32:
+def dot(user: int, item: int, arrays: Arrays) -> np.float32:
+    """U · v."""
     total = _ZERO
     for f in range(arrays.user_factors.shape[1]):
         total += arrays.user_factors[user, f] * arrays.item_factors[item, f]
@@ -122,8 +124,8 @@ def _visit(
     """Learn the samples of `user` in one item group."""
     for p in range(samples.cuts[user, group], samples.cuts[user, group + 1]):
         item = samples.items[p]
-        terms, norm_rated, norm_unrated = _neighbour_terms(item, line, arrays, near)
-        score = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + _dot(user, item, arrays)
+        terms, norm_rated, norm_unrated = neighbour_terms(item, line, arrays, near)
+        score = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + dot(user, item, arrays)
         error = samples.targets[p] - (_ONE / (_ONE + np.exp(-score)) if arrays.is_implicit else score)
         _step(user, item, error, arrays, rates)
         push = rates.weight_step * error
@@ -157,31 +159,10 @@ def learn_epoch(
                 if samples.cuts[user, group] == samples.cuts[user, group + 1]:
                     continue
                 if n_neighbours:
-                    _fill(lines[d], rows, user, arrays)
+                    fill(lines[d], rows, user, arrays)
                 _visit(user, group, samples, lines[d], near, arrays, rates)
                 if n_neighbours:
-                    _clear(lines[d], rows, user)
-
-
-@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def predict(
-    rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], arrays: Arrays, out: NDArray[np.float32]
-) -> None:
-    """Eq. 1 for each pair, into `out` (B,). Pairs of one user should stand together: their row is read once."""
-    n_neighbours = arrays.neighbours.shape[1]
-    for run in prange(_N_RUNS):
-        first, last = len(users) * run // _N_RUNS, len(users) * (run + 1) // _N_RUNS
-        line = np.full(len(arrays.item_bias) + 1, UNRATED)
-        line[-1] = ABSENT
-        near = np.empty((3, n_neighbours), np.float32)
-        for x in range(first, last):
-            user, item = users[x], items[x]
-            if x == first or user != users[x - 1]:
-                if x > first:
-                    _clear(line, rows, users[x - 1])
-                _fill(line, rows, user, arrays)
-            terms, _, _ = _neighbour_terms(item, line, arrays, near)
-            out[x] = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + _dot(user, item, arrays)
+                    clear(lines[d], rows, user)
 
 
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
@@ -280,39 +261,3 @@ def _mix_row(
                 samples.items[at] = item
                 samples.targets[at] = _ONE if d == 0 else _ZERO
                 place[item_group[item]] = at + 1
-
-
-@njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def rank_items(
-    rows: Rows, users: NDArray[np.int32], bounds: NDArray[np.int64], items: NDArray[np.int32], arrays: Arrays,
-    ranks: NDArray[np.int64],
-) -> None:  # fmt: skip
-    """Rank from 0 of some items of each user among all items they have not rated, into `ranks`; ties to the lower row.
-
-    Args:
-        users: (B,). The items to rank for users[b] are `items[bounds[b] : bounds[b + 1]]`; one that the user has rated
-            gets −1.
-    """
-    n_items = len(arrays.item_bias)
-    for b in prange(len(users)):
-        line = np.full(n_items + 1, UNRATED)
-        line[n_items] = ABSENT
-        scores = np.empty(n_items, np.float32)
-        near = np.empty((3, arrays.neighbours.shape[1]), np.float32)
-        _fill(line, rows, users[b], arrays)
-        for item in range(n_items):
-            terms, _, _ = _neighbour_terms(item, line, arrays, near)
-            scores[item] = arrays.item_bias[item] + terms + _dot(users[b], item, arrays)
-        for p in range(bounds[b], bounds[b + 1]):
-            ranks[p] = _rank(items[p], scores, line)
-
-
-@njit(nogil=True, cache=True)
-def _rank(item: int, scores: NDArray[np.float32], line: NDArray[np.float32]) -> int:
-    if line[item] > _IS_RATED:
-        return -1
-    rank = 0
-    for other in range(len(scores)):
-        is_above = (scores[other] > scores[item]) | ((scores[other] == scores[item]) & (other < item))
-        rank += is_above & (line[other] < _IS_RATED)
-    return rank

@@ -9,8 +9,8 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
-from gpu.culsh import ImplicitBlocks
 from gpu.epochs import EpochReport
+from gpu.host.descent import ImplicitBlocks
 from gpu.params import CulshImplicitParams, CulshParams
 from tests.data import ML_100K, needs_ml_100k, planted, split
 from tests.gpu.test_sgd import assert_equal_models, last_metrics
@@ -100,13 +100,13 @@ def test_the_values_of_ratings_do_not_matter_to_implicit_models(backend: Backend
 
 def test_negatives_are_drawn_anew_in_every_epoch(backend: Backend) -> None:
     blocks = ImplicitBlocks(planted(), IMPLICIT)
-    first = blocks.samples(0, backend).items.copy()
-    assert (blocks.samples(1, backend).items != first).mean() > 0.5
-    np.testing.assert_array_equal(blocks.samples(0, backend).items, first)
+    first = blocks.samples(0).items.copy()
+    assert (blocks.samples(1).items != first).mean() > 0.5
+    np.testing.assert_array_equal(blocks.samples(0).items, first)
 
 
 def test_a_user_who_has_rated_everything_has_no_negatives(backend: Backend) -> None:
     everything = gpu.Ratings.from_coo(np.zeros(3, int), np.arange(3), np.ones(3), (2, 3))
-    samples = ImplicitBlocks(everything, IMPLICIT).samples(0, backend)
+    samples = ImplicitBlocks(everything, IMPLICIT).samples(0)
     assert samples.cuts[0, -1] - samples.cuts[0, 0] == 3
     assert np.isfinite(gpu.fit(everything, IMPLICIT, backend=backend).item_factors).all()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.backend import Backend
-from gpu.sgd import balanced_bounds
+from gpu.host.descent import balanced_bounds
 from gpu.training import Rates, Samples, arrays_of
 from tests import reference
 from tests.gpu.strategies import as_reference, matrices, random_model, ratings_of
@@ -26,7 +26,7 @@ def test_predictions_are_eq_1(backend: Backend, matrix: np.ndarray, k: int, impl
     shuffled = np.random.default_rng(seed).permutation(len(users))
     users, items = users[shuffled], items[shuffled]
     scores = np.empty(len(users), np.float32)
-    backend.primitives("sgd").predict(ratings_of(matrix).by_user, users, items, arrays_of(model), scores)
+    backend.primitives("estimate").predict(ratings_of(matrix).by_user, users, items, arrays_of(model), scores)
     expected = [reference.score(matrix, known, u, j) for u, j in zip(users, items, strict=True)]
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
 
@@ -133,7 +133,7 @@ def test_ranks_are_among_unrated_items_with_ties_to_the_lower_row(
     items = np.tile(np.arange(ratings.n_items, dtype=np.int32), len(users))
     bounds = np.arange(len(users) + 1, dtype=np.int64) * ratings.n_items
     ranks = np.empty(len(items), np.int64)
-    backend.primitives("sgd").rank_items(ratings.by_user, users, bounds, items, arrays_of(model), ranks)
+    backend.primitives("estimate").rank_items(ratings.by_user, users, bounds, items, arrays_of(model), ranks)
     for user, of_user in zip(users, ranks.reshape(len(users), -1), strict=True):
         unrated = np.flatnonzero(np.isnan(matrix[user])).tolist()
         scores = model.item_bias

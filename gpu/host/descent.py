@@ -1,0 +1,142 @@
+"""Stochastic gradient descent on the host: one training's ratings in a grid of blocks, learned in place in the model.
+
+Users and items are each split into `N_GROUPS` groups of about equally many ratings. An epoch has as many sub-steps; in
+each, every user group meets another item group, so no two threads touch the same row (MCULSH-MF's D × D scheme).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu import evaluate
+from gpu.host import sgd
+from gpu.model import Model
+from gpu.params import CulshImplicitParams, SgdParams
+from gpu.ratings import Ratings
+from gpu.training import Rates, Samples, arrays_of
+
+# D: as many threads can work at once. A constant, so that a result does not depend on the machine; more groups mean
+# that a user's ratings are looked up more often in an epoch.
+N_GROUPS = 8
+
+
+class Descent:
+    """One training: what an epoch visits, and the model that it moves.
+
+    Attributes:
+        model: learned in place.
+    """
+
+    def __init__(self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None) -> None:
+        self.model, self._params, self._ratings, self._test = model, params, ratings, test
+        self._blocks = ImplicitBlocks(ratings, params) if isinstance(params, CulshImplicitParams) else Blocks(ratings)
+        self._lines = sgd.lines(N_GROUPS, ratings.n_items)
+        self._samples = self._blocks.samples(0)
+
+    def compile(self) -> None:
+        """Compile everything that an epoch calls, by an epoch that visits nobody."""
+        self._learn(0, Rates.none(), np.zeros_like(self._blocks.user_bounds))
+
+    def prepare(self) -> None:
+        """Nothing is left to do."""
+
+    def learn(self, epoch: int, rates: Rates) -> None:
+        """One epoch of eq. 5, every user group in an order of its own."""
+        self._samples = self._blocks.samples(epoch)
+        self._learn(epoch, rates, self._blocks.user_bounds)
+
+    def finish(self) -> None:
+        """Every epoch is done when `learn` returns."""
+
+    def fetch(self) -> Model:
+        """The model as it is now."""
+        return self.model
+
+    def is_finite(self) -> bool:
+        """Whether every learned parameter is."""
+        names = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights"
+        return all(np.isfinite(getattr(self.model, name).sum(dtype=np.float64)) for name in names)
+
+    def train_error(self) -> float:
+        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
+        if self.model.is_implicit:
+            return self._cross_entropy()
+        return evaluate.rmse(self.model, self._ratings.by_user, *self._ratings.coo())
+
+    def test_rmse(self) -> float:
+        """RMSE of the test ratings, which there must be."""
+        assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
+        return evaluate.rmse(self.model, self._ratings.by_user, *self._test.coo())
+
+    def _learn(self, epoch: int, rates: Rates, bounds: NDArray[np.int64]) -> None:
+        generator = np.random.default_rng((self._params.seed, epoch))
+        users = self._blocks.user_bounds
+        order = np.concatenate([first + generator.permutation(last - first) for first, last in pairwise(users)])
+        sgd.learn_epoch(
+            self._blocks.rows, self._samples, order.astype(np.int32), bounds, generator.permutation(N_GROUPS),
+            self._lines, arrays_of(self.model), rates,
+        )  # fmt: skip
+
+    def _cross_entropy(self) -> float:
+        samples = self._samples
+        per_user = samples.cuts[:, -1] - samples.cuts[:, 0]
+        users = np.repeat(np.arange(self.model.n_users, dtype=np.int32), per_user)
+        ends = np.cumsum(per_user)
+        places = np.arange(len(users)) + np.repeat(samples.cuts[:, 0] - (ends - per_user), per_user)
+        scores = evaluate.predict(self.model, self._ratings.by_user, users, samples.items[places])
+        losses = np.logaddexp(0, scores) - samples.targets[places] * scores
+        return float(losses.mean(dtype=np.float64))
+
+
+class Blocks:
+    """The D × D grid over the ratings, and what each block learns in an epoch.
+
+    Attributes:
+        user_bounds, item_bounds (D + 1,): int64, first row of each group; groups hold about equally many ratings.
+    """
+
+    def __init__(self, ratings: Ratings) -> None:
+        self.rows = ratings.by_user
+        self.n_items = ratings.n_items
+        self.user_bounds = balanced_bounds(ratings.by_user.lengths, N_GROUPS)
+        self.item_bounds = balanced_bounds(ratings.by_item.lengths, N_GROUPS)
+        self._samples: Samples | None = None
+
+    def samples(self, epoch: int) -> Samples:
+        """What is learned in `epoch`: here always the ratings themselves."""
+        del epoch
+        if self._samples is None:
+            cuts = np.empty((len(self.rows.starts), N_GROUPS + 1), dtype=np.int64)
+            sgd.group_cuts(self.rows, self.item_bounds.astype(np.int32), cuts)
+            self._samples = Samples(self.rows.items, self.rows.values, cuts)
+        return self._samples
+
+
+class ImplicitBlocks(Blocks):
+    """The grid for implicit feedback: each rating is followed by its negatives, drawn anew in every epoch."""
+
+    def __init__(self, ratings: Ratings, params: CulshImplicitParams) -> None:
+        super().__init__(ratings)
+        self._params = params
+        widths = np.diff(self.item_bounds)
+        self._group_of = np.repeat(np.arange(N_GROUPS, dtype=np.uint8), widths)
+        room = len(ratings) * (1 + params.n_negatives)
+        cuts = np.empty((ratings.n_users, N_GROUPS + 1), dtype=np.int64)
+        self._drawn = Samples(np.zeros(room, np.int32), np.zeros(room, np.float32), cuts)
+        self._negatives = np.empty((len(ratings), params.n_negatives), dtype=np.int32)
+
+    def samples(self, epoch: int) -> Samples:
+        """The ratings and the negatives of `epoch`; valid until the next call."""
+        sgd.draw_negatives(self.rows, self.n_items, self._params.seed, epoch, self._negatives)
+        sgd.mix_samples(self.rows, self._negatives, self._group_of, self._drawn)
+        return self._drawn
+
+
+def balanced_bounds(lengths: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+    """Bounds, int64 (D + 1,), of `n_groups` runs of rows that hold about equally many ratings."""
+    ends = np.cumsum(lengths)
+    targets = np.arange(1, n_groups) * (ends[-1] / n_groups)
+    return np.concatenate([[0], np.searchsorted(ends, targets), [len(lengths)]]).astype(np.int64)

@@ -22,7 +22,12 @@ PLAIN = [
 FUSED = [(4, "biases"), (32, "explicit"), (64, "biases"), (100, "explicit"), (128, "implicit"), (256, "biases")]
 
 
+# CHUNKS, WIDE, SEARCH, LINE_THREADS
+NEAR = [(1, 0, 0, 256), (2, 0, 0, 256), (4, 0, 0, 256), (5, 1, 0, 512), (32, 1, 0, 1024), (4, 1, 1, 1024)]
 HALS = [(0, 1), (0, 3), (0, 8), (1, 1), (1, 2), (1, 16)]  # DOUBLE, and pieces of a row that a lane holds
+
+
+ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
 
 
 def problem_of(n_factors: int, kind: str) -> Problem:
@@ -69,6 +74,22 @@ def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
 @pytest.mark.parametrize(("double", "held"), HALS)
 def test_kernels_of_nmf_compile(double, held, architecture, tmp_path):
     compile_with_nvcc("hals", {"DOUBLE": double, "HELD": held}, architecture, tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("numbers", NEAR)
+def test_kernels_of_neighbours_compile(numbers, architecture, tmp_path):
+    macros = dict(zip(("CHUNKS", "WIDE", "SEARCH", "LINE_THREADS"), numbers, strict=True))
+    compile_with_nvcc("near", macros, architecture, tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("capability", [75, 80, 90])
+@pytest.mark.parametrize("n_pieces", ESGD)
+def test_kernels_of_esgd_compile(n_pieces, capability, tmp_path):
+    macros = {"PIECES": n_pieces, "THREADS": 1024, "VECTOR": int(capability >= 90)}
+    compile_with_nvcc("esgd", macros, f"sm_{capability}", tmp_path)
 
 
 @needs_nvcc

@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 from cupy import cublas
-from cupy_backends.cuda.libs import cublas as libcublas
 from numpy.typing import NDArray
 
 from gpu.device import gather
 from gpu.device.als import WORKSPACE, finish, free_bytes
 from gpu.device.arrays import placed
+from gpu.device.blas import RUN, gram_of, negative_product
 from gpu.device.kernels import kernel
 from gpu.device.parts import slots_bound
 from gpu.ratings import Ratings
@@ -39,16 +39,14 @@ __all__ = ["finish", "free_bytes"]  # primitives of every family; the others are
 
 Floats = NDArray[Any]  # float32 or float64
 EPSILON = 1e-16  # as on the host
-RUN = 4096  # rows whose Gram matrix is a sum of its own
 ROW_THREADS, NORM_THREADS = 128, 1024  # as in kernels/hals.cu
 LEAST_ROWS = 256  # of a block that waits for others: more blocks wait longer
 STATIC_SHARED = 1024  # bytes, at most, of a kernel beside its changes
 EDGE, TRANSPOSING_THREADS = 32, 256
-TILE = ("table", "<u8"), ("targets", "<u8"), ("gram", "<u8"), ("n", "<i8"), ("epsilon", "<f4")
-COUNTS = tuple((name, "<i4") for name in ("n_factors", "first", "count", "rows", "in_shared"))
-
-_squares = cupy.ReductionKernel("T x", "float64 y", "(double)x * x", "a + b", "y = a", "0", "nearfield_squares")
-_inner = cupy.ReductionKernel("T x, T z", "float64 y", "(double)x * z", "a + b", "y = a", "0", "nearfield_inner")
+SUM_THREADS, SUM_BLOCKS = 256, 528  # CuPy reduces to one number in one block
+MARK = 0xFF  # in every byte of a sum that is not there yet
+POINTERS = tuple((name, "<u8") for name in ("table", "products", "targets"))
+COUNTS = tuple((name, "<i4") for name in ("n_factors", "first", "count"))
 
 
 class Matrix(NamedTuple):
@@ -67,13 +65,17 @@ class Side(NamedTuple):
         rows: (N, width), the same by rows, which sparse products gather; zeros beyond n and K. Work space while the
             factor is solved.
         products: (K, n), A or Aᵀ times the other side.
-        targets: (T, n), work space of a sweep without norms.
+        targets: (T, n), work space of a sweep.
+        parts: (K, blocks), work space of a sweep with norms.
+        tiles: `Tile` of the kernels, for each tile.
     """
 
     columns: Any
     rows: Any
     products: Any
     targets: Any
+    parts: Any
+    tiles: list[NDArray[np.void]]
 
 
 def place(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
@@ -88,7 +90,10 @@ def put(rows: Floats, tile: int) -> Side:
     n, k = rows.shape
     by_row = cupy.zeros((-(-n // RUN) * RUN, gather.width_of(k, rows.dtype)), dtype=rows.dtype)
     columns = placed(np.ascontiguousarray(rows.T))
-    side = Side(columns, by_row, cupy.zeros_like(columns), cupy.zeros((tile, n), dtype=rows.dtype))
+    products, targets = cupy.zeros_like(columns), cupy.zeros((tile, n), dtype=rows.dtype)
+    blocks, _ = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
+    parts = cupy.empty((k, blocks), dtype=cupy.float64)
+    side = Side(columns, by_row, products, targets, parts, _tiles(columns, products, targets) if tile else [])
     _to_rows(side)
     return side
 
@@ -102,7 +107,8 @@ def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors:
     """Memory that a training takes on the device, at its peak.
 
     Counted: entries (8 bytes, once a side), items (32 a row and a part) and sums of parts; a dense A; of each side the
-    factor in both forms, products and targets, and Gram matrices of runs of rows; work space of matrix products.
+    factor in both forms, products and targets, sums of a sweep, and Gram matrices of runs of rows; work space of
+    matrix products.
     """
     width = gather.width_of(n_factors, np.dtype(f"f{itemsize}"))
     runs = [-(-n // RUN) for n in shape]
@@ -110,27 +116,19 @@ def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors:
     tables = sum(shape) * (2 * n_factors + tile) + sum(runs) * RUN * width
     grams, parts = max(runs) * n_factors**2 + 8 * n_factors**2, slots * width
     plan = 16 * n_sparse + (32 * sum(shape) + 4 * 32 * slots if n_sparse else 0)
-    return itemsize * (tables + n_dense + grams + parts) + plan + WORKSPACE
+    norms = 16 * n_factors * _multiprocessors(cupy.cuda.Device().id)
+    return itemsize * (tables + n_dense + grams + parts) + plan + norms + WORKSPACE
 
 
 def gram(side: Side) -> Any:
     """XᵀX (K, K) of the rows X, on the device; sums of runs of rows are added up in float64."""
-    n, width = side.rows.shape
-    k, dtype = len(side.columns), side.rows.dtype
-    parts = cupy.empty((n // RUN, k, k), dtype=dtype)
-    multiply_runs = libcublas.sgemmStridedBatched if dtype == np.float32 else libcublas.dgemmStridedBatched
-    one, zero = np.ones((), dtype=dtype), np.zeros((), dtype=dtype)
-    rows = side.rows.data.ptr, width, RUN * width  # cuBLAS sees each run as its transpose: (width, RUN) by columns
-    multiply_runs(
-        cupy.cuda.device.get_cublas_handle(), libcublas.CUBLAS_OP_N, libcublas.CUBLAS_OP_T, k, k, RUN,
-        one.ctypes.data, *rows, *rows, zero.ctypes.data, parts.data.ptr, k, k * k, len(parts),
-    )  # fmt: skip
-    return parts.sum(axis=0, dtype=np.float64).astype(dtype)
+    return gram_of(side.rows, len(side.columns))
 
 
 def squares(matrix: Matrix) -> float:
     """Σ A²."""
-    return float(_squares(matrix.dense if matrix.by_row is None else matrix.by_row.values))
+    values = matrix.dense if matrix.by_row is None else matrix.by_row.values
+    return float(_sum_of_products(values, values))
 
 
 def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
@@ -159,12 +157,22 @@ def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
 
 def inner(side: Side) -> float:
     """Σ of the factor times its products, entry by entry, in float64."""
-    return float(_inner(side.columns, side.products))
+    return sum_of_products(side.columns, side.products)
 
 
 def sum_of_products(one: Any, other: Any) -> float:
-    """Σ of two small matrices, entry by entry, in float64."""
-    return float(_inner(one, other))
+    """Σ of two matrices, entry by entry, in float64."""
+    return float(_sum_of_products(one, other))
+
+
+def _sum_of_products(one: Any, other: Any) -> Any:
+    """The same on the device, float64 ()."""
+    parts = cupy.empty(min(-(-one.size // SUM_THREADS), SUM_BLOCKS), dtype=cupy.float64)
+    macros = gather.defines(one.dtype, gather.width_of(1, one.dtype))
+    kernel(gather.NAME, "sum_of_products", macros)(
+        (len(parts),), (SUM_THREADS,), (one, other, np.int64(one.size), parts)
+    )
+    return parts.sum()
 
 
 def sweep(side: Side, gram: Any, *, tile: int, normalise: bool) -> None:
@@ -173,53 +181,44 @@ def sweep(side: Side, gram: Any, *, tile: int, normalise: bool) -> None:
     Returns before the work is done: see `finish`.
 
     Args:
-        side: holds the products; with `normalise` they are used up.
+        side: holds the products.
         gram: (K, K) of the other side.
-        tile: T; 0 for plain FAST-HALS, one column after the other.
+        tile: T, as `put` was given it; 0 for plain FAST-HALS, one column after the other.
         normalise: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
     """
-    if not tile:
-        _sweep_plain(side, gram, normalise)
-    elif normalise:
-        _sweep_normalising(side, gram, tile)
+    if tile:
+        _sweep_tiles(side, gram, tile, normalise)
     else:
-        _sweep_tiles(side, gram, tile)
+        _sweep_plain(side, gram, normalise)
     _to_rows(side)
 
 
 def _sweep_plain(side: Side, gram: Any, normalise: bool) -> None:
     """[002] Alg. 1, lines 6 to 8 or 12 to 16."""
-    table = side.columns
+    table, epsilon = side.columns, side.columns.dtype.type(EPSILON)
     for k in range(len(table)):
         found = side.products[k] - gram[k] @ table
         found += table[k] * gram[k, k] if normalise else table[k]
-        cupy.maximum(found, table.dtype.type(EPSILON), out=found)
-        table[k] = found / cupy.sqrt(_squares(found)).astype(table.dtype) if normalise else found
+        cupy.maximum(found, epsilon, out=found)
+        if normalise:
+            found /= cupy.sqrt(_sum_of_products(found, found)).astype(table.dtype)
+        cupy.maximum(found, epsilon, out=table[k])
 
 
-def _sweep_tiles(side: Side, gram: Any, tile: int) -> None:
-    """[002] Alg. 2 for H: no row waits for another."""
-    k, n = side.columns.shape
-    fits = _fits(tile * ROW_THREADS, side)
-    for first in range(0, k, tile):
-        products = side.products[first : first + tile]
-        targets = side.targets[: len(products)]
-        cupy.copyto(targets, products)
-        given = (_tile(side, targets, gram, first, ROW_THREADS, fits),)
-        blocks, shared = -(-n // ROW_THREADS), fits * tile * ROW_THREADS * side.columns.itemsize
-        _kernel("sweep_tile", side)((blocks,), (ROW_THREADS,), given, shared_mem=shared)
-
-
-def _sweep_normalising(side: Side, gram: Any, tile: int) -> None:
-    """[002] Alg. 2 for W, in a grid that is on the device as a whole: every column waits for the norm of the last."""
-    k, n = side.columns.shape
-    blocks, rows = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
+def _sweep_tiles(side: Side, gram: Any, tile: int, normalise: bool) -> None:
+    """[002] Alg. 2. Of W every column waits for the norm of the last, in a grid that is on the device as a whole."""
+    n, parts = side.columns.shape[1], [side.parts] * normalise
+    if normalise:
+        function, threads = "sweep_tile_normalising", NORM_THREADS
+        blocks, rows = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
+        side.parts.data.memset_async(MARK, side.parts.nbytes)
+    else:
+        function, threads, blocks, rows = "sweep_tile", ROW_THREADS, -(-n // ROW_THREADS), ROW_THREADS
     fits = _fits(tile * rows, side)
-    parts, arrived = cupy.empty(2 * blocks, dtype=cupy.float64), cupy.zeros(1, dtype=cupy.uint32)
-    for first in range(0, k, tile):
-        given = (_tile(side, side.products[first : first + tile], gram, first, rows, fits), parts, arrived)
-        shared = fits * tile * rows * side.columns.itemsize
-        _kernel("sweep_tile_normalising", side)((blocks,), (NORM_THREADS,), given, shared_mem=shared)
+    launch, shared = _kernel(function, side), fits * tile * rows * side.columns.itemsize
+    for given in side.tiles:
+        negative_product(gram, int(given["first"]), int(given["count"]), side.columns, side.targets)
+        launch((blocks,), (threads,), (given, gram, np.int32(rows), np.int32(fits), *parts), shared_mem=shared)
 
 
 def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
@@ -229,16 +228,17 @@ def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
     return -(-n // rows), rows
 
 
-def _tile(side: Side, targets: Any, gram: Any, first: int, rows: int, in_shared: bool) -> Any:
-    """`Tile` of the kernels, once its targets are less what all columns take from them: phases 1 and 3."""
-    cublas.gemm("N", "N", gram[first : first + len(targets)], side.columns, out=targets, alpha=-1.0, beta=1.0)
-    k, n = side.columns.shape
-    dtype = side.columns.dtype
-    given = np.zeros((), dtype=np.dtype([*TILE[:-1], ("epsilon", dtype), *COUNTS], align=True))
-    given["table"], given["targets"], given["gram"] = side.columns.data.ptr, targets.data.ptr, gram.data.ptr
-    given["n"], given["epsilon"], given["n_factors"], given["first"] = n, EPSILON, k, first
-    given["count"], given["rows"], given["in_shared"] = len(targets), rows, in_shared
-    return given
+def _tiles(columns: Any, products: Any, targets: Any) -> list[NDArray[np.void]]:
+    """`Tile` of the kernels, for each tile."""
+    (k, n), tile, dtype = columns.shape, len(targets), columns.dtype
+    layout = np.dtype([*POINTERS, ("n", "<i8"), ("epsilon", dtype), *COUNTS], align=True)
+    return [
+        np.array(
+            (columns.data.ptr, products[first].data.ptr, targets.data.ptr, n, EPSILON, k, first, min(tile, k - first)),
+            dtype=layout,
+        )
+        for first in range(0, k, tile)
+    ]
 
 
 def _to_rows(side: Side) -> None:

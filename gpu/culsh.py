@@ -29,6 +29,11 @@ def fit(
     should_stop: ShouldStop | None = None,
 ) -> Model:
     """Find neighbours, then train factors, biases, W and C; see `gpu.fit`."""
+    return training(ratings, params, backend, test).run(on_epoch, should_stop)
+
+
+def training(ratings: Ratings, params: CulshParams, backend: Backend = HOST, test: Ratings | None = None) -> Training:
+    """What `fit` runs, before its first epoch: the neighbours are found."""
     known = baselines(ratings)
     found = similarity.neighbours(ratings, params, backend, known)
     if isinstance(params, CulshImplicitParams):
@@ -37,7 +42,7 @@ def fit(
     if isinstance(params, CulshImplicitParams):
         model.scale = (0.0, 1.0)
     model.neighbours[:], model.projections[:] = found.neighbours, found.projections
-    return Training(model, params, ratings, backend, test, found.seconds).run(on_epoch, should_stop)
+    return Training(model, params, ratings, backend, test, found.seconds)
 
 
 def _implicit_baselines(known: Baselines, params: CulshImplicitParams) -> Baselines:

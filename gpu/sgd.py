@@ -61,8 +61,13 @@ def fit(
     should_stop: ShouldStop | None = None,
 ) -> Model:
     """Train factors and biases; see `gpu.fit`."""
+    return training(ratings, params, backend, test).run(on_epoch, should_stop)
+
+
+def training(ratings: Ratings, params: SgdParams, backend: Backend = HOST, test: Ratings | None = None) -> Training:
+    """What `fit` runs, before its first epoch."""
     model = start_model(ratings, params, baselines(ratings))
-    return Training(model, params, ratings, backend, test).run(on_epoch, should_stop)
+    return Training(model, params, ratings, backend, test)
 
 
 def start_model(ratings: Ratings, params: SgdParams, known: Baselines, n_bits: int = 0) -> Model:
@@ -79,7 +84,11 @@ def start_model(ratings: Ratings, params: SgdParams, known: Baselines, n_bits: i
 
 
 class Training:
-    """One run of the epochs: the schedule, reports and stopping."""
+    """One run of the epochs: the schedule, reports and stopping.
+
+    Attributes:
+        seconds: training time so far.
+    """
 
     def __init__(
         self,
@@ -114,7 +123,11 @@ class Training:
             if on_epoch is not None:
                 on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, self._metrics()))
             began = time.perf_counter()
-        return descent.fetch()
+        return self.model()
+
+    def model(self) -> Model:
+        """The present parameters, on the host; from the first epoch on."""
+        return self._descent.fetch()
 
     def _metrics(self) -> dict[str, float]:
         error = self._descent.train_error()
@@ -124,7 +137,7 @@ class Training:
         metrics = {"train_loss": error}
         if self.test is None:
             return metrics
-        ranking = evaluate.ranking(self._descent.fetch(), self.ratings.by_user, self.test)
+        ranking = evaluate.ranking(self.model(), self.ratings.by_user, self.test)
         return metrics | {f"test_{name}": value for name, value in ranking.items()}
 
     def _check_finite(self, epoch: int) -> None:

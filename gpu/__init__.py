@@ -5,7 +5,7 @@ The axis alphabet of every docstring: U users, I items, F factors, B batch, K ne
 
 from __future__ import annotations
 
-from gpu import als, culsh, evaluate, nmf, sgd
+from gpu import als, culsh, esgd, evaluate, nmf, sgd
 from gpu.backend import HOST, Backend, choose
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop
 from gpu.errors import (
@@ -25,6 +25,7 @@ from gpu.params import (
     AlsParams,
     CulshImplicitParams,
     CulshParams,
+    EsgdParams,
     NmfParams,
     Params,
     SgdParams,
@@ -44,6 +45,7 @@ __all__ = [
     "CulshParams",
     "EngineError",
     "EpochReport",
+    "EsgdParams",
     "InvalidInput",
     "InvalidParams",
     "InvalidRatings",
@@ -96,6 +98,8 @@ def fit(
         return als.fit(ratings, params, backend, test, on_epoch, should_stop)
     if isinstance(params, NmfParams):
         return nmf.fit(ratings, params, backend, test, on_epoch, should_stop)
+    if isinstance(params, EsgdParams):
+        return esgd.fit(ratings, params, backend, test, on_epoch, should_stop)
     if isinstance(params, CulshParams):
         return culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
     assert isinstance(params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type

@@ -34,8 +34,10 @@ class Backend:
 
 
 HOST = Backend("host", "asked for")
-DEVICE_FAMILIES = ("als", "hals")
-FAMILY_OF = {"als": "als", "als-implicit": "als", "nmf": "hals"}  # what trains an algorithm; all others need "sgd"
+DEVICE_FAMILIES = ("als", "esgd", "hals")
+FAMILY_OF = {  # what trains an algorithm; all others need "sgd"
+    "als": "als", "als-implicit": "als", "esgd": "esgd", "nmf": "hals",
+}  # fmt: skip
 
 
 def has_device_kernels(algorithm: str) -> bool:

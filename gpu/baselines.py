@@ -28,12 +28,13 @@ def baselines(ratings: Ratings) -> Baselines:
     """Baselines of `ratings` (μ = 0 where there is none)."""
     values = ratings.by_user.values
     mean = float(values.mean(dtype=np.float64)) if len(values) else 0.0
-    return Baselines(mean, _deviations(ratings.by_user, mean), _deviations(ratings.by_item, mean))
+    return Baselines(mean, deviations(ratings.by_user, mean), deviations(ratings.by_item, mean))
 
 
-def _deviations(rows: Rows, mean: float) -> NDArray[np.float32]:
+def deviations(rows: Rows, mean: float) -> NDArray[np.float32]:
+    """float32 (rows,): the mean of each row minus `mean`; 0 for rows without ratings."""
     owner = np.repeat(np.arange(len(rows.starts)), rows.lengths)
     sums = np.bincount(owner, weights=rows.values, minlength=len(rows.starts))
     means = sums / np.maximum(rows.lengths, 1)
-    deviations: NDArray[np.float32] = np.where(rows.lengths > 0, means - mean, 0.0).astype(np.float32)
-    return deviations
+    found: NDArray[np.float32] = np.where(rows.lengths > 0, means - mean, 0.0).astype(np.float32)
+    return found

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpu.backend import HOST
 from gpu.model import Model
-from gpu.params import AlsImplicitParams, AlsParams, NmfParams, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams, SgdParams
 from gpu.rules import SMALLEST_RIDGE, TINY, Rules, objective_of, user_rules
 from gpu.topn import residuals_of
 
@@ -111,7 +111,7 @@ def _sampled_system(
 ) -> System:
     """The closed form of `gpu.sampled`; implicit models: the first Newton step from zero, without negatives."""
     del gram
-    assert isinstance(model.params, SgdParams)  # noqa: S101 - `shares` has asked; this narrows the type
+    assert isinstance(model.params, GradientParams)  # noqa: S101 - `shares` has asked; this narrows the type
     rules = user_rules(model.params)
     z = np.column_stack([model.item_factors[items].astype(np.float64), np.ones(len(items))])
     given = model.mean + model.item_bias[items].astype(np.float64)

@@ -25,7 +25,7 @@ from gpu.backend import HOST, Backend
 from gpu.exact import ExactRefits
 from gpu.item_index import ItemIndex
 from gpu.model import Model
-from gpu.params import AlsImplicitParams, AlsParams, CulshParams, NmfParams, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, CulshParams, GradientParams, NmfParams
 from gpu.sampled import SampledRefits
 from gpu.signatures import Signatures
 from gpu.table import RatingTable
@@ -234,7 +234,7 @@ def _refits(
     """How rows of `model` are solved."""
     if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
         return ExactRefits(model, model.params, table, backend)
-    assert isinstance(model.params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
+    assert isinstance(model.params, GradientParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
     return SampledRefits(model, model.params, table, user_keys, item_keys, backend)
 
 

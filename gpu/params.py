@@ -1,7 +1,8 @@
 """Hyperparameters: one frozen object per algorithm, each default written here and nowhere else.
 
-The names are shared by every algorithm that has them. Defaults of `als`, `als-implicit`, `culsh`, `culsh-implicit` and
-`sgd` were chosen on a held-out part of a training part of MovieLens-1M, never on a test set (docs/performance.md).
+The names are shared by every algorithm that has them. Defaults of `als`, `als-implicit`, `culsh`, `culsh-implicit`,
+`esgd` and `sgd` were chosen on a held-out part of a training part of MovieLens-1M, never on a test set
+(docs/performance.md).
 """
 
 from __future__ import annotations
@@ -121,22 +122,50 @@ class AlsImplicitParams(RegularizedParams):
 
 
 @dataclass(frozen=True)
-class SgdParams(RegularizedParams):
-    """CUSGD++ ([004] Alg. 2): factors and biases by stochastic gradient descent, eq. 5 without neighbours.
+class GradientParams(RegularizedParams):
+    """What every algorithm has that learns by stochastic gradient descent.
 
-    λ of the factors is applied once per rating (eq. 5), so weighted by counts.
+    λ of the factors is applied once per rating, so weighted by counts.
 
     Attributes (beyond `RegularizedParams`):
+        learning_rate: the step of the first epoch. Longer ones learn in fewer epochs, and diverge beyond some length.
+    """
+
+    learning_rate: float = 0.02
+
+
+@dataclass(frozen=True)
+class EsgdParams(GradientParams):
+    """ESGD ([003]): factors of what fixed biases leave over, visited as the ratings lie in memory, with a fixed step.
+
+    Attributes: as in `GradientParams`; `learning_rate` is γ of every epoch, `regularization` is λ_p and λ_q.
+    """
+
+    algorithm: ClassVar[str] = "esgd"
+    n_factors: int = 64
+    n_epochs: int = 15
+    regularization: float = 0.04
+
+
+@dataclass(frozen=True)
+class SgdParams(GradientParams):
+    """CUSGD++ ([004] Alg. 2): factors and biases by stochastic gradient descent, eq. 5 without neighbours.
+
+    Attributes (beyond `GradientParams`):
         learning_rate, learning_rate_decay: α and β of γ_t = α / (1 + β·t^1.5) (eq. 7), t = epoch from 0.
         bias_regularization: λ of the biases.
+        precision: of the users' factors while a device trains; the host always uses float32.
+        deterministic: whether a device visits ratings in a fixed order, several times slower, so that equal seeds give
+            equal models; the host always does.
     """
 
     algorithm: ClassVar[str] = "sgd"
     n_factors: int = 128
     n_epochs: int = 40
-    learning_rate: float = 0.02
     learning_rate_decay: float = 0.02
     bias_regularization: float = 0.02
+    precision: Precision = "float16"
+    deterministic: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,7 +245,7 @@ class NmfParams(Params):
 
 ALGORITHMS: dict[str, type[Params]] = {
     kind.algorithm: kind
-    for kind in (AlsParams, AlsImplicitParams, CulshParams, CulshImplicitParams, NmfParams, SgdParams)
+    for kind in (AlsParams, AlsImplicitParams, CulshParams, CulshImplicitParams, EsgdParams, NmfParams, SgdParams)
 }
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -291,6 +320,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "solver": ("cg", "cholesky"),
     "precision": ("float16", "float32"),
     "biases": (True, False),
+    "deterministic": (True, False),
     "similarity": ("simlsh", "gsm", "minhash", "rp_cos", "random"),
     "psi": ("residual", "power"),
     "start": ("random", "nndsvd"),

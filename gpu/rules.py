@@ -15,7 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, SgdParams
+from gpu.params import (
+    AlsImplicitParams,
+    AlsParams,
+    CulshImplicitParams,
+    CulshParams,
+    GradientParams,
+    NmfParams,
+    SgdParams,
+)
 
 PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are worth waking
 
@@ -112,12 +120,12 @@ def objective_of(params: AlsParams | AlsImplicitParams | NmfParams, mean: float)
     return Objective(False, False, params.biases, 0.0, mean, ridge, 1.0)
 
 
-def user_rules(params: SgdParams) -> Rules:
+def user_rules(params: GradientParams) -> Rules:
     """Rules for users of models trained with `params`."""
     return Rules(
         factor=FACTOR_SHARE * params.regularization,
         factor_prior=FACTOR_PRIOR,
-        bias=params.bias_regularization,
+        bias=params.bias_regularization if isinstance(params, SgdParams) else 0.0,
         bias_prior=BIAS_PRIOR_OF_USERS,
         weight=params.weight_regularization if isinstance(params, CulshParams) else 0.0,
         weight_prior=WEIGHT_PRIOR,
@@ -130,7 +138,7 @@ def user_rules(params: SgdParams) -> Rules:
     )
 
 
-def item_rules(params: SgdParams) -> Rules:
+def item_rules(params: GradientParams) -> Rules:
     """Rules for items newer than a model trained with `params`."""
     rules = user_rules(params)._replace(bias_prior=BIAS_PRIOR_OF_ITEMS, max_ratings=MAX_RATERS)
     if not isinstance(params, CulshImplicitParams):

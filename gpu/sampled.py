@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpu.backend import Backend
 from gpu.model import Model
-from gpu.params import SgdParams
+from gpu.params import GradientParams
 from gpu.rules import PARALLEL_FROM, item_rules, user_rules
 from gpu.table import RatingTable
 from gpu.training import arrays_of
@@ -31,7 +31,7 @@ class SampledRefits:
     def __init__(
         self,
         model: Model,
-        params: SgdParams,
+        params: GradientParams,
         table: RatingTable,
         user_keys: NDArray[np.uint64],
         item_keys: NDArray[np.uint64],

@@ -80,6 +80,40 @@ def sgd_epoch(matrix, model, visits, rates):
         sgd_step(matrix, model, user, item, target, rates)
 
 
+# --- ESGD ([003]) ----------------------------------------------------------------------------------------------------
+
+
+def esgd_biases(matrix):
+    """(μ, b_i, b̂_j): user means of r − μ, then item means of r − b_i − μ; 0 where a row has no rating."""
+    rated = ~np.isnan(matrix)
+    mean = matrix[rated].mean()
+    users = np.array([np.mean(row[has] - mean) if has.any() else 0.0 for row, has in zip(matrix, rated, strict=True)])
+    left = (matrix - mean - users[:, None]).T
+    items = np.array([np.mean(column[has]) if has.any() else 0.0 for column, has in zip(left, rated.T, strict=True)])
+    return mean, users, items
+
+
+def esgd_visits(n_ratings, visits, stride, chunk):
+    """Places of the ratings, in the order of their visits: blocks of `len(visits)`, made of chunks `stride` apart."""
+    n_chunks = -(-n_ratings // chunk)
+    per_block = len(visits) // chunk
+    found = []
+    for first in range(0, n_chunks, per_block):
+        places = [c * stride % n_chunks * chunk + x for c in range(first, first + per_block) for x in range(chunk)]
+        known = [first + x // chunk < n_chunks and place < n_ratings for x, place in enumerate(places)]
+        found += [places[x] for x in visits if known[x]]
+    return found
+
+
+def esgd_epoch(samples, users, items, step, decay):
+    """Rules (2) and (3) for each (user, item, target) of `samples`, in place."""
+    for user, item, target in samples:
+        p, q = users[user].copy(), items[item].copy()
+        error = target - p @ q
+        users[user] = p + step * (error * q - decay * p)
+        items[item] = q + step * (error * p - decay * q)
+
+
 # --- ALS -------------------------------------------------------------------------------------------------------------
 
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, Params, SgdParams
+from gpu.params import (
+    AlsImplicitParams,
+    AlsParams,
+    CulshImplicitParams,
+    CulshParams,
+    EsgdParams,
+    NmfParams,
+    Params,
+    SgdParams,
+)
 from gpu.ratings import Ratings
 from gpu.table import RatingTable
 
-SAMPLED_KINDS = (SgdParams, CulshParams, CulshImplicitParams)
+SAMPLED_KINDS = (SgdParams, EsgdParams, CulshParams, CulshImplicitParams)
 EXACT_KINDS = (AlsParams, AlsImplicitParams)
 KINDS = (*SAMPLED_KINDS, *EXACT_KINDS, NmfParams)
 

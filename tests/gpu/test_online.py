@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu import exact, rules, sampled, topn
 from gpu.model import Model
-from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, Params, SgdParams
 from tests import reference
 from tests.gpu.followers import (
     ITEM_KEYS,
@@ -93,7 +93,7 @@ def test_threads_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPa
     assert_same_state(alone, together)
 
 
-@pytest.mark.parametrize("kind", [SgdParams, CulshParams])
+@pytest.mark.parametrize("kind", [SgdParams, EsgdParams, CulshParams])
 def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -> None:
     follower = settled(kind)
     model, constants = follower.online.model, rules.user_rules(follower.online.model.params)
@@ -109,7 +109,7 @@ def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -
         assert model.user_bias[user] == pytest.approx(expected[-1], rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", [SgdParams, CulshParams])
+@pytest.mark.parametrize("kind", [SgdParams, EsgdParams, CulshParams])
 def test_new_items_solve_the_ridge_regression_of_their_raters(kind: type[Params]) -> None:
     follower = settled(kind)
     model, constants = follower.online.model, rules.item_rules(follower.online.model.params)
@@ -189,7 +189,7 @@ def test_a_long_history_is_cut_to_its_newest_ratings(monkeypatch: pytest.MonkeyP
     assert long.online.model.user_bias[6] == short.online.model.user_bias[6]
 
 
-@pytest.mark.parametrize("kind", [SgdParams, CulshParams])
+@pytest.mark.parametrize("kind", [SgdParams, EsgdParams, CulshParams])
 def test_an_anonymous_user_gets_what_a_known_one_would(kind: type[Params]) -> None:
     follower = settled(kind)
     items, values, _, _ = follower.table.row(3)

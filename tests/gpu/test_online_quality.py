@@ -8,7 +8,7 @@ import pytest
 import gpu
 from gpu import evaluate
 from gpu.online import OnlineModel
-from gpu.params import AlsParams, CulshParams, Params, SgdParams
+from gpu.params import AlsParams, CulshParams, EsgdParams, Params, SgdParams
 from gpu.ratings import Ratings
 from gpu.table import RatingTable
 from tests import data
@@ -37,7 +37,12 @@ def folded_in(params: Params, train: Ratings, unseen: np.ndarray) -> tuple[gpu.M
 @pytest.mark.parametrize("axis", ["users", "items"])
 @pytest.mark.parametrize(
     "params",
-    [SgdParams(n_factors=8), CulshParams(n_factors=8, n_neighbours=8, n_bits=512), AlsParams(n_factors=8)],
+    [
+        SgdParams(n_factors=8),
+        EsgdParams(n_factors=8, n_epochs=40),
+        CulshParams(n_factors=8, n_neighbours=8, n_bits=512),
+        AlsParams(n_factors=8),
+    ],
 )
 def test_newcomers_are_learned_nearly_as_well_as_in_training(params: Params, axis: str) -> None:
     train, test = data.split(data.planted())

@@ -1,0 +1,110 @@
+"""ESGD on the CPU: an epoch in the order of `gpu.esgd`, one rating after the other, on one thread."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpu.baselines import Baselines
+from gpu.esgd import BLOCK, CHUNK, Order
+from gpu.ratings import Ratings
+
+_ZERO, _ONE = np.float32(0), np.float32(1)
+
+
+class Samples(NamedTuple):
+    """What is learned, as one array by user.
+
+    Attributes:
+        users, items: int32 (N,).
+        targets: float32 (N,), r − μ − b_i − b̂_j.
+        visits, stride: see `gpu.esgd.Order`.
+    """
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    targets: NDArray[np.float32]
+    visits: NDArray[np.uint16]
+    stride: int
+
+
+def place(ratings: Ratings, biases: Baselines, order: Order) -> Samples:
+    """What is left of `ratings` after `biases`."""
+    users, items, values = ratings.coo()
+    known = (np.float32(biases.mean) + biases.user)[users] + biases.item[items]
+    return Samples(users, items, values - known, order.visits, order.stride)
+
+
+def put(factors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A table (rows, F) to learn in, a copy."""
+    return factors.copy()
+
+
+def fetch(table: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The table (rows, F or more)."""
+    return table
+
+
+def finish() -> None:
+    """Wait for what was begun: nothing."""
+
+
+def is_finite(users: NDArray[np.float32], items: NDArray[np.float32]) -> bool:
+    """Whether every factor is."""
+    return bool(np.isfinite(users.sum(dtype=np.float64) + items.sum(dtype=np.float64)))
+
+
+def prepare(n_factors: int) -> None:
+    """Compile what an epoch calls, by one that visits nothing."""
+    nothing, table = np.zeros(0, dtype=np.int32), np.zeros((1, n_factors), dtype=np.float32)
+    samples = Samples(nothing, nothing, nothing.astype(np.float32), np.arange(BLOCK, dtype=np.uint16), 1)
+    learn_epoch(samples, table, table.copy(), _ZERO, _ZERO)
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def learn_epoch(
+    samples: Samples,
+    users: NDArray[np.float32],
+    items: NDArray[np.float32],
+    step: np.float32,
+    regularization: np.float32,
+) -> None:
+    """One pass over `samples`, in place of `users` (M, F) and `items` (N, F).
+
+    Args:
+        step, regularization: γ and λ.
+    """
+    n_ratings = len(samples.targets)
+    n_chunks = (n_ratings + CHUNK - 1) // CHUNK
+    starts = np.empty(BLOCK // CHUNK, np.int64)
+    for first in range(0, n_chunks, len(starts)):
+        for c in range(len(starts)):  # beyond the last chunk: a place where no rating is
+            starts[c] = (first + c) * samples.stride % n_chunks * CHUNK if first + c < n_chunks else n_ratings
+        for visit in samples.visits:
+            place = starts[visit // CHUNK] + visit % CHUNK
+            if place < n_ratings:
+                _step(
+                    users[samples.users[place]],
+                    items[samples.items[place]],
+                    samples.targets[place],
+                    step,
+                    regularization,
+                )
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy", inline="always")
+def _step(
+    p: NDArray[np.float32], q: NDArray[np.float32], target: np.float32, step: np.float32, regularization: np.float32
+) -> None:
+    """Move p and q (F,) towards `target`, both from their values before."""
+    dot = _ZERO
+    for f in range(len(p)):
+        dot += p[f] * q[f]
+    push, shrink = step * (target - dot), _ONE - step * regularization
+    for f in range(len(p)):
+        old_p, old_q = p[f], q[f]
+        p[f] = shrink * old_p + push * old_q
+        q[f] = shrink * old_q + push * old_p

@@ -1,0 +1,47 @@
+"""An epoch of ESGD on the host against the oracle, one rating after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpu import esgd
+from gpu.host import esgd as host
+from gpu.params import EsgdParams
+from tests import reference
+from tests.gpu.models import random_matrix, ratings_of
+
+STEP, DECAY = np.float32(0.05), np.float32(0.1)
+
+
+@pytest.mark.parametrize("n_factors", [1, 3, 16, 33])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 31), (8, 8), (40, 50), (150, 60)])
+def test_an_epoch_visits_in_the_order_that_is_told(shape: tuple[int, int], n_factors: int) -> None:
+    matrix = random_matrix(*shape, 0.6, seed=2)
+    matrix[0, 0] = 3
+    ratings = ratings_of(matrix)
+    model = esgd.start_model(ratings, EsgdParams(n_factors=n_factors))
+    order, known = esgd.order_of(len(ratings), 4), esgd.baselines(ratings)
+    samples = host.place(ratings, known, order)
+    users, items = host.put(model.user_factors), host.put(model.item_factors)
+    host.learn_epoch(samples, users, items, STEP, DECAY)
+    mean, user_bias, item_bias = reference.esgd_biases(matrix)
+    left = matrix - mean - user_bias[:, None] - item_bias
+    pairs = np.argwhere(~np.isnan(matrix))
+    visits = reference.esgd_visits(len(pairs), order.visits.tolist(), order.stride, esgd.CHUNK)
+    expected = model.user_factors.astype(np.float64), model.item_factors.astype(np.float64)
+    reference.esgd_epoch([(u, j, left[u, j]) for u, j in pairs[visits].tolist()], *expected, float(STEP), float(DECAY))
+    np.testing.assert_allclose(users, expected[0], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(items, expected[1], rtol=1e-3, atol=1e-5)
+
+
+def test_tables_are_copies() -> None:
+    table = np.ones((2, 3), dtype=np.float32)
+    host.put(table)[:] = 0
+    assert table.all()
+
+
+def test_what_is_not_finite_is_seen() -> None:
+    table = np.ones((2, 3), dtype=np.float32)
+    assert host.is_finite(table, table)
+    assert not host.is_finite(table, np.full((2, 3), np.nan, dtype=np.float32))

@@ -23,7 +23,7 @@ from service.history import History
 from service.lessons import Lesson, Lessons
 from service.metrics import Metrics
 from service.queries import Query
-from service.questions import Questions
+from service.questions import Limits, Question, Questions
 from service.ranking import Ranking
 from service.rating_log import RatingLog
 from service.readiness import Readiness, Stages
@@ -33,6 +33,7 @@ from service.waiters import Waiters
 
 LEARNING_WAIT_S = 0.010
 SLICE_S = 0.003
+QUERIES, LESSONS = ("queries",), ("lessons",)  # labels of queues
 BACKGROUND_WAIT_S = 0.050  # longest time between two slices of a hot swap while requests keep coming
 
 _log = structlog.get_logger(__name__)
@@ -52,6 +53,7 @@ class Engine:
         history: History,
         backend: Backend,
         default_models: Sequence[str],
+        limits: Limits,
         metrics: Metrics | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class Engine:
             history: what is known so far; belongs to the engine from now on.
             backend: where models live.
             default_models: ranked names of models; the first live one answers.
+            limits: how many queries may wait, how long, and how many are answered together.
             metrics: series to keep; None keeps none.
             on_failure: called on the event loop, once, when the thread has died of an exception.
         """
@@ -72,11 +75,11 @@ class Engine:
         self._preparing: list[Resident] = []
         self._n_forgotten = 0
         self._as_of = self._target = history.position
-        self._questions = Questions()
+        self._questions = Questions(limits)
         self._lessons = Lessons()
         self._learning: list[Lesson] = []
         self._background = Background()
-        self._waiters = Waiters(lambda: self._as_of)
+        self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._observe_queues()
@@ -95,24 +98,22 @@ class Engine:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    async def ask(self, query: Query) -> Any:
-        """The answer to `query` (`service.queries` pairs them).
+    def ask(self, query: Query) -> asyncio.Future[Any]:
+        """The answer to `query` (`service.queries` pairs them), awaited.
 
         Raises:
-            Overloaded: too many queries are waiting.
+            Overloaded: too many queries are waiting, or, when awaited, this one has for too long.
             NotReady: the engine has stopped.
             UnknownUser, UnknownItem, UnknownModel: see the query.
         """
-        future = self._questions.put(query)
-        if self._stopping.is_set():  # the thread may have looked into the queue for the last time
-            raise NotReady("the service is stopping")
-        return await future
+        return self._questions.put(query)
 
     async def wait_for(self, stream_id: StreamId, timeout_s: float = 2.0) -> None:
         """Return once history and every live model have the entry `stream_id`; at once if they have a later one.
 
         Raises:
             NotSeenYet: not within `timeout_s`.
+            Overloaded: too many wait.
         """
         await self._waiters.wait_for(stream_id, timeout_s)
 
@@ -233,15 +234,23 @@ class Engine:
 
     def _step(self) -> None:
         """One round: answer who waits, then one slice of learning, else one of background work, else sleep."""
-        questions = self._questions.take(sleep=not (self._has_lessons() or self._background))
-        if questions:
-            answers = self._ranking.answer([question.query for question in questions], self._as_of)
-            self._questions.answer(questions, answers)
+        self._answer(self._questions.take(sleep=not (self._has_lessons() or self._background)))
         now = time.monotonic()
         if self._has_lessons() and (not self._questions or now - self._learning_since() >= LEARNING_WAIT_S):
             self._learn_slice()
         elif self._background and (not self._questions or now - self._background.last_s >= BACKGROUND_WAIT_S):
             self._background.step()
+
+    def _answer(self, questions: list[Question]) -> None:
+        """Answer a batch, but not those who have waited too long."""
+        if not questions:
+            return
+        now = time.monotonic()
+        self._metrics.queue_seconds.observe(QUERIES, *[now - question.since for question in questions])
+        self._metrics.batch_size.observe((), len(questions))
+        questions = self._questions.in_time(questions, now)
+        answers = self._ranking.answer([question.query for question in questions], self._as_of)
+        self._questions.answer(questions, answers)
 
     def _has_lessons(self) -> bool:
         return bool(self._learning or self._lessons)
@@ -253,6 +262,8 @@ class Engine:
         """Apply the next batch, or go on settling the one before; `as_of` moves when every live model has it."""
         if not self._learning:
             self._learning = self._lessons.take()
+            now = time.monotonic()
+            self._metrics.queue_seconds.observe(LESSONS, *[now - lesson.since for lesson in self._learning])
             self._apply([entry for lesson in self._learning for entry in lesson.entries])
         deadline = time.monotonic() + SLICE_S
         if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):

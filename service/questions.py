@@ -1,38 +1,65 @@
-"""`Questions`: queries on their way from the event loop to the engine, and their answers on the way back."""
+"""`Questions`: queries on their way from the event loop to the engine, and their answers on the way back.
+
+A query never waits for company: those that come in one turn of the event loop are handed over together at its end, and
+those that come while the engine works are the next batch.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import queue
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from service.errors import Overloaded
 from service.queries import Query
 
-MAX_WAITING = 4096  # beyond which queries are refused with 503
-MAX_PER_BATCH = 256
 IDLE_S = 1.0
 
 
-class Question(NamedTuple):
-    """A query and the future, of the event loop, that takes its answer."""
+class Limits(NamedTuple):
+    """How much may wait; defaults are those of the settings of the same names.
+
+    Attributes:
+        max_batch: queries that are answered together.
+        max_waiting: queries that wait, beyond which more are refused.
+        max_wait_s: seconds after which a query that still waits is refused.
+    """
+
+    max_batch: int
+    max_waiting: int
+    max_wait_s: float
+
+
+class Question(Struct, frozen=True, gc=False):
+    """A query, the future, of the event loop, that takes its answer, and when it was asked (monotonic seconds)."""
 
     query: Query
     future: asyncio.Future[Any]
+    since: float
 
 
 class Questions:
-    """A queue into the engine's thread. `put` belongs to the event loop, `wake` to anybody, the rest to the engine."""
+    """A bounded queue into the engine's thread. `put` and `hand_over` belong to the event loop, `wake` to anybody,
+    the rest to the engine.
+    """
 
-    def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._gathered: list[Question] = []  # in this turn of the event loop
+        self._handed: queue.SimpleQueue[list[Question]] = queue.SimpleQueue()
+        self._left: list[Question] = []  # handed over beyond what a batch may have
+        self._n_put = self._n_taken = 0  # one writer each: no lock
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed_by: Exception | None = None
 
     def __len__(self) -> int:
         """Questions that wait."""
-        return self._waiting.qsize()
+        return self._n_put - self._n_taken
 
     def connect(self, loop: asyncio.AbstractEventLoop) -> None:
         """Answers go to `loop`."""
@@ -44,37 +71,62 @@ class Questions:
         Raises:
             Overloaded: too many are waiting.
         """
-        if self._waiting.qsize() >= MAX_WAITING:
-            raise Overloaded(f"{MAX_WAITING:,} requests are waiting already")
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.put(Question(query, future))
+        if self._n_put - self._n_taken >= self._limits.max_waiting:
+            raise Overloaded(f"{self._limits.max_waiting:,} requests are waiting already")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if not self._gathered:
+            loop.call_soon(self.hand_over)
+        self._gathered.append(Question(query, future, time.monotonic()))
+        self._n_put += 1
         return future
+
+    def hand_over(self) -> None:
+        """Let the engine see what was put: one wake-up for all of it."""
+        self._handed.put(self._gathered)
+        self._gathered = []
+        if self._closed_by is not None:  # the engine may have looked for the last time
+            self.abandon(self._closed_by)
 
     def wake(self) -> None:
         """Make a `take` that sleeps return."""
-        self._waiting.put(None)
+        self._handed.put([])
 
     def take(self, *, sleep: bool) -> list[Question]:
         """Everything that waits, up to a limit; with `sleep` it waits for the first one or `wake`."""
-        taken: list[Question] = []
-        with contextlib.suppress(queue.Empty):
-            question = self._waiting.get(timeout=IDLE_S) if sleep else self._waiting.get_nowait()
-            while True:
-                if question is not None:
-                    taken.append(question)
-                if len(taken) == MAX_PER_BATCH:
-                    break
-                question = self._waiting.get_nowait()
+        taken, handed, most = self._left, self._handed, self._limits.max_batch
+        if sleep and not taken:
+            with contextlib.suppress(queue.Empty):
+                taken = handed.get(timeout=IDLE_S)
+        while len(taken) < most and not handed.empty():
+            taken = taken + handed.get_nowait() if taken else handed.get_nowait()
+        self._left = taken[most:]
+        taken = taken[:most] if self._left else taken
+        self._n_taken += len(taken)
         return taken
+
+    def in_time(self, questions: list[Question], now: float) -> list[Question]:
+        """Those of `questions`, in the order of `put`, that have not waited too long; the others are refused."""
+        limit_s = self._limits.max_wait_s
+        if not questions or now - questions[0].since <= limit_s:
+            return questions
+        late = [question for question in questions if now - question.since > limit_s]
+        self.answer(late, [Overloaded(f"the request waited for more than {limit_s:g} s") for _ in late])
+        return questions[len(late) :]
 
     def answer(self, questions: Sequence[Question], answers: Sequence[Any]) -> None:
         """Hand over all answers, or exceptions, in one call of the event loop."""
-        self.tell(_deliver, [question.future for question in questions], answers)
+        self.tell(_deliver, questions, answers)
 
     def abandon(self, error: Exception) -> None:
-        """Answer everything that waits with `error`."""
-        while questions := self.take(sleep=False):
-            self.answer(questions, [error] * len(questions))
+        """Answer everything that waits, and whatever is put from now on, with `error`."""
+        self._closed_by = error
+        left, self._left = self._left, []
+        self.answer(left, [error] * len(left))
+        with contextlib.suppress(queue.Empty):
+            while True:
+                handed = self._handed.get_nowait()
+                self.answer(handed, [error] * len(handed))
 
     def tell(self, call: Any, *arguments: Any) -> None:
         """Call something on the event loop; a loop that is closed is told nothing."""
@@ -83,8 +135,9 @@ class Questions:
                 self._loop.call_soon_threadsafe(call, *arguments)
 
 
-def _deliver(futures: list[asyncio.Future[Any]], answers: Sequence[Any]) -> None:
-    for future, answer in zip(futures, answers, strict=True):
+def _deliver(questions: Sequence[Question], answers: Sequence[Any]) -> None:
+    for question, answer in zip(questions, answers, strict=True):
+        future = question.future
         if future.done():  # the client has gone
             continue
         if isinstance(answer, Exception):

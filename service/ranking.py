@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpu import topn
@@ -37,7 +38,7 @@ NO_TASTE = "no rating is of an item that the model knows: these are the most pop
 NO_ROWS = np.zeros(0, dtype=np.int32)
 
 
-class _Slot(NamedTuple):
+class _Slot(Struct, frozen=True, gc=False):
     """One list that a model is to make: where it goes, for which user, by which model."""
 
     place: list[Any]
@@ -115,7 +116,7 @@ class Ranking:
         for index, query in enumerate(queries):
             try:
                 if isinstance(query, Recommend):
-                    slots += self._plan(answers, index, query)
+                    self._plan(slots, answers, index, query)
                 else:
                     answers[index] = self._answer_to[type(query)](query, self._as_of)
             except Exception as error:  # goes to whoever asked; the others get their answers
@@ -123,29 +124,30 @@ class Ranking:
         self._fill(slots)
         return [_one_failure_fails_all(answer) if isinstance(answer, list) else answer for answer in answers]
 
-    def _plan(self, answers: list[Any], index: int, query: Recommend) -> list[_Slot]:
-        """Answer at once what needs no scoring with others; the slots to be filled for the rest."""
+    def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
+        """Answer at once what needs no scoring with others; add the slots to be filled for the rest."""
         resident = self._resident(query.model) if self._live or query.model else None
-        if query.ratings is not None:
+        if query.user is not None:
+            self._plan_user(slots, answers, index, query, query.user, resident)
+        elif query.ratings is not None:
             answers[index] = self._anonymous(query, query.ratings, resident)
-            return []
-        if query.users is None:
-            return self._plan_user(answers, index, query, query.user or "", resident)
-        answers[index] = several = [None] * len(query.users)
-        planned = [self._plan_user(several, n, query, user, resident) for n, user in enumerate(query.users)]
-        return [slot for slots in planned for slot in slots]
+        else:
+            users = query.users or ()
+            answers[index] = several = [None] * len(users)
+            for n, user in enumerate(users):
+                self._plan_user(slots, several, n, query, user, resident)
 
     def _plan_user(
-        self, place: list[Any], index: int, query: Recommend, user: str, resident: Resident | None
-    ) -> list[_Slot]:
+        self, slots: list[_Slot], place: list[Any], index: int, query: Recommend, user: str, resident: Resident | None
+    ) -> None:
         row = self._history.users.row(user)
-        if row is None and query.fallback == "none":
+        if row is not None and resident is not None:
+            slots.append(_Slot(place, index, query, user, row, resident))
+        elif row is None and query.fallback == "none":
             raise UnknownUser(f"user {user!r} has no ratings")
-        seen = NO_ROWS if row is None else self._history.table.row(row)[0]
-        if row is not None and resident is not None and resident.is_personal(seen):
-            return [_Slot(place, index, query, user, row, resident)]
-        place[index] = self._unpersonal(query, user, seen, resident)
-        return []
+        else:
+            seen = NO_ROWS if row is None else self._history.table.row(row)[0]
+            place[index] = self._unpersonal(query, user, seen, resident)
 
     def _fill(self, slots: list[_Slot]) -> None:
         groups: dict[tuple[str, int, bool, bool], list[_Slot]] = {}
@@ -165,8 +167,21 @@ class Ranking:
         resident = group[0].resident
         users = np.array([slot.row for slot in group], dtype=np.int64)
         rows = topn.rows_of(self._history.table.rows, users)
-        queries = [slot.query for slot in group]
-        found = self._scored(resident, topn.users_of(resident.model, users), rows, queries)
+        is_personal = resident.are_personal(rows)
+        if not is_personal.all():
+            for at in np.flatnonzero(~is_personal).tolist():
+                slot = group[at]
+                seen = self._history.table.row(slot.row)[0]
+                slot.place[slot.at] = self._unpersonal(slot.query, slot.user, seen, resident)
+            group = [slot for slot, has_taste in zip(group, is_personal.tolist(), strict=True) if has_taste]
+            users = users[is_personal]
+            rows = topn.rows_of(self._history.table.rows, users)
+        if group:
+            self._fill_personal(group, users, rows)
+
+    def _fill_personal(self, group: list[_Slot], users: NDArray[np.int64], rows: Rows) -> None:
+        resident = group[0].resident
+        found = self._scored(resident, topn.users_of(resident.model, users), rows, [slot.query for slot in group])
         for slot, items in zip(group, found, strict=True):
             if slot.query.explain:
                 self._explain(resident, items, *self._history.table.row(slot.row)[:2])

@@ -67,6 +67,11 @@ class RedisPipe(asyncio.Protocol):
             await self.call(b"SELECT", str(target["db"]))
 
     @property
+    def n_waiting(self) -> int:
+        """Commands that wait for their reply."""
+        return len(self._waiting)
+
+    @property
     def is_open(self) -> bool:
         """Whether a command can be sent."""
         return self._transport is not None and not self._transport.is_closing()

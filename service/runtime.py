@@ -13,7 +13,7 @@ from gpu import backend
 from service.archiver import Archiver
 from service.data_lock import DataLock
 from service.engine import Engine
-from service.errors import LogUnavailable, NotReady, Unavailable, VolatileServer
+from service.errors import LogUnavailable, NotReady, Overloaded, Unavailable, VolatileServer
 from service.events import Fields, StreamId
 from service.history import History
 from service.hotswap import HotSwap
@@ -22,6 +22,7 @@ from service.jobs import Jobs
 from service.learner import Learner
 from service.metrics import Metrics
 from service.queries import Query
+from service.questions import Limits
 from service.rating_log import RatingLog
 from service.readiness import Readiness
 from service.redis_server import RedisServer
@@ -146,7 +147,9 @@ class Runtime(Parts):
 
     async def ask(self, query: Query, wait_for: StreamId | None = None) -> Any:
         """The engine's answer, once it has seen `wait_for`. Raises as `Engine.ask` and `wait_for`."""
-        await self.wait_for(wait_for)
+        self._check_started()
+        if wait_for is not None:
+            await self._engine.wait_for(wait_for)
         return await self._engine.ask(query)
 
     async def wait_for(self, stream_id: StreamId | None) -> None:
@@ -166,11 +169,14 @@ class Runtime(Parts):
         Raises:
             NotReady: the service is starting.
             LogUnavailable: the log cannot be written, so nothing more is acknowledged.
+            Overloaded: too many appends wait for Redis.
             StreamUnavailable: Redis is gone or refuses.
         """
         self._check_started()
         if self._archiver.obstacle is not None:
             raise LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
+        if self._stream.n_appending >= self.settings.max_waiting:
+            raise Overloaded(f"{self.settings.max_waiting:,} writes are waiting already")
         return await self._stream.append(fields)
 
     def _check_started(self) -> None:
@@ -186,7 +192,10 @@ class Runtime(Parts):
         """The engine, and the learner, which reads the log while Redis may still be starting."""
         chosen = backend.choose(self.settings.backend)
         _log.info("backend chosen", backend=chosen.name, reason=chosen.reason)
-        engine = self._engine = Engine(History(), chosen, self.settings.default_models, self.metrics, self._fail)
+        settings = self.settings
+        limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
+        engine = Engine(History(), chosen, settings.default_models, limits, self.metrics, self._fail)
+        self._engine = engine
         engine.stages.obstruct(REDIS, "starting")
         engine.start(asyncio.get_running_loop())
         self._stop_later(engine.stop)
@@ -194,6 +203,7 @@ class Runtime(Parts):
         learner.start()
         self._stop_later(learner.stop)
         self._archiver = Archiver(self._stream, self._rating_log)
+        self.metrics.queue_length.labels("appends").set_function(lambda: self._stream.n_appending)
         self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
         self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)

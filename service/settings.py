@@ -59,6 +59,14 @@ class Settings(BaseSettings):
     max_ratings: PositiveInt = Field(1000, description="Most ratings in one request.")
     max_n: PositiveInt = Field(1000, description="Most results in one answer.")
 
+    max_batch: PositiveInt = Field(256, description="Most requests that are scored together.")
+    max_waiting: PositiveInt = Field(
+        1024, description="Most requests that wait: for the engine, for Redis, for `wait_for`; beyond that 503."
+    )
+    max_wait_ms: PositiveFloat = Field(
+        1000, allow_inf_nan=False, description="Longest time that a request waits to be scored, then 503."
+    )
+
     log_level: LogLevel = Field("info", description="Least severe lines that are written; debug has every request.")
     log_format: LogFormat = Field("auto", description="For people, for machines, or whoever reads stderr.")
 

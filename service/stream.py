@@ -83,6 +83,11 @@ class Stream:
 
     # --- appending
 
+    @property
+    def n_appending(self) -> int:
+        """Appends that wait for the server."""
+        return 0 if self._pipe is None else self._pipe.n_waiting
+
     async def append(self, fields: Fields) -> StreamId:
         """Append one entry, once; when this returns it is as durable as the server's policy says.
 

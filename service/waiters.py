@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from service.errors import NotSeenYet
+from service.errors import NotSeenYet, Overloaded
 from service.events import StreamId
 
 
 class Waiters:
     """Futures by the stream id they wait for."""
 
-    def __init__(self, as_of: Callable[[], StreamId]) -> None:
+    def __init__(self, as_of: Callable[[], StreamId], max_waiting: int) -> None:
         """`as_of()` is the last entry that has been learned; it may move in another thread at any time."""
-        self._as_of = as_of
+        self._as_of, self._max_waiting = as_of, max_waiting
         self._waiting: list[tuple[StreamId, asyncio.Future[None]]] = []
 
     def __bool__(self) -> bool:
@@ -27,9 +27,12 @@ class Waiters:
 
         Raises:
             NotSeenYet: not within `timeout_s`.
+            Overloaded: `max_waiting` others wait.
         """
         if stream_id <= self._as_of():
             return
+        if len(self._waiting) >= self._max_waiting:
+            raise Overloaded(f"{self._max_waiting:,} requests wait for ratings already")
         waiter = stream_id, asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.events import Entry, RatingEvent, StreamId
 from service.queries import Popular, Recommend, UserRatings
 from tests.service.planted import SMALL, events, liking
-from tests.service.whole import Whole
+from tests.service.whole import LIMITS, Whole, until
 
 
 def test_ratings_are_seen_before_any_model(whole: Whole) -> None:
@@ -116,19 +119,78 @@ def test_questions_are_answered_while_much_is_learned_and_mapped(whole: Whole) -
     assert sorted(waits)[len(waits) // 2] < 0.05
 
 
-def test_too_many_questions_are_refused(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.questions.MAX_WAITING", 5)
-    release = threading.Event()
+@contextlib.contextmanager
+def held(whole: Whole) -> Iterator[None]:
+    """Keep the engine busy within the block."""
+    release, holds = threading.Event(), threading.Event()
 
     def holding() -> Any:
+        holds.set()
         release.wait(5)
         yield
 
     whole.engine.run_slices(holding())
-    time.sleep(0.05)
-    threading.Timer(0.2, release.set).start()
-    answers = whole.ask_all([Popular()] * 10)
-    assert sum(isinstance(answer, Overloaded) for answer in answers) == 5
+    assert holds.wait(5)
+    yield
+    release.set()
+
+
+def begun(whole: Whole, queries: Sequence[Any]) -> Future[list[Any]]:
+    """`queries`, which wait when this returns or have been refused."""
+    answers: Future[list[Any]] = Future()
+    threading.Thread(target=lambda: answers.set_result(whole.ask_all(queries))).start()
+    until(lambda: sample(whole, "nearfield_queue_length", queue="queries") == min(len(queries), LIMITS.max_waiting))
+    return answers
+
+
+def sample(whole: Whole, name: str, **labels: str) -> float:
+    return whole.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_too_many_questions_are_refused(whole: Whole) -> None:
+    with held(whole):
+        answers = begun(whole, [Popular()] * (LIMITS.max_waiting + 5))
+    found = answers.result(5)
+    assert [isinstance(answer, Overloaded) for answer in found].count(True) == 5
+    assert whole.ask(Popular()).items == []
+
+
+def test_a_question_that_has_waited_too_long_is_refused(redis_url: str, tmp_path: Path) -> None:
+    with Whole(redis_url, tmp_path, LIMITS._replace(max_wait_s=0.1)) as whole:
+        with held(whole):
+            late = begun(whole, [Popular()] * 3)
+            time.sleep(0.12)
+            in_time = asyncio.run_coroutine_threadsafe(asked(whole, Popular()), whole.loop)
+            until(lambda: sample(whole, "nearfield_queue_length", queue="queries") == 4)
+        assert all(isinstance(answer, Overloaded) for answer in late.result(5))
+        assert in_time.result(5).items == []
+
+
+async def asked(whole: Whole, query: Any) -> Any:
+    return await whole.engine.ask(query)
+
+
+def test_questions_that_wait_together_are_answered_together(redis_url: str, tmp_path: Path) -> None:
+    with Whole(redis_url, tmp_path, LIMITS._replace(max_batch=8)) as whole:
+        with held(whole):
+            answers = begun(whole, [Popular()] * 20)
+        assert len(answers.result(5)) == 20
+        assert sample(whole, "nearfield_batch_size_count") == 3
+        assert sample(whole, "nearfield_batch_size_bucket", le="8.0") == 3
+        assert sample(whole, "nearfield_batch_size_sum") == 20
+        assert sample(whole, "nearfield_queue_seconds_count", queue="queries") == 20
+        assert sample(whole, "nearfield_queue_length", queue="queries") == 0
+
+
+def test_questions_asked_as_the_engine_stops_are_answered(redis_url: str, tmp_path: Path) -> None:
+    with Whole(redis_url, tmp_path) as whole:
+        with held(whole):
+            answers = begun(whole, [Popular()] * 3)
+            threading.Thread(target=whole.engine.stop).start()
+            until(whole.engine._stopping.is_set)
+        assert all(isinstance(answer, NotReady) for answer in answers.result(5))
+        with pytest.raises(NotReady):
+            whole.ask(Popular())
 
 
 def test_an_exception_in_the_thread_stops_the_service(redis_url: str, tmp_path: Path) -> None:

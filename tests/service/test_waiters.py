@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from service.errors import NotSeenYet
+from service.errors import NotSeenYet, Overloaded
 from service.events import StreamId
 from service.waiters import Waiters
 
@@ -14,7 +14,7 @@ class Clock:
 
 
 def test_older_ids_are_there_at_once_and_compare_as_numbers() -> None:
-    waiters = Waiters(lambda: Clock.as_of)
+    waiters = Waiters(lambda: Clock.as_of, 9)
     for seen in (StreamId(9, 99), StreamId(10, 5), StreamId(0, 0)):
         asyncio.run(waiters.wait_for(seen, 0.0))
     with pytest.raises(NotSeenYet, match="10-6"):
@@ -24,7 +24,7 @@ def test_older_ids_are_there_at_once_and_compare_as_numbers() -> None:
 
 def test_release_wakes_those_whose_entry_is_there() -> None:
     clock = Clock()
-    waiters = Waiters(lambda: clock.as_of)
+    waiters = Waiters(lambda: clock.as_of, 9)
 
     async def scene() -> None:
         early = asyncio.create_task(waiters.wait_for(StreamId(11, 0), 5))
@@ -40,3 +40,14 @@ def test_release_wakes_those_whose_entry_is_there() -> None:
         assert not waiters
 
     asyncio.run(scene())
+
+
+def test_more_than_may_wait_are_refused() -> None:
+    waiters = Waiters(lambda: Clock.as_of, 2)
+
+    async def scene() -> list[object]:
+        waits = [waiters.wait_for(StreamId(11, n), 0.01) for n in range(3)]
+        return list(await asyncio.gather(*waits, return_exceptions=True))
+
+    assert [type(found) for found in asyncio.run(scene())] == [NotSeenYet, NotSeenYet, Overloaded]
+    assert not waiters

@@ -23,12 +23,15 @@ from service.jobs import Job, Jobs
 from service.learner import Learner
 from service.metrics import Metrics
 from service.queries import Query, Recommend, Recommendation
+from service.questions import Limits
 from service.rating_log import RatingLog
 from service.settings import Settings
 from service.stream import Stream
 from service.supervisor import Supervisor
 
 DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "als-implicit", "als", "nmf"]
+
+LIMITS = Limits(max_batch=256, max_waiting=100, max_wait_s=5.0)
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
@@ -41,12 +44,12 @@ def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
 class Whole:
     """One running service; use as a context manager."""
 
-    def __init__(self, url: str, data: Path) -> None:
+    def __init__(self, url: str, data: Path, limits: Limits = LIMITS) -> None:
         self.data, self.failures = data, list[BaseException]()
         self.metrics, self.log = Metrics(), RatingLog(data / "ratings")
         self.stream = Stream(url, self.log.last_id)
         self.table = JobTable(url)
-        self.engine = Engine(History(), HOST, DEFAULT_MODELS, self.metrics, self.failures.append)
+        self.engine = Engine(History(), HOST, DEFAULT_MODELS, limits, self.metrics, self.failures.append)
         self.learner = Learner(self.engine, self.stream, self.log)
         self.archiver = Archiver(self.stream, self.log)
         self.hotswap = HotSwap(data, self.engine, self.metrics)
@@ -93,11 +96,14 @@ class Whole:
         return stream_id
 
     def ask(self, query: Query) -> Any:
-        return self._do(self.engine.ask(query))
+        return self.ask_all([query], is_raising=True)[0]
 
-    def ask_all(self, queries: Sequence[Query]) -> list[Any]:
+    def ask_all(self, queries: Sequence[Query], *, is_raising: bool = False) -> list[Any]:
+        async def one(query: Query) -> Any:
+            return await self.engine.ask(query)
+
         async def together() -> list[Any]:
-            return await asyncio.gather(*map(self.engine.ask, queries), return_exceptions=True)
+            return await asyncio.gather(*map(one, queries), return_exceptions=not is_raising)
 
         return self._do(together())
 

@@ -8,16 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST, Backend
+from gpu.backend import HOST
 from gpu.errors import InvalidInput
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.ratings import Rows
-from gpu.scoring import LANE, PANEL, Catalogue, Requests
+from gpu.scoring import Requests
 
 MAX_N = 1000
-PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
-SCORES_BYTES = 2**25  # scores held at once; users beyond that follow in another block
 
 
 class Users(NamedTuple):
@@ -45,30 +43,27 @@ def rows_of(rows: Rows, users: NDArray[np.integer]) -> Rows:
 
 
 def recommend(
-    model: Model,
+    index: ItemIndex,
     users: Users,
     rows: Rows,
     n: int,
     *,
-    hidden: NDArray[np.bool_],
-    index: ItemIndex | None = None,
     include_seen: bool = False,
     exclude: Sequence[NDArray[np.integer]] | None = None,
     candidates: Sequence[NDArray[np.integer] | None] | None = None,
     offset: int = 0,
-    backend: Backend = HOST,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The `n` best items for each of B users, after the `offset` best; ties to the lower row.
 
-    Exact: all items are scored. A score is eq. 1 of [004], the estimate before clipping, or log-odds where
-    `Params.is_logit`. Each user's answer is the same, bit for bit, whoever else is in the batch.
+    Exact: no item that is not shown has a higher score. A score is eq. 1 of [004], the estimate before clipping, or
+    log-odds where `Params.is_logit`, in float32. Each user's answer is the same, bit for bit, whoever else is in the
+    batch. Host and device agree within rounding, so that near ties may change places between them.
 
     Args:
+        index: the model's items where it ranks, kept up to date; `ItemIndex.hide` keeps items out of every list.
         users: parameters, see `users_of`.
         rows: what they have rated, `Rows` of length B (`rows_of`).
         n: 1 to `MAX_N`.
-        hidden: bool, at least (I,): items that never appear.
-        index: the index of `model`, kept up to date. Default: built for this call.
         include_seen: whether items that the user has rated may appear.
         exclude: B arrays of item rows that must not appear.
         candidates: B arrays of the only item rows that may appear; None for all.
@@ -79,24 +74,20 @@ def recommend(
     Raises:
         InvalidInput: n or offset out of range, or lengths that do not fit.
     """
-    n_users = len(users.biases)
-    _check(model, n_users, n, offset, rows, hidden)
-    catalogue = (index or ItemIndex(model, backend)).catalogue
+    n_users, n_items = len(users.biases), index.model.n_items
+    _check(n_users, n, offset, rows)
     requests = Requests(
-        _padded(users.factors, catalogue.panels.shape[1]), users.biases, users.baselines, *rows,
-        *_flat(exclude, n_users), *_flat(candidates, n_users), _given(candidates, n_users), hidden, include_seen,
+        users.factors, users.biases, users.baselines, rows.starts, rows.lengths, rows.items, rows.values,
+        *_flat(exclude, n_users, n_items), *_flat(candidates, n_users, n_items),
+        _given(candidates, n_users), include_seen,
     )  # fmt: skip
-    width = min(offset + n, model.n_items)
-    best = np.empty((n_users, width), dtype=np.float32)
-    items = np.empty((n_users, width), dtype=np.int32)
-    _rank(requests, catalogue, best, items, backend)
+    width = min(offset + n, n_items)
+    items, best = index.backend.primitives("topn").rank(index.catalogue, requests, width)
     return _page(items, -1, offset, n), _page(best, -np.inf, offset, n)
 
 
-def estimate(
-    model: Model, users: Users, rows: Rows, items: NDArray[np.integer], *, backend: Backend = HOST
-) -> NDArray[np.float32]:
-    """What each of B users would give one item.
+def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
+    """What each of B users would give one item; computed on the host, where the model is.
 
     Args:
         users, rows: as in `recommend`.
@@ -105,7 +96,7 @@ def estimate(
     Returns:
         float32 (B,): a rating within `model.scale`; implicit models: how likely one is, or a preference of 0 to 1.
     """
-    scores, topn = np.empty(len(items)), backend.primitives("topn")
+    scores, topn = np.empty(len(items)), HOST.primitives("topn")
     for b, item in enumerate(items.tolist()):
         part = slice(rows.starts[b], rows.starts[b] + rows.lengths[b])
         residuals = residuals_of(model, rows.items[part], rows.values[part], float(users.baselines[b]))
@@ -140,9 +131,9 @@ def residuals_of(
 
 
 def similar(
-    factors: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_], *, backend: Backend = HOST
+    factors: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The rows of `factors` (R, F) with the largest cosine to `row`, best first; ties to the lower row.
+    """The rows of `factors` (R, F) with the largest cosine to `row`, best first; ties to the lower row. On the host.
 
     Args:
         n: at most this many.
@@ -159,7 +150,7 @@ def similar(
     unfit[row] = True
     best = np.empty(min(n, len(factors)), dtype=np.float32)
     rows = np.empty(len(best), dtype=np.int32)
-    backend.primitives("topn").best_of_all(cosines, unfit, best, rows)
+    HOST.primitives("topn").best_of_all(cosines, unfit, best, rows)
     return rows[rows >= 0], best[rows >= 0]
 
 
@@ -170,48 +161,24 @@ def _as_estimates(model: Model, scores: NDArray[np.floating]) -> NDArray[np.floa
     return bounded
 
 
-def _rank(
-    requests: Requests,
-    catalogue: Catalogue,
-    best: NDArray[np.float32],
-    items: NDArray[np.int32],
-    backend: Backend,
-) -> None:
-    topn = backend.primitives("topn")
-    n_users, n_panels = len(best), len(catalogue.panels)
-    row_size = max(n_panels, 1) * PANEL
-    block = max(LANE, SCORES_BYTES // (4 * row_size) // LANE * LANE)
-    for first in range(0, n_users, block):
-        last = min(first + block, n_users)
-        is_large = (last - first) * row_size * catalogue.panels.shape[1] >= PARALLEL_FROM
-        (topn.rank_parallel if is_large else topn.rank)(first, last, requests, catalogue, best, items)
-
-
-def _check(model: Model, n_users: int, n: int, offset: int, rows: Rows, hidden: NDArray[np.bool_]) -> None:
+def _check(n_users: int, n: int, offset: int, rows: Rows) -> None:
     if not 1 <= n <= MAX_N:
         raise InvalidInput(f"Invalid n: expected 1 to {MAX_N}, got {n}")
     if offset < 0:
         raise InvalidInput(f"Invalid offset: expected 0 or more, got {offset}")
     if len(rows.starts) != n_users:
         raise InvalidInput(f"Invalid length of rows: expected one per user ({n_users}), got {len(rows.starts)}")
-    if len(hidden) < model.n_items:
-        raise InvalidInput(f"Invalid length of hidden: expected at least {model.n_items}, got {len(hidden)}")
-
-
-def _padded(factors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    if factors.shape[1] == width:
-        return np.ascontiguousarray(factors)
-    return np.pad(factors, ((0, 0), (0, width - factors.shape[1])))
 
 
 def _flat(
-    lists: Sequence[NDArray[np.integer] | None] | None, n_users: int
+    lists: Sequence[NDArray[np.integer] | None] | None, n_users: int, n_items: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(starts, ascending distinct rows) of one list per user; empty where there is none."""
+    """(starts, ascending distinct rows below `n_items`) of one list per user; empty where there is none."""
     starts = np.zeros(n_users + 1, dtype=np.int64)
     if lists is None:
         return starts, np.zeros(0, dtype=np.int64)
     unique = [np.zeros(0, dtype=np.int64) if rows is None else np.unique(rows).astype(np.int64) for rows in lists]
+    unique = [rows[: np.searchsorted(rows, n_items)] for rows in unique]
     starts[1:] = np.cumsum([len(rows) for rows in unique])
     return starts, np.concatenate(unique) if unique else np.zeros(0, dtype=np.int64)
 

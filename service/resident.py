@@ -43,7 +43,7 @@ class Resident:
         The model is behind until `settle` returns true.
         """
         self.manifest = manifest
-        self._history, self._backend = history, backend
+        self._history, self._has_news = history, True
         self.online = OnlineModel(model, history.table, history.users.keys, history.items.keys, backend)
         self.online.touch(history.changed_since(StreamId.parse(manifest.watermark)))
 
@@ -64,6 +64,7 @@ class Resident:
 
     def learn(self, changes: Changes) -> None:
         """Take in what the history has just changed; cheap, the work is done by `settle`."""
+        self._has_news = True
         self.online.grow(self._history.users.keys, self._history.items.keys)
         self.online.note(changes.users, changes.items, changes.old, changes.new)
         for gone in changes.forgotten:
@@ -76,14 +77,6 @@ class Resident:
     def is_personal(self, items: NDArray[np.int32]) -> bool:
         """Whether ratings of these items tell the model something about a user."""
         return bool(np.count_nonzero(self.model.item_trained[items]))
-
-    def are_personal(self, rows: Rows) -> NDArray[np.bool_]:
-        """`is_personal` of each of these rows, (B,)."""
-        found: NDArray[np.bool_] = rows.lengths > 0
-        found[found] = self.model.item_trained[rows.items[rows.starts[found]]]
-        for b in np.flatnonzero(~found).tolist():  # the first item is new: look at all of them
-            found[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
-        return found
 
     # --- what can be asked of it
 
@@ -100,17 +93,11 @@ class Resident:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The `n` best items, or as many as there are, of each user; see `gpu.topn.recommend`."""
         n = max(1, min(n, self.model.n_items))
+        if self._has_news:
+            self.online.index.hide(hidden | self._unknown())
+            self._has_news = False
         return topn.recommend(
-            self.model,
-            users,
-            rows,
-            n,
-            hidden=hidden | self._unknown(),
-            index=self.online.index,
-            include_seen=include_seen,
-            exclude=exclude,
-            candidates=candidates,
-            backend=self._backend,
+            self.online.index, users, rows, n, include_seen=include_seen, exclude=exclude, candidates=candidates
         )
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[topn.Users, Rows]:

@@ -2,16 +2,146 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gpu.arena import Arena
 from gpu.host.arena import FULL, Directory, Int, new_place
-from gpu.scoring import PANEL
+from gpu.model import Model
+
+PANEL = 256  # items a panel; with 128 factors 128 KiB, a part of the second-level cache
+LANE = 4  # users that share a read, and factors taken in one pass
+ENLIST_ROOM = 4  # lists that grow by doubling need less than this many places an entry
 
 InverseColumns = tuple[NDArray[Any], ...]  # owners, explicit and implicit weights
+
+
+class Tables(NamedTuple):
+    """What the kernels read. I items, P panels, G = F rounded up to a multiple of `LANE`.
+
+    Attributes:
+        panels: float32 (P, G, PANEL), item factors, transposed inside a panel; zeros beyond I and F.
+        plain: float32 (P · PANEL,), what the score of somebody who has rated no neighbour of the item begins with:
+            `fixed` and |N|^-½ Σ c; −inf where an item is hidden or there is none.
+        fixed: float32 (P · PANEL,), μ + b̂_j; −inf as above.
+        baselines: float32 (I,), μ + b̄_j, what a rating's residual is taken from.
+        implicit_sums: float32 (P · PANEL,), Σ_k c_jk.
+        n_slots: int32 (P · PANEL,), neighbours of each item.
+        starts, lengths: int64 (I,), inverse lists: where each item is a neighbour.
+        owners, explicit_weights, implicit_weights: flat; the item whose neighbour it is, w and c of that slot.
+        is_implicit: whether every residual counts as 1.
+    """
+
+    panels: NDArray[np.float32]
+    plain: NDArray[np.float32]
+    fixed: NDArray[np.float32]
+    baselines: NDArray[np.float32]
+    implicit_sums: NDArray[np.float32]
+    n_slots: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    owners: NDArray[np.int32]
+    explicit_weights: NDArray[np.float32]
+    implicit_weights: NDArray[np.float32]
+    is_implicit: bool
+
+
+class Catalogue:
+    """The tables of one model with room to grow.
+
+    Attributes:
+        tables: at their present length.
+    """
+
+    def __init__(self, model: Model) -> None:
+        n_factors = -(-model.item_factors.shape[1] // LANE) * LANE
+        self.panels = np.zeros((0, n_factors, PANEL), dtype=np.float32)
+        self.parts = np.zeros((4, 0), dtype=np.float32)  # plain, fixed, baselines, implicit sums
+        self.n_slots = np.zeros(0, dtype=np.int32)
+        self.hidden = np.zeros(0, dtype=np.bool_)
+        self.inverse = Arena(np.int32, np.float32, np.float32)
+        self.inverse.make_room(ENLIST_ROOM * model.neighbours.size)
+        self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed items as they stand in the inverse
+        self.n_items = 0
+        self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
+
+    @property
+    def tables(self) -> Tables:
+        """What the kernels read."""
+        n_panels = -(-self.n_items // PANEL)
+        n, inverse = n_panels * PANEL, self.inverse
+        plain, fixed, baselines, implicit_sums = self.parts[:, :n]
+        owners, explicit, implicit = inverse.columns
+        return Tables(
+            self.panels[:n_panels], plain, fixed, baselines[: self.n_items], implicit_sums, self.n_slots[:n],
+            inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit,
+        )  # fmt: skip
+
+    def grow(self, n_items: int) -> None:
+        """Lengthen to `n_items`; new ones are open, without parameters."""
+        self.inverse.grow(n_items)
+        held = self.parts.shape[1]
+        if n_items > held:
+            n_panels = -(-max(n_items, held + held // 2) // PANEL)
+            spare = n_panels * PANEL - held
+            self.panels = np.pad(self.panels, ((0, n_panels - len(self.panels)), (0, 0), (0, 0)))
+            self.parts = np.pad(self.parts, ((0, 0), (0, spare)))
+            self.parts[:2, held:], self.parts[2, held:] = -np.inf, self.mean
+            self.n_slots, self.hidden = np.pad(self.n_slots, (0, spare)), np.pad(self.hidden, (0, spare))
+        if n_items > self.n_items:
+            self.parts[:2, self.n_items : n_items] = self.mean
+            self.n_items = n_items
+
+
+def place(model: Model) -> Catalogue:
+    """The item side of `model`."""
+    catalogue = Catalogue(model)
+    _renew(catalogue, model, np.arange(model.n_items))
+    return catalogue
+
+
+def refresh(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
+    """Take over the model's present length, and the parameters and lists of `items` (B,), distinct."""
+    inverse = catalogue.inverse
+    for item in items.tolist():
+        if item in catalogue.listed:
+            unlist(item, catalogue.listed[item], inverse.directory, inverse.columns)
+        catalogue.listed[item] = model.neighbours[item].copy()
+    _renew(catalogue, model, items)
+
+
+def hide(catalogue: Catalogue, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
+    """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
+    catalogue.hidden[items] = hidden
+    _open(catalogue, model.item_bias[items], items)
+
+
+def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
+    catalogue.grow(model.n_items)
+    pack(catalogue.panels, model.item_factors, items)
+    _enlist(catalogue, model, items)
+    is_slot = model.neighbours[items] >= 0
+    catalogue.parts[2, items] = model.item_baseline[items] + catalogue.mean
+    catalogue.parts[3, items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
+    catalogue.n_slots[items] = np.count_nonzero(is_slot, axis=1)
+    _open(catalogue, model.item_bias[items], items)
+
+
+def _open(catalogue: Catalogue, biases: NDArray[np.float32], items: NDArray[np.int64]) -> None:
+    """What the scores of `items` begin with."""
+    fixed = np.where(catalogue.hidden[items], np.float32(-np.inf), biases + catalogue.mean)
+    terms = catalogue.parts[3, items] / np.sqrt(np.maximum(catalogue.n_slots[items], 1), dtype=np.float32)
+    catalogue.parts[0, items], catalogue.parts[1, items] = fixed + terms, fixed
+
+
+def _enlist(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
+    slots = model.neighbours, model.explicit_weights, model.implicit_weights
+    inverse, n_slots, done = catalogue.inverse, len(items) * model.neighbours.shape[1], 0
+    while (done := enlist(items, done, slots, inverse.directory, inverse.columns)) < n_slots:
+        inverse.make_room(2 * int(inverse.lengths.max()) + n_slots - done)
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,7 @@ UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
 
 
 @njit(cache=True, nogil=True)
-def find(items: NDArray[np.int32], start: Int, length: Int, item: Int) -> Int:
+def find(items: NDArray[np.integer[Any]], start: Int, length: Int, item: Int) -> Int:
     """Place of the first entry ≥ `item` in a row that ascends."""
     low, high = start, start + length
     while low < high:

@@ -1,72 +1,61 @@
-"""Exact top-N on the host: scores of all items for a batch of users, then the best of each (see `gpu.topn`).
+"""Exact top-N on the host: a panel of items at a time is scored for all users and goes into their lists (`gpu.topn`).
 
 Scores. Item factors lie in panels of `PANEL` items, transposed, so that a panel's scores are sums of vectors over the
 items: no horizontal sum, and every score is added up in the same order whether its user comes alone or in a batch.
-Answers are therefore bit-identical for any batch. Four users share each read of a panel.
+Answers are therefore bit-identical for any batch. Four users share each read of a panel, all users its stay in the
+cache; no more than four panels of scores exist at a time.
 
-Neighbour terms ([004] eq. 1) go through inverse lists: each rated item adds its W and C to the items that have it as a
-neighbour, O(|Ω_i|·K) a user instead of O(I·K); what a rated neighbour takes from the sum over C is subtracted from
-the whole sum.
+Neighbour terms ([004] eq. 1) go through inverse lists (`gpu.host.touched`): what most items begin with is the same for
+all users.
+
+Threads share the items, each with lists of its own, which are joined at the end. The order of every list is total, so
+that this leaves no trace.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.item_index import LANE, PANEL, Catalogue, Tables
 from gpu.host.table import find
-from gpu.scoring import LANE, PANEL, Catalogue, Requests
+from gpu.host.touched import Touched, touched
+from gpu.scoring import Requests
 
+PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
+READ_COST = 4  # multiplications that cost as much as reading a factor from memory
 STRIP = 64  # scores that are looked at one by one only if any of them has a place in the list
+SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user that ascend by item, and are read as panels go by
 
 
-@njit(cache=True, nogil=True)
-def add_terms(request: Int, requests: Requests, catalogue: Catalogue, scores: NDArray[np.float32]) -> None:
-    """Set the scores of one user to everything but the product of the factors."""
-    n_items = len(catalogue.fixed)
-    bias = requests.biases[request]
-    for j in range(n_items):
-        scores[j] = catalogue.fixed[j] + bias
-    scores[n_items:] = 0
-    if len(catalogue.owners) == 0:
-        return
-    explicit = np.zeros(n_items, dtype=np.float32)
-    implicit = catalogue.implicit_sums.copy()
-    n_rated = np.zeros(n_items, dtype=np.uint32)
-    start = requests.starts[request]
-    for n in range(start, start + requests.lengths[request]):
-        x = requests.items[n]
-        if x >= n_items:
-            continue
-        residual = requests.values[n] - (catalogue.baselines[x] + requests.baselines[request])
-        weight = np.float32(1) if catalogue.is_implicit else np.float32(residual)
-        first = np.uint64(catalogue.starts[x])
-        for place in range(first, first + np.uint64(catalogue.lengths[x])):
-            owner = np.uint32(catalogue.owners[place])  # unsigned: not tested for counting from the end, 10 of 28 µs
-            n_rated[owner] += np.uint32(1)
-            explicit[owner] += weight * catalogue.explicit_weights[place]
-            implicit[owner] -= catalogue.implicit_weights[place]
-    add_scaled(catalogue.n_slots, n_rated, explicit, implicit, scores)
+def rank(catalogue: Catalogue, requests: Requests, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The `n` best items of every user, best first; ties to the lower row.
+
+    Returns:
+        int32 (B, n) rows and float32 (B, n) scores; −1 and −inf where there are no more.
+    """
+    tables = catalogue.tables
+    n_users = len(requests.biases)
+    requests = requests._replace(factors=_padded(requests.factors, tables.panels.shape[1]))
+    cost = (n_users + READ_COST) * tables.panels.size
+    n_parts = max(min(numba.get_num_threads(), len(tables.panels)), 1) if cost >= PARALLEL_FROM else 1
+    best = np.full((n_parts, n_users, n), -np.inf, dtype=np.float32)
+    rows = np.full(best.shape, -1, dtype=np.int32)
+    if n and n_users:
+        parts = np.arange(n_parts + 1) * len(tables.panels) // n_parts
+        (scan_parallel if n_parts > 1 else scan_all)(parts, requests, tables, touched(requests, tables), best, rows)
+    return rows[0], best[0]
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "contract"}, error_model="numpy")
-def add_scaled(
-    n_slots: NDArray[np.int32],
-    n_rated: NDArray[np.uint32],
-    explicit: NDArray[np.float32],
-    implicit: NDArray[np.float32],
-    scores: NDArray[np.float32],
-) -> None:
-    """Add |R|^-½ explicit + |N|^-½ implicit to the scores, in vectors: roots cost less than looking them up."""
-    one = np.float32(1)
-    for j in range(len(n_slots)):
-        rated = np.float32(n_rated[j])
-        unrated = np.float32(n_slots[j]) - rated
-        scores[j] += explicit[j] / np.sqrt(max(rated, one)) + implicit[j] / np.sqrt(max(unrated, one))
+def _padded(factors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    if factors.shape[1] == width:
+        return np.ascontiguousarray(factors)
+    return np.pad(factors, ((0, 0), (0, width - factors.shape[1])))
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -104,21 +93,6 @@ def multiply_four(
             two[j] = two[j] + b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
             three[j] = three[j] + c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
             four[j] = four[j] + d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
-
-
-@njit(cache=True, nogil=True)
-def multiply(panel: Int, factors: NDArray[np.float32], catalogue: Catalogue, scores: NDArray[np.float32]) -> None:
-    """Add one panel's products to the scores (B, P·PANEL) of all users."""
-    n_users = len(factors)
-    first, last = panel * PANEL, (panel + 1) * PANEL
-    n_shared = n_users - n_users % LANE
-    for b in range(0, n_shared, LANE):
-        multiply_four(
-            factors[b : b + LANE], catalogue.panels[panel], scores[b, first:last], scores[b + 1, first:last],
-            scores[b + 2, first:last], scores[b + 3, first:last],
-        )  # fmt: skip
-    for b in range(n_shared, n_users):
-        multiply_one(factors[b], catalogue.panels[panel], scores[b, first:last])
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -161,102 +135,207 @@ def n_above(scores: NDArray[np.float32], worst: np.float32) -> int:
 
 
 @njit(cache=True, nogil=True)
-def best_of_all(
-    scores: NDArray[np.float32], hidden: NDArray[np.bool_], best: NDArray[np.float32], rows: NDArray[np.int32]
-) -> None:
-    """The `len(best)` best items that are not hidden, best first, padded with −inf and −1. −inf is never chosen."""
-    best[:], rows[:] = -np.inf, -1
+def collect(scores: NDArray[np.float32], first: Int, best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
+    """Take the scores of items `first`, `first` + 1, … into a heap of lower rows. −inf is never taken."""
     worst = best[0]
-    for first in range(0, len(scores), STRIP):
-        last = min(first + STRIP, len(scores))
-        if n_above(scores[first:last], worst) == 0:
+    for start in range(0, len(scores), STRIP):
+        end = min(start + STRIP, len(scores))
+        if n_above(scores[start:end], worst) == 0:
             continue
-        for j in range(first, last):
-            if scores[j] > worst and not hidden[j]:
-                best[0], rows[0] = scores[j], j
+        for j in range(start, end):
+            if scores[j] > worst:
+                best[0], rows[0] = scores[j], first + j
                 sift_down(best, rows, len(best))
                 worst = best[0]
-    sort_best_first(best, rows)
 
 
 @njit(cache=True, nogil=True)
-def best_of_some(
+def collect_some(
     scores: NDArray[np.float32],
-    hidden: NDArray[np.bool_],
+    first: Int,
     candidates: NDArray[np.int64],
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """`best_of_all` among ascending `candidates`."""
-    best[:], rows[:] = -np.inf, -1
+    """`collect` of ascending `candidates` alone."""
     for j in candidates:
-        if j < len(scores) and scores[j] > best[0] and not hidden[j]:
-            best[0], rows[0] = scores[j], j
+        if scores[j - first] > best[0]:
+            best[0], rows[0] = scores[j - first], j
             sift_down(best, rows, len(best))
-    sort_best_first(best, rows)
 
 
 @njit(cache=True, nogil=True)
-def select(
-    request: Int, requests: Requests, scores: NDArray[np.float32], best: NDArray[np.float32], rows: NDArray[np.int32]
-) -> None:
-    """Fill the list of one user from its scores (I,), which are overwritten where an item must not appear."""
-    n_items = len(scores)
-    if len(best) == 0:
-        return
-    if not requests.include_seen:
-        start = requests.starts[request]
-        for n in range(start, start + requests.lengths[request]):
-            if requests.items[n] < n_items:
-                scores[requests.items[n]] = -np.inf
-    for n in range(requests.exclude_starts[request], requests.exclude_starts[request + 1]):
-        if requests.excluded[n] < n_items:
-            scores[requests.excluded[n]] = -np.inf
-    if requests.has_candidates[request]:
-        some = requests.candidates[requests.candidate_starts[request] : requests.candidate_starts[request + 1]]
-        best_of_some(scores, requests.hidden, some, best, rows)
-    else:
-        best_of_all(scores, requests.hidden, best, rows)
+def skip_to(first: Int, requests: Requests, near: Touched, places: NDArray[np.int64]) -> None:
+    """Set the places (B, 4) of all lists to their first entry of item `first` or a later one."""
+    for b in range(len(places)):
+        places[b, SEEN] = find(requests.items, requests.starts[b], requests.lengths[b], first)
+        start, end = requests.exclude_starts[b], requests.exclude_starts[b + 1]
+        places[b, EXCLUDED] = find(requests.excluded, start, end - start, first)
+        start, end = requests.candidate_starts[b], requests.candidate_starts[b + 1]
+        places[b, CANDIDATES] = find(requests.candidates, start, end - start, first)
+        places[b, TOUCHED] = find(near.items, near.starts[b], near.lengths[b], first)
 
 
 @njit(cache=True, nogil=True)
-def rank(
+def mask(items: NDArray[Any], place: Int, end: Any, first: Int, scores: NDArray[np.float32]) -> Int:
+    """Set the scores of a user's `items` in the panel to −inf; returns the place of the next panel's first."""
+    while place < end and items[place] < first + PANEL:
+        if items[place] >= first:  # else the panel was left out
+            scores[items[place] - first] = -np.inf
+        place += 1
+    return place
+
+
+@njit(cache=True, nogil=True)
+def begin(
+    request: Int,
     first: Int,
-    last: Int,
     requests: Requests,
-    catalogue: Catalogue,
+    tables: Tables,
+    near: Touched,
+    places: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> None:
+    """Set the scores of a panel that begins at item `first` to everything but the product; masked ones to −inf."""
+    bias = requests.biases[request]
+    plain = tables.plain[first : first + PANEL]
+    for j in range(PANEL):
+        scores[j] = plain[j] + bias
+    place, last = places[TOUCHED], near.starts[request] + near.lengths[request]
+    while place < last and near.items[place] < first + PANEL:
+        if near.items[place] >= first:
+            scores[near.items[place] - first] = near.scores[place] + bias
+        place += 1
+    places[TOUCHED] = place
+    if not requests.include_seen:
+        last = requests.starts[request] + requests.lengths[request]
+        places[SEEN] = mask(requests.items, places[SEEN], last, first, scores)
+    last = requests.exclude_starts[request + 1]
+    places[EXCLUDED] = mask(requests.excluded, places[EXCLUDED], last, first, scores)
+
+
+@njit(cache=True, nogil=True)
+def n_candidates(request: Int, first: Int, requests: Requests, places: NDArray[np.int64]) -> int:
+    """Candidates of a user in the panel that begins at item `first`."""
+    place, end = places[CANDIDATES], requests.candidate_starts[request + 1]
+    while place < end and requests.candidates[place] < first + PANEL:
+        place += 1
+    n: int = place - places[CANDIDATES]
+    return n
+
+
+@njit(cache=True, nogil=True)
+def scan_one(
+    request: Int,
+    panel: Int,
+    requests: Requests,
+    tables: Tables,
+    near: Touched,
+    places: NDArray[np.int64],
+    scores: NDArray[np.float32],
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """Fill lines `first` to `last` (excluded) of `best` and `rows` (B, m) on one thread."""
-    scores = np.empty((last - first, catalogue.panels.shape[0] * PANEL), dtype=np.float32)
-    n_items = len(catalogue.fixed)
-    for b in range(first, last):
-        add_terms(b, requests, catalogue, scores[b - first])
-    for panel in range(catalogue.panels.shape[0]):
-        multiply(panel, requests.factors[first:last], catalogue, scores)
-    for b in range(first, last):
-        select(b, requests, scores[b - first, :n_items], best[b], rows[b])
+    """Take a panel into the list of one user; where there are candidates, only panels that hold any are scored."""
+    first, n = panel * PANEL, 0
+    if requests.has_candidates[request]:
+        n = n_candidates(request, first, requests, places)
+        if n == 0:
+            return
+    begin(request, first, requests, tables, near, places, scores)
+    multiply_one(requests.factors[request], tables.panels[panel], scores)
+    if requests.has_candidates[request]:
+        place = places[CANDIDATES]
+        collect_some(scores, first, requests.candidates[place : place + n], best, rows)
+        places[CANDIDATES] = place + n
+    else:
+        collect(scores, first, best, rows)
+
+
+@njit(cache=True, nogil=True)
+def scan(
+    first_panel: Int,
+    last_panel: Int,
+    requests: Requests,
+    tables: Tables,
+    near: Touched,
+    best: NDArray[np.float32],
+    rows: NDArray[np.int32],
+) -> None:
+    """Take the panels `first_panel` to `last_panel` (excluded) into the lists (B, m) of all users."""
+    n_users = len(best)
+    scores = np.empty((LANE, PANEL), dtype=np.float32)
+    places = np.empty((n_users, 4), dtype=np.int64)
+    skip_to(first_panel * PANEL, requests, near, places)
+    for panel in range(first_panel, last_panel):
+        for b in range(0, n_users, LANE):
+            last = min(b + LANE, n_users)
+            if last - b < LANE or requests.has_candidates[b:last].any():
+                for c in range(b, last):
+                    scan_one(c, panel, requests, tables, near, places[c], scores[0], best[c], rows[c])
+                continue
+            for c in range(LANE):
+                begin(b + c, panel * PANEL, requests, tables, near, places[b + c], scores[c])
+            panel_factors = tables.panels[panel]
+            multiply_four(requests.factors[b:last], panel_factors, scores[0], scores[1], scores[2], scores[3])
+            for c in range(LANE):
+                collect(scores[c], panel * PANEL, best[b + c], rows[b + c])
+
+
+@njit(cache=True, nogil=True)
+def join(best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
+    """Take the lists of one user (parts, m) into the first of them, best first."""
+    for part in range(1, len(best)):
+        for n in range(best.shape[1]):
+            if ranks_below(best[0, 0], rows[0, 0], best[part, n], rows[part, n]):
+                best[0, 0], rows[0, 0] = best[part, n], rows[part, n]
+                sift_down(best[0], rows[0], best.shape[1])
+    sort_best_first(best[0], rows[0])
+
+
+@njit(cache=True, nogil=True)
+def scan_all(
+    parts: NDArray[np.int64],
+    requests: Requests,
+    tables: Tables,
+    near: Touched,
+    best: NDArray[np.float32],
+    rows: NDArray[np.int32],
+) -> None:
+    """Fill the first lists of `best` and `rows` (P, B, m) from the panels `parts[p]` to `parts[p + 1]`, one thread."""
+    for p in range(len(parts) - 1):
+        scan(parts[p], parts[p + 1], requests, tables, near, best[p], rows[p])
+    for b in range(best.shape[1]):
+        join(best[:, b], rows[:, b])
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def rank_parallel(
-    first: Int,
-    last: Int,
+def scan_parallel(
+    parts: NDArray[np.int64],
     requests: Requests,
-    catalogue: Catalogue,
+    tables: Tables,
+    near: Touched,
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """`rank` on all threads: users side by side, then panels, then users again."""
-    scores = np.empty((last - first, catalogue.panels.shape[0] * PANEL), dtype=np.float32)
-    n_items = len(catalogue.fixed)
-    for b in prange(last - first):
-        add_terms(first + b, requests, catalogue, scores[b])
-    for panel in prange(catalogue.panels.shape[0]):
-        multiply(panel, requests.factors[first:last], catalogue, scores)
-    for b in prange(last - first):
-        select(first + b, requests, scores[b, :n_items], best[first + b], rows[first + b])
+    """`scan_all` on all threads."""
+    for p in prange(len(parts) - 1):
+        scan(parts[p], parts[p + 1], requests, tables, near, best[p], rows[p])
+    for b in prange(best.shape[1]):
+        join(best[:, b], rows[:, b])
+
+
+@njit(cache=True, nogil=True)
+def best_of_all(
+    scores: NDArray[np.float32], hidden: NDArray[np.bool_], best: NDArray[np.float32], rows: NDArray[np.int32]
+) -> None:
+    """The `len(best)` best rows that are not hidden, best first, padded with −inf and −1; `scores` are overwritten."""
+    best[:], rows[:] = -np.inf, -1
+    for row in range(len(scores)):
+        if hidden[row]:
+            scores[row] = -np.inf
+    collect(scores, 0, best, rows)
+    sort_best_first(best, rows)
 
 
 @njit(cache=True, nogil=True)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu import exact, rules, sampled, topn
+from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, Params, SgdParams
 from tests import reference
@@ -147,10 +148,7 @@ def test_one_rating_makes_a_user_personal(kind: type[Params]) -> None:
     users = topn.users_of(follower.online.model, np.array([6, 7]))
     assert users.factors.any(axis=1).all()
     rows = topn.rows_of(follower.table.rows, np.array([6, 7]))
-    hidden = np.zeros(N_ITEMS, dtype=np.bool_)
-    items, _ = topn.recommend(
-        follower.online.model, users, rows, N_ITEMS, hidden=hidden, index=follower.online.index, include_seen=True
-    )
+    items, _ = topn.recommend(follower.online.index, users, rows, N_ITEMS, include_seen=True)
     assert items[0].tolist() != items[1].tolist()
 
 
@@ -158,10 +156,10 @@ def test_one_rating_makes_a_user_personal(kind: type[Params]) -> None:
 def test_the_index_is_kept_up(kind: type[Params]) -> None:
     follower = settled(kind)
     model = follower.online.model
-    users, hidden = np.arange(N_USERS), np.zeros(N_ITEMS, dtype=np.bool_)
-    args = model, topn.users_of(model, users), topn.rows_of(follower.table.rows, users), N_ITEMS
-    kept = topn.recommend(*args, hidden=hidden, index=follower.online.index, include_seen=True)
-    fresh = topn.recommend(*args, hidden=hidden, include_seen=True)
+    users = np.arange(N_USERS)
+    args = topn.users_of(model, users), topn.rows_of(follower.table.rows, users), N_ITEMS
+    kept = topn.recommend(follower.online.index, *args, include_seen=True)
+    fresh = topn.recommend(ItemIndex(model), *args, include_seen=True)
     np.testing.assert_array_equal(kept[0], fresh[0])
     np.testing.assert_array_equal(kept[1], fresh[1])
 

@@ -8,20 +8,22 @@ from hypothesis import strategies as st
 from gpu import topn
 from gpu.backend import Backend
 from gpu.errors import InvalidInput
+from gpu.host import topn as host
+from gpu.host import touched
+from gpu.host.item_index import PANEL
+from gpu.item_index import ItemIndex
 from gpu.model import Model
-from gpu.params import CulshParams, Params
-from gpu.scoring import PANEL
+from gpu.params import AlsParams, CulshParams, Params
 from gpu.table import RatingTable
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, table_of
 
-nothing_hidden = np.zeros(5000, dtype=np.bool_)
 
-
-def ask(model: Model, table: RatingTable, users: list[int], n: int, **options: object) -> tuple[np.ndarray, np.ndarray]:
+def ask(
+    index: ItemIndex, table: RatingTable, users: list[int], n: int, **options: object
+) -> tuple[np.ndarray, np.ndarray]:
     rows = topn.rows_of(table.rows, np.array(users))
-    options = {"hidden": nothing_hidden, **options}
-    return topn.recommend(model, topn.users_of(model, np.array(users)), rows, n, **options)
+    return topn.recommend(index, topn.users_of(index.model, np.array(users)), rows, n, **options)
 
 
 def expected_scores(model: Model, table: RatingTable, user: int) -> np.ndarray:
@@ -48,9 +50,9 @@ def assert_ranked(items: np.ndarray, scores: np.ndarray, exact: np.ndarray, allo
 def test_lists_are_those_of_a_full_sort(kind: type[Params], n_items: int, n_factors: int, backend: Backend) -> None:
     model = random_model(random_params(kind, n_factors), 9, n_items)
     table = table_of(random_matrix(9, n_items, 0.3))
-    users = [3, 0, 8, 3, 5]
+    index, users = ItemIndex(model, backend), [3, 0, 8, 3, 5]
     for seen in (False, True):
-        items, scores = ask(model, table, users, 10, include_seen=seen, backend=backend)
+        items, scores = ask(index, table, users, 10, include_seen=seen)
         for b, user in enumerate(users):
             allowed = np.ones(n_items, dtype=bool)
             allowed[table.row(user)[0]] = seen
@@ -59,7 +61,7 @@ def test_lists_are_those_of_a_full_sort(kind: type[Params], n_items: int, n_fact
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=30)
-def test_masks_offsets_and_pages(data: st.DataObject) -> None:
+def test_masks_offsets_and_pages(backend: Backend, data: st.DataObject) -> None:
     model = random_model(random_params(data.draw(st.sampled_from(KINDS))), 4, 12, seed=data.draw(st.integers(0, 9)))
     table = table_of(random_matrix(4, 12, 0.3, seed=1))
     some = st.lists(st.integers(0, 11), max_size=8).map(lambda rows: np.array(rows, dtype=np.int64))
@@ -71,36 +73,64 @@ def test_masks_offsets_and_pages(data: st.DataObject) -> None:
     allowed[table.row(2)[0]] = False
     if candidates is not None:
         allowed &= np.isin(np.arange(12), candidates)
-    options = {"hidden": hidden, "exclude": [exclude], "candidates": [candidates]}
-    items, scores = ask(model, table, [2], 12, **options)
+    index, options = ItemIndex(model, backend), {"exclude": [exclude], "candidates": [candidates]}
+    index.hide(hidden)
+    items, scores = ask(index, table, [2], 12, **options)
     assert_ranked(items[0], scores[0], expected_scores(model, table, 2), allowed)
     offset, n = data.draw(st.integers(0, 13)), data.draw(st.integers(1, 12))
-    page, page_scores = ask(model, table, [2], n, offset=offset, **options)
+    page, page_scores = ask(index, table, [2], n, offset=offset, **options)
     padded = np.append(items[0], np.full(25, -1))
     assert page[0].tolist() == padded[offset : offset + n].tolist()
     assert page_scores.shape == (1, n)
 
 
-def test_ties_go_to_the_lower_row() -> None:
+def test_ties_go_to_the_lower_row(backend: Backend) -> None:
     model = Model.zeros(random_params(CulshParams), 3.0, (1, 5), 1, 600, 0)
     model.item_bias[[7, 400]] = 1
-    items, scores = ask(model, RatingTable(1, 600), [0], 5)
+    items, scores = ask(ItemIndex(model, backend), RatingTable(1, 600), [0], 5)
     assert items[0].tolist() == [7, 400, 0, 1, 2]
     assert scores[0].tolist() == [4, 4, 3, 3, 3]
 
 
-def test_an_answer_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = random_model(random_params(CulshParams, 10), 40, 700)
+@pytest.mark.parametrize("kind", [CulshParams, AlsParams])
+def test_an_answer_does_not_depend_on_its_batch(
+    kind: type[Params], backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = ItemIndex(random_model(random_params(kind, 10), 40, 700), backend)
     table = table_of(random_matrix(40, 700, 0.1))
     everyone = list(range(40))
-    together = ask(model, table, everyone, 20)
-    alone = [ask(model, table, [user], 20) for user in everyone]
-    monkeypatch.setattr(topn, "PARALLEL_FROM", 0)
-    monkeypatch.setattr(topn, "SCORES_BYTES", 4 * 1024 * 12)
-    in_parallel_blocks = ask(model, table, everyone, 20)
+    together = ask(index, table, everyone, 20)
+    alone = [ask(index, table, [user], 20) for user in everyone]
+    monkeypatch.setattr(host, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(touched, "PARALLEL_FROM", 0)
+    in_parallel = ask(index, table, everyone, 20)
+    among_candidates = ask(index, table, everyone, 20, candidates=[np.arange(700)] + [None] * 39)
     for b in everyone:
-        for one, other, third in zip(alone[b], together, in_parallel_blocks, strict=True):
-            assert one[0].tobytes() == other[b].tobytes() == third[b].tobytes()
+        for answers in zip(alone[b], together, in_parallel, among_candidates, strict=True):
+            assert len({answers[0][0].tobytes(), *(answer[b].tobytes() for answer in answers[1:])}) == 1
+
+
+def test_hidden_items_come_back(backend: Backend) -> None:
+    index, table = ItemIndex(random_model(random_params(CulshParams), 3, 300), backend), RatingTable(3, 300)
+    before = ask(index, table, [1], 300)
+    hidden = np.zeros(400, dtype=np.bool_)
+    hidden[before[0][0][:50]] = True
+    index.hide(hidden)
+    assert ask(index, table, [1], 250)[0].tolist() == before[0][:, 50:].tolist()
+    index.hide(np.zeros(300, dtype=np.bool_))
+    np.testing.assert_array_equal(ask(index, table, [1], 300)[1], before[1])
+    with pytest.raises(InvalidInput, match="Invalid length of hidden: expected at least 300"):
+        index.hide(hidden[:299])
+
+
+def test_candidates_in_few_panels(backend: Backend) -> None:
+    model, table = random_model(random_params(CulshParams), 3, 3 * PANEL), table_of(random_matrix(3, 3 * PANEL, 0.2))
+    some, exclude = np.array([700, 3, 700, 5, 9999]), np.array([600, 5])
+    items, scores = ask(ItemIndex(model, backend), table, [1], 9, candidates=[some], exclude=[exclude])
+    allowed = np.zeros(3 * PANEL, dtype=bool)
+    allowed[[3, 700]] = True
+    allowed[table.row(1)[0]] = False
+    assert_ranked(items[0], scores[0], expected_scores(model, table, 1), allowed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,15 +154,15 @@ def test_similar_rows_by_cosine() -> None:
     assert len(topn.similar(factors, 1, 2, allowed)[0]) == 0
 
 
-@pytest.mark.parametrize("options", [{"n": 0}, {"n": 1001}, {"offset": -1}, {"hidden": np.zeros(3, dtype=np.bool_)}])
-def test_impossible_questions_are_refused(options: dict[str, object]) -> None:
-    model = random_model(random_params(CulshParams), 2, 5)
+@pytest.mark.parametrize("options", [{"n": 0}, {"n": 1001}, {"offset": -1}])
+def test_impossible_questions_are_refused(options: dict[str, int]) -> None:
+    index = ItemIndex(random_model(random_params(CulshParams), 2, 5))
     with pytest.raises(InvalidInput, match="Invalid"):
-        ask(model, RatingTable(2, 5), [0], **{"n": 5, **options})
+        ask(index, RatingTable(2, 5), [0], **{"n": 5, **options})
 
 
-def test_a_model_without_items_recommends_nothing() -> None:
+def test_a_model_without_items_recommends_nothing(backend: Backend) -> None:
     model = Model.zeros(random_params(CulshParams), 3.0, (1, 5), 1, 0, 0)
-    items, scores = ask(model, RatingTable(1, 0), [0], 3)
+    items, scores = ask(ItemIndex(model, backend), RatingTable(1, 0), [0], 3)
     assert items.tolist() == [[-1, -1, -1]]
     assert (scores == -np.inf).all()

@@ -78,6 +78,14 @@ class Resident:
         """Whether ratings of these items tell the model something about a user."""
         return bool(np.count_nonzero(self.model.item_trained[items]))
 
+    def are_personal(self, rows: Rows) -> NDArray[np.bool_]:
+        """`is_personal` of each of these rows, (B,)."""
+        found: NDArray[np.bool_] = rows.lengths > 0
+        found[found] = self.model.item_trained[rows.items[rows.starts[found]]]
+        for b in np.flatnonzero(~found).tolist():  # the first item is new: look at all of them
+            found[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
+        return found
+
     # --- what can be asked of it
 
     def recommend(

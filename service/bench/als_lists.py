@@ -19,7 +19,8 @@ import gpu
 from gpu.params import AlsImplicitParams
 from service import offline, ratings_file
 from service.bench import als_peer
-from service.bench.ranking import HELD_OUT, RELEVANT_FROM, leave_one_out, per_user_split
+from service.bench.leave_one_out import leave_one_out
+from service.bench.ranking import HELD_OUT, RELEVANT_FROM, per_user_split
 from service.bench.report import say
 
 SEEDS = (0, 1, 2)

@@ -42,18 +42,28 @@ def accuracy(
 
 
 @app.command()
-def epoch(
-    ratings: File,
-    n_factors: Annotated[int, typer.Option(help="F.")] = 64,
-    n_epochs: Annotated[int, typer.Option(help="Epochs to take the median of.")] = 7,
+def sgd(
+    ratings: Annotated[
+        Path, typer.Option(help="File, or folder of raw arrays as cuMF reads them.", metavar="PATH", exists=True)
+    ],
+    algorithms: Names = "sgd,culsh,culsh-implicit,esgd",
+    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "32,128",
+    epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 20,
+    target: Annotated[float, typer.Option(help="RMSE, or HR@10, to time.")] = float("nan"),
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
+    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
     json: Json = False,
 ) -> None:
-    """Seconds per epoch of CUSGD++ beside LIBMF, where the package `libmf` is installed."""
-    from service import offline, ratings_file
-    from service.bench import epoch as table
+    """Milliseconds of an epoch of each algorithm, its floor on an H100, and its error; LIBMF beside it on the host.
 
-    data = offline.Data.split(ratings_file.read(ratings), 0.0, 0)
-    show(list(table.run(data.train, n_factors, n_epochs)), json)
+    A tenth of a file is held out; implicit models learn all but one rating of each user.
+    """
+    from service.bench import sgd as table
+
+    given = {**dict(pair.split("=", 1) for pair in set_ or []), "n_epochs": epochs}
+    data = lambda: table.Estimates(*_train_and_test(ratings)), lambda: table.Lists(_matrix(ratings, None))
+    sizes = [int(f) for f in factors.split(",")]
+    show(list(table.run(*data, algorithms.split(","), sizes, given, backend, target)), json)
 
 
 @app.command()

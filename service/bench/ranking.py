@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import gpu
 from gpu.params import params_for
 from service import offline, ratings_file
+from service.bench.leave_one_out import leave_one_out
 from service.bench.report import say
 from service.bench.running import post, retrain, serving
 from service.id_table import IdTable
@@ -26,7 +27,6 @@ from service.settings import Settings
 
 HELD_OUT = 0.2
 RELEVANT_FROM = 4.0
-N_NEGATIVES = 99
 N_SERVED = 20
 
 
@@ -76,21 +76,6 @@ def per_user_split(ratings: gpu.Ratings, fraction: float, seed: int) -> tuple[gp
     place[order] = np.arange(len(users)) - np.repeat(ratings.by_user.starts, ratings.by_user.lengths)
     is_test = place < np.round(fraction * ratings.by_user.lengths)[users]
     return ratings.where(~is_test), ratings.where(is_test)
-
-
-def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray[np.int32], NDArray[np.int64]]:
-    """(training part, held-out item of each user, 99 items each that the user has not rated)."""
-    generator = np.random.default_rng(seed)
-    rows = ratings.by_user
-    chosen = rows.starts + generator.integers(0, rows.lengths)
-    keep = np.ones(len(ratings), dtype=np.bool_)
-    keep[chosen] = False
-    negatives = np.empty((ratings.n_users, N_NEGATIVES), dtype=np.int64)
-    for user in range(ratings.n_users):
-        rated = rows.items[rows.starts[user] : rows.starts[user] + rows.lengths[user]]
-        unrated = np.setdiff1d(np.arange(ratings.n_items), rated, assume_unique=True)
-        negatives[user] = generator.choice(unrated, N_NEGATIVES, replace=False)
-    return ratings.where(keep), rows.items[chosen], negatives
 
 
 def by_popularity(ratings: gpu.Ratings) -> gpu.Model:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import gpu
-from service.bench.ranking import N_NEGATIVES, by_popularity, leave_one_out, per_user_split
+from service.bench.leave_one_out import N_NEGATIVES, leave_one_out
+from service.bench.ranking import by_popularity, per_user_split
 
 N_USERS, N_ITEMS = 30, 200
 

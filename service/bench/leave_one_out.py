@@ -1,0 +1,29 @@
+"""The split by which lists for implicit feedback are compared: one rating of each user against 99 unrated items."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpu
+
+N_NEGATIVES = 99
+MOST_USERS = 10_000  # that are ranked: enough for three digits
+
+
+def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray[np.int32], NDArray[np.int64]]:
+    """(training part, held-out item of each of the first users, 99 items each that the user has not rated).
+
+    One rating of every user is held out, also of those beyond `MOST_USERS`.
+    """
+    generator = np.random.default_rng(seed)
+    rows = ratings.by_user
+    chosen = rows.starts + generator.integers(0, rows.lengths)
+    keep = np.ones(len(ratings), dtype=np.bool_)
+    keep[chosen] = False
+    negatives = np.empty((min(ratings.n_users, MOST_USERS), N_NEGATIVES), dtype=np.int64)
+    for user in range(len(negatives)):
+        rated = rows.items[rows.starts[user] : rows.starts[user] + rows.lengths[user]]
+        unrated = np.setdiff1d(np.arange(ratings.n_items), rated, assume_unique=True)
+        negatives[user] = generator.choice(unrated, N_NEGATIVES, replace=False)
+    return ratings.where(keep), rows.items[chosen[: len(negatives)]], negatives

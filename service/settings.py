@@ -44,7 +44,7 @@ class Settings(BaseSettings):
         None, description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any finite one up to 1e6.'
     )
     default_models: Annotated[list[str], NoDecode] = Field(
-        ["als-implicit", "culsh-implicit", "culsh", "als", "sgd", "nmf"],
+        ["als-implicit", "culsh-implicit", "culsh", "als", "sgd", "esgd", "nmf"],
         description="Names of models, comma-separated; the first live one answers. Shipped by ranking quality.",
     )
     retrain_every_ratings: NonNegativeInt = Field(0, description="Retrain after so many new ratings; 0: never.")

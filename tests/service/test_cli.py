@@ -230,6 +230,16 @@ def test_evaluate_measures_errors_and_ranks(trained, ratings_csv, capsys):
     assert measured["version"] in {path.name for path in trained.iterdir()}
 
 
+def test_evaluate_finds_again_what_esgd_reported(ratings_csv, tmp_path, capsys):
+    command = ["train", "--ratings", str(ratings_csv), "--algorithm", "esgd", "--test", str(ratings_csv), "--json"]
+    assert run([*command, "--set", "n_factors=8", "n_epochs=40", "learning_rate=0.05", "--out", str(tmp_path)]) == 0
+    trained = [line for line in lines(capsys.readouterr().out) if line.get("epoch") == 40]
+    assert run(["evaluate", "--model", str(tmp_path), "--test", str(ratings_csv), "--json"]) == 0
+    (measured,) = lines(capsys.readouterr().out)
+    assert measured["algorithm"] == "esgd"
+    assert measured["rmse"] == pytest.approx(trained[0]["test_rmse"], abs=1e-6)
+
+
 def test_evaluate_ranks_new_items_among_given_negatives(trained, ratings_csv, tmp_path, capsys):
     """A user's own genre, held out, must rank above the genre the user avoids more often than chance has it."""
     drawn = catalogue.planted(0, 150, 60)

@@ -183,7 +183,12 @@ def test_retrain_reports_progress_and_can_be_rolled_back(trained):
 
 @pytest.mark.parametrize(
     ("name", "params", "scale"),
-    [("als", {"biases": False}, (1, 5)), ("als-implicit", {"alpha": 2}, (0, 1)), ("nmf", {"start": "nndsvd"}, (0, 5))],
+    [
+        ("als", {"biases": False}, (1, 5)),
+        ("als-implicit", {"alpha": 2}, (0, 1)),
+        ("nmf", {"start": "nndsvd"}, (0, 5)),
+        ("esgd", {"learning_rate": 0.05}, (1, 5)),
+    ],
 )
 def test_other_models_are_served_like_any_other(trained, name, params, scale):
     job = trained.retrain(name, n_factors=8, n_epochs=5, **params)

@@ -27,7 +27,7 @@ from service.resident import Resident
 from service.snapshot import Manifest
 from tests.service.planted import SMALL, entries
 
-ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "als", "als-implicit")
+ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit")
 FACTORS = {"n_factors": 8, "n_epochs": 20}
 Make = Callable[..., Ranking]
 

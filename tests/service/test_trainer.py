@@ -37,7 +37,7 @@ def run(
     return trainer.train(data, algorithm, params, str(watermark), "host", told.append), told
 
 
-@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit", "nmf"])
+@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit", "esgd", "nmf"])
 def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
     last, told = run(data, algorithm, PARAMS if algorithm.startswith("culsh") else ALS)
     assert [line.progress for line in told] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])

@@ -29,7 +29,7 @@ from service.settings import Settings
 from service.stream import Stream
 from service.supervisor import Supervisor
 
-DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "als-implicit", "als", "nmf"]
+DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "esgd", "als-implicit", "als", "nmf"]
 
 LIMITS = Limits(max_batch=256, max_waiting=100, max_wait_s=5.0)
 

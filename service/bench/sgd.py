@@ -35,8 +35,8 @@ SEED = 42  # of the items left out
 class Run:
     """One training.
 
-    `epoch_ms` is a median without the first epoch; `prepare_s` what the first took longer: layout of the ratings and
-    residuals of neighbours. `at_stops` holds RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20; `epochs_to_target` and
+    `epoch_ms` is a median without the first epoch; `prepare_s` what the first took longer: layout of the ratings, and
+    residuals of neighbours where there are any. `at_stops` holds RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20; `epochs_to_target` and
     `seconds_to_target`, with neighbours and preparation, are NaN where the target was not reached. Bytes and FLOP of an
     epoch are counted (`sgd_cost`); `floor_ms` is what an H100 needs for them, `share` the floor over the time, NaN on
     the host.
@@ -159,7 +159,7 @@ def measure(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gp
         tuple(values[stop - 1] for stop in STOPS if stop <= len(values)), target,
         *((NAN, NAN) if reached is None else (reached + 1, seconds[reached])),
     )  # fmt: skip
-    say(f"  F = {params.n_factors}: {found.epoch_ms:.2f} ms, {found.at_stops}")
+    say(f"  F = {params.n_factors}: {found.epoch_ms:.2f} ms, " + " ".join(f"{value:.4f}" for value in found.at_stops))
     return counted(found, sgd_cost.work_of(data.train, params), backend)
 
 

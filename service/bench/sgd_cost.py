@@ -7,7 +7,7 @@ Counted is the useful work alone, of S samples: the ratings, and for implicit fe
   records and bits are written as well.
 * Rows: what a sample reads and writes of a row that is not in registers. CUSGD++ and CULSH-MF hold the item in
   registers and users in shared memory: 2 (F b + 4) bytes, b bytes a factor. ESGD holds nothing: both rows are read and
-  added to, 16 F bytes, in the L2 cache as far as the larger table fits.
+  added to, 16 F bytes, at best in the L2 cache.
 * FLOP: 8 F a sample, 2 F of them for u·v and 3 F for each of the two rows; 6 K for neighbours.
 """
 
@@ -57,9 +57,7 @@ def work_of(ratings: gpu.Ratings, params: SgdParams | EsgdParams) -> Work:
     moved += 2 * FLOAT * (n_rows * (n_factors + 1) + 2 * ratings.n_items * k)
     flop = samples * (8 * n_factors + 6 * k)
     if isinstance(params, EsgdParams):
-        table = ratings.n_users * n_factors * FLOAT
-        rate = H100.cached if table <= H100.cached_bytes else H100.gathered
-        return Work(moved, samples * 4 * n_factors * FLOAT, rate, flop)
+        return Work(moved, samples * 4 * n_factors * FLOAT, H100.cached, flop)
     in_tile = n_factors * (2 if params.precision == "float16" else FLOAT) + BIAS
     return Work(moved, samples * 2 * in_tile, SHARED, flop)
 

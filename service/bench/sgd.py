@@ -36,10 +36,10 @@ class Run:
     """One training.
 
     `epoch_ms` is a median without the first epoch; `prepare_s` what the first took longer: layout of the ratings, and
-    residuals of neighbours where there are any. `at_stops` holds RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20; `epochs_to_target` and
-    `seconds_to_target`, with neighbours and preparation, are NaN where the target was not reached. Bytes and FLOP of an
-    epoch are counted (`sgd_cost`); `floor_ms` is what an H100 needs for them, `share` the floor over the time, NaN on
-    the host.
+    residuals of neighbours where there are any. `at_stops` holds RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20;
+    `epochs_to_target` and `seconds_to_target`, with neighbours and preparation, are NaN where the target was not
+    reached. Bytes and FLOP of an epoch are counted (`sgd_cost`); `floor_ms` is what an H100 needs for them, `share` the
+    floor over the time, NaN on the host.
     """
 
     code: str

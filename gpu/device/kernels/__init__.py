@@ -10,7 +10,12 @@ from typing import Any
 from gpu.errors import BackendUnavailable
 
 COMMON = "common.cuh"
-PARTS = {"als": ("als_tiles.cuh", "als_mma.cuh", "als_staging.cuh", "als_sums.cuh", "als_solver.cuh", "als_short.cuh")}
+PARTS = {
+    "als": ("als_tiles.cuh", "als_mma.cuh", "als_staging.cuh", "als_sums.cuh", "als_solver.cuh", "als_short.cuh"),
+    "newcomers": ("rows.cuh", "draws.cuh", "ridge.cuh"),
+    "online": ("rows.cuh", "draws.cuh", "ridge.cuh"),
+    "table": ("rows.cuh",),
+}
 OPTIONS = ("-std=c++17",)
 
 

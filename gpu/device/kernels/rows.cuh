@@ -1,0 +1,33 @@
+// A table of ratings in the memory of the device, as gpu/device/table.py keeps it: rows of unequal, changing length.
+
+struct Directory {         // row x is starts[x] to starts[x] + lengths[x] of flat arrays
+    long long *starts, *lengths, *capacities, *end;  // `end`: the first place that belongs to no row
+};
+struct Table {
+    Directory by_user;
+    int* items;            // of a user, ascending
+    float* values;
+    long long* positions;  // they ascend over the life of the table: the newest rating of a user has the highest
+    Directory by_item;
+    int* raters;           // of an item, in any order
+};
+static_assert(sizeof(Table) == 96, "as NumPy writes it");
+
+// Place of the first entry that is not below `wanted`, from `low` to `low + length`.
+template <class Entry> __device__ __forceinline__ long long find(const Entry* entries, long long low, long long length, Entry wanted) {
+    while (length > 0) {
+        const long long half = length / 2;
+        const bool is_above = entries[low + half] < wanted;
+        low = is_above ? low + half + 1 : low;
+        length = is_above ? length - half - 1 : half;
+    }
+    return low;
+}
+
+__device__ __forceinline__ bool has_rated(const Table& table, int user, int item) {
+    const long long start = table.by_user.starts[user], length = table.by_user.lengths[user];
+    const long long place = find(table.items, start, length, item);
+    return place < start + length && table.items[place] == item;
+}
+
+__device__ __forceinline__ bool is_rating(float value) { return value == value; }  // NaN stands for none

@@ -1,0 +1,120 @@
+"""Parameters of a model, and what online learning keeps beside them, resident on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device.growing import Growing
+from gpu.device.structures import structure
+from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
+
+
+class Parameters:
+    """The arrays of `gpu.model.ARRAYS` on the device under their names, each with room to grow.
+
+    Attributes:
+        mean, is_implicit: as in `Model`.
+        user_keys, item_keys: uint64, of all rows.
+        pool, pool_keys: trained users in the order of their keys, int64 and uint64; item_pool: trained items likewise.
+        new_items: int64, items newer than the snapshot, ascending.
+        is_touched, is_due: uint8 (U,) and (I,): users refitted just now, items to refit; all 0 between batches.
+    """
+
+    user_factors: Any
+    item_factors: Any
+    user_bias: Any
+    item_bias: Any
+    user_baseline: Any
+    item_baseline: Any
+    user_trained: Any
+    item_trained: Any
+    neighbours: Any
+    explicit_weights: Any
+    implicit_weights: Any
+    projections: Any
+    user_keys: Any
+    item_keys: Any
+    is_touched: Any
+    is_due: Any
+
+    def __init__(self, model: Model, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Copy `model`; keys of all its rows."""
+        self.mean, self.is_implicit = model.mean, model.is_implicit
+        fills = {"neighbours": NO_NEIGHBOUR}
+        arrays = {name: (axes[0], cupy.asarray(getattr(model, name))) for name, (axes, _) in ARRAYS.items()}
+        arrays |= {"user_keys": ("U", cupy.asarray(user_keys)), "item_keys": ("I", cupy.asarray(item_keys))}
+        arrays["is_touched"] = ("U", cupy.zeros(model.n_users, dtype=cupy.uint8))
+        arrays["is_due"] = ("I", cupy.zeros(model.n_items, dtype=cupy.uint8))
+        self._growing = {name: (axis, Growing(array, fills.get(name, 0))) for name, (axis, array) in arrays.items()}
+        self.pool, self.pool_keys = _by_key(model.user_trained, user_keys)
+        self.item_pool, _ = _by_key(model.item_trained, item_keys)
+        self._new_items = Growing(cupy.asarray(np.flatnonzero(~model.item_trained)))
+        self._show()
+
+    @property
+    def n_users(self) -> int:
+        """M."""
+        return len(self.user_bias)
+
+    @property
+    def n_items(self) -> int:
+        """N."""
+        return len(self.item_bias)
+
+    @property
+    def new_items(self) -> Any:
+        """Items newer than the snapshot, ascending."""
+        return self._new_items.values
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Add rows with these keys: zeros without neighbours, not trained."""
+        n_users, n_items, n_new = self.n_users, self.n_items, len(self.new_items)
+        sizes = {"U": n_users + len(user_keys), "I": n_items + len(item_keys)}
+        for axis, growing in self._growing.values():
+            growing.grow(sizes[axis])
+        self._new_items.grow(n_new + len(item_keys))
+        self.new_items[n_new:] = cupy.arange(n_items, sizes["I"])
+        self._show()
+        if len(user_keys):
+            self.user_keys[n_users:].set(user_keys)
+        if len(item_keys):
+            self.item_keys[n_items:].set(item_keys)
+
+    def drop_user(self, user: int) -> None:
+        """Make a user as if never seen; negatives are drawn from the others."""
+        for array in (self.user_factors, self.user_bias, self.user_baseline, self.user_trained):
+            array[user] = 0
+        stays = self.pool != user
+        self.pool, self.pool_keys = self.pool[stays], self.pool_keys[stays]
+
+    @property
+    def items_side(self) -> Any:
+        """`Items` of kernels/online.cu."""
+        return structure(
+            self.item_factors, self.item_bias, self.item_baseline, self.explicit_weights, self.implicit_weights,
+            self.neighbours, self.item_trained, self.item_keys, self.item_pool, np.int64(self.n_items),
+            np.int64(len(self.item_pool)), np.float32(self.mean), np.int32(0),
+        )  # fmt: skip
+
+    @property
+    def users_side(self) -> Any:
+        """`Users` of kernels/newcomers.cu."""
+        return structure(
+            self.user_factors, self.user_bias, self.user_baseline, self.user_keys, self.pool, self.pool_keys,
+            np.int64(len(self.pool)), np.float32(self.mean), np.int32(0),
+        )  # fmt: skip
+
+    def _show(self) -> None:
+        for name, (_, growing) in self._growing.items():
+            setattr(self, name, growing.values)
+
+
+def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> tuple[Any, Any]:
+    """Rows where `mask` holds, by key, and their keys."""
+    rows = np.flatnonzero(mask)
+    rows = rows[np.argsort(keys[rows], kind="stable")]
+    return cupy.asarray(rows), cupy.asarray(keys[rows])

@@ -4,6 +4,10 @@
   (Σ z zᵀ + diag(λ n + λ0)) [u; b] = Σ y z over the ratings of trained items, z_j = [v_j; 1], y_j = r − μ − b̂_j − the
   neighbour terms. Implicit models: Newton steps of the cross-entropy, with s drawn negatives a rating.
 * An item newer than the snapshot: v, b̂, w, c over its raters, or so many of them, in the same way.
+
+ESGD trains beside fixed biases; a refit solves b with u all the same, with λ = 0 for b. The error for users a model
+had not seen, with 3 / 10 / 30 / all of their ratings (MovieLens-1M), is about .948 / .917 / .889 / .848; with
+b = mean(r − μ) and a ridge for u as in training 1.084 / .978 / .921 / .857, with b shrunk .984 / .961 / .917 / .856.
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ def fit(
 ) -> Model:
     """Train the model that `params` names.
 
-    Equal ratings, rows, keys and parameters give an equal model, bit for bit, whatever the number of threads.
+    Equal ratings, rows, keys and parameters give an equal model, bit for bit, whatever the number of threads. On a
+    device that holds for ALS and NMF, and not for ESGD: what it adds, it adds in any order.
 
     Args:
         ratings: what to learn from.

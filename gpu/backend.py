@@ -34,9 +34,10 @@ class Backend:
 
 
 HOST = Backend("host", "asked for")
-DEVICE_FAMILIES = ("als", "esgd", "hals")
-FAMILY_OF = {  # what trains an algorithm; all others need "sgd"
-    "als": "als", "als-implicit": "als", "esgd": "esgd", "nmf": "hals",
+DEVICE_FAMILIES = ("als", "descent", "esgd", "hals", "item_index", "topn")
+FAMILY_OF = {  # what trains an algorithm
+    "als": "als", "als-implicit": "als", "culsh": "descent", "culsh-implicit": "descent", "esgd": "esgd", "nmf": "hals",
+    "sgd": "descent",
 }  # fmt: skip
 
 

@@ -40,6 +40,14 @@ def compute_capability() -> int:
     return int(importlib.import_module("cupy").cuda.Device().compute_capability)
 
 
+@functools.cache
+def shared_memory() -> int:
+    """Bytes of shared memory that a block of the current device can have."""
+    cupy = importlib.import_module("cupy")
+    limit: int = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    return limit
+
+
 def _obstacle_of_driver(cupy: ModuleType) -> str | None:
     runtime = cupy.cuda.runtime
     try:

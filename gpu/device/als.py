@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from gpu.als import Problem, width
 from gpu.device import TENSOR_CORES, arrays, compute_capability, fused, plain, plan
-from gpu.device.arrays import PANEL, Side, Table
+from gpu.device.arrays import PANEL, Side, Table, free_bytes
 from gpu.device.tiling import tiling
 from gpu.ratings import Rows
+
+__all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
 WORKSPACE = 64 * 2**20  # bytes that matrix products and reductions of CuPy may take
 SLOTS_SHARE = 16  # parts of rows may take 1/16 of the device's memory, on each side
@@ -33,12 +35,6 @@ def is_fused(problem: Problem) -> bool:
 def _path(problem: Problem) -> ModuleType:
     """The module whose kernels solve it."""
     return fused if is_fused(problem) else plain
-
-
-def free_bytes() -> int:
-    """Memory of the device that a training can take: what is free, and what CuPy's pool holds without using it."""
-    free, _ = cupy.cuda.runtime.memGetInfo()
-    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: Problem) -> int:

@@ -80,6 +80,12 @@ def placed(array: NDArray[Any]) -> Any:
     return found
 
 
+def free_bytes() -> int:
+    """Memory of the device that a training can take: what is free, and what CuPy's pool holds without using it."""
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
 def n_half_columns(problem: Problem) -> int:
     """LD, columns of `Table.halves`."""
     used = problem.n_factors + 3 * problem.biases

@@ -1,0 +1,347 @@
+"""Stochastic gradient descent on the device: tiles of users, the item side in registers; kernels/sgd.cu.
+
+Fast by default, and then another order of visits, and rounding, every time. With `params.deterministic` users and items
+are cut into a grid of as many tiles as item groups, met in the sub-steps of a Latin square (MCULSH-MF's D × D scheme),
+each cell by one warp: equal bits for equal seeds on equal devices, several times slower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device import near, shared_memory
+from gpu.device.arrays import free_bytes, placed
+from gpu.device.kernels import kernel
+from gpu.device.resident import Placed, rows_of
+from gpu.device.tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
+from gpu.errors import InvalidParams, NotEnoughMemory
+from gpu.host.descent import balanced_bounds
+from gpu.model import Model
+from gpu.params import CulshImplicitParams, SgdParams
+from gpu.ratings import Ratings
+from gpu.training import Rates
+
+NAME = "sgd"
+WARP = 32
+FACTORS_A_LANE, NEIGHBOURS_A_LANE = 32, 16  # at most, where there are lanes to share them
+MOST_NEIGHBOURS = 256
+# A tile has at least so many ratings: fewer tiles at once see less of each other's items half learned.
+LEAST_TILE = 30_000
+MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid at most, and ratings of a cell that it aims at
+STATIC_SHARED = 1024  # bytes, at most, of `learn_tiles` beside the tile
+RATES = np.dtype([(name, "<f4") for name in (
+    "mean", "step", "shrink", "bias_shrink", "weight_step", "weight_decay", "low", "high",
+)])  # fmt: skip
+ITEMS = np.dtype([(name, "<u8") for name in (
+    "factors", "bias", "explicit_weights", "implicit_weights", "neighbours",
+)])  # fmt: skip
+SAMPLES = np.dtype([("records", "<u8"), ("near", "<u8")])
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a rating is shared out; F and K padded to what lanes can share."""
+
+    lanes: int
+    n_factors: int
+    n_neighbours: int
+    is_half: bool
+    is_implicit: bool
+
+    @classmethod
+    def of(cls, params: SgdParams) -> Geometry:
+        """The fewest lanes whose registers hold the item side."""
+        n_neighbours = int(getattr(params, "n_neighbours", 0))
+        if n_neighbours > MOST_NEIGHBOURS:
+            raise InvalidParams(
+                f"Invalid n_neighbours on the device: expected at most {MOST_NEIGHBOURS}, got {n_neighbours}; use host"
+            )
+        wanted = max(params.n_factors / FACTORS_A_LANE, n_neighbours / NEIGHBOURS_A_LANE, 1)
+        lanes = min(WARP, 1 << int(np.ceil(np.log2(wanted))))
+        is_half = params.precision == "float16"
+        lanes = max(lanes, min(4, params.n_factors // (8 if is_half else 4)))
+        lanes = 1 << (lanes.bit_length() - 1)
+        unit = lanes * (8 if is_half else 4)
+        a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbours / lanes, 1))))) if n_neighbours else 0
+        n_factors = -(-params.n_factors // unit) * unit
+        return cls(lanes, n_factors, max(near.EIGHT, a_lane * lanes) if a_lane else 0, is_half, params.is_implicit)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a user's factors and bias."""
+        return self.n_factors * (2 if self.is_half else 4) + 4
+
+    @property
+    def near_bytes(self) -> int:
+        """Of what a sample's user gave its neighbours."""
+        return 4 * -(-self.n_neighbours // 32) if self.is_implicit else 2 * self.n_neighbours
+
+    @property
+    def threads(self) -> int:
+        """Of a block: as many as the registers of a multiprocessor allow, counted generously."""
+        held, a_lane = self.n_factors / self.lanes, self.n_neighbours / self.lanes
+        wanted = 46 + 2.2 * held + (1.5 if self.is_implicit else 3.5) * a_lane
+        return next((n for n in (1024, 768, 512, 384) if 65536 // n >= wanted), 256)
+
+    def macros(self, *, learn: bool) -> dict[str, int]:
+        """Of kernels/sgd.cu."""
+        return {
+            "F": self.n_factors, "LANES": self.lanes, "K": self.n_neighbours, "HALF": int(self.is_half),
+            "IMPLICIT": int(self.is_implicit), "LEARN": int(learn), "THREADS": self.threads,
+        }  # fmt: skip
+
+
+class Parameters:
+    """The learned parameters on the device, users in the order of their places."""
+
+    def __init__(self, model: Model, geometry: Geometry) -> None:
+        """Copy those of `model`, users still in their own order."""
+        n, k = geometry.n_factors, geometry.n_neighbours
+        self._number = cupy.float16 if geometry.is_half else cupy.float32
+        self.users, self.user_bias = placed(_wide(model.user_factors, n)), placed(model.user_bias)
+        self.items, self.item_bias = placed(_wide(model.item_factors, n)), placed(model.item_bias)
+        self.neighbours = placed(_wide(model.neighbours, k, -1))
+        self.explicit, self.implicit = (
+            placed(_wide(model.explicit_weights, k)),
+            placed(_wide(model.implicit_weights, k)),
+        )
+
+    def settle(self, at: Tiles) -> None:
+        """Move users to their places."""
+        users, bias = self.users, self.user_bias
+        self.users = cupy.zeros((len(at.users), users.shape[1]), dtype=self._number)
+        self.user_bias = cupy.zeros(len(at.users), dtype=cupy.float32)
+        self.users[at.places], self.user_bias[at.places] = users, bias
+
+    def struct(self) -> Any:
+        """`Items` of the kernels, passed by value."""
+        given = np.zeros((), dtype=ITEMS)
+        arrays = self.items, self.item_bias, self.explicit, self.implicit, self.neighbours
+        for name, array in zip(ITEMS.names or (), arrays, strict=True):
+            given[name] = array.data.ptr
+        return given
+
+    def is_finite(self) -> bool:
+        """Whether all are."""
+        learned = self.users, self.user_bias, self.items, self.item_bias, self.explicit, self.implicit
+        return bool(np.isfinite(sum(float(x.sum(dtype=cupy.float64)) for x in learned)))
+
+    def fetch(self, model: Model, at: Tiles) -> None:
+        """Write them to `model`."""
+        n, k = model.user_factors.shape[1], model.neighbours.shape[1]
+        model.user_factors[:] = self.users[at.places, :n].astype(cupy.float32).get()
+        model.user_bias[:] = self.user_bias[at.places].get()
+        model.item_factors[:], model.item_bias[:] = self.items[:, :n].get(), self.item_bias.get()
+        model.explicit_weights[:], model.implicit_weights[:] = self.explicit[:, :k].get(), self.implicit[:, :k].get()
+
+
+@dataclass
+class Visits:
+    """Samples in tiles, with what their users gave their neighbours: all that a pass over them reads."""
+
+    pairs: Placed
+    per_rating: int
+    layout: Layout
+    near: Any
+
+    @cached_property
+    def n(self) -> int:
+        """Samples."""
+        return int(self.layout.tile_begin[-1]) if self.per_rating == 0 else int((self.layout.targets >= 0).sum())
+
+
+class Descent:
+    """One training on the device; see `gpu.sgd.Descent`.
+
+    Attributes:
+        tiles: who is in which tile, once prepared.
+        visits: what the last epoch has visited; of ratings, what every epoch does.
+    """
+
+    tiles: Tiles
+    visits: Visits
+
+    def __init__(self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None) -> None:
+        self._model, self._params, self._ratings, self._test = model, params, ratings, test
+        self._geometry = Geometry.of(params)
+        self._check_memory()
+        self._rows = rows_of(ratings)
+        self._base = float(model.mean), placed(model.user_baseline), placed(model.item_baseline)
+        self._parameters = Parameters(model, self._geometry)
+        self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles())
+
+    def compile(self) -> None:
+        """Compile what the rest calls, by a rehearsal of two users."""
+        _rehearse(self._params, self._model.n_items)
+
+    def prepare(self) -> None:
+        """Deal the users into tiles and lay their ratings out."""
+        self.tiles = deal(self._rows.lengths, self._n_tiles())
+        self._parameters.settle(self.tiles)
+        if isinstance(self._params, CulshImplicitParams):
+            self._pairs, self._negatives = near.samples(self._rows, self._params.n_negatives)
+        else:
+            self.visits = self._laid_out(self._rows, 0)
+
+    def learn(self, epoch: int, rates: Rates) -> None:
+        """One epoch of eq. 5."""
+        if isinstance(self._params, CulshImplicitParams):
+            near.draw(self._rows, self._model.n_items, self._params.seed, epoch, self._negatives)
+            self.visits = self._laid_out(self._pairs, 1 + self._params.n_negatives)
+        generator = np.random.default_rng((self._params.seed, epoch))
+        salt = np.uint32(generator.integers(2**32, dtype=np.uint64))
+        if self._params.deterministic:
+            for shift in generator.permutation(self.tiles.n_tiles):
+                self._learn_cells(rates, salt, int(shift))
+        else:
+            self._pass(self.visits, self._struct(rates), salt, None)
+
+    def finish(self) -> None:
+        """Wait for the device."""
+        cupy.cuda.get_current_stream().synchronize()
+
+    def fetch(self) -> Model:
+        """The model with the present parameters."""
+        self._parameters.fetch(self._model, self.tiles)
+        return self._model
+
+    def is_finite(self) -> bool:
+        """Whether every learned parameter is."""
+        return self._parameters.is_finite()
+
+    def train_error(self) -> float:
+        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
+        mean = self._mean_loss(self.visits)
+        return mean if self._geometry.is_implicit else float(np.sqrt(mean))
+
+    def test_rmse(self) -> float:
+        """RMSE of the test ratings, which there must be."""
+        return float(np.sqrt(self._mean_loss(self._held_out)))
+
+    @cached_property
+    def _held_out(self) -> Visits:
+        assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
+        return self._laid_out(rows_of(self._test), 0)
+
+    def _check_memory(self) -> None:
+        ratings, needed, free = self._ratings, self._bytes_needed(), free_bytes()
+        if needed > free:
+            size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
+            what = f"Training on the device with {self._params.n_factors} factors ({size})"
+            raise NotEnoughMemory(what, needed, free)
+
+    def _bytes_needed(self) -> int:
+        """Memory that the training takes on the device, at its peak.
+
+        Counted: the ratings (8 bytes, 16 a user), samples' items, places and records (16) with their neighbours, what a
+        stable sort of them takes (48), segments (16); parameters of users twice, as copied and in their places.
+        """
+        geometry, n_users, n_items = self._geometry, self._model.n_users, self._model.n_items
+        n = len(self._ratings) * (1 + getattr(self._params, "n_negatives", 0))
+        a_sample = 16 + geometry.near_bytes + 48 * self._params.deterministic
+        segments = 16 * segments_needed(n, self._n_tiles(), n_items)
+        users = n_users * (geometry.row_bytes + 4 * geometry.n_factors + 64)
+        items = n_items * (4 * geometry.n_factors + 12 * geometry.n_neighbours + 16)
+        return 8 * len(self._ratings) + n * a_sample + segments + users + items
+
+    def _n_tiles(self) -> int:
+        """As many as the device works on at once, unless tiles are too large for shared memory or too small to pay."""
+        n_users, n = self._model.n_users, len(self._ratings)
+        if self._params.deterministic:
+            return max(1, min(MOST_CELLS, int(np.sqrt(n / CELL_RATINGS)), n_users, self._model.n_items))
+        at_once: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
+        room = (shared_memory() - STATIC_SHARED) // self._geometry.row_bytes
+        needed = -(-n_users // room)
+        if needed > at_once:
+            return -(-needed // at_once) * at_once
+        return max(1, needed, min(at_once, n // LEAST_TILE))
+
+    def _laid_out(self, pairs: Placed, per_rating: int) -> Visits:
+        n_items = self._model.n_items
+        if self._params.deterministic:
+            layout = in_order(pairs, per_rating, self.tiles, n_items, self._item_bounds)
+        else:
+            layout = lay_out(pairs, per_rating, self.tiles, n_items)
+        return Visits(pairs, per_rating, layout, self._near(pairs, layout))
+
+    def _near(self, pairs: Placed, layout: Layout) -> Any:
+        neighbours, k = self._parameters.neighbours, self._geometry.n_neighbours
+        if not k:
+            return cupy.empty(0, dtype=cupy.float16)
+        if self._geometry.is_implicit:
+            bits = cupy.empty((len(pairs.entries), -(-k // 32)), dtype=cupy.uint32)
+            near.masks(self._rows, pairs, neighbours, layout.targets, bits)
+            return bits
+        residuals = cupy.empty((len(pairs.entries), k), dtype=cupy.float16)
+        near.residuals(self._rows, pairs, neighbours, self._base, layout.targets, residuals)
+        return residuals
+
+    def _struct(self, rates: Rates) -> Any:
+        """`Rates` of the kernels, passed by value."""
+        given = np.zeros((), dtype=RATES)
+        given["mean"], given["low"], given["high"] = self._model.mean, *self._model.scale
+        given["step"], given["weight_step"] = rates.step, rates.weight_step
+        given["shrink"] = 1 - rates.step * rates.regularization
+        given["bias_shrink"] = 1 - rates.step * rates.bias_regularization
+        given["weight_decay"] = rates.weight_step * rates.weight_regularization
+        return given
+
+    def _pass(self, visits: Visits, rates: Any, salt: np.uint32, losses: Any | None) -> None:
+        """All samples once: learned, or, where there is room for losses, only judged."""
+        at, layout, geometry = self.tiles, visits.layout, self._geometry
+        shared = at.tile_users * geometry.row_bytes
+        room = shared_memory() - STATIC_SHARED
+        run = kernel(NAME, "learn_tiles", geometry.macros(learn=losses is None), room)
+        n_blocks = min(at.n_tiles, cupy.cuda.Device().attributes["MultiProcessorCount"])
+        arguments = (
+            layout.segments, layout.segment_begin, layout.n_segments, layout.tile_begin, np.int32(at.n_tiles),
+            np.int32(at.tile_users), _samples(visits), self._parameters.struct(), self._parameters.users,
+            self._parameters.user_bias, rates, salt, losses,
+        )  # fmt: skip
+        run((n_blocks,), (geometry.threads,), arguments, shared_mem=shared)
+
+    def _learn_cells(self, rates: Rates, salt: np.uint32, shift: int) -> None:
+        at, layout = self.tiles, self.visits.layout
+        run = kernel(NAME, "learn_cells", self._geometry.macros(learn=True))
+        arguments = (
+            layout.segments, layout.cuts, np.int32(shift), layout.tile_begin, np.int32(at.n_tiles),
+            np.int32(at.tile_users), _samples(self.visits), self._parameters.struct(), self._parameters.users,
+            self._parameters.user_bias, self._struct(rates), salt,
+        )  # fmt: skip
+        run((at.n_tiles,), (WARP,), arguments)
+
+    def _mean_loss(self, visits: Visits) -> float:
+        n_blocks = min(self.tiles.n_tiles, cupy.cuda.Device().attributes["MultiProcessorCount"])
+        losses = cupy.zeros(n_blocks, dtype=cupy.float64)
+        self._pass(visits, self._struct(Rates.none()), np.uint32(0), losses)
+        return float(losses.sum()) / max(visits.n, 1)
+
+
+def _rehearse(params: SgdParams, n_items: int) -> None:
+    few = Ratings.from_coo(np.array([0, 1, 1]), np.array([0, 0, n_items - 1]), np.ones(3), (2, n_items))
+    rehearsal = Descent(Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items), params, few, None)
+    rehearsal.prepare()
+    rehearsal.learn(0, Rates.none())
+    rehearsal.train_error()
+    rehearsal.is_finite()
+    rehearsal.fetch()
+
+
+def _samples(visits: Visits) -> Any:
+    """`Samples` of the kernels, passed by value."""
+    given = np.zeros((), dtype=SAMPLES)
+    given["records"], given["near"] = visits.layout.records.data.ptr, visits.near.data.ptr
+    return given
+
+
+def _wide(table: NDArray[Any], width: int, fill: int = 0) -> NDArray[Any]:
+    """The table with more columns."""
+    out = np.full((len(table), width), fill, dtype=table.dtype)
+    out[:, : table.shape[1]] = table
+    return out

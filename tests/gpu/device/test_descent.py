@@ -1,0 +1,155 @@
+"""Descent on the device: the reproducible form step by step against the oracle, the fast one by what it learns."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu
+from gpu.backend import HOST, Backend
+from gpu.device import obstacle
+from gpu.model import Model
+from gpu.params import CulshImplicitParams, CulshParams, SgdParams
+from gpu.training import Rates
+from tests import reference
+from tests.data import planted, split
+from tests.gpu.strategies import as_reference, random_model, ratings_of
+from tests.gpu.test_sgd import assert_equal_models
+
+pytestmark = pytest.mark.gpu
+DEVICE = Backend("device", "under test")
+RATES = Rates(*(np.float32(x) for x in (0.05, 0.03, 0.1, 0.2, 0.3)))
+WORD = 1 << 32
+
+
+@pytest.fixture(scope="module")
+def descent() -> ModuleType:
+    """The device's side."""
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
+    return importlib.import_module("gpu.device.descent")
+
+
+def sparse_matrix(n_users: int, n_items: int, share: float = 0.3, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    matrix = generator.integers(1, 6, (n_users, n_items)).astype(np.float64)
+    matrix[generator.random(matrix.shape) > share] = np.nan
+    matrix[:, 0] = 3.0  # one very long column,
+    matrix[n_users // 2] = np.nan  # somebody without ratings,
+    matrix[:, n_items // 2] = np.nan  # and an item without any
+    return matrix
+
+
+def begun(descent: ModuleType, matrix: np.ndarray, model: Model, **given: Any) -> Any:
+    params = type(model.params)(**{**vars(model.params), "precision": "float32", **given})
+    started = descent.Descent(model, params, ratings_of(matrix), None)
+    started.prepare()
+    return started
+
+
+def start_of(segment: np.ndarray, salt: int) -> int:
+    mixed = ((int(segment[1]) ^ salt) * 0x9E3779B1) % WORD
+    mixed ^= mixed >> 15
+    return mixed * 0x85EBCA77 % WORD * int(segment[2]) >> 32
+
+
+def visits_of(started: Any, seed: int, epoch: int) -> list[tuple[int, int, float]]:
+    """(user, item, target) in the order of the reproducible form, read off its layout."""
+    layout, at = started.visits.layout, started.tiles
+    generator = np.random.default_rng((seed, epoch))
+    salt = int(generator.integers(2**32, dtype=np.uint64))
+    records, segments, cuts = (x.get() for x in (layout.records, layout.segments, layout.cuts))
+    begins, users = layout.tile_begin.get(), at.users.get()
+    found = []
+    for shift in generator.permutation(at.n_tiles):
+        for tile in range(at.n_tiles):
+            cell = (tile + shift) % at.n_tiles
+            for segment in segments[cuts[tile, cell] : cuts[tile, cell + 1]]:
+                item, begin, length, _ = segment
+                for step in range(length):
+                    at_record = begins[tile] + begin + (start_of(segment, salt) + step) % length
+                    local, bits = records[at_record]
+                    target = float(np.uint32(bits).view(np.float32))
+                    found.append((int(users[tile * at.tile_users + local]), int(item), target))
+    return found
+
+
+@pytest.mark.parametrize("implicit", [False, True], ids=["explicit", "implicit"])
+@pytest.mark.parametrize(("k", "n_factors"), [(0, 3), (0, 32), (0, 256), (1, 8), (5, 20), (5, 128), (33, 96)])
+def test_an_epoch_is_eq_5_in_its_order(descent: ModuleType, k: int, n_factors: int, implicit: bool) -> None:
+    matrix = sparse_matrix(70, 40)
+    model = random_model(matrix, k, implicit, 1, n_factors)
+    model.user_factors /= np.float32(np.sqrt(n_factors))  # so that steps stay stable
+    model.item_factors /= np.float32(np.sqrt(n_factors))
+    expected = as_reference(model)
+    started = begun(descent, matrix, model, deterministic=True)
+    started.learn(3, RATES)
+    visits = visits_of(started, model.params.seed, 3)
+    n = np.count_nonzero(~np.isnan(matrix))
+    assert len(visits) == n * (1 + model.params.n_negatives if implicit else 1)
+    reference.sgd_epoch(matrix, expected, visits, RATES)
+    learned = started.fetch()
+    tolerance = 2e-3 if k and not implicit else 2e-4  # residuals are float16
+    for name in ("user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights", "implicit_weights"):
+        np.testing.assert_allclose(getattr(learned, name), expected[name], rtol=2e-3, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("kind", [SgdParams, CulshParams])
+def test_errors_are_those_of_the_fetched_model(descent: ModuleType, kind: type[SgdParams], deterministic: bool) -> None:
+    train, test = split(planted())
+    params = kind(n_factors=8, n_epochs=2, deterministic=deterministic, precision="float32")
+    reports: list[gpu.EpochReport] = []
+    model = gpu.fit(train, params, backend=DEVICE, test=test, on_epoch=reports.append)
+    found = dict(reports[-1].metrics)
+    assert found["train_rmse"] == pytest.approx(gpu.evaluate.rmse(model, train.by_user, *train.coo()), rel=1e-5)
+    assert found["test_rmse"] == pytest.approx(gpu.evaluate.rmse(model, train.by_user, *test.coo()), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [SgdParams, CulshParams, CulshImplicitParams])
+def test_deterministic_means_equal_bits(descent: ModuleType, kind: type[SgdParams]) -> None:
+    params = kind(n_factors=8, n_epochs=3, deterministic=True)
+    assert_equal_models(gpu.fit(planted(), params, backend=DEVICE), gpu.fit(planted(), params, backend=DEVICE))
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("kind", [SgdParams, CulshParams])
+def test_device_and_host_learn_the_same(kind: type[SgdParams], precision: str, deterministic: bool) -> None:
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
+    train, test = split(planted(n_users=2000, n_items=400))
+    params = kind(n_factors=6, n_epochs=30, learning_rate=0.03, precision=precision, deterministic=deterministic)
+    errors = []
+    for backend in (HOST, DEVICE):
+        reports: list[gpu.EpochReport] = []
+        gpu.fit(train, params, backend=backend, test=test, on_epoch=reports.append)
+        errors.append(reports[-1].metrics["test_rmse"])
+    assert errors[1] == pytest.approx(errors[0], rel=0.02)
+
+
+@pytest.mark.parametrize("n_users", [1, 31, 5000])
+@pytest.mark.parametrize("n_items", [1, 33, 70_000])
+def test_every_rating_is_laid_out_once(descent: ModuleType, n_users: int, n_items: int) -> None:
+    generator = np.random.default_rng(n_users + n_items)
+    users, items = generator.integers(0, n_users, 20_000), generator.integers(0, n_items, 20_000)
+    items[:5000] = n_items // 2
+    ratings = gpu.Ratings.from_coo(users, items, generator.integers(1, 6, 20_000), (n_users, n_items))
+    model = Model.zeros(SgdParams(n_factors=8), 3.0, (1.0, 5.0), n_users, n_items)
+    started = descent.Descent(model, SgdParams(n_factors=8), ratings, None)
+    started.prepare()
+    layout, at = started.visits.layout, started.tiles
+    begins, lists, listed = (x.get() for x in (layout.tile_begin, layout.segment_begin, layout.n_segments))
+    records, segments, owners = layout.records.get(), layout.segments.get(), at.users.get()
+    found = []
+    for tile in range(at.n_tiles):
+        of_tile = segments[lists[tile] : lists[tile] + listed[tile]]
+        assert (np.diff(of_tile[:, 2]) <= 0).all()
+        for item, begin, length, _ in of_tile:
+            for local, bits in records[begins[tile] + begin :][:length]:
+                found.append((owners[tile * at.tile_users + local], item, np.uint32(bits).view(np.float32)))
+    assert sorted(found) == sorted(zip(*ratings.coo(), strict=True))

@@ -33,8 +33,8 @@ SMALLEST_RIDGE, TINY = 1e-10, 1e-300
 
 BASELINE_PRIOR = 5.0
 BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0
-FACTOR_PRIOR, WEIGHT_PRIOR = 3.0, 10.0
-FACTOR_SHARE = 0.5
+FACTOR_PRIOR, WEIGHT_PRIOR = 4.0, 20.0
+FACTOR_SHARE = 0.6
 
 MAX_RATINGS_OF_USERS = 4096  # the newest; older ones only count as seen
 MAX_NEGATIVES = 1024  # bounds what a refit of a busy user costs; NDCG@10 of refitted users .215 with all, .213 with 512

@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415 - a measurement imports only what it needs
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,39 +19,78 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Option("--ratings", help="File of ratings.", metavar="FILE", exists=True)]
+Source = Annotated[
+    Path,
+    typer.Option("--ratings", help="File, or folder of raw arrays as cuMF reads them.", metavar="PATH", exists=True),
+]
+Where = Annotated[str, typer.Option("--backend", help="auto, host or device.")]
+Seeds = Annotated[str, typer.Option(help="Comma-separated, each a run.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines; the machine first.")]
 Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated names.")]
 
 
 @app.command()
 def accuracy(
-    ratings: File,
-    test_fraction: Annotated[float, typer.Option(help="Share held out.")] = 0.1,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 42,
-    size: Annotated[int, typer.Option(help="F and K of the comparison.")] = 32,
-    folds: Annotated[int, typer.Option(help="Instead: the defaults on so many disjoint test sets.")] = 0,
+    ratings: Source,
+    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "32,128",
+    neighbours: Annotated[int, typer.Option(help="K.")] = 32,
+    seeds: Seeds = "0,1,2",
+    folds: Annotated[int, typer.Option(help="Instead: the defaults on so many disjoint test sets of a file.")] = 0,
+    backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Test RMSE of CULSH-MF by each way of finding neighbours, without any, of ALS, and with the shipped defaults."""
+    """Test RMSE of CULSH-MF by each way of finding neighbours, their time and memory; without any; and of ALS.
+
+    A tenth of a file is held out.
+    """
     from service.bench import accuracy as table
 
     if folds:
-        show(list(table.folds(ratings, folds)), json)
+        show(list(table.folds(_folds(ratings, folds), backend)), json)
     else:
-        show(list(table.run(ratings, test_fraction, seed, {"n_factors": size, "n_neighbours": size})), json)
+        train, test = _train_and_test(ratings)
+        show(list(table.run(train, test, _whole(factors), neighbours, _whole(seeds), backend)), json)
+
+
+@app.command()
+def noise(ratings: Source, seeds: Seeds = "0,1,2,3,4", backend: Where = "auto", json: Json = False) -> None:
+    """Shift of the test RMSE of `sgd` and `culsh` with 1 %, 0.5 % and 0.1 % of the training ratings drawn anew.
+
+    A tenth of a file is held out.
+    """
+    from service.bench import noise as table
+
+    show(list(table.run(*_train_and_test(ratings), _whole(seeds), backend)), json)
+
+
+@app.command()
+def newcomers(
+    ratings: Source,
+    algorithms: Names = "culsh",
+    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "128,32",
+    seeds: Seeds = "0,1,2,3,4",
+    backend: Where = "auto",
+    json: Json = False,
+) -> None:
+    """Test RMSE with 1 % of the users and 1 % of the items learned online, beside retraining on everything.
+
+    A tenth of a file is held out.
+    """
+    from service.bench import newcomers as table
+
+    train, test = _train_and_test(ratings)
+    show(list(table.run(train, test, algorithms.split(","), _whole(factors), _whole(seeds), backend)), json)
 
 
 @app.command()
 def sgd(
-    ratings: Annotated[
-        Path, typer.Option(help="File, or folder of raw arrays as cuMF reads them.", metavar="PATH", exists=True)
-    ],
+    ratings: Source,
     algorithms: Names = "sgd,culsh,culsh-implicit,esgd",
     factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "32,128",
     epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 20,
     target: Annotated[float, typer.Option(help="RMSE, or HR@10, to time.")] = float("nan"),
     set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
-    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
+    backend: Where = "auto",
     json: Json = False,
 ) -> None:
     """Milliseconds of an epoch of each algorithm, its floor on an H100, and its error; LIBMF beside it on the host.
@@ -68,16 +107,14 @@ def sgd(
 
 @app.command()
 def als(
-    ratings: Annotated[
-        Path, typer.Option(help="File, or folder of raw arrays as cuMF reads them.", metavar="PATH", exists=True)
-    ],
+    ratings: Source,
     implicit: Annotated[bool, typer.Option("--implicit", help="als-implicit instead of als.")] = False,
     factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
     epochs: Annotated[int, typer.Option(help="Iterations; the median leaves the first out.", min=2)] = 10,
     shares: Annotated[str, typer.Option(help="Comma-separated shares of the ratings, such as 0.25,0.5,1.")] = "1",
     user_shares: Annotated[str, typer.Option(help="Further runs: shares of the users, with all of theirs.")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
-    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
+    backend: Where = "auto",
     json: Json = False,
 ) -> None:
     """Milliseconds of both half-iterations of ALS, their floors on an H100, and `implicit` beside it on the host.
@@ -110,7 +147,7 @@ def nmf(
     to: Annotated[int, typer.Option(help="Iterations beside scikit-learn.", min=1)] = 100,
     transpose: Annotated[bool, typer.Option("--transpose", help="Columns of the file are the rows of A.")] = False,
     key: Annotated[str | None, typer.Option(help="Variable of the file.", metavar="NAME")] = None,
-    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
+    backend: Where = "auto",
     json: Json = False,
 ) -> None:
     """Seconds of an iteration of NMF, plain and tiled, over T, and to the error of scikit-learn's NMF beside it."""
@@ -163,6 +200,26 @@ def prequential(
 
 
 @app.command()
+def online(
+    ratings: Source,
+    algorithm: Annotated[str, typer.Option(help="One of sgd, esgd, culsh and culsh-implicit.")] = "culsh",
+    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "64,128",
+    size: Annotated[int, typer.Option(help="Ratings of a batch.")] = 10_000,
+    users: Annotated[int, typer.Option(help="Users of a batch.")] = 2000,
+    new_items: Annotated[int, typer.Option(help="New items of a batch.")] = 50,
+    batches: Annotated[int, typer.Option(help="Batches of each measurement; eight times as many on a device.")] = 5,
+    places: Annotated[str, typer.Option(help="Comma-separated: host, device.")] = "host,device",
+    json: Json = False,
+) -> None:
+    """Milliseconds of batches of events learned online, step by step, and ratings per second, on host and device."""
+    from service.bench import online as table
+
+    data, shape = _matrix(ratings, None), table.Shape(size, users, new_items)
+    params = [{"algorithm": algorithm, "n_factors": n} for n in _whole(factors)]
+    show([row for given in params for row in table.run(data, given, shape, places.split(","), batches)], json)
+
+
+@app.command()
 def http(
     ratings: File,
     algorithms: Names = "als-implicit",
@@ -204,6 +261,18 @@ def _matrix(path: Path, key: str | None) -> gpu.Ratings:
     from service import offline, ratings_file
 
     return offline.Data.split(ratings_file.read(path, key=key), 0.0, 0).train
+
+
+def _folds(path: Path, n_folds: int) -> Iterator[tuple[gpu.Ratings, gpu.Ratings]]:
+    from service import offline, ratings_file
+
+    for data in offline.Data.folds(ratings_file.read(path), n_folds):
+        assert data.test is not None  # noqa: S101 - as above
+        yield data.train, data.test
+
+
+def _whole(text: str) -> list[int]:
+    return [int(number) for number in _numbers(text)]
 
 
 def _numbers(text: str) -> list[float]:

@@ -65,7 +65,8 @@ def _line(cells: Any) -> str:
 
 def _readable(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
+        digits = 5 if 0 < abs(value) < 0.01 else 4 if abs(value) < 10 else 1
+        return f"{value:,.{digits}f}"
     if isinstance(value, tuple):
         return " ".join(_readable(part) for part in value)
     return str(value)

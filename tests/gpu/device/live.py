@@ -1,0 +1,74 @@
+"""A model, a table and the same on the device, for tests of online learning."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpu.backend import HOST
+from gpu.model import ARRAYS, Model
+from gpu.params import Params
+from gpu.sampled import SampledRefits
+from gpu.table import RatingTable
+from tests.gpu.models import random_model, random_params
+
+LEARNED = [name for name, (_, dtype) in ARRAYS.items() if dtype is np.float32]
+
+
+class World(NamedTuple):
+    """Some ratings and a model of which the last items are new."""
+
+    model: Model
+    table: RatingTable
+    user_keys: np.ndarray
+    item_keys: np.ndarray
+
+    def refits(self) -> SampledRefits:
+        return SampledRefits(self.model, self.model.params, self.table, self.user_keys, self.item_keys, HOST)
+
+    def on_device(self) -> tuple[Any, Any]:
+        """(table, parameters)."""
+        table = importlib.import_module("gpu.device.table").RatingTable(
+            self.table.rows, self.table.positions, self.table.n_items
+        )
+        parameters = importlib.import_module("gpu.device.parameters")
+        return table, parameters.Parameters(self.model, self.user_keys, self.item_keys)
+
+
+def world(kind: type[Params], sizes: tuple[int, int], lengths: list[int], n_items: int, n_new: int) -> World:
+    """Users with so many ratings of random items; F and K in `sizes`; a new item has the raters that come its way."""
+    rng = np.random.default_rng(len(lengths))
+    model = random_model(random_params(kind, *sizes), len(lengths), n_items, seed=sizes[0])
+    model.mean = -1.4 if model.is_implicit else 3.5
+    model.item_trained[n_items - n_new :] = False
+    rows = [np.sort(rng.permutation(n_items)[:length]) for length in lengths]
+    users = np.repeat(np.arange(len(lengths)), lengths)
+    table, n = RatingTable(len(lengths), n_items), len(users)
+    order, values = rng.permutation(n), rng.integers(1, 6, n)
+    table.apply(users[order], np.concatenate(rows)[order], values[order], np.arange(n).astype(float), np.arange(n))
+    keys = (rng.integers(0, 2**63, size).astype(np.uint64) for size in (len(lengths), n_items))
+    return World(model, table, *keys)
+
+
+def fetched(parameters: Any) -> dict[str, np.ndarray]:
+    return {name: getattr(parameters, name).get() for name in ARRAYS}
+
+
+def copy_of(model: Model) -> Model:
+    return copy.deepcopy(model)
+
+
+def assert_near(found: dict[str, np.ndarray], model: Model, tolerance: float = 1e-4) -> None:
+    """Learned arrays row by row within a share of the row's length; all others alike."""
+    for name, array in found.items():
+        expected = getattr(model, name)
+        if name not in LEARNED:
+            np.testing.assert_array_equal(array, expected, err_msg=name)
+            continue
+        one, other = (rows.reshape(len(rows), -1).astype(np.float64) for rows in (array, expected))
+        bound = tolerance * np.linalg.norm(other, axis=1) + 1e-5
+        worst = int(np.argmax(np.nan_to_num(np.linalg.norm(one - other, axis=1) / bound, nan=np.inf)))
+        np.testing.assert_allclose(one[worst], other[worst], rtol=0, atol=bound[worst], err_msg=f"{name} {worst}")

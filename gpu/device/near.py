@@ -13,6 +13,7 @@ import cupy
 import numpy as np
 from cupy_backends.cuda.api import driver
 
+from gpu.device import shared_memory
 from gpu.device.kernels import kernel
 from gpu.device.resident import Placed
 
@@ -26,6 +27,7 @@ LEAST_BITS = 2**10
 LINE_THREADS = (256, 512, 1024)
 LINE_BYTES = (38_000, 76_000)
 HALF = 2  # bytes
+STATIC_SHARED = 1024  # bytes, at most, of a kernel beside its line or bitmap
 SPARSE = np.dtype([(name, "<u8") for name in ("starts", "lengths", "entries", "values")])
 BASE = np.dtype([("user", "<u8"), ("item", "<u8"), ("mean", "<f4"), ("unused", "<i4")])
 
@@ -149,7 +151,7 @@ def _launch(function: str, macros: dict[str, int], block: tuple[int, int], rows:
     n_rows = len(rows.starts)
     if not n_rows:
         return
-    found = kernel(NAME, function, macros, _shared_limit(cupy.cuda.Device().id))
+    found = kernel(NAME, function, macros, shared_memory() - STATIC_SHARED)
     blocks = min(n_rows, _resident(found, threads, shared_bytes))
     taken = cupy.zeros(1, dtype=cupy.uint32)
     found((blocks,), (threads,), (_sparse(rows), np.int64(n_rows), *given, taken), shared_mem=shared_bytes)
@@ -157,16 +159,10 @@ def _launch(function: str, macros: dict[str, int], block: tuple[int, int], rows:
 
 def _fits(line: int) -> bool:
     """Whether the shared memory of a block has room for a line of so many bytes."""
-    return line <= _shared_limit(cupy.cuda.Device().id)
+    return line <= shared_memory() - STATIC_SHARED
 
 
 @functools.cache
 def _resident(found: Any, threads: int, shared_bytes: int) -> int:
     fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(found.kernel.ptr, threads, shared_bytes)
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)
-
-
-@functools.cache
-def _shared_limit(device: int) -> int:
-    limit: int = cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
-    return limit - 1024  # for what kernels hold beside a line

@@ -1,4 +1,4 @@
-"""Products of sparse rows with a table of factors on a CUDA device; kernels, and who owns what: kernels/hals.cu.
+"""Products of sparse rows with a table of factors on a CUDA device; kernels, and who owns what: kernels/gather.cu.
 
 A warp takes an item: a row, or a part of a long one (`gpu.device.parts`).
 """
@@ -16,7 +16,7 @@ from gpu.device.parts import longest, parts_of
 from gpu.device.plan import WHOLE
 from gpu.ratings import Rows
 
-NAME = "hals"
+NAME = "gather"
 PIECE_BYTES = 16  # what a lane reads at once
 WARP, THREADS = 32, 256
 
@@ -75,5 +75,5 @@ def width_of(n_factors: int, dtype: np.dtype[Any]) -> int:
 
 
 def defines(dtype: np.dtype[Any], width: int) -> dict[str, int]:
-    """The macros of `kernels/hals.cu` for tables of rows of `width` numbers."""
+    """The macros of `kernels/gather.cu` for tables of rows of `width` numbers."""
     return {"DOUBLE": int(dtype.itemsize == 8), "HELD": -(-width * dtype.itemsize // (PIECE_BYTES * WARP))}

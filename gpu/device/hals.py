@@ -1,9 +1,10 @@
 """FAST-HALS on a CUDA device, plain and locality-optimised (PL-NMF, [002] Alg. 3 to 5); see `gpu.nmf` for the loop.
 
-The twin of `gpu.host.hals`, with the same sweep: before a tile of T columns is updated, one matrix product (cuBLAS)
-subtracts what all columns take from it, which draws phases 1 and 3 together, and one kernel then updates the tile, with
-the norms of W ([002] has a kernel a column). Sparse products are a gather of our own: cuSPARSE does not promise equal
-bits. Kernels, layouts, and who owns what: kernels/hals.cu.
+The twin of `gpu.host.hals`, with the same sweep: before a tile of T columns is updated, what all columns take from it
+is subtracted, which draws phases 1 and 3 together. One kernel goes through all tiles, with the norms of W ([002] has
+matrix products of cuBLAS and a kernel a column: too many launches for a matrix of some ten thousand rows). Sparse
+products are a gather of our own: cuSPARSE does not promise equal bits. Kernels, layouts, and who owns what:
+kernels/hals.cu and kernels/gather.cu.
 
 What an iteration must move and compute, for V × D with N entries, K columns of b bytes in tiles of T:
 
@@ -25,28 +26,33 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 from cupy import cublas
+from cupy_backends.cuda.libs import cublas as libcublas
 from numpy.typing import NDArray
 
 from gpu.device import gather
 from gpu.device.als import WORKSPACE, finish, free_bytes
 from gpu.device.arrays import placed
-from gpu.device.blas import RUN, gram_of, negative_product
-from gpu.device.kernels import kernel
+from gpu.device.kernels import kernel, module
 from gpu.device.parts import slots_bound
 from gpu.ratings import Ratings
 
 __all__ = ["finish", "free_bytes"]  # primitives of every family; the others are written here
 
+NAME = "hals"
 Floats = NDArray[Any]  # float32 or float64
 EPSILON = 1e-16  # as on the host
+RUN = 1024  # rows whose Gram matrix is a sum of its own
+SUM_THREADS, SUM_BLOCKS = 256, 528  # CuPy would add up in one block
 ROW_THREADS, NORM_THREADS = 128, 1024  # as in kernels/hals.cu
-LEAST_ROWS = 256  # of a block that waits for others: more blocks wait longer
-STATIC_SHARED = 1024  # bytes, at most, of a kernel beside its changes
-EDGE, TRANSPOSING_THREADS = 32, 256
-SUM_THREADS, SUM_BLOCKS = 256, 528  # CuPy reduces to one number in one block
+FEW_ROWS = 32  # of a block of H, for a table of less than `MANY` rows: more blocks are at work
+MANY = 1 << 16
+LEAST_ROWS = 256  # of a block of W: more blocks wait longer for each other
+CHUNK_BYTES = 64  # of the targets that a thread sums at once
+STATIC_SHARED = 1024  # bytes, at most, of a kernel beside weights and changes
+EDGE, TRANSPOSING_THREADS = 32, 256  # as in kernels/gather.cu
 MARK = 0xFF  # in every byte of a sum that is not there yet
-POINTERS = tuple((name, "<u8") for name in ("table", "products", "targets"))
-COUNTS = tuple((name, "<i4") for name in ("n_factors", "first", "count"))
+POINTERS = tuple((name, "<u8") for name in ("table", "products", "gram", "targets"))
+COUNTS = tuple((name, "<i4") for name in ("n_factors", "tile", "rows", "in_shared"))
 
 
 class Matrix(NamedTuple):
@@ -65,9 +71,8 @@ class Side(NamedTuple):
         rows: (N, width), the same by rows, which sparse products gather; zeros beyond n and K. Work space while the
             factor is solved.
         products: (K, n), A or Aᵀ times the other side.
-        targets: (T, n), work space of a sweep.
+        targets: (T + 1, n), work space of a sweep; what does not fit into shared memory lies there.
         parts: (K, blocks), work space of a sweep with norms.
-        tiles: `Tile` of the kernels, for each tile.
     """
 
     columns: Any
@@ -75,7 +80,6 @@ class Side(NamedTuple):
     products: Any
     targets: Any
     parts: Any
-    tiles: list[NDArray[np.void]]
 
 
 def place(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
@@ -90,11 +94,13 @@ def put(rows: Floats, tile: int) -> Side:
     n, k = rows.shape
     by_row = cupy.zeros((-(-n // RUN) * RUN, gather.width_of(k, rows.dtype)), dtype=rows.dtype)
     columns = placed(np.ascontiguousarray(rows.T))
-    products, targets = cupy.zeros_like(columns), cupy.zeros((tile, n), dtype=rows.dtype)
+    products, targets = cupy.zeros_like(columns), cupy.zeros((tile + 1, n), dtype=rows.dtype)
     blocks, _ = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
     parts = cupy.empty((k, blocks), dtype=cupy.float64)
-    side = Side(columns, by_row, products, targets, parts, _tiles(columns, products, targets) if tile else [])
+    side = Side(columns, by_row, products, targets, parts)
     _to_rows(side)
+    if tile:
+        module(NAME, _defines(rows.dtype, tile, k))
     return side
 
 
@@ -113,7 +119,7 @@ def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors:
     width = gather.width_of(n_factors, np.dtype(f"f{itemsize}"))
     runs = [-(-n // RUN) for n in shape]
     slots = slots_bound(n_sparse)
-    tables = sum(shape) * (2 * n_factors + tile) + sum(runs) * RUN * width
+    tables = sum(shape) * (2 * n_factors + tile + 1) + sum(runs) * RUN * width
     grams, parts = max(runs) * n_factors**2 + 8 * n_factors**2, slots * width
     plan = 16 * n_sparse + (32 * sum(shape) + 4 * 32 * slots if n_sparse else 0)
     norms = 16 * n_factors * _multiprocessors(cupy.cuda.Device().id)
@@ -122,7 +128,17 @@ def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors:
 
 def gram(side: Side) -> Any:
     """XᵀX (K, K) of the rows X, on the device; sums of runs of rows are added up in float64."""
-    return gram_of(side.rows, len(side.columns))
+    n, width = side.rows.shape
+    k, dtype = len(side.columns), side.rows.dtype
+    parts = cupy.empty((n // RUN, k, k), dtype=dtype)
+    multiply_runs = libcublas.sgemmStridedBatched if dtype == np.float32 else libcublas.dgemmStridedBatched
+    one, zero = np.ones((), dtype=dtype), np.zeros((), dtype=dtype)
+    rows = side.rows.data.ptr, width, RUN * width  # cuBLAS sees each run as its transpose: (width, RUN) by columns
+    multiply_runs(
+        cupy.cuda.device.get_cublas_handle(), libcublas.CUBLAS_OP_N, libcublas.CUBLAS_OP_T, k, k, RUN,
+        one.ctypes.data, *rows, *rows, zero.ctypes.data, parts.data.ptr, k, k * k, len(parts),
+    )  # fmt: skip
+    return parts.sum(axis=0, dtype=np.float64).astype(dtype)
 
 
 def squares(matrix: Matrix) -> float:
@@ -168,8 +184,7 @@ def sum_of_products(one: Any, other: Any) -> float:
 def _sum_of_products(one: Any, other: Any) -> Any:
     """The same on the device, float64 ()."""
     parts = cupy.empty(min(-(-one.size // SUM_THREADS), SUM_BLOCKS), dtype=cupy.float64)
-    macros = gather.defines(one.dtype, gather.width_of(1, one.dtype))
-    kernel(gather.NAME, "sum_of_products", macros)(
+    kernel(NAME, "sum_of_products", _defines(one.dtype, 1, 1))(
         (len(parts),), (SUM_THREADS,), (one, other, np.int64(one.size), parts)
     )
     return parts.sum()
@@ -207,18 +222,30 @@ def _sweep_plain(side: Side, gram: Any, normalise: bool) -> None:
 
 def _sweep_tiles(side: Side, gram: Any, tile: int, normalise: bool) -> None:
     """[002] Alg. 2. Of W every column waits for the norm of the last, in a grid that is on the device as a whole."""
-    n, parts = side.columns.shape[1], [side.parts] * normalise
+    (k, n), dtype = side.columns.shape, side.columns.dtype
     if normalise:
-        function, threads = "sweep_tile_normalising", NORM_THREADS
+        function, threads, parts = "sweep_normalising", NORM_THREADS, [side.parts]
         blocks, rows = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
         side.parts.data.memset_async(MARK, side.parts.nbytes)
     else:
-        function, threads, blocks, rows = "sweep_tile", ROW_THREADS, -(-n // ROW_THREADS), ROW_THREADS
-    fits = _fits(tile * rows, side)
-    launch, shared = _kernel(function, side), fits * tile * rows * side.columns.itemsize
-    for given in side.tiles:
-        negative_product(gram, int(given["first"]), int(given["count"]), side.columns, side.targets)
-        launch((blocks,), (threads,), (given, gram, np.int32(rows), np.int32(fits), *parts), shared_mem=shared)
+        function, threads, parts, rows = "sweep", ROW_THREADS, [], ROW_THREADS if n >= MANY else FEW_ROWS
+        blocks = -(-n // rows)
+    macros = _defines(dtype, tile, k)
+    weights, changes = k * macros["CHUNK"] * dtype.itemsize, (tile + 1) * rows * dtype.itemsize
+    in_shared = _fits(weights + changes)
+    pointers = (array.data.ptr for array in (side.columns, side.products, gram, side.targets))
+    layout = np.dtype([*POINTERS, ("n", "<i8"), ("epsilon", dtype), *COUNTS], align=True)
+    given = np.array((*pointers, n, EPSILON, k, tile, rows, in_shared), dtype=layout)
+    launch = kernel(NAME, function, macros, _shared_limit(cupy.cuda.Device().id))
+    launch((blocks,), (threads,), (given, *parts), shared_mem=weights + changes * in_shared)
+
+
+def _defines(dtype: np.dtype[Any], tile: int, n_factors: int) -> dict[str, int]:
+    """The macros of `kernels/hals.cu`: no more columns at once than a tile has, or shared memory the weights of."""
+    piece = gather.PIECE_BYTES // dtype.itemsize
+    room = _shared_limit(cupy.cuda.Device().id) // (n_factors * dtype.itemsize)
+    columns = min(CHUNK_BYTES // dtype.itemsize, -(-tile // piece) * piece, room // piece * piece)
+    return {"DOUBLE": int(dtype.itemsize == 8), "CHUNK": columns}
 
 
 def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
@@ -226,19 +253,6 @@ def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
     blocks = min(multiprocessors, -(-n // LEAST_ROWS))
     rows = -(-n // (blocks * gather.WARP)) * gather.WARP
     return -(-n // rows), rows
-
-
-def _tiles(columns: Any, products: Any, targets: Any) -> list[NDArray[np.void]]:
-    """`Tile` of the kernels, for each tile."""
-    (k, n), tile, dtype = columns.shape, len(targets), columns.dtype
-    layout = np.dtype([*POINTERS, ("n", "<i8"), ("epsilon", dtype), *COUNTS], align=True)
-    return [
-        np.array(
-            (columns.data.ptr, products[first].data.ptr, targets.data.ptr, n, EPSILON, k, first, min(tile, k - first)),
-            dtype=layout,
-        )
-        for first in range(0, k, tile)
-    ]
 
 
 def _to_rows(side: Side) -> None:
@@ -250,17 +264,13 @@ def _transpose(side: Side, table: Any, to: Any, shape: tuple[int, int]) -> None:
     """Write the first rows and columns (`shape`) of `table` to `to`, transposed."""
     blocks = -(-shape[0] // EDGE) * -(-shape[1] // EDGE)
     given = table, np.int64(table.shape[1]), to, np.int64(to.shape[1]), *map(np.int64, shape)
-    _kernel("transpose", side)((blocks,), (TRANSPOSING_THREADS,), given)
+    macros = gather.defines(side.rows.dtype, side.rows.shape[1])
+    kernel(gather.NAME, "transpose", macros)((blocks,), (TRANSPOSING_THREADS,), given)
 
 
-def _kernel(function: str, side: Side) -> Any:
-    shared = _shared_limit(cupy.cuda.Device().id) if function.startswith("sweep") else 0
-    return kernel(gather.NAME, function, gather.defines(side.rows.dtype, side.rows.shape[1]), shared)
-
-
-def _fits(n_changes: int, side: Side) -> bool:
-    """Whether the shared memory of a block has room for so many changes."""
-    return n_changes * int(side.columns.itemsize) <= _shared_limit(cupy.cuda.Device().id)
+def _fits(n_bytes: int) -> bool:
+    """Whether a block has so much shared memory."""
+    return n_bytes <= _shared_limit(cupy.cuda.Device().id)
 
 
 @functools.cache

@@ -24,10 +24,20 @@ FUSED = [(4, "biases"), (32, "explicit"), (64, "biases"), (100, "explicit"), (12
 
 # CHUNKS, WIDE, SEARCH, LINE_THREADS
 NEAR = [(1, 0, 0, 256), (2, 0, 0, 256), (4, 0, 0, 256), (5, 1, 0, 512), (32, 1, 0, 1024), (4, 1, 1, 1024)]
-HALS = [(0, 1), (0, 3), (0, 8), (1, 1), (1, 2), (1, 16)]  # DOUBLE, and pieces of a row that a lane holds
+GATHER = [(0, 1), (0, 3), (0, 8), (1, 1), (1, 2), (1, 16)]  # DOUBLE, and pieces of a row that a lane holds
+HALS = [(0, 4), (0, 12), (0, 16), (1, 2), (1, 8)]  # DOUBLE, and columns of a chunk
 
 
+# Macros: half-words of a signature, and those of one launch; kinds of Ψ; hash functions a thread and width of ratings
+HASHING = [
+    ("lsh", {"S": 76, "FIRST": 0, "COUNT": 76}), ("lsh", {"S": 2, "FIRST": 0, "COUNT": 2}),
+    ("lsh", {"S": 158, "FIRST": 106, "COUNT": 52}), ("hamming", {}),
+    *(("lsh_psi", {"KIND": kind, "STEPS": 64, "LIMIT": 127}) for kind in range(4)),
+    ("similarity", {"HASHES": 10, "HALF": 1}), ("similarity", {"HASHES": 1, "HALF": 0}),
+]  # fmt: skip
 ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
+
+TOPN = [("topn", {"G": 16}), ("topn", {"G": 256}), ("topn_scan", {"G": 48, "MT": 1}), ("topn_scan", {"G": 256, "MT": 4})]
 
 
 def problem_of(n_factors: int, kind: str) -> Problem:
@@ -71,9 +81,16 @@ def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
 
 @needs_nvcc
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(("double", "held"), HALS)
-def test_kernels_of_nmf_compile(double, held, architecture, tmp_path):
-    compile_with_nvcc("hals", {"DOUBLE": double, "HELD": held}, architecture, tmp_path)
+@pytest.mark.parametrize(("double", "held"), GATHER)
+def test_products_of_sparse_rows_compile(double, held, architecture, tmp_path):
+    compile_with_nvcc("gather", {"DOUBLE": double, "HELD": held}, architecture, tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("double", "chunk"), HALS)
+def test_sweeps_of_nmf_compile(double, chunk, architecture, tmp_path):
+    compile_with_nvcc("hals", {"DOUBLE": double, "CHUNK": chunk}, architecture, tmp_path)
 
 
 @needs_nvcc
@@ -93,6 +110,13 @@ def test_kernels_of_esgd_compile(n_pieces, capability, tmp_path):
 
 
 @needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("name", "macros"), TOPN)
+def test_kernels_of_ranking_compile(name, macros, architecture, tmp_path):
+    compile_with_nvcc(name, macros, architecture, tmp_path)
+
+
+@needs_nvcc
 def test_plain_kernels_compile_for_older_devices(tmp_path):
     compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_75", tmp_path)
     compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_80", tmp_path)
@@ -104,3 +128,10 @@ def test_plain_kernels_compile_for_older_devices(tmp_path):
 def test_tensor_core_kernels_compile(n_factors, kind, architecture, tmp_path):
     macros = {"F": n_factors, "BIASES": int(kind == "biases"), "IMPLICIT": int(kind == "implicit")}
     compile_with_nvcc("als", macros, architecture, tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
+@pytest.mark.parametrize(("name", "macros"), HASHING)
+def test_kernels_of_hashing_compile(name, macros, architecture, tmp_path):
+    compile_with_nvcc(name, macros, architecture, tmp_path)

@@ -1,4 +1,4 @@
-"""Small half-iterations through every kernel, each array its own allocation: what compute-sanitizer watches.
+"""Small steps of ALS and NMF through every kernel, each array its own allocation: what compute-sanitizer watches.
 
     compute-sanitizer --tool memcheck --error-exitcode 9 python -m pytest -q tests/gpu/device/test_sanitizer.py
     compute-sanitizer --tool racecheck --error-exitcode 9 python -m pytest -q tests/gpu/device/test_sanitizer.py
@@ -11,30 +11,47 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
-from gpu.device import obstacle, plan
+from gpu.device import obstacle, parts, plan
+from tests import reference
 from tests.gpu.device.test_als import DEVICE, KINDS, on_device, on_host, start_near
 from tests.gpu.test_als import assert_rows_agree, rows_of, table_of, tolerance
+from tests.gpu.test_nmf import matrix_of, sparse
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33, 64, 65, 300, 150, 2, 1, 5]  # beyond 64 in parts
 N_COLUMNS = 301  # the last row of the fixed table is read too
 
 
-@pytest.fixture
-def als(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The device's primitives, without a memory pool, which cut short rows already."""
+@pytest.fixture(autouse=True)
+def _no_pool() -> Iterator[None]:
     if (reason := obstacle()) is not None:
         pytest.skip(reason)
     cupy = importlib.import_module("cupy")
-    primitives = importlib.import_module("gpu.device.als")
+    cupy.cuda.set_allocator(None)
+    yield
+    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+
+
+@pytest.fixture
+def als(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The device's primitives, which cut short rows already."""
     for name, value in {"LONG": 64, "CUT": 100, "PER_RANGE": 10}.items():
         monkeypatch.setattr(plan, name, value)
-    cupy.cuda.set_allocator(None)
-    yield primitives
-    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    return importlib.import_module("gpu.device.als")
+
+
+@pytest.fixture
+def hals(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The device's primitives, with rows of more than 8 entries in parts, and several blocks of a few rows."""
+    primitives = importlib.import_module("gpu.device.hals")
+    monkeypatch.setattr(parts, "LONGEST", (8, 8))
+    monkeypatch.setattr(primitives, "LEAST_ROWS", 32)
+    return primitives
 
 
 @pytest.mark.parametrize("ranges", [1, 3])
@@ -61,3 +78,38 @@ def assert_agrees(als: ModuleType, kind: str, n_factors: int, precision: str, so
     median, worst = tolerance(DEVICE, problem)
     assert_rows_agree(als.fetch(solved), on_host(rows, start, fixed, problem), (2 * median, 2 * worst))
     assert als.errors(side, solved, als.place(fixed, problem), problem, (1.0, 5.0))[0] > 0
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("in_shared", [True, False])
+@pytest.mark.parametrize(("n_factors", "tile"), [(11, 0), (11, 3), (130, 11), (40, 40)])
+def test_nmf(n_factors, tile, in_shared, dtype, form, hals, monkeypatch):
+    """An H step and a W step as the oracle has them, and the sums of the error."""
+    if not in_shared:
+        monkeypatch.setattr(hals, "_fits", lambda _: False)
+    matrix, generator = matrix_of(517, 71, 0.3), np.random.default_rng(0)
+    W, H = generator.random((517, n_factors)), generator.random((71, n_factors))
+    W /= np.linalg.norm(W, axis=0)
+    placed, rows, columns = (
+        hals.place(form(matrix), dtype),
+        hals.put(W.astype(dtype), tile),
+        hals.put(H.astype(dtype), tile),
+    )
+    solve(hals, placed, columns, rows, tile)
+    inner = hals.inner(columns)
+    solve(hals, placed, rows, columns, tile)
+    expected_H = reference.hals_step_of_h(matrix, W, H.T)
+    expected_W = reference.hals_step_of_w(matrix, W, expected_H)
+    tolerance = 1e-9 if dtype == np.float64 else 2e-3
+    np.testing.assert_allclose(hals.fetch(columns), expected_H.T, atol=tolerance * expected_H.max())
+    np.testing.assert_allclose(hals.fetch(rows), expected_W, atol=tolerance * expected_W.max())
+    assert inner == pytest.approx(np.sum((matrix.T @ W) * expected_H.T), rel=1e-4)
+    assert hals.squares(placed) == pytest.approx(np.sum(matrix**2))
+
+
+def solve(hals: ModuleType, matrix: Any, solved: Any, fixed: Any, tile: int) -> None:
+    """The step of `solved`: W is the side of more rows."""
+    is_W = solved.columns.shape[1] > fixed.columns.shape[1]
+    hals.multiply(matrix, is_W, fixed, solved)
+    hals.sweep(solved, hals.gram(fixed), tile=tile, normalise=is_W)

@@ -34,7 +34,7 @@ class Backend:
 
 
 HOST = Backend("host", "asked for")
-DEVICE_FAMILIES = ("als", "descent", "esgd", "hals", "item_index", "topn")
+DEVICE_FAMILIES = ("als", "descent", "esgd", "hals", "hamming", "item_index", "lsh", "similarity", "topn")
 FAMILY_OF = {  # what trains an algorithm
     "als": "als", "als-implicit": "als", "culsh": "descent", "culsh-implicit": "descent", "esgd": "esgd", "nmf": "hals",
     "sgd": "descent",

@@ -4,39 +4,55 @@ Item j keeps the sums A_j = Σ_{i∈Ω̂_j} Ψ(r_ij) Φ(H_i) over H projections;
 each projection, is drawn by a counter-based generator keyed by (seed, user key), so every process agrees and nothing
 is stored per user. Ψ is fixed point and A_j int32: sums are exact and free of order, and what was added can be
 subtracted. Neighbours are the items whose signatures agree in most bits.
+
+Written once for both backends: arrays of NumPy are worked on by the host, those of a device by `backend`, and each
+answer lies where its arguments do. Both give the same integers.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines
-from gpu.params import CulshImplicitParams, CulshParams
+from gpu.params import CulshImplicitParams, CulshParams, Psi
 from gpu.ratings import Ratings
 
 WORD_BITS = 64
 
-# Steps of Ψ in one width of the rating scale (residual) or one largest square (power). Finer steps change no
-# neighbour that coarser ones find; coarser ones leave room in int32.
-PSI_STEPS = 1024
-# Ψ saturates here (four widths). A sum of n random signs has the deviation 4096·√n, so int32 is out of reach: for
-# 10⁹ ratings of one item it would take 16 deviations. Should it wrap all the same, subtraction still undoes addition.
-PSI_LIMIT = 4 * PSI_STEPS
+# Steps of Ψ in one width of the rating scale (residual) or one largest square (power). A sixteenth of a star on five:
+# neighbours found with 1,024 steps train models that are no better.
+PSI_STEPS = 64
+# Ψ saturates here (two widths): it is a signed byte, whose eight bits a device multiplies at once. A sum of n random
+# signs has the deviation 127·√n at most, so int32 is out of reach. Should it wrap all the same, subtraction still
+# undoes addition.
+PSI_LIMIT = 127
 
 ALL_PAIRS_LIMIT = 50_000  # candidates up to which all pairs are compared; above, only bucket mates are
 BUCKET_SIZE = 32  # mean bucket size that the key width aims at
 BUCKET_WINDOW = 32  # bucket mates looked at on each side
 REFINEMENTS = 3  # recall on 100,000 hard items: .18, then .34, .50, .57 (best eight: .26, .55, .82, .90)
-TASKS = 256  # pieces of like size for the threads
 
 
 def n_words(params: CulshParams) -> int:
     """W, 64-bit words of a signature: `params.n_bits` rounded up to whole words."""
     return -(-params.n_bits // WORD_BITS)
+
+
+def psi_of(params: CulshParams) -> Psi | None:
+    """Which Ψ; None where every rating counts 1."""
+    return None if isinstance(params, CulshImplicitParams) else params.psi
+
+
+def unit(params: CulshParams, scale: tuple[float, float]) -> float:
+    """What Ψ = `PSI_STEPS` stands for: the width of the scale (residual), or its largest square (power)."""
+    if params.psi == "power":
+        return float(max(abs(scale[0]), abs(scale[1])) ** 2) or 1.0
+    return scale[1] - scale[0] or 1.0
 
 
 def psi(
@@ -46,7 +62,7 @@ def psi(
     mean: float,
     user_baseline: NDArray[np.float32],
     item_baseline: NDArray[np.float32],
-) -> NDArray[np.int32]:
+) -> NDArray[np.int8]:
     """Ψ of ratings in fixed point: the weight with which each is added to the sums of its item.
 
     `residual`: r − b_ij in units of the scale's width. `power`: r² in units of the largest. Implicit: 1. Element by
@@ -58,42 +74,39 @@ def psi(
         mean, user_baseline, item_baseline: μ and the baselines of each rating's user and item, (N,).
 
     Returns:
-        int32 (N,), |Ψ| ≤ `PSI_LIMIT`.
+        int8 (N,), |Ψ| ≤ `PSI_LIMIT`.
     """
-    if isinstance(params, CulshImplicitParams):
-        return np.ones(len(values), dtype=np.int32)
+    if psi_of(params) is None:
+        return np.ones_like(values, dtype=np.int8)
     exact = values.astype(np.float64)
-    if params.psi == "power":
-        weights = exact**2 / (max(abs(scale[0]), abs(scale[1])) ** 2 or 1.0)
-    else:
-        weights = (exact - mean - user_baseline - item_baseline) / (scale[1] - scale[0] or 1.0)
-    return np.clip(np.rint(weights * PSI_STEPS), -PSI_LIMIT, PSI_LIMIT).astype(np.int32)
+    weights = exact**2 if params.psi == "power" else exact - mean - user_baseline - item_baseline
+    return in_steps(weights / unit(params, scale))
+
+
+def in_steps(weights: NDArray[np.float64]) -> NDArray[np.int8]:
+    """Weights in fixed point, int8 (N,): 1 is `PSI_STEPS`."""
+    return np.clip(np.rint(weights * PSI_STEPS), -PSI_LIMIT, PSI_LIMIT).astype(np.int8)
 
 
 def projections(
-    ratings: Ratings, baselines: Baselines, params: CulshParams, backend: Backend = HOST
+    ratings: Ratings, baselines: Baselines | None, params: CulshParams, backend: Backend = HOST
 ) -> NDArray[np.int32]:
-    """Sums A_j of all items, int32 (I, H), H = 64·W.
+    """Sums A_j of all items, int32 (I, H), H = 64·W, where `backend` computes.
 
-    Costs |Ω|·H signed additions, in vectors.
+    Costs |Ω|·H signed additions: in vectors on the host, as products of bits on a device.
+
+    Args:
+        baselines: of these ratings; only Ψ = `residual` needs them.
     """
-    columns = ratings.by_item
-    item = np.repeat(np.arange(ratings.n_items), columns.lengths)
-    scale = ratings.scale if len(ratings) else (0.0, 1.0)
-    weights = psi(params, scale, columns.values, baselines.mean, baselines.user[columns.items], baselines.item[item])
+    weights = backend.primitives("lsh").weights(ratings, baselines, params)
     return weighted_sums(ratings, weights, n_words(params), params.seed, backend)
 
 
 def weighted_sums(
-    ratings: Ratings, weights: NDArray[np.int32], words: int, seed: int, backend: Backend = HOST
+    ratings: Ratings, weights: NDArray[np.int8], words: int, seed: int, backend: Backend = HOST
 ) -> NDArray[np.int32]:
     """Σ weights · Φ of every column, int32 (I, 64·words); `weights` in the order of `ratings.by_item`."""
-    sums = np.zeros((ratings.n_items, words * WORD_BITS), dtype=np.int32)
-    bounds = np.append(ratings.by_item.starts, len(ratings))
-    chunks = np.searchsorted(bounds, np.linspace(0, len(ratings), TASKS + 1))
-    chunks[0], chunks[-1] = 0, ratings.n_items
-    lsh = backend.primitives("lsh")
-    lsh.project(sums, chunks, bounds, ratings.by_item.items, ratings.user_keys, weights, np.uint64(seed))
+    sums: NDArray[np.int32] = backend.primitives("lsh").project(ratings, weights, words, seed)
     return sums
 
 
@@ -109,14 +122,14 @@ def update(
 
     A new rating has the weight Ψ(new), a changed one Ψ(new) − Ψ(old), a deleted one −Ψ(old).
     """
-    lsh = backend.primitives("lsh")
-    lsh.update(sums, items.astype(np.int64), user_keys, weights, np.uint64(seed))
+    lsh = _twin("lsh", sums, backend)
+    lsh.update(sums, items.astype(np.int64), user_keys, weights.astype(np.int32), np.uint64(seed))
 
 
 def signatures(sums: NDArray[np.int32], backend: Backend = HOST) -> NDArray[np.uint64]:
     """Signs of the sums, packed: uint64 (I, W); a bit is 1 where its sum is ≥ 0."""
-    packed = np.empty((len(sums), sums.shape[1] // WORD_BITS), dtype=np.uint64)
-    refresh(packed, sums, np.arange(len(sums)), backend)
+    packed = np.empty_like(sums, dtype=np.uint64, shape=(len(sums), sums.shape[1] // WORD_BITS))
+    refresh(packed, sums, np.arange(len(sums), like=sums), backend)
     return packed
 
 
@@ -124,7 +137,7 @@ def refresh(
     packed: NDArray[np.uint64], sums: NDArray[np.int32], items: NDArray[np.integer], backend: Backend = HOST
 ) -> None:
     """Recompute the signatures of `items` in place."""
-    backend.primitives("lsh").sign(packed.view(np.uint32), sums, items.astype(np.int64))
+    _twin("lsh", sums, backend).sign(packed.view(np.uint32), sums, items.astype(np.int64))
 
 
 class Ranking(NamedTuple):
@@ -162,14 +175,14 @@ def top_k(
         queries: item rows whose lists are wanted, (Q,). Default: every item.
     """
     candidates = np.flatnonzero(counts)
-    rows = np.arange(len(packed)) if queries is None else queries.astype(np.int64)
+    rows = np.arange(len(packed), like=packed) if queries is None else queries.astype(np.int64)
     if queries is None and len(candidates) > ALL_PAIRS_LIMIT:
         best = rank_in_buckets(packed, candidates, k, backend)
     else:
-        best = np.full((len(rows), k), -1, dtype=np.int64)
+        best = _no_ranks(packed, len(rows), k)
         rated = np.flatnonzero(counts[rows])
         best[rated] = rank_all_pairs(packed, candidates, rows[rated], k, backend)
-    neighbours = backend.primitives("hamming").rows_of(best)
+    neighbours = _twin("hamming", packed, backend).rows_of(best)
     return completed(neighbours, counts, rows, seed, item_keys, backend)
 
 
@@ -177,9 +190,9 @@ def rank_all_pairs(
     packed: NDArray[np.uint64], candidates: NDArray[np.int64], queries: NDArray[np.int64], k: int, backend: Backend
 ) -> NDArray[np.int64]:
     """Rank keys (Q, K), descending, of the candidates that agree best with each query; −1 where there are fewer."""
-    best = np.full((len(queries), k), -1, dtype=np.int64)
-    if k:
-        backend.primitives("hamming").rank_all(best, packed, candidates, queries)
+    best = _no_ranks(packed, len(queries), k)
+    if k and len(candidates):
+        _twin("hamming", packed, backend).rank_all(best, packed, candidates, queries)
     return best
 
 
@@ -194,16 +207,13 @@ def rank_in_buckets(
     `REFINEMENTS` times: keys alone miss most pairs that agree in 60 % of their bits. Costs 4·W sorts and at most
     I·(8·W·`BUCKET_WINDOW` + `REFINEMENTS`·K²) pairs.
     """
-    best = np.full((len(packed), k), -1, dtype=np.int64)
+    best = _no_ranks(packed, len(packed), k)
     n_key_bits = max(1, int(np.log2(max(len(candidates), 1) / BUCKET_SIZE)))
-    slices = packed.view(np.uint16)
-    hamming = backend.primitives("hamming")
-    for table in range(slices.shape[1] if k else 0):
-        four = (table + np.arange(4)) % slices.shape[1]
-        coarse = slices[np.ix_(candidates, four)].view(np.uint64).ravel()
-        order = np.argsort(coarse, kind="stable")
-        args = packed, candidates[order], coarse[order], n_key_bits, BUCKET_WINDOW
-        hamming.rank_buckets(best, *args)
+    hamming = _twin("hamming", packed, backend)
+    for table in range(4 * packed.shape[1] if k else 0):
+        words = hamming.coarse_words(packed, candidates, table)
+        order = np.argsort(words, kind="stable")
+        hamming.rank_buckets(best, packed, candidates[order], words[order], n_key_bits, BUCKET_WINDOW)
     for _ in range(REFINEMENTS if k else 0):
         hamming.rank_second_hand(best, packed, candidates, hamming.rows_of(best))
     return best
@@ -220,10 +230,10 @@ def completed(
     """Fill the empty slots of lists (Q, K) in place with random items that have ratings."""
     rated = np.flatnonzero(counts[queries])
     lists = neighbours[rated]
-    hamming = backend.primitives("hamming")
+    hamming = _twin("hamming", neighbours, backend)
     n_filled = hamming.fill_at_random(lists, np.flatnonzero(counts), queries[rated], item_keys, np.uint64(seed))
     neighbours[rated] = lists
-    return Ranking(neighbours, n_filled / max(1, np.count_nonzero(lists >= 0)))
+    return Ranking(neighbours, n_filled / max(1, int(np.count_nonzero(lists >= 0))))
 
 
 def outdated(
@@ -247,8 +257,18 @@ def outdated(
     Returns:
         bool (Q,). Costs Q·|changed| pairs at most.
     """
-    hamming = backend.primitives("hamming")
+    hamming = _twin("hamming", packed, backend)
     stale: NDArray[np.bool_] = hamming.outdated(
         neighbours, owners.astype(np.int64), changed.astype(np.int64), packed, counts > 0
     )
     return stale
+
+
+def _twin(family: str, array: Any, backend: Backend) -> ModuleType:
+    """The primitives that work where `array` lies."""
+    return (HOST if isinstance(array, np.ndarray) else backend).primitives(family)
+
+
+def _no_ranks(packed: NDArray[np.uint64], n: int, k: int) -> NDArray[np.int64]:
+    """Lists (n, k) of rank keys without any, where `packed` lies."""
+    return np.full_like(packed, -1, dtype=np.int64, shape=(n, k))

@@ -239,11 +239,28 @@ def counter_draws(seed, key, n):
 
 
 def user_signs(seed, key, n_bits):
-    """Φ(H_i), ±1 (n_bits,): projection b·S + s is bit b of the s-th 32-bit half of the draws."""
+    """Φ(H_i), ±1 (n_bits,): projection b·S + s is bit b of half-word s."""
+    drawn = []
+    for word in counter_draws(seed, key, 4):
+        drawn += [word & 0xFFFFFFFF, word >> 32]
     halves = []
-    for word in counter_draws(seed, key, n_bits // 64):
-        halves += [word & 0xFFFFFFFF, word >> 32]
+    for s in range(n_bits // 32):
+        (one, _), (two, turn), (three, other_turn) = drawn_threesome(s)
+        halves.append(drawn[one] ^ rotated_right(drawn[two], 8 * turn) ^ rotated_right(drawn[three], 8 * other_turn))
     return np.array([1 if half >> b & 1 else -1 for b in range(32) for half in halves])
+
+
+def drawn_threesome(s):
+    """Which drawn half-words make half-word s of Φ, each with the bytes that it is turned by."""
+    block, x = divmod(s, 8)
+    round_, kind = divmod(block, 7)
+    far = [(1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (2, 4), (2, 5)][kind]
+    later, turn = divmod((round_ - kind) % 16, 4)
+    return (x, 0), ((x + far[0]) % 8, turn), ((x + far[1]) % 8, later)
+
+
+def rotated_right(word, n):
+    return (word >> n | word << 32 - n) & 0xFFFFFFFF
 
 
 def projection_sums(entries, n_items, n_bits, seed):

@@ -42,5 +42,22 @@ def columns_of(ratings: Ratings) -> Placed:
     return _columns[ratings]
 
 
+class Keys(NamedTuple):
+    """uint64 (M,) and (N,), as in `Ratings`."""
+
+    users: Any
+    items: Any
+
+
+_keys: weakref.WeakKeyDictionary[Ratings, Keys] = weakref.WeakKeyDictionary()
+
+
+def keys_of(ratings: Ratings) -> Keys:
+    """The keys of users and items; copied at the first call, freed with `ratings`."""
+    if ratings not in _keys:
+        _keys[ratings] = Keys(placed(ratings.user_keys), placed(ratings.item_keys))
+    return _keys[ratings]
+
+
 def _placed(rows: Rows) -> Placed:
     return Placed(placed(rows.starts), placed(rows.lengths), placed(rows.items), placed(rows.values))

@@ -103,6 +103,14 @@ def rank_all(
     rank(best, signatures, candidates, queries)
 
 
+def coarse_words(signatures: NDArray[np.uint64], candidates: NDArray[np.int64], table: int) -> NDArray[np.uint64]:
+    """16 bits of each candidate's signature from slice `table` on and the 48 of the slices after it, cyclic; (C,)."""
+    slices = signatures.view(np.uint16)
+    four = (table + np.arange(4)) % slices.shape[1]
+    words: NDArray[np.uint64] = slices[np.ix_(candidates, four)].view(np.uint64).ravel()
+    return words
+
+
 @njit(cache=True, nogil=True, parallel=True)
 def rank_buckets(
     best: NDArray[np.int64],

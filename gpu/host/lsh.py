@@ -1,20 +1,75 @@
-"""simLSH on the host ([004] eq. 3): sums of signed weights and their signs.
+"""simLSH on the host ([004] eq. 3): Ψ of ratings, sums of signed weights and their signs.
 
 Layout. A signature has S = H / 32 half-words of 32 bits. Bit b of half-word s belongs to projection b·S + s: then the
 sums of one bit position lie side by side and a rating is added to a whole vector of them at once, without ever
-spreading a word over its bits: about 9 additions a nanosecond with AVX-512. Φ is drawn anew for every rating, which
-takes a seventh of the time of adding it and saves a table of all users.
+spreading a word over its bits: about 9 additions a nanosecond with AVX-512. Φ is made anew for every rating, which
+takes a small part of the time of adding it and saves a table of all users.
+
+Φ of a user. 256 bits are drawn by splitmix64, keyed by (seed, user key): the half-words s_0 … s_7. Half-word w of Φ is
+the exclusive or of three of them, two turned by whole bytes (`fill_bits` says which). No two bits of Φ are made of the
+same three drawn ones, so any two are independent over users, and so are the sums of any two projections: agreements of
+signatures have the mean and variance of those of wholly random bits. (Four bits may depend: with 2,432 bits, 5,376 sets
+of four do, half as many as three chosen at random would give.) It costs an operation a half-word where a hash takes
+twenty, and a device transposes 256 bits of a user instead of 2,432.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu import simlsh
+from gpu.baselines import Baselines, baselines
+from gpu.params import CulshParams
+from gpu.ratings import Ratings
+
+__all__ = ["baselines"]  # primitives of every backend; the others are written here
+
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
+STATE = 8  # drawn half-words
+TASKS = 256  # pieces of like size for the threads
+
+
+def items_of(ratings: Ratings) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """(ratings of each item, keys of the items)."""
+    return ratings.by_item.lengths, ratings.item_keys
+
+
+def fetch(array: NDArray[Any]) -> NDArray[Any]:
+    """An array of this backend in host memory."""
+    return array
+
+
+def weights(ratings: Ratings, known: Baselines | None, params: CulshParams) -> NDArray[np.int8]:
+    """Ψ of every rating, int8 (N,), in the order of `ratings.by_item`; `known` for Ψ = `residual` only."""
+    columns, (mean, users, items) = ratings.by_item, known or Baselines(0.0, *np.zeros((2, 1), np.float32))
+    scale = ratings.scale if len(ratings) else (0.0, 1.0)
+    if known is None:
+        return simlsh.psi(params, scale, columns.values, mean, users, items)
+    item = np.repeat(np.arange(ratings.n_items), columns.lengths)
+    return simlsh.psi(params, scale, columns.values, mean, users[columns.items], items[item])
+
+
+def cosine_weights(ratings: Ratings) -> NDArray[np.int8]:
+    """Every rating in units of the largest, in steps as Ψ; int8 (N,), in the order of `ratings.by_item`."""
+    values = ratings.by_item.values
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    return simlsh.in_steps(values.astype(np.float64) / largest)
+
+
+def project(ratings: Ratings, weights: NDArray[np.int8], n_words: int, seed: int) -> NDArray[np.int32]:
+    """Sums of all columns, int32 (I, 64·n_words): Σ weights · Φ over the ratings of each."""
+    sums = np.zeros((ratings.n_items, n_words * simlsh.WORD_BITS), dtype=np.int32)
+    bounds = np.append(ratings.by_item.starts, len(ratings))
+    chunks = np.searchsorted(bounds, np.linspace(0, len(ratings), TASKS + 1))
+    chunks[0], chunks[-1] = 0, ratings.n_items
+    add_columns(sums, chunks, bounds, ratings.by_item.items, ratings.user_keys, weights, np.uint64(seed))
+    return sums
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -26,11 +81,31 @@ def mix(word: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def fill_bits(words: NDArray[np.uint64], seed: np.uint64, key: np.uint64) -> None:
-    """Φ(H_i) of the user with `key`: splitmix64 as a counter-based generator keyed by (seed, key)."""
+def fill_bits(bits: NDArray[np.uint32], turned: NDArray[np.uint32], seed: np.uint64, key: np.uint64) -> None:
+    """Φ(H_i) of the user with `key`, as half-words.
+
+    Eight half-words w = 8·o + x, x = 0 … 7, are made alike, of s_x, s_{x+d} and s_{x+e} (mod 8): (d, e) is one of the
+    seven ways to choose three of eight in a circle, by o mod 7; how far the latter two are turned moves on with o.
+
+    Args:
+        bits: (S rounded up to whole eights,), filled.
+        turned: work space (4, 16): the drawn half-words turned right by 0 to 3 bytes, twice in a row.
+    """
     state = mix(key ^ mix(seed))
-    for w in range(len(words)):
-        words[w] = mix(state + np.uint64(w + 1) * GOLDEN)
+    for n in range(STATE // 2):
+        drawn = mix(state + np.uint64(n + 1) * GOLDEN)
+        turned[0, 2 * n], turned[0, 2 * n + 1] = np.uint32(drawn), np.uint32(drawn >> np.uint64(32))
+    for n in range(STATE):
+        word = turned[0, n]
+        for r in range(4):
+            turned[r, n] = turned[r, n + STATE] = (word >> np.uint32(8 * r)) | (word << np.uint32((32 - 8 * r) % 32))
+    for o in range(len(bits) // STATE):
+        kind = o % 7
+        second, third = (1, kind + 2) if kind < 5 else (2, kind - 1)
+        turn = (o // 7 + 15 * kind) % 16
+        one, two = turned[turn % 4], turned[turn // 4]
+        for x in range(STATE):
+            bits[STATE * o + x] = turned[0, x] ^ one[x + second] ^ two[x + third]
 
 
 @njit(cache=True, nogil=True)
@@ -55,21 +130,21 @@ def update(
     seed: np.uint64,
 ) -> None:
     """projections[items[n]] += weights[n] · Φ(keys[n]), in place; an item may occur any number of times."""
-    words = np.empty(projections.shape[1] // 64, dtype=np.uint64)
-    bits = words.view(np.uint32)
+    n_halves = projections.shape[1] // 32
+    bits, turned = np.empty(n_halves + STATE - 1, dtype=np.uint32), np.empty((4, 2 * STATE), dtype=np.uint32)
     for n in range(len(items)):
-        fill_bits(words, seed, keys[n])
-        add_signed(projections[items[n]], bits, weights[n])
+        fill_bits(bits, turned, seed, keys[n])
+        add_signed(projections[items[n]], bits[:n_halves], weights[n])
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def project(
+def add_columns(
     projections: NDArray[np.int32],
     chunks: NDArray[np.int64],
     starts: NDArray[np.int64],
     users: NDArray[np.int32],
     user_keys: NDArray[np.uint64],
-    weights: NDArray[np.int32],
+    weights: NDArray[np.int8],
     seed: np.uint64,
 ) -> None:
     """Sums of all columns: projections[j] += Σ weights · Φ over ratings starts[j] to starts[j + 1].
@@ -79,12 +154,12 @@ def project(
         starts: (N + 1,) first rating of each column.
     """
     for c in prange(len(chunks) - 1):
-        words = np.empty(projections.shape[1] // 64, dtype=np.uint64)
-        bits = words.view(np.uint32)
+        n_halves = projections.shape[1] // 32
+        bits, turned = np.empty(n_halves + STATE - 1, dtype=np.uint32), np.empty((4, 2 * STATE), dtype=np.uint32)
         for j in range(chunks[c], chunks[c + 1]):
             for n in range(starts[j], starts[j + 1]):
-                fill_bits(words, seed, user_keys[users[n]])
-                add_signed(projections[j], bits, weights[n])
+                fill_bits(bits, turned, seed, user_keys[users[n]])
+                add_signed(projections[j], bits[:n_halves], np.int32(weights[n]))
 
 
 @njit(cache=True, nogil=True)

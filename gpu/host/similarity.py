@@ -6,7 +6,43 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from gpu.host.lsh import GOLDEN, mix
+from gpu.baselines import baselines
+from gpu.host.lsh import GOLDEN, TASKS, mix
+from gpu.ratings import Ratings, Rows
+
+
+def gsm(ratings: Ratings, k: int, shrinkage: float) -> NDArray[np.int32]:
+    """The k items of largest positive shrunk Pearson correlation, best first, −1 where there are fewer; (I, k).
+
+    Costs Σ|Ω_i|² steps; the matrix is never stored.
+    """
+    best = np.full((ratings.n_items, k), -1, dtype=np.int32)
+    rows, columns = ratings.by_user, ratings.by_item
+    means = baselines(ratings)
+    row_values = rows.values - (means.mean + means.item[rows.items].astype(np.float64))
+    owner = np.repeat(np.arange(ratings.n_items), columns.lengths)
+    column_values = columns.values - (means.mean + means.item[owner].astype(np.float64))
+    correlate(
+        best, _bounds(rows), rows.items, row_values, _bounds(columns), columns.items, column_values, shrinkage, TASKS
+    )
+    return best
+
+
+def minhash(ratings: Ratings, n_words: int, seed: int) -> NDArray[np.uint64]:
+    """One-bit minHash of the raters of every item, uint64 (I, W), W = `n_words`."""
+    packed = np.empty((ratings.n_items, n_words), dtype=np.uint64)
+    columns = ratings.by_item
+    hash_columns(packed, _bounds(columns), columns.items, ratings.user_keys, np.uint64(seed), TASKS)
+    return packed
+
+
+def no_lists(ratings: Ratings, k: int) -> NDArray[np.int32]:
+    """Empty lists of all items, (I, k)."""
+    return np.full((ratings.n_items, k), -1, dtype=np.int32)
+
+
+def _bounds(rows: Rows) -> NDArray[np.int64]:
+    return np.append(rows.starts, rows.starts[-1:] + rows.lengths[-1:])
 
 
 @njit(cache=True, nogil=True)
@@ -49,7 +85,7 @@ def keep_largest(similarity: NDArray[np.float64], best: NDArray[np.int32]) -> No
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def gsm(
+def correlate(
     neighbours: NDArray[np.int32],
     user_starts: NDArray[np.int64],
     items: NDArray[np.int32],
@@ -82,7 +118,7 @@ def gsm(
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def minhash(
+def hash_columns(
     signatures: NDArray[np.uint64],
     starts: NDArray[np.int64],
     users: NDArray[np.int32],

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpu import similarity, simlsh
 from gpu.baselines import baselines
+from gpu.host import similarity as host
 from gpu.params import CulshParams, Similarity
 from gpu.ratings import Ratings
 from tests import reference
@@ -111,7 +112,7 @@ def test_gsm_is_shrunk_pearson_on_common_raters(rows: list[list[int | None]], k:
 @given(matrices)
 def test_minhash_keeps_the_lowest_bit_of_the_smallest_hash(rows: list[list[int | None]]) -> None:
     ratings, matrix = of_matrix(rows)
-    packed = similarity.minhash_signatures(ratings, 64, 9)
+    packed = host.minhash(ratings, 1, 9)
     for item in np.flatnonzero(ratings.by_item.lengths):
         raters = np.flatnonzero(~np.isnan(matrix[:, item])).tolist()
         bits = np.unpackbits(packed[item].view(np.uint8), bitorder="little").astype(bool)

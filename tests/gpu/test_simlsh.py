@@ -101,8 +101,8 @@ def test_psi_is_in_units_of_the_scale_and_saturates() -> None:
     residual = simlsh.psi(PARAMS, (1.0, 5.0), values, 3.0, zero, zero)
     power = simlsh.psi(CulshParams(psi="power"), (1.0, 5.0), values, 3.0, zero, zero)
     implicit = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), values, 3.0, zero, zero)
-    assert residual.tolist() == [-512, 0, 512, simlsh.PSI_LIMIT]
-    assert power.tolist() == [41, 369, 1024, simlsh.PSI_LIMIT]
+    assert residual.tolist() == [-32, 0, 32, simlsh.PSI_LIMIT]
+    assert power.tolist() == [3, 23, 64, simlsh.PSI_LIMIT]
     assert implicit.tolist() == [1, 1, 1, 1]
 
 

@@ -12,9 +12,14 @@ from gpu.errors import BackendUnavailable
 COMMON = "common.cuh"
 PARTS = {
     "als": ("als_tiles.cuh", "als_mma.cuh", "als_staging.cuh", "als_sums.cuh", "als_solver.cuh", "als_short.cuh"),
+    "hamming": ("lsh_bits.cuh", "ranks.cuh"),
+    "lsh": ("lsh_bits.cuh", "lsh_phi.cuh"),
     "newcomers": ("rows.cuh", "draws.cuh", "ridge.cuh"),
     "online": ("rows.cuh", "draws.cuh", "ridge.cuh"),
+    "similarity": ("lsh_bits.cuh", "ranks.cuh"),
     "table": ("rows.cuh",),
+    "topn": ("topn_items.cuh",),
+    "topn_scan": ("topn_items.cuh",),
 }
 OPTIONS = ("-std=c++17",)
 

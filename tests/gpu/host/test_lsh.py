@@ -13,12 +13,29 @@ words = st.integers(0, 2**64 - 1)
 quick = settings(max_examples=60, deadline=None)
 
 
+def drawn(seed: int, key: int, n_halves: int) -> np.ndarray:
+    """Φ of a user as half-words."""
+    bits = np.zeros(n_halves + lsh.STATE - 1, dtype=np.uint32)
+    lsh.fill_bits(bits, np.empty((4, 2 * lsh.STATE), np.uint32), np.uint64(seed), np.uint64(key))
+    return bits[:n_halves]
+
+
 @quick
-@given(words, words, st.integers(1, 5))
-def test_user_bits_are_splitmix64_keyed_by_seed_and_user(seed: int, key: int, n: int) -> None:
-    drawn = np.zeros(n, dtype=np.uint64)
-    lsh.fill_bits(drawn, np.uint64(seed), np.uint64(key))
-    assert drawn.tolist() == reference.counter_draws(seed, key, n)
+@given(words, words, st.sampled_from([2, 14, 76, 512]))
+def test_user_bits_are_those_of_the_definition(seed: int, key: int, n_halves: int) -> None:
+    halves = drawn(seed, key, n_halves)
+    signs = np.concatenate([np.where(halves >> np.uint32(b) & 1, 1, -1) for b in range(32)])
+    np.testing.assert_array_equal(signs, reference.user_signs(seed, key, 32 * n_halves))
+
+
+def test_no_two_bits_are_made_of_the_same_drawn_ones() -> None:
+    made_of = {
+        frozenset((word, (8 * byte + bit + 8 * turn) % 32) for word, turn in reference.drawn_threesome(half))
+        for half in range(512)
+        for byte in range(4)
+        for bit in range(8)
+    }
+    assert len(made_of) == 512 * 32
 
 
 def test_splitmix64_of_a_known_state() -> None:
@@ -30,9 +47,7 @@ def test_splitmix64_of_a_known_state() -> None:
 @given(words, st.integers(-8192, 8192))
 def test_a_rating_adds_its_weight_with_the_sign_of_each_bit(key: int, weight: int) -> None:
     sums = np.full(128, 7, dtype=np.int32)
-    bits = np.zeros(2, dtype=np.uint64)
-    lsh.fill_bits(bits, np.uint64(1), np.uint64(key))
-    lsh.add_signed(sums, bits.view(np.uint32), np.int32(weight))
+    lsh.add_signed(sums, drawn(1, key, 4), np.int32(weight))
     np.testing.assert_array_equal(sums, 7 + weight * reference.user_signs(1, key, 128))
 
 

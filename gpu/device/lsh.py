@@ -1,0 +1,171 @@
+"""simLSH on a CUDA device ([004] eq. 3): Ψ of ratings, sums of all columns on tensor cores, updates and signs.
+
+The twin of `gpu.host.lsh`, integer for integer. Kernels, layouts, and who owns what: kernels/lsh.cu, lsh_phi.cuh and
+lsh_psi.cu.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu import simlsh
+from gpu.baselines import Baselines
+from gpu.device.arrays import placed
+from gpu.device.kernels import kernel
+from gpu.device.plan import ITEM
+from gpu.device.resident import Placed, columns_of, keys_of, rows_of
+from gpu.params import CulshParams
+from gpu.ratings import Ratings
+
+NAME, PSI_NAME = "lsh", "lsh_psi"
+KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3}  # as in kernels/lsh_psi.cu
+LONGEST = 8192  # ratings of a piece: so many that writing its sums costs little, so few that blocks end together
+MOST_HALVES = 76  # half-words whose sums the registers of a block hold
+THREADS, SUM_THREADS = 256, 128
+WARP = 32
+STATE_BYTES = 32  # drawn bits of a user
+
+
+class Pieces(NamedTuple):
+    """Columns, and parts of long ones, on the device.
+
+    Attributes:
+        pieces: `ITEM` as bytes, in any order.
+        count: int32 (1,), how many there are; `bound` at most.
+    """
+
+    pieces: Any
+    count: Any
+    bound: int
+
+
+def baselines(ratings: Ratings) -> Baselines:
+    """Baselines as `gpu.baselines` has them, arrays on the device; ratings of a few binary digits give equal bits."""
+    by_user, by_item = (_row_sums(rows) for rows in (rows_of(ratings), columns_of(ratings)))
+    mean = float(by_item.sum()) / max(1, len(ratings))
+    users = _deviations(by_user, rows_of(ratings).lengths, mean)
+    return Baselines(mean, users, _deviations(by_item, columns_of(ratings).lengths, mean))
+
+
+def items_of(ratings: Ratings) -> tuple[Any, Any]:
+    """(ratings of each item, keys of the items)."""
+    return columns_of(ratings).lengths, keys_of(ratings).items
+
+
+def fetch(array: Any) -> NDArray[Any]:
+    """An array of this backend in host memory."""
+    found: NDArray[Any] = array.get()
+    return found
+
+
+def weights(ratings: Ratings, known: Baselines | None, params: CulshParams) -> Any:
+    """Ψ of every rating in the order of `ratings.by_item`: int8, its N filled up to whole words of four."""
+    values = columns_of(ratings).values
+    scale = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    return _weights(ratings, known, simlsh.psi_of(params), simlsh.unit(params, scale))
+
+
+def cosine_weights(ratings: Ratings) -> Any:
+    """Every rating in units of the largest, in steps as Ψ; shaped as `weights`."""
+    values = columns_of(ratings).values
+    largest = float(cupy.abs(values).max()) if len(values) else 0.0
+    return _weights(ratings, None, "linear", largest or 1.0)
+
+
+def project(ratings: Ratings, weights: Any, n_words: int, seed: int) -> Any:
+    """Sums of all columns, int32 (I, 64·n_words): Σ weights · Φ over the ratings of each.
+
+    Args:
+        weights: as `weights` gives them.
+    """
+    columns, keys = columns_of(ratings), keys_of(ratings).users
+    work, n_halves = pieces_of(columns), 2 * n_words
+    states = cupy.empty(len(keys) * STATE_BYTES, dtype=cupy.uint8)
+    _run("draw_states", n_halves, len(keys), keys, np.int64(len(keys)), np.uint64(seed), states)
+    sums = cupy.zeros((len(columns.starts), WARP * n_halves), dtype=cupy.int32)
+    arguments = work.pieces, work.count, columns.entries, weights, states, sums
+    for first, count in slices(n_halves):
+        defines = {"S": n_halves, "FIRST": first, "COUNT": count}
+        if work.bound:
+            kernel(NAME, "project", defines)((work.bound,), (SUM_THREADS,), arguments)
+    return sums
+
+
+def update(projections: Any, items: Any, keys: Any, weights: Any, seed: np.uint64) -> None:
+    """projections[items[n]] += weights[n] · Φ(keys[n]), in place; an item may occur any number of times.
+
+    Args:
+        items, keys, weights: int64, uint64 and int32 (n,), on the device.
+    """
+    if len(items):
+        run = kernel(NAME, "update", _defines(projections.shape[1] // WARP))
+        run((len(items),), (SUM_THREADS,), (projections, items, keys, weights, np.uint64(seed)))
+
+
+def sign(signatures: Any, projections: Any, items: Any) -> None:
+    """Refresh the signatures of `items` (int64): a bit is 1 where its sum is ≥ 0. `signatures` as half-words (I, S)."""
+    n_halves = signatures.shape[1]
+    _run("sign", n_halves, len(items) * n_halves, signatures, projections, items, np.int64(len(items)))
+
+
+def slices(n_halves: int) -> list[tuple[int, int]]:
+    """(first, number) of the half-words whose sums one launch makes; even numbers, as alike as can be."""
+    n = -(-n_halves // MOST_HALVES)
+    size = -(-n_halves // (2 * n)) * 2
+    return [(first, min(size, n_halves - first)) for first in range(0, n_halves, size)]
+
+
+def _defines(n_halves: int) -> dict[str, int]:
+    """The macros of the first slice, in whose module the kernels that know no slice are as well."""
+    first, count = slices(n_halves)[0]
+    return {"S": n_halves, "FIRST": first, "COUNT": count}
+
+
+def _run(function: str, n_halves: int, n_threads: int, *arguments: Any) -> None:
+    if n_threads:
+        kernel(NAME, function, _defines(n_halves))((-(-n_threads // THREADS),), (THREADS,), arguments)
+
+
+def _psi_kernel(function: str, kind: int = 0) -> Any:
+    return kernel(PSI_NAME, function, {"KIND": kind, "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT})
+
+
+def pieces_of(columns: Placed) -> Pieces:
+    """The plan of every kernel that works column by column."""
+    n_columns = len(columns.starts)
+    bound = n_columns + len(columns.values) // LONGEST
+    found, count = cupy.empty(bound * ITEM.itemsize, dtype=cupy.uint8), cupy.zeros(1, dtype=cupy.int32)
+    if bound:
+        arguments = columns.starts, columns.lengths, np.int32(n_columns), np.int32(LONGEST), found, count
+        _psi_kernel("list_items")((-(-n_columns // THREADS),), (THREADS,), arguments)
+    return Pieces(found, count, bound)
+
+
+def _weights(ratings: Ratings, known: Baselines | None, kind: str | None, unit: float) -> Any:
+    columns = columns_of(ratings)
+    work, found = pieces_of(columns), cupy.empty(-(-len(columns.values) // 4) * 4, dtype=cupy.int8)
+    mean, users, items = known or Baselines(0.0, *np.zeros((2, 1), np.float32))
+    tables = (placed(array) if isinstance(array, np.ndarray) else array for array in (users, items))
+    if work.bound:
+        ratings_of = work.pieces, work.count, columns.entries, columns.values
+        arguments = *ratings_of, *tables, np.float64(mean), np.float64(unit), found
+        _psi_kernel("weigh", KINDS[kind])((work.bound,), (THREADS,), arguments)
+    return found
+
+
+def _row_sums(rows: Placed) -> Any:
+    n_rows = len(rows.starts)
+    sums = cupy.zeros(n_rows, dtype=cupy.float64)
+    if n_rows:
+        arguments = rows.starts, rows.lengths, np.int32(n_rows), rows.values, sums
+        _psi_kernel("row_sums")((-(-n_rows * WARP // THREADS),), (THREADS,), arguments)
+    return sums
+
+
+def _deviations(sums: Any, lengths: Any, mean: float) -> Any:
+    means = sums / cupy.maximum(lengths, 1)
+    return cupy.where(lengths > 0, means - mean, 0.0).astype(cupy.float32)

@@ -7,30 +7,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.arena import Directory, move_rows
+from gpu.host.arena import N_SIZES, NONE, Directory, move_rows, sizes_of
+from gpu.host.growing import Growing
 
-ROW_SPARE = 8  # packing leaves each row an eighth of its length to grow in,
-END_SPARE = 4  # and a quarter of all at the end for rows that need more
-MIN_ROOM = 4096  # free places at the end after packing
+MIN_ROOM = 4096  # places of an empty arena
 
 
 class Arena:
     """Row x is the slice `starts[x] : starts[x] + lengths[x]` of every column.
 
-    A kernel that appends to a full row moves it to the end of the arena with twice its room and leaves its old place
-    empty. When the end is reached, `make_room` packs the rows anew: amortised constant time per appended place.
+    A kernel that appends to a full row moves it to a longer place and gives the old one back; places have few sizes,
+    so that what one row leaves another takes. So growth never copies what is there, and never has to. Where all rows
+    grow in step, the short places that they leave are of no use: they can take as much as the rows; `pack` frees them.
 
     Attributes:
         starts, lengths, capacities: int64 (R,), per row.
-        columns: parallel flat arrays.
-        end: int64 (1,), first place that belongs to no row; an array so that kernels can move it.
+        columns: parallel flat arrays, the first one int32.
+        ends: int64 (1 + `N_SIZES`,): the first place that belongs to no row, then the free places (`gpu.host.arena`);
+            an array so that kernels can change them.
     """
 
     def __init__(self, *dtypes: type[np.generic]) -> None:
-        self._directory = np.zeros((3, 0), dtype=np.int64)
-        self.columns: tuple[NDArray[Any], ...] = tuple(np.empty(MIN_ROOM, dtype=dtype) for dtype in dtypes)
-        self.end = np.zeros(1, dtype=np.int64)
-        self._point_at(0)
+        self._rows = [Growing(np.zeros(0, dtype=np.int64)) for _ in range(3)]
+        self._columns = [Growing(np.zeros(MIN_ROOM, dtype=dtype)) for dtype in dtypes]
+        self.ends = np.full(1 + N_SIZES, NONE)
+        self.ends[0] = 0
+        self._point()
 
     @property
     def n_rows(self) -> int:
@@ -39,37 +41,41 @@ class Arena:
 
     @property
     def directory(self) -> Directory:
-        """(starts, lengths, capacities, end), by which kernels find and move rows."""
-        return self.starts, self.lengths, self.capacities, self.end
+        """(starts, lengths, capacities, ends), by which kernels find and move rows."""
+        return self.starts, self.lengths, self.capacities, self.ends
 
     @property
     def n_bytes(self) -> int:
-        """Bytes held, spare room included."""
-        return self._directory.nbytes + sum(column.nbytes for column in self.columns)
+        """Bytes in use, places that rows have left included."""
+        used = int(self.ends[0]) * sum(column.itemsize for column in self.columns)
+        return used + sum(rows.n_bytes for rows in self._rows)
 
     def grow(self, n_rows: int) -> None:
         """Lengthen to at least `n_rows`; new rows are empty."""
-        held = self._directory.shape[1]
-        if n_rows > held:
-            longer = np.zeros((3, max(n_rows, held + held // 2)), dtype=np.int64)
-            longer[:, :held] = self._directory
-            self._directory = longer
-        self._point_at(max(n_rows, self.n_rows))
+        for rows in self._rows:
+            rows.grow(n_rows)
+        self._point()
 
     def make_room(self, n_places: int) -> None:
-        """Pack the rows so that at least `n_places` are free behind them."""
-        capacities = self.lengths + (self.lengths + ROW_SPARE - 1) // ROW_SPARE
-        starts = np.zeros_like(self.starts)
-        np.cumsum(capacities[:-1], out=starts[1:])
-        used = int(capacities.sum())
-        size = used + max(n_places, used // END_SPARE, MIN_ROOM)
-        packed = []
-        for column in self.columns:  # one at a time: only one is ever held twice
-            target = np.empty(size, dtype=column.dtype)
-            move_rows(target, starts, column, self.starts, self.lengths)
-            packed.append(target)
-        self.columns = tuple(packed)
-        self.starts[:], self.capacities[:], self.end[0] = starts, capacities, used
+        """Lengthen the columns so that at least `n_places` are free behind all rows."""
+        for column in self._columns:
+            column.grow(max(int(self.ends[0]) + n_places, MIN_ROOM))
+        self._point()
 
-    def _point_at(self, n_rows: int) -> None:
-        self.starts, self.lengths, self.capacities = self._directory[:, :n_rows]
+    def pack(self) -> None:
+        """Copy the rows to new columns, close together; takes seconds for a hundred million places."""
+        capacities = sizes_of(self.lengths)
+        starts = np.cumsum(capacities) - capacities
+        used = int(capacities.sum())
+        for n, column in enumerate(self._columns):  # one at a time: only one is ever held twice
+            packed = Growing.filled((max(used, MIN_ROOM),), column.values.dtype.type)
+            move_rows(packed.values, starts, column.values, self.starts, self.lengths)
+            self._columns[n] = packed
+        self.starts[:], self.capacities[:] = starts, capacities
+        self.ends[:] = NONE
+        self.ends[0] = used
+        self._point()
+
+    def _point(self) -> None:
+        self.starts, self.lengths, self.capacities = (rows.values for rows in self._rows)
+        self.columns: tuple[NDArray[Any], ...] = tuple(column.values for column in self._columns)

@@ -1,6 +1,6 @@
 """`Model`: the named arrays of one trained model. It holds parameters only: no ids, no ratings, no behaviour.
 
-Arrays live in buffers that may be longer than the model (capacity), so that new users and items cost no copy.
+Arrays live in buffers that may be longer than the model, so that new users and items cost no copy (`gpu.host.growing`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import InvalidInput
+from gpu.host.growing import Growing
 from gpu.params import Params
 
 NO_NEIGHBOUR = -1
@@ -70,18 +71,16 @@ class Model:
         Raises:
             InvalidInput: an array is missing, unknown, or of the wrong dtype or shape.
         """
-        self.params, self.mean, self.scale = params, float(mean), (float(scale[0]), float(scale[1]))
-        self._buffers = dict(arrays)
         _check_arrays(arrays)
-        self._resize(len(arrays["user_bias"]), len(arrays["item_bias"]))
+        self._hold(params, mean, scale, {name: Growing(array, _fill(name)) for name, array in arrays.items()})
 
     @classmethod
     def zeros(
         cls, params: Params, mean: float, scale: tuple[float, float], n_users: int, n_items: int, n_bits: int = 0
     ) -> Model:
         """A model of zeros with no neighbours and nothing marked as trained."""
-        sizes = _sizes(params, n_users, n_items, n_bits)
-        arrays = {name: _filled(name, tuple(sizes[a] for a in axes), dtype) for name, (axes, dtype) in ARRAYS.items()}
+        shapes = _shapes(params, n_users, n_items, n_bits)
+        arrays = {name: np.full(shapes[name], _fill(name), dtype=dtype) for name, (_, dtype) in ARRAYS.items()}
         return cls(params, mean, scale, arrays)
 
     @property
@@ -106,29 +105,25 @@ class Model:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes held, spare capacity included."""
-        return sum(buffer.nbytes for buffer in self._buffers.values())
+        """Bytes of all arrays at their present length."""
+        return sum(buffer.n_bytes for buffer in self._buffers.values())
 
     def grow(self, n_users: int, n_items: int) -> None:
         """Lengthen to at least (n_users, n_items); new rows are zero, without neighbours and not trained."""
-        wanted = {"U": max(n_users, self.n_users), "I": max(n_items, self.n_items)}
-        for name, (axes, dtype) in ARRAYS.items():
-            buffer = self._buffers[name]
-            if len(buffer) < wanted[axes[0]]:
-                capacity = max(wanted[axes[0]], len(buffer) + len(buffer) // 2)
-                longer = _filled(name, (capacity, *buffer.shape[1:]), dtype)
-                longer[: len(buffer)] = buffer
-                self._buffers[name] = longer
-        self._resize(wanted["U"], wanted["I"])
+        for name, (axes, _) in ARRAYS.items():
+            self._buffers[name].grow(n_users if axes[0] == "U" else n_items)
+        self._point()
 
     def mapped(self, user_rows: NDArray[np.int64], item_rows: NDArray[np.int64], n_users: int, n_items: int) -> Model:
         """This model with its row x moved to row `user_rows[x]` / `item_rows[x]`; neighbour lists follow.
+
+        No growth of the result copies its arrays.
 
         Args:
             user_rows (U,), item_rows (I,): distinct new rows; a negative one drops the row (as a neighbour too).
             n_users, n_items: length of the result; rows that nothing moves to are new.
         """
-        moved = Model.zeros(self.params, self.mean, self.scale, n_users, n_items, self.projections.shape[1])
+        moved = self._empty(n_users, n_items)
         targets = {"U": user_rows, "I": item_rows}
         for name, (axes, _) in ARRAYS.items():
             keep = targets[axes[0]] >= 0
@@ -138,18 +133,33 @@ class Model:
         moved.neighbours[item_rows[item_rows >= 0]] = np.maximum(renamed[kept], NO_NEIGHBOUR)
         return moved
 
-    def _resize(self, n_users: int, n_items: int) -> None:
-        for name, (axes, _) in ARRAYS.items():
-            setattr(self, name, self._buffers[name][: n_users if axes[0] == "U" else n_items])
+    def _hold(self, params: Params, mean: float, scale: tuple[float, float], buffers: dict[str, Growing]) -> None:
+        self.params, self.mean, self.scale = params, float(mean), (float(scale[0]), float(scale[1]))
+        self._buffers = buffers
+        self._point()
+
+    def _empty(self, n_users: int, n_items: int) -> Model:
+        """A model of zeros like this one whose arrays are made to grow."""
+        made = Model.__new__(Model)
+        shapes = _shapes(self.params, n_users, n_items, self.projections.shape[1])
+        buffers = {name: Growing.filled(shapes[name], dtype, _fill(name)) for name, (_, dtype) in ARRAYS.items()}
+        made._hold(self.params, self.mean, self.scale, buffers)
+        return made
+
+    def _point(self) -> None:
+        for name, buffer in self._buffers.items():
+            setattr(self, name, buffer.values)
 
 
-def _sizes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str, int]:
+def _shapes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str, tuple[int, ...]]:
     n_neighbours = getattr(params, "n_neighbours", 0)
-    return {"U": n_users, "I": n_items, "F": params.n_factors, "K": n_neighbours, "H": n_bits}
+    sizes = {"U": n_users, "I": n_items, "F": params.n_factors, "K": n_neighbours, "H": n_bits}
+    return {name: tuple(sizes[axis] for axis in axes) for name, (axes, _) in ARRAYS.items()}
 
 
-def _filled(name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    return np.full(shape, NO_NEIGHBOUR if name == "neighbours" else 0, dtype=dtype)
+def _fill(name: str) -> int:
+    """What a new row holds."""
+    return NO_NEIGHBOUR if name == "neighbours" else 0
 
 
 def _check_arrays(arrays: dict[str, NDArray[Any]]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu import simlsh
 from gpu.backend import Backend
+from gpu.host.growing import Growing
 from gpu.model import Model
 from gpu.params import CulshParams
 from gpu.table import RatingTable
@@ -38,9 +37,11 @@ class Signatures:
         backend: Backend,
     ) -> None:
         self._model, self._params, self._table, self._backend = model, params, table, backend
-        self._user_baseline = model.user_baseline.copy()  # online, baselines of users move; inside Ψ they must not
-        self._is_hashed = np.zeros(0, dtype=np.bool_)  # this and the next have rows to spare
-        self._packed = np.zeros((0, model.projections.shape[1] // simlsh.WORD_BITS), dtype=np.uint64)
+        n_words = model.projections.shape[1] // simlsh.WORD_BITS
+        self._baselines = Growing.filled((len(model.user_baseline),), np.float32)  # of users, as the snapshot has them:
+        self._baselines.values[:] = model.user_baseline  # online they move; inside Ψ they must not
+        self._hashed = Growing(np.zeros(0, dtype=np.bool_))
+        self._words = Growing(np.zeros((0, n_words), dtype=np.uint64))
         self._changed: set[int] = set()  # items whose sums or counts have moved since the lists were looked at
         self._listed: set[int] = set()  # new items that have a list,
         self._stale: set[int] = set()  # and those of them whose list must be made anew
@@ -51,9 +52,11 @@ class Signatures:
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Follow the model, which has grown, and take the keys of all rows."""
         self._user_keys, self._item_keys = user_keys, item_keys
-        self._user_baseline = _lengthened(self._user_baseline, self._model.n_users)
-        self._is_hashed = _lengthened(self._is_hashed, self._model.n_items)
-        self._packed = _lengthened(self._packed, self._model.n_items)
+        self._baselines.grow(self._model.n_users)
+        self._hashed.grow(self._model.n_items)
+        self._words.grow(self._model.n_items)
+        self._user_baseline, self._is_hashed = self._baselines.values, self._hashed.values
+        self._packed = self._words.values
 
     def note(
         self,
@@ -92,7 +95,7 @@ class Signatures:
         """Do one slice of what is left, of a few milliseconds; false where nothing was."""
         if self.is_settled:
             return False
-        if not self._is_hashed[: self._model.n_items].all():
+        if not self._is_hashed.all():
             self._hash_slice()
         elif self._changed:
             self._absorb()
@@ -102,7 +105,7 @@ class Signatures:
 
     def _hash_slice(self) -> None:
         """Compute the sums of some items from the table."""
-        waiting = np.flatnonzero(~self._is_hashed[: self._model.n_items])
+        waiting = np.flatnonzero(~self._is_hashed)
         counts = self._table.item_counts[waiting]
         part = waiting[: 1 + int(np.searchsorted(np.cumsum(counts), HASHED_PER_SLICE))]
         self._model.projections[part] = 0
@@ -150,14 +153,6 @@ class Signatures:
     def _add(self, users: NDArray[np.integer], items: NDArray[np.integer], weights: NDArray[np.int32]) -> None:
         sums, keys = self._model.projections, self._user_keys[users]
         simlsh.update(sums, items, keys, weights, self._params.seed, self._backend)
-
-
-def _lengthened(array: NDArray[Any], length: int) -> NDArray[Any]:
-    if len(array) >= length:
-        return array
-    longer = np.zeros((max(length, len(array) + len(array) // 2), *array.shape[1:]), dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 def _sorted(rows: set[int]) -> NDArray[np.int64]:

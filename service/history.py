@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gpu.host.growing import Growing
 from gpu.table import RatingTable
 from service.events import ZERO, Entry, RatingEvent, StreamId
 from service.id_table import IdTable
 from service.rating_log import RatingLog
-
-ROOM = 4096  # spare users when an array is lengthened, beside doubling it
 
 
 class Forgotten(NamedTuple):
@@ -61,12 +60,13 @@ class History:
         self.table = RatingTable()
         self.position = ZERO
         self.n_events = 0
-        self._hidden = np.zeros(0, dtype=np.bool_)
-        self._changed_ms, self._seen_ms = np.zeros((2, 0), dtype=np.int64)  # last and first event of each user
+        self._hidden_items = Growing(np.zeros(0, dtype=np.bool_))
+        self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last event of each user
+        self._first_ms = Growing(np.zeros(0, dtype=np.int64))
 
     def is_known_at(self, users: NDArray[np.integer], watermark: StreamId) -> NDArray[np.bool_]:
         """Whether each row (B,) had been given out at `watermark`: not to somebody who was forgotten and came back."""
-        is_known: NDArray[np.bool_] = self._seen_ms[users] <= watermark.ms
+        is_known: NDArray[np.bool_] = self._first_ms.values[users] <= watermark.ms
         return is_known
 
     def changed_since(self, watermark: StreamId) -> NDArray[np.int64]:
@@ -75,12 +75,12 @@ class History:
         Users with one in the very millisecond of the watermark are counted too, always, so the answer does not depend
         on how the entries came in.
         """
-        return np.flatnonzero(self._changed_ms[: len(self.users)] >= watermark.ms)
+        return np.flatnonzero(self._last_ms.values >= watermark.ms)
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
         """Items that are never recommended, (N,): a view that growth replaces."""
-        return self._hidden[: len(self.items)]
+        return self._hidden_items.values
 
     def apply(self, entries: Sequence[Entry]) -> Changes:
         """Apply entries in order; those at or below `position` are skipped, so replaying is harmless.
@@ -127,6 +127,7 @@ class History:
             if self.position >= end:
                 break
         self.position = max(self.position, end)
+        self.table.pack()
         pa.default_memory_pool().release_unused()  # a service is long-lived: what reading needed goes back
 
     # --- one kind of entry each
@@ -147,9 +148,9 @@ class History:
         times_ms: NDArray[np.int64],
     ) -> Changes:
         self._grow()
-        self._changed_ms[users] = times_ms  # of several events of a user the last one stays,
-        is_new = self._seen_ms[users] == 0
-        self._seen_ms[users[is_new][::-1]] = times_ms[is_new][::-1]  # and here the first
+        self._last_ms.values[users] = times_ms  # of several events of a user the last one stays,
+        is_new = self._first_ms.values[users] == 0
+        self._first_ms.values[users[is_new][::-1]] = times_ms[is_new][::-1]  # and here the first
         positions = np.arange(self.n_events, self.n_events + len(users))
         self.n_events += len(users)
         old = self.table.apply(users, items, values, timestamps, positions)
@@ -161,18 +162,14 @@ class History:
             return _joined([], [] if row is None else [Forgotten(row, *self.table.drop_user(row))])
         row = self.items.row_or_new(subject)
         self._grow()
-        self._hidden[row] = kind == "hide"
+        self._hidden_items.values[row] = kind == "hide"
         return _joined([])
 
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))
-        if len(self.users) > len(self._changed_ms):
-            room = (0, len(self.users) + ROOM)
-            self._changed_ms, self._seen_ms = np.pad(self._changed_ms, room), np.pad(self._seen_ms, room)
-        if len(self.items) > len(self._hidden):
-            longer = np.zeros(len(self.items) + len(self.items) // 2, dtype=np.bool_)
-            longer[: len(self._hidden)] = self._hidden
-            self._hidden = longer
+        self._last_ms.grow(len(self.users))
+        self._first_ms.grow(len(self.users))
+        self._hidden_items.grow(len(self.items))
 
     # --- by columns, from the log
 

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.host.growing import Growing
+
 N_SHARDS = 256  # a dict doubles in one go: at 10 million ids one of 256 takes 3 ms for it, a single one 700 ms
-FIRST_CAPACITY = 1024
+ROOM = 1024  # keys
 RETIRED = ""  # stands for the id of a forgotten row; no legal id is empty
 
 
@@ -24,7 +26,7 @@ class IdTable:
     def __init__(self) -> None:
         self._shards: list[dict[str, int]] = [{} for _ in range(N_SHARDS)]
         self._ids: list[str] = []
-        self._keys = np.zeros(FIRST_CAPACITY, dtype=np.uint64)
+        self._keys = Growing(np.zeros(0, dtype=np.uint64))
 
     def __len__(self) -> int:
         """Number of rows ever given out."""
@@ -33,7 +35,7 @@ class IdTable:
     @property
     def keys(self) -> NDArray[np.uint64]:
         """Key of every row, retired ones too; a view that growth replaces."""
-        return self._keys[: len(self._ids)]
+        return self._keys.values[: len(self._ids)]
 
     def row(self, identifier: str) -> int | None:
         """Row of an id, None if it has none."""
@@ -69,9 +71,7 @@ class IdTable:
 
     def _append(self, identifier: str) -> None:
         row = len(self._ids)
-        if row == len(self._keys):
-            longer = np.zeros(row + row // 2, dtype=np.uint64)
-            longer[:row] = self._keys
-            self._keys = longer
-        self._keys[row] = key_of(identifier)
+        if row == len(self._keys.values):
+            self._keys.grow(row + ROOM)
+        self._keys.values[row] = key_of(identifier)
         self._ids.append(identifier)

@@ -11,7 +11,7 @@ from service.errors import NotReady
 from service.events import Entry
 
 MAX_WAITING = 64  # lessons, beyond which the learner is made to wait
-MAX_RATINGS = 2000  # about so many are learned at a time: they keep the engine for a few milliseconds
+MAX_RATINGS = 1000  # about so many are learned at a time: they keep the engine for a few milliseconds
 _POLL_S = 0.2
 
 

@@ -5,70 +5,109 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.host.growing import Growing
 from gpu.ratings import Rows
 
 SHRINKAGE = 10  # ratings of average value that every item is given beside its own
 UNITS = 1 << 20  # ratings are summed in these fractions: integer sums do not depend on the order of changes
+TOP = 1024  # items that are kept in order
+LOWEST = (1, int(np.iinfo(np.int64).min), 0)  # count, sum and row
 
 
 class Popularity:
     """Items by how many users have rated them; a mean shrunk towards the overall mean breaks ties.
 
-    The score is one number: the count plus the place, from 0 to below 1, of the shrunk mean between the lowest and the
-    highest one. An item without ratings is never listed.
+    The score is one number: the count plus the place, from 0 to below 1, of the shrunk mean among all numbers, where
+    the overall mean has the place ½. An item without ratings is never listed.
+
+    Only the top is kept in order, and items that have changed are sorted into it when it is asked for: of a million
+    items, sorting all would take as long as ten requests.
     """
 
     def __init__(self) -> None:
-        self._counts = np.zeros(0, dtype=np.int64)
-        self._sums = np.zeros(0, dtype=np.int64)
-        self._order: NDArray[np.int64] | None = None
-        self._scores = np.zeros(0)
+        self._counts, self._sums = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))
+        self._n_ratings = self._sum = 0
+        self._top: NDArray[np.int64] | None = None  # rows, best first; None where it must be found anew
+        self._bound = LOWEST  # what comes after it in order is not in the top
+        self._changed: set[int] = set()  # rows that have changed since
 
     def recount(self, rows: Rows, n_items: int) -> None:
         """Start anew from all ratings."""
         used = np.repeat(rows.starts - np.cumsum(rows.lengths) + rows.lengths, rows.lengths)
         used += np.arange(len(used))
-        items = rows.items[used]
-        self._counts = np.bincount(items, minlength=n_items).astype(np.int64)
-        self._sums = np.zeros(n_items, dtype=np.int64)
-        np.add.at(self._sums, items, _in_units(rows.values[used]))
-        self._order = None
+        self._counts, self._sums = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))
+        self._n_ratings, self._sum, self._top = 0, 0, None
+        none = np.full(len(used), np.nan, dtype=np.float32)
+        self.note(rows.items[used], none, rows.values[used], n_items)
 
     def note(
         self, items: NDArray[np.integer], old: NDArray[np.float32], new: NDArray[np.float32], n_items: int
     ) -> None:
         """Take in changes of ratings; NaN stands for none."""
-        self._counts, self._sums = _longer(self._counts, n_items), _longer(self._sums, n_items)
+        self._counts.grow(n_items)
+        self._sums.grow(n_items)
         had, has = ~np.isnan(old), ~np.isnan(new)
-        np.add.at(self._counts, items, has.astype(np.int64) - had)
-        np.add.at(self._sums, items, _in_units(np.where(has, new, 0)) - _in_units(np.where(had, old, 0)))
-        self._order = None
+        counts, sums = has.astype(np.int64) - had, _in_units(np.where(has, new, 0)) - _in_units(np.where(had, old, 0))
+        np.add.at(self._counts.values, items, counts)
+        np.add.at(self._sums.values, items, sums)
+        self._n_ratings += int(counts.sum())
+        self._sum += int(sums.sum())
+        if self._top is not None:
+            self._changed.update(items.tolist())
+            if len(self._changed) > TOP:
+                self._top = None
 
     def best(self, n: int, offset: int, shown: NDArray[np.bool_]) -> tuple[list[int], list[float]]:
         """Rows and scores of the `n` most popular items behind the first `offset`, of those where `shown` (N,)."""
-        order = self._ranked()
-        rows = order[shown[order]][offset : offset + n]
-        return rows.tolist(), self._scores[rows].tolist()
+        wanted = offset + n
+        top = self._found(wanted) if self._top is None else self._ordered(self._top)
+        rows = top[shown[top]]
+        while len(rows) < wanted and len(top) < np.count_nonzero(self._counts.values):
+            top = self._found(2 * len(top) + wanted)
+            rows = top[shown[top]]
+        rows = rows[offset:wanted]
+        return rows.tolist(), self._scores(rows).tolist()
 
-    def _ranked(self) -> NDArray[np.int64]:
-        """Every rated item, best first, ties by row; kept until the next change."""
-        if self._order is None:
-            self._scores = self._counts + self._tie_breaks()
-            rated = np.flatnonzero(self._counts)
-            self._order = rated[np.argsort(-self._scores[rated], kind="stable")]
-        return self._order
+    def _ordered(self, top: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The top with what has changed since in its place; what fell behind the bound leaves it."""
+        if self._changed:
+            rows = np.union1d(top, np.fromiter(self._changed, np.int64))
+            counts, sums = self._counts.values[rows], self._sums.values[rows]
+            count, total, row = self._bound
+            is_even = (counts == count) & ((sums > total) | ((sums == total) & (rows <= row)))
+            self._top = top = self._sorted(rows[(counts > count) | is_even])
+            self._changed.clear()
+        return top
 
-    def _tie_breaks(self) -> NDArray[np.float64]:
-        overall = self._sums.sum() / max(self._counts.sum(), 1)
-        means = (self._sums + SHRINKAGE * overall) / (self._counts + SHRINKAGE)
-        low, high = means.min(initial=overall), means.max(initial=overall)
-        places: NDArray[np.float64] = (means - low) / ((high - low) * (1 + 1e-6) or 1.0)
-        return places
+    def _found(self, wanted: int) -> NDArray[np.int64]:
+        """At least so many of the best, from all rows; as many as there are where that is less."""
+        rows, n = np.flatnonzero(self._counts.values), max(wanted, TOP)
+        has_all = len(rows) <= n
+        self._top = top = self._sorted(rows if has_all else self._best_of(rows, n))
+        self._bound = LOWEST if has_all else (self._counts.values[top[-1]], self._sums.values[top[-1]], top[-1])
+        self._changed.clear()
+        return top
+
+    def _best_of(self, rows: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+        """The `n` best of `rows`, which are more, in any order."""
+        counts = self._counts.values[rows]
+        least = np.partition(counts, -n)[-n]
+        more, even = rows[counts > least], rows[counts == least]
+        n_even, sums = n - len(more), self._sums.values[even]
+        least = np.partition(sums, -n_even)[-n_even]
+        higher, last = even[sums > least], even[sums == least]
+        return np.concatenate([more, higher, last[: n_even - len(higher)]])
+
+    def _sorted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return rows[np.lexsort((rows, -self._sums.values[rows], -self._counts.values[rows]))]
+
+    def _scores(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The place of a mean at a distance d from the overall one is ½ + arctan(d) / π."""
+        counts, sums = self._counts.values[rows], self._sums.values[rows]
+        beyond = (sums - counts * (self._sum / max(self._n_ratings, 1))) / UNITS
+        scores: NDArray[np.float64] = counts + 0.5 + np.arctan(beyond / (counts + SHRINKAGE)) / np.pi
+        return scores
 
 
 def _in_units(values: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.rint(values.astype(np.float64) * UNITS).astype(np.int64)
-
-
-def _longer(array: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    return np.pad(array, (0, n - len(array))) if n > len(array) else array

@@ -9,7 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpu.arena import Arena
-from gpu.host.arena import FULL, Directory, Int, new_place
+from gpu.host.arena import FULL, Directory, Int, give_back, new_place
+from gpu.host.growing import Growing
 from gpu.model import Model
 
 PANEL = 256  # items a panel; with 128 factors 128 KiB, a part of the second-level cache
@@ -54,14 +55,29 @@ class Catalogue:
 
     Attributes:
         tables: at their present length.
+        panels, plain, fixed, baselines, implicit_sums, n_slots: what is in `tables`.
+        hidden: bool (P · PANEL,).
     """
+
+    panels: NDArray[np.float32]
+    plain: NDArray[np.float32]
+    fixed: NDArray[np.float32]
+    baselines: NDArray[np.float32]
+    implicit_sums: NDArray[np.float32]
+    n_slots: NDArray[np.int32]
+    hidden: NDArray[np.bool_]
 
     def __init__(self, model: Model) -> None:
         n_factors = -(-model.item_factors.shape[1] // LANE) * LANE
-        self.panels = np.zeros((0, n_factors, PANEL), dtype=np.float32)
-        self.parts = np.zeros((4, 0), dtype=np.float32)  # plain, fixed, baselines, implicit sums
-        self.n_slots = np.zeros(0, dtype=np.int32)
-        self.hidden = np.zeros(0, dtype=np.bool_)
+        self._panels = Growing(np.zeros((0, n_factors, PANEL), dtype=np.float32))
+        self._vectors = {
+            "plain": Growing(np.zeros(0, dtype=np.float32), -np.inf),
+            "fixed": Growing(np.zeros(0, dtype=np.float32), -np.inf),
+            "baselines": Growing(np.zeros(0, dtype=np.float32), model.mean),
+            "implicit_sums": Growing(np.zeros(0, dtype=np.float32)),
+            "n_slots": Growing(np.zeros(0, dtype=np.int32)),
+            "hidden": Growing(np.zeros(0, dtype=np.bool_)),
+        }
         self.inverse = Arena(np.int32, np.float32, np.float32)
         self.inverse.make_room(ENLIST_ROOM * model.neighbours.size)
         self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed items as they stand in the inverse
@@ -71,28 +87,24 @@ class Catalogue:
     @property
     def tables(self) -> Tables:
         """What the kernels read."""
-        n_panels = -(-self.n_items // PANEL)
-        n, inverse = n_panels * PANEL, self.inverse
-        plain, fixed, baselines, implicit_sums = self.parts[:, :n]
+        inverse = self.inverse
         owners, explicit, implicit = inverse.columns
         return Tables(
-            self.panels[:n_panels], plain, fixed, baselines[: self.n_items], implicit_sums, self.n_slots[:n],
+            self.panels, self.plain, self.fixed, self.baselines[: self.n_items], self.implicit_sums, self.n_slots,
             inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit,
         )  # fmt: skip
 
     def grow(self, n_items: int) -> None:
         """Lengthen to `n_items`; new ones are open, without parameters."""
+        n_panels = -(-n_items // PANEL)
         self.inverse.grow(n_items)
-        held = self.parts.shape[1]
-        if n_items > held:
-            n_panels = -(-max(n_items, held + held // 2) // PANEL)
-            spare = n_panels * PANEL - held
-            self.panels = np.pad(self.panels, ((0, n_panels - len(self.panels)), (0, 0), (0, 0)))
-            self.parts = np.pad(self.parts, ((0, 0), (0, spare)))
-            self.parts[:2, held:], self.parts[2, held:] = -np.inf, self.mean
-            self.n_slots, self.hidden = np.pad(self.n_slots, (0, spare)), np.pad(self.hidden, (0, spare))
+        self._panels.grow(n_panels)
+        self.panels = self._panels.values
+        for name, vector in self._vectors.items():
+            vector.grow(n_panels * PANEL)
+            setattr(self, name, vector.values)
         if n_items > self.n_items:
-            self.parts[:2, self.n_items : n_items] = self.mean
+            self.plain[self.n_items : n_items] = self.fixed[self.n_items : n_items] = self.mean
             self.n_items = n_items
 
 
@@ -124,8 +136,8 @@ def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None
     pack(catalogue.panels, model.item_factors, items)
     _enlist(catalogue, model, items)
     is_slot = model.neighbours[items] >= 0
-    catalogue.parts[2, items] = model.item_baseline[items] + catalogue.mean
-    catalogue.parts[3, items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
+    catalogue.baselines[items] = model.item_baseline[items] + catalogue.mean
+    catalogue.implicit_sums[items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
     catalogue.n_slots[items] = np.count_nonzero(is_slot, axis=1)
     _open(catalogue, model.item_bias[items], items)
 
@@ -133,8 +145,8 @@ def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None
 def _open(catalogue: Catalogue, biases: NDArray[np.float32], items: NDArray[np.int64]) -> None:
     """What the scores of `items` begin with."""
     fixed = np.where(catalogue.hidden[items], np.float32(-np.inf), biases + catalogue.mean)
-    terms = catalogue.parts[3, items] / np.sqrt(np.maximum(catalogue.n_slots[items], 1), dtype=np.float32)
-    catalogue.parts[0, items], catalogue.parts[1, items] = fixed + terms, fixed
+    terms = catalogue.implicit_sums[items] / np.sqrt(np.maximum(catalogue.n_slots[items], 1), dtype=np.float32)
+    catalogue.plain[items], catalogue.fixed[items] = fixed + terms, fixed
 
 
 def _enlist(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
@@ -184,7 +196,7 @@ def enlist(
     Returns:
         The first slot that found no room; len(items) · K once all are in.
     """
-    starts, lengths, capacities, end = inverse
+    starts, lengths, capacities, ends = inverse
     owners, explicit, implicit = columns
     neighbours, explicit_weights, implicit_weights = slots
     n_slots = neighbours.shape[1]
@@ -194,7 +206,8 @@ def enlist(
         x = neighbours[j, k]
         if x < 0:
             continue
-        moved = new_place(x, len(owners), lengths, capacities, end)
+        capacity = capacities[x]
+        moved = new_place(x, inverse, owners)
         if moved == FULL:
             return int(slot)
         if moved >= 0:
@@ -202,6 +215,7 @@ def enlist(
                 source = starts[x] + n
                 owners[moved + n] = owners[source]
                 explicit[moved + n], implicit[moved + n] = explicit[source], implicit[source]
+            give_back(starts[x], capacity, ends, owners)
             starts[x] = moved
         place = starts[x] + lengths[x]
         owners[place], explicit[place], implicit[place] = j, explicit_weights[j, k], implicit_weights[j, k]

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpu.host.arena import FULL, Directory, Int, new_place
+from gpu.host.arena import FULL, Directory, Int, clear, give_back, new_place
 from gpu.ratings import Rows
 
 UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
@@ -30,14 +30,16 @@ def find(items: NDArray[np.integer[Any]], start: Int, length: Int, item: Int) ->
 @njit(cache=True, nogil=True)
 def ensure_user_room(row: Int, rows: Directory, columns: UserColumns) -> bool:
     """Give the row of a user one more place; false where the arena is full."""
-    starts, lengths, capacities, end = rows
+    starts, lengths, capacities, ends = rows
     items, values, timestamps, positions = columns
-    place = new_place(row, len(items), lengths, capacities, end)
+    capacity = capacities[row]
+    place = new_place(row, rows, items)
     if place >= 0:
         for n in range(lengths[row]):
             source = starts[row] + n
             items[place + n], values[place + n] = items[source], values[source]
             timestamps[place + n], positions[place + n] = timestamps[source], positions[source]
+        give_back(starts[row], capacity, ends, items)
         starts[row] = place
     return place != FULL
 
@@ -45,11 +47,13 @@ def ensure_user_room(row: Int, rows: Directory, columns: UserColumns) -> bool:
 @njit(cache=True, nogil=True)
 def ensure_item_room(row: Int, rows: Directory, users: NDArray[np.int32]) -> bool:
     """Give the raters of an item one more place; false where the arena is full."""
-    starts, lengths, capacities, end = rows
-    place = new_place(row, len(users), lengths, capacities, end)
+    starts, lengths, capacities, ends = rows
+    capacity = capacities[row]
+    place = new_place(row, rows, users)
     if place >= 0:
         for n in range(lengths[row]):
             users[place + n] = users[starts[row] + n]
+        give_back(starts[row], capacity, ends, users)
         starts[row] = place
     return place != FULL
 
@@ -123,6 +127,15 @@ def apply(
         columns[0][place], columns[1][place] = item, values[n]
         columns[2][place], columns[3][place] = timestamps[n], positions[n]
     return len(users)
+
+
+@njit(cache=True, nogil=True)
+def drop_user(user: Int, rows: Directory, columns: UserColumns) -> None:
+    """Overwrite the row of a user and give its place back."""
+    items, values, timestamps, positions = columns
+    for place in range(rows[0][user], rows[0][user] + rows[1][user]):
+        items[place], values[place], timestamps[place], positions[place] = 0, 0, 0, 0
+    clear(user, rows, items)
 
 
 @njit(cache=True, nogil=True)

@@ -220,6 +220,23 @@ def online(
 
 
 @app.command()
+def growth(
+    algorithm: Annotated[str, typer.Option(help="Model that grows along.")] = "als-implicit",
+    n_factors: Annotated[int, typer.Option(help="F.")] = 64,
+    n_users: Annotated[int, typer.Option(help="Users in the end.")] = 1_000_000,
+    n_items: Annotated[int, typer.Option(help="Items in the end.")] = 100_000,
+    n_ratings: Annotated[int, typer.Option(help="Ratings in the end.")] = 10_000_000,
+    json: Json = False,
+) -> None:
+    """How long the engine stands still while users, items and ratings are added."""
+    from service import threads
+    from service.bench import growth as table
+
+    threads.configure()
+    show(list(table.run(algorithm, n_factors, n_users, n_items, n_ratings, 5)), json)
+
+
+@app.command()
 def http(
     ratings: File,
     algorithms: Names = "als-implicit",

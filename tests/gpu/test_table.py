@@ -51,7 +51,7 @@ def test_a_table_holds_what_a_dict_would(batched: list[list[tuple[int, int, floa
         assert table.item_counts[item] == len(table.raters(item))
 
 
-def test_rows_stay_sorted_while_the_arena_fills_and_is_packed() -> None:
+def test_rows_stay_sorted_while_the_arenas_fill() -> None:
     rng = np.random.default_rng(0)
     table, expected = RatingTable(300, 2000), {}
     for step in range(30):
@@ -65,6 +65,34 @@ def test_rows_stay_sorted_while_the_arena_fills_and_is_packed() -> None:
                 expected[pair] = (float(values[n]), float(positions[n]), int(positions[n]))
     assert held(table) == expected
     assert table.n_bytes < 28 * len(expected) * 2 + 4_000_000
+
+
+@pytest.mark.parametrize("is_in_step", [False, True])
+def test_places_that_rows_leave_are_taken_by_others(is_in_step: bool) -> None:
+    n_users, n_items = 2000, 500
+    users, items = np.nonzero(np.random.default_rng(0).random((n_users, n_items)) < 0.1)
+    order = np.random.default_rng(1).permutation(len(users)) if is_in_step else np.arange(len(users))
+    changes = list(zip(users[order].tolist(), items[order].tolist(), [1.0] * len(users), strict=True))
+    table = RatingTable(n_users, n_items)
+    apply(table, changes[:-1])
+    least = 28 * len(users)
+    assert table.n_bytes < (3 if is_in_step else 1.7) * least
+    table.pack()
+    assert table.n_bytes < 1.4 * least
+    apply(table, changes[-1:], len(users))
+    assert held(table).keys() == {change[:2] for change in changes}
+    assert table.n_bytes < 1.4 * least
+
+
+def test_the_place_of_a_dropped_user_is_taken_by_another() -> None:
+    table = RatingTable(3, 40)
+    apply(table, [(0, item, 1.0) for item in range(40)])
+    n_bytes = table.n_bytes
+    assert table.drop_user(0)[0].tolist() == list(range(40))
+    apply(table, [(1, item, 2.0) for item in range(30)], 40)
+    assert table.n_bytes == n_bytes
+    assert table.row(1)[0].tolist() == list(range(30))
+    assert table.row(0)[0].tolist() == []
 
 
 def test_rows_and_ratings_show_the_same_state() -> None:

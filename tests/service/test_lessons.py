@@ -14,7 +14,7 @@ def entry(ms: int, n_ratings: int) -> Entry:
 
 
 def test_portions_keep_order_and_whole_entries() -> None:
-    entries = [entry(ms, 900) for ms in range(1, 8)]
+    entries = [entry(ms, int(MAX_RATINGS * 0.45)) for ms in range(1, 8)]
     parts = list(portions(entries))
     assert [one for part in parts for one in part] == entries
     assert [len(part) for part in parts] == [3, 3, 1]

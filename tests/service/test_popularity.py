@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,26 @@ def test_counts_decide_and_the_shrunk_mean_breaks_ties() -> None:
     assert rows == [0, 1, 3, 2]
     assert [int(score) for score in scores] == [2, 1, 1, 1]
     assert popularity.best(2, 1, np.array([True, True, False, True, True]))[0] == [1, 3]
+
+
+def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.popularity.TOP", 8)
+    rng, n_items = np.random.default_rng(0), 60
+    kept, values = Popularity(), np.full((50, n_items), np.nan, dtype=np.float32)
+    shown = np.arange(n_items) % 7 > 0
+    for step in range(200):
+        users, items = rng.integers(0, 50, 3), rng.choice(n_items, 3, replace=False)
+        new = np.where(rng.random(3) < 0.4, np.nan, rng.integers(1, 4, 3)).astype(np.float32)
+        kept.note(items, values[users, items], new, n_items)
+        values[users, items] = new
+        counts, sums = np.count_nonzero(~np.isnan(values), axis=0), np.nansum(values, axis=0)
+        order = np.lexsort((np.arange(n_items), -sums, -counts))
+        expected = order[shown[order] & (counts[order] > 0)]
+        n, offset = 1 + step % 9, step % 5
+        rows, scores = kept.best(n, offset, shown)
+        assert rows == expected[offset : offset + n].tolist()
+        assert scores == sorted(scores, reverse=True)
+        assert np.floor(scores).tolist() == counts[rows].tolist()
 
 
 def test_nobody_has_rated_anything() -> None:

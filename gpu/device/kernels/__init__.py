@@ -20,6 +20,8 @@ PARTS = {
     "table": ("rows.cuh",),
     "topn": ("topn_items.cuh",),
     "topn_scan": ("topn_items.cuh",),
+    "topn": ("topn_items.cuh",),
+    "topn_scan": ("topn_items.cuh",),
 }
 OPTIONS = ("-std=c++17",)
 

@@ -39,6 +39,8 @@ ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
 
 TOPN = [("topn", {"G": 16}), ("topn", {"G": 256}), ("topn_scan", {"G": 48, "MT": 1}), ("topn_scan", {"G": 256, "MT": 4})]
 
+TOPN = [("topn", {"G": 16}), ("topn", {"G": 256}), ("topn_scan", {"G": 48, "MT": 1}), ("topn_scan", {"G": 256, "MT": 4})]
+
 
 def problem_of(n_factors: int, kind: str) -> Problem:
     biases, is_implicit = kind == "biases", kind == "implicit"
@@ -107,6 +109,13 @@ def test_kernels_of_neighbours_compile(numbers, architecture, tmp_path):
 def test_kernels_of_esgd_compile(n_pieces, capability, tmp_path):
     macros = {"PIECES": n_pieces, "THREADS": 1024, "VECTOR": int(capability >= 90)}
     compile_with_nvcc("esgd", macros, f"sm_{capability}", tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("name", "macros"), TOPN)
+def test_kernels_of_ranking_compile(name, macros, architecture, tmp_path):
+    compile_with_nvcc(name, macros, architecture, tmp_path)
 
 
 @needs_nvcc

@@ -1,0 +1,159 @@
+"""Item side of the scores on a device: factors, bounds, neighbour lists and their inverse; see `gpu.item_index`.
+
+The twin of `gpu.host.item_index`. Inverse lists say where a score may differ from the plain one, and are allowed to say
+too much: whoever is named is scored by the lists themselves. So they only grow: lists of the model as it was placed,
+one after the other, and chains of what came later. Kernels: kernels/topn.cu, layouts: kernels/topn_items.cuh.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device.arrays import placed
+from gpu.device.kernels import kernel
+from gpu.model import NO_NEIGHBOUR, Model
+
+NAME = "topn"
+WIDTH = 16  # a row's factors come in multiples of so many
+TILE = 32  # capacity comes in multiples of so many items
+CHUNK = 1 << 18  # items that are copied at once
+THREADS, EIGHT = 256, 8  # as in kernels/topn.cu
+
+POINTERS = (
+    "factors", "outer", "fixed", "baselines", "largest", "hidden", "neighbours", "explicit_weights",
+    "implicit_weights", "starts", "owners", "heads", "nexts", "later", "n_later",
+)  # fmt: skip
+NUMBERS = ("n_items", "n_listed", "n_slots", "is_implicit")
+ITEMS = np.dtype([(name, "<u8") for name in POINTERS] + [(name, "<i4") for name in NUMBERS], align=True)
+FRESH_POINTERS = "items", "factors", "biases", "baselines", "neighbours", "explicit_weights", "implicit_weights"
+FRESH = np.dtype(
+    [(name, "<u8") for name in FRESH_POINTERS]
+    + [("mean", "<f4"), ("n", "<i4"), ("n_factors", "<i4"), ("is_linked", "<i4")],
+    align=True,
+)
+
+
+class Catalogue:
+    """The item side of one model on the device, with room to grow; names are those of `Catalogue` in the kernels.
+
+    Attributes:
+        width: G.
+        n_items: I; arrays are longer.
+        kernels: those that have been asked for, by whoever did; looking them up costs as much as starting them.
+        structure: what kernels take, by value.
+    """
+
+    def __init__(self, model: Model) -> None:
+        n_slots = model.neighbours.shape[1]
+        self.width, self.n_slots = max(-(-model.params.n_factors // WIDTH), 1) * WIDTH, n_slots
+        self.kernels: dict[tuple[str, int], Any] = {}
+        self.n_items, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0
+        self.mean, self.is_implicit = float(np.float32(model.mean)), model.is_implicit
+        self._fills: dict[str, tuple[tuple[int, ...], type, float]] = {
+            "factors": ((self.width,), np.float32, 0), "outer": ((2,), np.float32, 0),
+            "fixed": ((), np.float32, self.mean), "baselines": ((), np.float32, self.mean),
+            "hidden": ((), np.uint8, 0), "neighbours": ((n_slots,), np.int32, NO_NEIGHBOUR),
+            "explicit_weights": ((n_slots,), np.float32, 0), "implicit_weights": ((n_slots,), np.float32, 0),
+            "heads": ((), np.int32, -1),
+        }  # fmt: skip
+        self.arrays = {name: cupy.empty((0, *shape), dtype) for name, (shape, dtype, _) in self._fills.items()}
+        self.arrays["largest"] = cupy.full(1, abs(self.mean), dtype=cupy.float32)
+        self.arrays["n_later"] = cupy.zeros(1, dtype=cupy.int32)
+        for name in ("starts", "owners", "nexts", "later"):
+            self.arrays[name] = cupy.zeros(1, dtype=cupy.int32)
+        self.structure = self._structure()
+
+    def grow(self, n_items: int) -> None:
+        """Lengthen to `n_items`; new ones are open, without parameters."""
+        if n_items > self._capacity:
+            capacity = -(-max(n_items, self._capacity * 3 // 2) // TILE) * TILE
+            for name, (shape, dtype, fill) in self._fills.items():
+                longer = cupy.full((capacity, *shape), fill, dtype)
+                longer[: self._capacity] = self.arrays[name]
+                self.arrays[name] = longer
+            self.arrays["outer"][self._capacity :, 0] = -np.inf
+            self._capacity = capacity
+        if n_items > self.n_items:
+            self.arrays["outer"][self.n_items : n_items, 0] = self.mean
+            self.n_items = n_items
+        self.structure = self._structure()
+
+    def invert(self) -> None:
+        """Make the inverse of the present lists."""
+        flat = self.arrays["neighbours"][: self.n_items].ravel()
+        order = cupy.argsort(flat)
+        self.arrays["owners"] = (order // self.n_slots).astype(cupy.int32)
+        starts = cupy.searchsorted(flat[order], cupy.arange(self.n_items + 1, dtype=cupy.int32))
+        self.arrays["starts"], self.n_listed = starts.astype(cupy.int32), self.n_items
+        self.structure = self._structure()
+
+    def make_room(self, n_later: int) -> None:
+        """Let `n_later` more entries fit into the chains."""
+        held = len(self.arrays["later"])
+        if self._most_later + n_later > held:
+            self._most_later = int(self.arrays["n_later"][0])  # not every entry that was possible came
+        if self._most_later + n_later > held:
+            for name in ("nexts", "later"):
+                longer = cupy.empty(2 * (self._most_later + n_later), dtype=cupy.int32)
+                longer[:held] = self.arrays[name]
+                self.arrays[name] = longer
+            self.structure = self._structure()
+        self._most_later += n_later
+
+    def _structure(self) -> Any:
+        found = np.zeros((), dtype=ITEMS)
+        for name in POINTERS:
+            found[name] = self.arrays[name].data.ptr
+        for name in NUMBERS:
+            found[name] = getattr(self, name)
+        return found
+
+
+def place(model: Model) -> Catalogue:
+    """The item side of `model`, placed."""
+    catalogue = Catalogue(model)
+    catalogue.grow(model.n_items)
+    for first in range(0, model.n_items, CHUNK):
+        _renew(catalogue, model, np.arange(first, min(first + CHUNK, model.n_items)), is_linked=False)
+    if catalogue.n_slots and model.n_items:
+        catalogue.invert()
+    return catalogue
+
+
+def refresh(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
+    """Take over the model's present length, and the parameters and lists of `items` (B,), distinct."""
+    if model.n_items > catalogue.n_items:
+        catalogue.grow(model.n_items)
+    catalogue.make_room(len(items) * catalogue.n_slots)
+    _renew(catalogue, model, items, is_linked=True)
+
+
+def hide(catalogue: Catalogue, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
+    """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
+    del model
+    rows = placed(items.astype(np.int32))
+    catalogue.arrays["hidden"][rows] = placed(hidden.astype(np.uint8))
+    _launch(catalogue, "reopen", len(items), rows, np.int32(len(items)))
+
+
+def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64], *, is_linked: bool) -> None:
+    if not len(items):
+        return
+    names = "item_factors", "item_bias", "item_baseline", "neighbours", "explicit_weights", "implicit_weights"
+    arrays = [placed(items.astype(np.int32)), *(placed(getattr(model, name)[items]) for name in names)]
+    fresh = np.zeros((), dtype=FRESH)
+    for name, array in zip(FRESH_POINTERS, arrays, strict=True):
+        fresh[name] = array.data.ptr
+    fresh["mean"], fresh["n"], fresh["n_factors"] = catalogue.mean, len(items), model.params.n_factors
+    fresh["is_linked"] = is_linked
+    _launch(catalogue, "renew", len(items), fresh)
+
+
+def _launch(catalogue: Catalogue, function: str, n_rows: int, *arguments: Any) -> None:
+    """Eight lanes a row."""
+    blocks = -(-n_rows * EIGHT // THREADS)
+    kernel(NAME, function, {"G": catalogue.width})((blocks,), (THREADS,), (catalogue.structure, *arguments))

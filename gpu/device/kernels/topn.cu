@@ -1,0 +1,259 @@
+// Exact top-N on a device, all but the scan of the items (topn_scan.cu): what a user has to do with neighbours, floors,
+// exact scores of the rows that the scan has found, the lists; and upkeep of the item side.
+//
+// A key is a score, as bits in ascending order, over the complement of its row: keys of a user are distinct, and their
+// order is that of the list. 0 is no key.
+//
+// Who owns what: eight lanes have an item of a user, or a row of the catalogue; a block of 1,024 threads the floor or the
+// list of a user. Races: bits of `touched` are set by `atomicOr`; rows and keys are appended in any order, and sorted.
+// Every score is computed by `score` of topn_items.cuh in one order of additions: equal inputs give equal bits.
+
+constexpr int THREADS = 256;       // of blocks whose lanes work by eights, in groups of items
+constexpr int WIDE = 1024;         // of blocks that have a user; the longest list
+constexpr float LOWEST = -3.402823466e38f;
+
+__device__ __forceinline__ unsigned ascending(float x) {
+    const unsigned bits = __float_as_uint(x);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ __forceinline__ float as_float(unsigned bits) {
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+}
+
+// --- neighbours
+
+__device__ __forceinline__ void touch_one(const Task& task, int user, int item) {
+    atomicOr(task.touched + (long long)user * task.words + item / TILE, 1u << item % TILE);
+}
+
+// Mark the items that have a neighbour among a user's rated ones. Grid: parts x users; a warp has a rated item.
+extern "C" __global__ void __launch_bounds__(THREADS) touch(Catalogue items, Task task) {
+    const int user = blockIdx.y, lane = threadIdx.x % 32, warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    for (int n = task.seen_starts[user] + warp; n < task.seen_starts[user + 1]; n += gridDim.x * (THREADS / 32)) {
+        const int x = task.seen[n];
+        if (x >= items.n_items) continue;
+        if (x < items.n_listed)
+            for (int place = items.starts[x] + lane; place < items.starts[x + 1]; place += 32) touch_one(task, user, items.owners[place]);
+        if (lane == 0)
+            for (int place = items.heads[x]; place >= 0; place = items.nexts[place]) touch_one(task, user, items.later[place]);
+    }
+}
+
+__device__ __forceinline__ void push(const Task& task, int user, int item, float score) {
+    if (score == NONE || score < task.floors[user]) return;
+    const int place = atomicAdd(task.counts + 2 * user + 1, 1);
+    if (place < task.room) task.keys[(long long)user * task.room + place] = (unsigned long long)ascending(score) << 32 | ~(unsigned)item;
+}
+
+// Score the touched items: those of the sample into it (`sampled`), else all into the keys of users without candidates.
+// Grid: parts x users; a warp has 32 tiles at a time.
+extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalogue items, Task task, int sampled) {
+    const int user = blockIdx.y, lane = threadIdx.x % 32, warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    const int stride = sampled ? task.stride : 1, n_tiles = sampled ? task.n_sampled / TILE : task.n_tiles;
+    if (task.has_candidates[user]) return;
+    for (int first = 32 * warp; first < n_tiles; first += gridDim.x * THREADS) {
+        const unsigned mine = first + lane < n_tiles ? task.touched[(long long)user * task.words + (first + lane) * stride] : 0;
+        for (unsigned some = __ballot_sync(~0u, mine != 0); some; some &= some - 1) {
+            const int owner = __ffs(some) - 1, tile = first + owner;
+            unsigned bits = __shfl_sync(~0u, mine, owner);
+            for (int n = 0; n < lane / 8; ++n) bits &= bits - 1;
+            for (; bits; bits &= bits - 1, bits &= bits - 1, bits &= bits - 1, bits &= bits - 1) {
+                const int bit = __ffs(bits) - 1, item = tile * stride * TILE + bit;
+                const float found = is_masked(task, user, item) ? NONE : score(items, task, user, item, true, lane % 8);
+                if (lane % 8) continue;
+                if (sampled) task.sample[(long long)user * task.n_sampled + tile * TILE + bit] = found;
+                else push(task, user, item, found);
+            }
+        }
+    }
+}
+
+// --- floors
+
+__device__ __forceinline__ void hide(const Task& task, int user, const int* list, const int* starts) {
+    for (int n = starts[user] + threadIdx.x; n < starts[user + 1]; n += WIDE) {
+        const int tile = list[n] / TILE, place = tile / task.stride * TILE + list[n] % TILE;
+        if (tile % task.stride == 0 && place < task.n_sampled) task.sample[(long long)user * task.n_sampled + place] = NONE;
+    }
+}
+
+// The largest number of 20 leading bits that at least `n` of the block's keys (four a thread) reach; 0: fewer are not 0.
+__device__ __forceinline__ unsigned reached_by(int n, const unsigned (&mine)[4], int (&counts)[32]) {
+    unsigned found = 0;
+    if (threadIdx.x < 32) counts[threadIdx.x] = 0;
+    __syncthreads();
+    for (int bit = 31; bit >= 12; --bit) {
+        const unsigned wanted = found | 1u << bit;
+        int reaching = 0;
+#pragma unroll
+        for (int k = 0; k < 4; ++k) reaching += __popc(__ballot_sync(~0u, mine[k] >= wanted));
+        if (threadIdx.x % 32 == 0) atomicAdd(counts + bit, reaching);
+        __syncthreads();
+        if (counts[bit] >= n) found = wanted;
+    }
+    return found;
+}
+
+// What `n` items are known to reach: of the largest of groups of the sample, the n-th. Grid: users.
+extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalogue items, Task task) {
+    __shared__ int counts[32];
+    const int user = blockIdx.x;
+    if (threadIdx.x < 2) task.counts[2 * user + threadIdx.x] = 0;
+    if (task.has_candidates[user]) {
+        if (threadIdx.x == 0) task.floors[user] = LOWEST;
+        return;
+    }
+    if (task.mask_seen) hide(task, user, task.seen, task.seen_starts);
+    hide(task, user, task.excluded, task.excluded_starts);
+    __syncthreads();
+    const float4* sample = (const float4*)(task.sample + (long long)user * task.n_sampled);
+    float4 largest = make_float4(NONE, NONE, NONE, NONE);
+    for (int n = threadIdx.x; n < task.n_sampled / 4; n += WIDE) {
+        const float4 x = __ldcg(sample + n);
+        largest.x = fmaxf(largest.x, x.x), largest.y = fmaxf(largest.y, x.y);
+        largest.z = fmaxf(largest.z, x.z), largest.w = fmaxf(largest.w, x.w);
+    }
+    const unsigned none = ascending(NONE), mine[4] = {
+        ascending(largest.x), ascending(largest.y), ascending(largest.z), ascending(largest.w)
+    };
+    const unsigned found = reached_by(task.n, mine, counts);
+    if (threadIdx.x == 0) task.floors[user] = found > none ? as_float(found) : LOWEST;
+}
+
+// --- exact scores and lists
+
+// Score what may be in the lists. `all`: every item, of users without candidates; else what the scan has found. Grid:
+// parts x users.
+extern "C" __global__ void __launch_bounds__(THREADS) score_rows(Catalogue items, Task task, int all) {
+    const int user = blockIdx.y, place = threadIdx.x % 8, is_some = task.has_candidates[user];
+    const int n_rows = is_some ? task.candidate_starts[user + 1] - task.candidate_starts[user]
+                     : all     ? items.n_items
+                               : min(task.counts[2 * user], task.room);
+    const int* rows = is_some ? task.candidates + task.candidate_starts[user] : task.rows + (long long)user * task.room;
+    for (int n = (blockIdx.x * THREADS + threadIdx.x) / 8; n < n_rows; n += gridDim.x * THREADS / 8) {
+        const int item = is_some || !all ? rows[n] : n;
+        const bool touched = is_touched(task, user, item);
+        if ((touched && !is_some && !all) || is_masked(task, user, item)) continue;  // `score_touched` has the first
+        const float found = score(items, task, user, item, touched, place);
+        if (place == 0) push(task, user, item, found);
+    }
+}
+
+// Begin where no sample sets floors: nothing is found, everything is high enough. Grid: any, 1,024 threads a block.
+extern "C" __global__ void __launch_bounds__(WIDE) reset(Catalogue items, Task task) {
+    const int user = blockIdx.x * WIDE + threadIdx.x;
+    if (user >= task.n_users) return;
+    task.floors[user] = LOWEST, task.counts[2 * user] = task.counts[2 * user + 1] = 0;
+}
+
+// A number that `n` keys reach, and no more than `most`; keys are distinct.
+__device__ __forceinline__ unsigned long long cut(const unsigned long long* keys, int n_keys, int n, int most, int (&counts)[64]) {
+    unsigned long long found = 0;
+    for (int bit = 63; bit >= 0; --bit) {
+        const unsigned long long wanted = found | 1ull << bit;
+        int reaching = 0;
+        for (int k = threadIdx.x; k < n_keys; k += WIDE) reaching += __ldcg(keys + k) >= wanted;
+        for (int reach = 16; reach; reach /= 2) reaching += __shfl_xor_sync(~0u, reaching, reach);
+        if (threadIdx.x % 32 == 0) atomicAdd(counts + bit, reaching);
+        __syncthreads();
+        if (counts[bit] < n) continue;
+        found = wanted;
+        if (counts[bit] <= most) break;
+    }
+    return found;
+}
+
+// Sort the keys of each user and write the first `n`. Grid: users.
+extern "C" __global__ void __launch_bounds__(WIDE) list_best(Catalogue items, Task task) {
+    __shared__ unsigned long long best[WIDE];
+    __shared__ int counts[64], n_best;
+    const int user = blockIdx.x, n_keys = min(task.counts[2 * user + 1], task.room);
+    const unsigned long long* keys = task.keys + (long long)user * task.room;
+    if (threadIdx.x < 64) counts[threadIdx.x] = 0;
+    best[threadIdx.x] = 0, n_best = 0;
+    __syncthreads();
+    const unsigned long long least = n_keys > WIDE ? cut(keys, n_keys, task.n, WIDE, counts) : 1;
+    for (int k = threadIdx.x; k < n_keys; k += WIDE) {
+        const unsigned long long key = __ldcg(keys + k);
+        if (key >= least) best[atomicAdd(&n_best, 1)] = key;
+    }
+    __syncthreads();
+    int size = 2;
+    while (size < n_best) size *= 2;
+    for (int run = 2; run <= size; run *= 2)  // bitonic, largest first
+        for (int reach = run / 2; reach; reach /= 2) {
+            const int other = threadIdx.x ^ reach;
+            if (other > threadIdx.x && threadIdx.x < size) {
+                const unsigned long long a = best[threadIdx.x], b = best[other];
+                if ((a < b) == ((threadIdx.x & run) == 0)) best[threadIdx.x] = b, best[other] = a;
+            }
+            __syncthreads();
+        }
+    for (int k = threadIdx.x; k < task.n; k += WIDE) {
+        const unsigned long long key = best[k];
+        task.items[(long long)user * task.n + k] = key ? (int)~(unsigned)key : -1;
+        task.scores[(long long)user * task.n + k] = key ? as_float((unsigned)(key >> 32)) : NONE;
+    }
+}
+
+// --- upkeep of the item side
+
+struct Fresh {                     // rows that are to replace those of `items` (n,), distinct
+    const int* items;
+    const float *factors, *biases, *baselines;  // (n, F), (n,), (n,)
+    const int* neighbours;                      // (n, K)
+    const float *explicit_weights, *implicit_weights;
+    float mean;
+    int n, n_factors, is_linked;   // whether inverse lists are to follow
+};
+
+// What a plain score begins with, and a bound on |v|, of a row that is up to date.
+__device__ __forceinline__ void open_row(const Catalogue& items, int item, int place) {
+    const Task nobody = {};
+    const float* factors = items.factors + (long long)item * G;
+    float squares = 0;
+    for (int f = place; f < G; f += 8) squares = fmaf(factors[f], factors[f], squares);
+    squares = total(squares);
+    const float begin = items.fixed[item] + terms(items, nobody, -1, item, place);
+    if (place) return;
+    items.outer[item] = make_float2(items.hidden[item] ? NONE : begin, sqrtf(squares) * (1 + 0x1p-16f));
+    atomicMax((int*)items.largest, __float_as_int(fabsf(begin)));
+}
+
+// Link item under the neighbours that it has not had. The chains only grow: an item too many costs an exact score.
+__device__ __forceinline__ void link(const Catalogue& items, const Fresh& fresh, int n, int item, int place) {
+    for (int k = place; k < items.n_slots; k += 8) {
+        const int x = fresh.neighbours[(long long)n * items.n_slots + k];
+        bool is_new = x >= 0;
+        for (int m = 0; is_new && m < items.n_slots; ++m) is_new = items.neighbours[(long long)item * items.n_slots + m] != x;
+        if (!is_new) continue;
+        const int at = atomicAdd(items.n_later, 1);
+        items.later[at] = item;
+        items.nexts[at] = atomicExch(items.heads + x, at);
+    }
+    __syncwarp(eight());
+}
+
+// Take rows over. Grid: eight lanes a row.
+extern "C" __global__ void __launch_bounds__(THREADS) renew(Catalogue items, Fresh fresh) {
+    const int n = (blockIdx.x * THREADS + threadIdx.x) / 8, place = threadIdx.x % 8;
+    if (n >= fresh.n) return;
+    const int item = fresh.items[n];
+    if (fresh.is_linked) link(items, fresh, n, item, place);
+    float* factors = const_cast<float*>(items.factors) + (long long)item * G;
+    for (int f = place; f < G; f += 8) factors[f] = f < fresh.n_factors ? fresh.factors[(long long)n * fresh.n_factors + f] : 0.0f;
+    for (int k = place; k < items.n_slots; k += 8) {
+        const long long from = (long long)n * items.n_slots + k, to = (long long)item * items.n_slots + k;
+        items.neighbours[to] = fresh.neighbours[from];
+        items.explicit_weights[to] = fresh.explicit_weights[from], items.implicit_weights[to] = fresh.implicit_weights[from];
+    }
+    if (place == 0) items.fixed[item] = fresh.biases[n] + fresh.mean, items.baselines[item] = fresh.baselines[n] + fresh.mean;
+    __syncwarp(eight());
+    open_row(items, item, place);
+}
+
+// Follow a change of `hidden` at `rows` (n,). Grid: eight lanes a row.
+extern "C" __global__ void __launch_bounds__(THREADS) reopen(Catalogue items, const int* rows, int n) {
+    const int at = (blockIdx.x * THREADS + threadIdx.x) / 8;
+    if (at < n) open_row(items, rows[at], threadIdx.x % 8);
+}

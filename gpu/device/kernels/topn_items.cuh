@@ -1,0 +1,108 @@
+// topn.cu and topn_scan.cu, part 1: what lies on the device of items and of a batch of requests, and the exact score.
+//
+// Compiled for G, the factors of a row with its padding: a multiple of 16.
+
+struct Catalogue {                 // as gpu/device/item_index.py writes it; arrays of I items and spare ones
+    const float* factors;          // (I, G), zeros beyond F
+    float2* outer;                 // what a plain score begins with (−inf: the item is hidden or there is none), |v| or more
+    float* fixed;                  // μ + b_j
+    float* baselines;              // μ + b̄_j
+    float* largest;                // one number: no finite beginning of a plain score has more magnitude
+    const unsigned char* hidden;
+    int* neighbours;               // (I, K), −1: none
+    float* explicit_weights;       // (I, K)
+    float* implicit_weights;
+    const int *starts, *owners;    // where each of the first `n_listed` items is a neighbour; may hold more than is true
+    int *heads, *nexts, *later;    // the same, what came later: chains of places in `later`; −1 ends them
+    int* n_later;
+    int n_items, n_listed, n_slots, is_implicit;
+};
+struct Task {                      // as gpu/device/topn.py writes it; B users
+    const float *factors, *biases, *baselines;  // (B, G), (B,), (B,)
+    const int *seen_starts, *seen;              // (B + 1,) and flat; ascending for each user, as the lists below
+    const float* values;
+    const int *excluded_starts, *excluded, *candidate_starts, *candidates;
+    const int* has_candidates;     // (B,)
+    float* sample;                 // (B, n_sampled)
+    unsigned* touched;             // (B, words), a bit for each item; without neighbours none
+    float* floors;                 // (B,): nothing below it can be in the list
+    int* counts;                   // (B, 2): rows and keys found, those that had no room among them
+    int* rows;                     // (B, room): rows that may belong to the list
+    unsigned long long* keys;      // (B, room)
+    int* items;                    // (B, n), the answer
+    float* scores;
+    int n_users, n, mask_seen, stride, n_sampled, words, room, n_tiles;
+};
+constexpr int TILE = 32;           // items that are sampled or scanned together; a word of `touched`
+#define NONE __int_as_float(0xff800000)  // −∞
+
+__device__ __forceinline__ bool holds(const int* list, const int* starts, int user, int item) {
+    int low = starts[user], high = starts[user + 1];
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (list[middle] < item) low = middle + 1; else high = middle;
+    }
+    return low < starts[user + 1] && list[low] == item;
+}
+
+__device__ __forceinline__ bool is_masked(const Task& task, int user, int item) {
+    return (task.mask_seen && holds(task.seen, task.seen_starts, user, item)) || holds(task.excluded, task.excluded_starts, user, item);
+}
+
+// What follows is computed by eight neighbouring lanes together, `place` 0 to 7, in one order wherever it is asked for.
+
+__device__ __forceinline__ unsigned eight() { return 0xffu << (threadIdx.x & 24); }
+template <class Number> __device__ __forceinline__ Number total(Number x) {
+    for (int reach = 4; reach; reach /= 2) x += __shfl_xor_sync(eight(), x, reach);
+    return x;
+}
+
+__device__ __forceinline__ float product(const float* user, const float* item, int place) {
+    const float4 *u = (const float4*)user, *v = (const float4*)item;
+    float sum = 0;
+#pragma unroll
+    for (int f = 0; f < G / 4; f += 8)
+        if (f + place < G / 4) {
+            const float4 a = __ldg(u + f + place), b = __ldg(v + f + place);
+            sum = fmaf(a.x, b.x, sum), sum = fmaf(a.y, b.y, sum), sum = fmaf(a.z, b.z, sum), sum = fmaf(a.w, b.w, sum);
+        }
+    return total(sum);
+}
+
+// |R|^-½ Σ (r − b) w + |N|^-½ Σ c of [004] eq. 1; `user` below 0: of somebody who has rated nothing.
+__device__ __forceinline__ float terms(const Catalogue& items, const Task& task, int user, int item, int place) {
+    float explicit_sum = 0, implicit_sum = 0;
+    int n_rated = 0, n_unrated = 0;
+    for (int k = place; k < items.n_slots; k += 8) {
+        const long long slot = (long long)item * items.n_slots + k;
+        const int x = items.neighbours[slot];
+        if (x < 0) continue;
+        int low = user < 0 ? 0 : task.seen_starts[user], end = user < 0 ? 0 : task.seen_starts[user + 1], high = end;
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (task.seen[middle] < x) low = middle + 1; else high = middle;
+        }
+        if (low < end && task.seen[low] == x) {
+            const float residual = items.is_implicit ? 1.0f : task.values[low] - (items.baselines[x] + task.baselines[user]);
+            explicit_sum = fmaf(residual, items.explicit_weights[slot], explicit_sum), ++n_rated;
+        } else {
+            implicit_sum += items.implicit_weights[slot], ++n_unrated;
+        }
+    }
+    explicit_sum = total(explicit_sum), implicit_sum = total(implicit_sum);
+    n_rated = total(n_rated), n_unrated = total(n_unrated);
+    return explicit_sum / sqrtf(max(n_rated, 1)) + implicit_sum / sqrtf(max(n_unrated, 1));
+}
+
+__device__ __forceinline__ bool is_touched(const Task& task, int user, int item) {
+    return task.words && (task.touched[(long long)user * task.words + item / TILE] >> (item % TILE) & 1);
+}
+
+// The score that orders lists; −inf where the item is hidden. Adding 0 turns −0 into 0, which it equals.
+__device__ __forceinline__ float score(const Catalogue& items, const Task& task, int user, int item, bool touched, int place) {
+    float found = items.outer[item].x;
+    if (found == NONE) return NONE;
+    if (touched) found = items.fixed[item] + terms(items, task, user, item, place);
+    found += task.biases[user];
+    return found + product(task.factors + (long long)user * G, items.factors + (long long)item * G, place) + 0.0f;
+}

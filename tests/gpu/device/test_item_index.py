@@ -1,0 +1,75 @@
+"""The item side on the device: growth, new lists, what is hidden; ranking by it as by one placed anew."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from gpu.device import obstacle
+from gpu.item_index import ItemIndex
+from gpu.model import NO_NEIGHBOUR, Model
+from tests.gpu.device.test_topn import DEVICE, NEAR, NEAR_IMPLICIT, PLAIN, ask, assert_right, model_of, rated
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def item_index() -> ModuleType:
+    """The device's primitives."""
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
+    return importlib.import_module("gpu.device.item_index")
+
+
+def change(model: Model, items: np.ndarray, seed: int) -> None:
+    """New parameters and lists for `items`."""
+    rng = np.random.default_rng(seed)
+    model.item_factors[items] = rng.standard_normal((len(items), model.item_factors.shape[1])) / 4
+    model.item_bias[items] = rng.standard_normal(len(items))
+    slots = len(items), model.neighbours.shape[1]
+    model.neighbours[items] = rng.integers(NO_NEIGHBOUR, model.n_items, slots)
+    model.explicit_weights[items] = rng.standard_normal(slots)
+    model.implicit_weights[items] = rng.standard_normal(slots)
+
+
+@pytest.mark.parametrize("kind", [PLAIN, NEAR, NEAR_IMPLICIT])
+@pytest.mark.parametrize("n_items", [0, 20, 9000])
+def test_an_index_follows_its_model(n_items, kind):
+    model = model_of(kind, 6, n_items, 20) if n_items else Model.zeros(model_of(kind, 1, 9, 20).params, 1, (0, 5), 6, 0)
+    index = ItemIndex(model, DEVICE)
+    for step in range(6):
+        model.grow(6, model.n_items + (0, 1, 40, 9000, 3, 20_000)[step])
+        new = np.arange(n_items, model.n_items)
+        index.refresh(new[::2])
+        for seed in range(3):
+            some = np.unique(np.random.default_rng(seed).choice(new, min(len(new), 50))) if len(new) else new
+            change(model, some, seed)
+            index.refresh(some)
+        if not model.n_items:
+            continue
+        rows = rated(6, model.n_items, min(50, model.n_items))
+        kept, fresh = ask(index, rows, 30), ask(ItemIndex(model, DEVICE), rows, 30)
+        np.testing.assert_array_equal(kept[0], fresh[0])
+        np.testing.assert_array_equal(kept[1], fresh[1])
+        assert_right(model, rows, 30)
+
+
+def test_rows_are_placed_in_chunks(item_index, monkeypatch):
+    monkeypatch.setattr(item_index, "CHUNK", 1000)
+    assert_right(model_of(NEAR, 3, 5500, 12), rated(3, 5500, 30), 10)
+
+
+def test_hidden_items_stay_hidden_while_they_change():
+    model, rows = model_of(PLAIN, 2, 6000, 12), rated(2, 6000, 0)
+    index = ItemIndex(model, DEVICE)
+    best = ask(index, rows, 1)[0][:, 0]
+    hidden = np.zeros(6000, dtype=np.bool_)
+    hidden[best] = True
+    index.hide(hidden)
+    index.refresh(best)
+    assert not np.isin(ask(index, rows, 50)[0], best).any()
+    index.hide(np.zeros(6000, dtype=np.bool_))
+    np.testing.assert_array_equal(ask(index, rows, 1)[0][:, 0], best)

@@ -1,0 +1,216 @@
+"""Ranking on the device against plain NumPy and its twin on the host: sizes, masks, ties, neighbours, bounds."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from gpu import topn
+from gpu.backend import HOST, Backend
+from gpu.device import obstacle
+from gpu.item_index import ItemIndex
+from gpu.model import NO_NEIGHBOUR, Model
+from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params
+from gpu.ratings import Rows
+
+pytestmark = pytest.mark.gpu
+DEVICE = Backend("device", "under test")
+PLAIN, NEAR, NEAR_IMPLICIT = AlsParams, CulshParams, CulshImplicitParams
+Lists = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.fixture(autouse=True)
+def device() -> ModuleType:
+    """The device's primitives."""
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
+    return importlib.import_module("gpu.device.topn")
+
+
+def model_of(kind: type[Params], n_users: int, n_items: int, n_factors: int, spread: float = 1.0) -> Model:
+    """Parameters at random; a sixth of the slots has no neighbour."""
+    rng = np.random.default_rng(n_items + n_factors)
+    given = {} if kind is PLAIN else {"n_neighbours": 8, "n_bits": 64}
+    model = Model.zeros(kind(n_factors=n_factors, **given), 3.5, (1, 5), n_users, n_items, given.get("n_bits", 0))
+    for name in ("user_factors", "item_factors", "user_bias", "item_bias", "user_baseline", "item_baseline"):
+        array = getattr(model, name)
+        array[:] = spread * rng.standard_normal(array.shape, dtype=np.float32) / 4
+    slots = model.neighbours.shape
+    model.neighbours[:] = rng.integers(0, n_items, slots)
+    model.neighbours[rng.random(slots) < 1 / 6] = NO_NEIGHBOUR
+    model.explicit_weights[:], model.implicit_weights[:] = rng.standard_normal((2, *slots), dtype=np.float32) / 4
+    return model
+
+
+def rated(n_users: int, n_items: int, most: int) -> Rows:
+    """Up to `most` ratings a user, none for some."""
+    rng = np.random.default_rng(most)
+    lists = [np.unique(rng.integers(0, n_items, rng.integers(0, most + 1))) for _ in range(n_users)]
+    lengths = np.array([len(items) for items in lists], dtype=np.int64)
+    items = np.concatenate(lists).astype(np.int32)
+    return Rows(np.cumsum(lengths) - lengths, lengths, items, rng.integers(1, 6, len(items)).astype(np.float32))
+
+
+def ask(index: ItemIndex, rows: Rows, n: int, users: np.ndarray | None = None, **options: object) -> Lists:
+    users = np.arange(index.model.n_users) if users is None else users
+    return topn.recommend(index, topn.users_of(index.model, users), topn.rows_of(rows, users), n, **options)
+
+
+def exact_scores(model: Model, rows: Rows, user: int) -> np.ndarray:
+    """Eq. 1 for all items in float64; duplicates in a list are slots of their own."""
+    own = slice(rows.starts[user], rows.starts[user] + rows.lengths[user])
+    scores = model.mean + model.user_bias[user] + model.item_bias.astype(np.float64)
+    scores += model.item_factors.astype(np.float64) @ model.user_factors[user]
+    if not model.neighbours.shape[1]:
+        return scores
+    residuals = np.zeros(model.n_items + 1)
+    residuals[rows.items[own]] = topn.residuals_of(
+        model, rows.items[own], rows.values[own], float(model.user_baseline[user])
+    )
+    is_rated = np.zeros(model.n_items + 1, dtype=bool)
+    is_rated[rows.items[own]] = True
+    listed, is_slot = is_rated[model.neighbours], model.neighbours >= 0
+    explicit = np.where(listed & is_slot, residuals[model.neighbours] * model.explicit_weights, 0).sum(axis=1)
+    implicit = np.where(~listed & is_slot, model.implicit_weights, 0).sum(axis=1)
+    n_rated, n_unrated = (listed & is_slot).sum(axis=1), (~listed & is_slot).sum(axis=1)
+    return scores + explicit / np.sqrt(np.maximum(n_rated, 1)) + implicit / np.sqrt(np.maximum(n_unrated, 1))
+
+
+def assert_best(found: Lists, exact: np.ndarray, allowed: np.ndarray, n: int) -> None:
+    """Distinct allowed items with the oracle's scores, in order, and none better left out."""
+    items, scores = found[0][found[0] >= 0], found[1][found[0] >= 0]
+    assert len(items) == len(np.unique(items)) == min(n, allowed.sum())
+    assert allowed[items].all()
+    tolerance = 1e-5 * (1 + np.abs(exact).max())
+    np.testing.assert_allclose(scores, exact[items], atol=tolerance)
+    assert ((np.diff(scores) < 0) | ((np.diff(scores) == 0) & (np.diff(items) > 0))).all()
+    np.testing.assert_allclose(scores, -np.sort(-exact[allowed])[: len(items)], atol=tolerance)
+    assert (found[0][len(items) :] == -1).all()
+    assert (found[1][len(items) :] == -np.inf).all()
+
+
+def assert_right(model: Model, rows: Rows, n: int, backend: Backend = DEVICE, *, include_seen: bool = False) -> Lists:
+    items, scores = ask(ItemIndex(model, backend), rows, n, include_seen=include_seen)
+    for user in range(model.n_users):
+        allowed = np.ones(model.n_items, dtype=bool)
+        if not include_seen:
+            allowed[rows.items[rows.starts[user] : rows.starts[user] + rows.lengths[user]]] = False
+        assert_best((items[user], scores[user]), exact_scores(model, rows, user), allowed, n)
+    return items, scores
+
+
+@pytest.mark.parametrize("kind", [PLAIN, NEAR, NEAR_IMPLICIT])
+@pytest.mark.parametrize("n_items", [1, 31, 33, 4096, 4097, 30_011])
+@pytest.mark.parametrize(("n_users", "n_factors", "n"), [(1, 8, 1), (16, 50, 10), (17, 64, 3), (70, 128, 100)])
+def test_sizes(n_users, n_factors, n, n_items, kind):
+    model, rows = model_of(kind, n_users, n_items, n_factors), rated(n_users, n_items, min(60, n_items))
+    found, expected = assert_right(model, rows, n), ask(ItemIndex(model), rows, n)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_factors", [16, 100, 200, 256])
+def test_many_users_and_long_lists(n_factors):
+    model, rows = model_of(PLAIN, 300, 150_001, n_factors), rated(300, 150_001, 200)
+    some = np.array([0, 7, 299])
+    items, scores = ask(ItemIndex(model, DEVICE), rows, 1000)
+    for user in some.tolist():
+        allowed = np.ones(model.n_items, dtype=bool)
+        allowed[rows.items[rows.starts[user] : rows.starts[user] + rows.lengths[user]]] = False
+        assert_best((items[user], scores[user]), exact_scores(model, rows, user), allowed, 1000)
+
+
+@pytest.mark.parametrize("kind", [PLAIN, NEAR])
+def test_equal_bits_however_it_is_asked(device, kind):
+    """The scan, few users, many users, long pages and the sort of all scores: one order."""
+    model, rows = model_of(kind, 90, 20_000, 40), rated(90, 20_000, 300)
+    index = ItemIndex(model, DEVICE)
+    items, scores = ask(index, rows, 400)
+    pages = [ask(index, rows, 100, offset=offset) for offset in (0, 100, 200, 300)]
+    np.testing.assert_array_equal(np.concatenate([page[0] for page in pages], axis=1), items)
+    for user in (0, 33, 89):
+        alone = ask(index, rows, 1000, np.array([user]), offset=100)  # beyond 1,024: all scores are sorted
+        np.testing.assert_array_equal(alone[0][0, :300], items[user, 100:])
+        np.testing.assert_array_equal(alone[1][0, :300], scores[user, 100:])
+        candidates = [np.arange(20_000)]
+        among = ask(index, rows, 400, np.array([user]), candidates=candidates)
+        np.testing.assert_array_equal(among[0][0], items[user])
+        np.testing.assert_array_equal(among[1][0], scores[user])
+
+
+@pytest.mark.parametrize("kind", [PLAIN, NEAR])
+@pytest.mark.parametrize("spread", [0.0, 1e-9, 1e-20, 1e6])
+def test_ties_and_any_magnitude(spread, kind):
+    """Where all scores are equal, or within the bound, rows do not fit, and are sorted."""
+    assert_right(model_of(kind, 5, 9_000, 24, spread), rated(5, 9_000, 50), 20)
+
+
+def test_scores_of_few_values_go_by_row():
+    model, rows = model_of(PLAIN, 20, 50_000, 32), rated(20, 50_000, 100)
+    rng = np.random.default_rng(1)
+    model.item_factors[:], model.user_factors[:] = rng.integers(-1, 2, (50_000, 32)), rng.integers(-1, 2, (20, 32))
+    model.item_bias[:], model.user_bias[:], model.mean = 0, 0, 0.0
+    items, scores = assert_right(model, rows, 500)
+    expected = ask(ItemIndex(model), rows, 500)
+    np.testing.assert_array_equal(items, expected[0])
+    np.testing.assert_array_equal(scores, expected[1])
+
+
+@pytest.mark.parametrize("kind", [PLAIN, NEAR])
+def test_whoever_has_seen_the_best(kind):
+    """A mask of thousands that lies over the top of the list."""
+    model = model_of(kind, 3, 60_000, 64)
+    empty = Rows(np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    seen = [np.sort(np.argsort(-exact_scores(model, empty, user))[: 4000 * user]) for user in range(3)]
+    lengths = np.array([len(items) for items in seen])
+    items = np.concatenate(seen).astype(np.int32)
+    rows = Rows(np.cumsum(lengths) - lengths, lengths, items, np.full(len(items), 3, np.float32))
+    assert_right(model, rows, 100)
+
+
+@pytest.mark.parametrize("kind", [PLAIN, NEAR])
+@pytest.mark.parametrize("n_items", [50, 40_000])
+def test_filters(n_items, kind):
+    model, rows = model_of(kind, 6, n_items, 20), rated(6, n_items, 40)
+    index, rng = ItemIndex(model, DEVICE), np.random.default_rng(3)
+    hidden = rng.random(n_items) < 0.3
+    index.hide(hidden)
+    candidates = [None, np.arange(n_items), rng.integers(0, n_items, 30), np.zeros(0, int), np.arange(20_000), None]
+    exclude = [rng.integers(0, n_items, 3000) for _ in range(6)]
+    items, scores = ask(index, rows, 15, include_seen=True, candidates=candidates, exclude=exclude)
+    for user in range(6):
+        allowed = ~hidden
+        if candidates[user] is not None:
+            allowed &= np.isin(np.arange(n_items), candidates[user])
+        allowed[exclude[user]] = False
+        assert_best((items[user], scores[user]), exact_scores(model, rows, user), allowed, 15)
+
+
+def test_everything_masked():
+    model, rows = model_of(PLAIN, 2, 10_000, 16), rated(2, 10_000, 10)
+    index = ItemIndex(model, DEVICE)
+    index.hide(np.ones(10_000, dtype=np.bool_))
+    items, scores = ask(index, rows, 10)
+    assert (items == -1).all()
+    assert (scores == -np.inf).all()
+    index.hide(np.arange(10_000) != 77)
+    assert ask(index, rows, 10)[0][:, 0].tolist() == [77, 77]
+
+
+def test_few_rows_are_scored_exactly(device, monkeypatch):
+    """The bounds are tight enough that no user is sorted, and a few times the expected rows is room enough."""
+    monkeypatch.setattr(device, "_sorted", None)
+    model, rows = model_of(PLAIN, 256, 400_000, 64), rated(256, 400_000, 500)
+    for n in (1, 10, 300):
+        assert (ask(ItemIndex(model, DEVICE), rows, n)[0] >= 0).all()
+
+
+def test_devices_without_tensor_cores_sort(device, monkeypatch):
+    monkeypatch.setattr(device, "compute_capability", lambda: 75)
+    assert_right(model_of(NEAR, 3, 9000, 24), rated(3, 9000, 50), 10)
+
+
+def test_the_host_agrees_with_the_oracle_too():
+    assert_right(model_of(NEAR, 9, 9000, 24), rated(9, 9000, 50), 10, HOST)

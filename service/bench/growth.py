@@ -52,15 +52,16 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
     resident = _resident(history, algorithm, n_factors)
     memory.settle()
     steps: list[tuple[float, float]] = []
-    per_row = (n_ratings // MAX_RATINGS - 1) // n_rows
+    n_lessons = -(-n_ratings // MAX_RATINGS) - 1
+    ends = [n_lessons * row // n_rows for row in range(1, n_rows + 1)]
     for number, entries in enumerate(lessons, 1):
         started, started_cpu = time.perf_counter(), time.thread_time()
         changes = history.apply(entries)
         popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
         resident.learn(changes)
         steps.append((time.perf_counter() - started, time.thread_time() - started_cpu))
-        if number % per_row == 0:
-            yield _row(history, steps[N_WARM:] if number == per_row else steps)
+        if number in ends:
+            yield _row(history, steps[N_WARM:] if number == ends[0] else steps)
             steps.clear()
 
 

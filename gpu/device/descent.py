@@ -13,14 +13,14 @@ from typing import Any
 
 import cupy
 import numpy as np
-from numpy.typing import NDArray
 
 from gpu.device import near, shared_memory
 from gpu.device.arrays import free_bytes, placed
+from gpu.device.factors import WARP, Geometry, Parameters
 from gpu.device.kernels import kernel
 from gpu.device.resident import Placed, rows_of
 from gpu.device.tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
-from gpu.errors import InvalidParams, NotEnoughMemory
+from gpu.errors import NotEnoughMemory
 from gpu.host.descent import balanced_bounds
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, SgdParams
@@ -28,117 +28,14 @@ from gpu.ratings import Ratings
 from gpu.training import Rates
 
 NAME = "sgd"
-WARP = 32
-FACTORS_A_LANE, NEIGHBOURS_A_LANE = 32, 16  # at most, where there are lanes to share them
-MOST_NEIGHBOURS = 256
-# A tile has at least so many ratings: fewer tiles at once see less of each other's items half learned.
-LEAST_TILE = 30_000
+# A tile has at least so many samples: the fewer tiles there are at once, the more they see of what others learn.
+LEAST_TILE = 100_000
 MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid at most, and ratings of a cell that it aims at
 STATIC_SHARED = 1024  # bytes, at most, of `learn_tiles` beside the tile
 RATES = np.dtype([(name, "<f4") for name in (
     "mean", "step", "shrink", "bias_shrink", "weight_step", "weight_decay", "low", "high",
 )])  # fmt: skip
-ITEMS = np.dtype([(name, "<u8") for name in (
-    "factors", "bias", "explicit_weights", "implicit_weights", "neighbours",
-)])  # fmt: skip
 SAMPLES = np.dtype([("records", "<u8"), ("near", "<u8")])
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """How a rating is shared out; F and K padded to what lanes can share."""
-
-    lanes: int
-    n_factors: int
-    n_neighbours: int
-    is_half: bool
-    is_implicit: bool
-
-    @classmethod
-    def of(cls, params: SgdParams) -> Geometry:
-        """The fewest lanes whose registers hold the item side."""
-        n_neighbours = int(getattr(params, "n_neighbours", 0))
-        if n_neighbours > MOST_NEIGHBOURS:
-            raise InvalidParams(
-                f"Invalid n_neighbours on the device: expected at most {MOST_NEIGHBOURS}, got {n_neighbours}; use host"
-            )
-        wanted = max(params.n_factors / FACTORS_A_LANE, n_neighbours / NEIGHBOURS_A_LANE, 1)
-        lanes = min(WARP, 1 << int(np.ceil(np.log2(wanted))))
-        is_half = params.precision == "float16"
-        lanes = max(lanes, min(4, params.n_factors // (8 if is_half else 4)))
-        lanes = 1 << (lanes.bit_length() - 1)
-        unit = lanes * (8 if is_half else 4)
-        a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbours / lanes, 1))))) if n_neighbours else 0
-        n_factors = -(-params.n_factors // unit) * unit
-        return cls(lanes, n_factors, max(near.EIGHT, a_lane * lanes) if a_lane else 0, is_half, params.is_implicit)
-
-    @property
-    def row_bytes(self) -> int:
-        """Of a user's factors and bias."""
-        return self.n_factors * (2 if self.is_half else 4) + 4
-
-    @property
-    def near_bytes(self) -> int:
-        """Of what a sample's user gave its neighbours."""
-        return 4 * -(-self.n_neighbours // 32) if self.is_implicit else 2 * self.n_neighbours
-
-    @property
-    def threads(self) -> int:
-        """Of a block: as many as the registers of a multiprocessor allow, counted generously."""
-        held, a_lane = self.n_factors / self.lanes, self.n_neighbours / self.lanes
-        wanted = 46 + 2.2 * held + (1.5 if self.is_implicit else 3.5) * a_lane
-        return next((n for n in (1024, 768, 512, 384) if 65536 // n >= wanted), 256)
-
-    def macros(self, *, learn: bool) -> dict[str, int]:
-        """Of kernels/sgd.cu."""
-        return {
-            "F": self.n_factors, "LANES": self.lanes, "K": self.n_neighbours, "HALF": int(self.is_half),
-            "IMPLICIT": int(self.is_implicit), "LEARN": int(learn), "THREADS": self.threads,
-        }  # fmt: skip
-
-
-class Parameters:
-    """The learned parameters on the device, users in the order of their places."""
-
-    def __init__(self, model: Model, geometry: Geometry) -> None:
-        """Copy those of `model`, users still in their own order."""
-        n, k = geometry.n_factors, geometry.n_neighbours
-        self._number = cupy.float16 if geometry.is_half else cupy.float32
-        self.users, self.user_bias = placed(_wide(model.user_factors, n)), placed(model.user_bias)
-        self.items, self.item_bias = placed(_wide(model.item_factors, n)), placed(model.item_bias)
-        self.neighbours = placed(_wide(model.neighbours, k, -1))
-        self.explicit, self.implicit = (
-            placed(_wide(model.explicit_weights, k)),
-            placed(_wide(model.implicit_weights, k)),
-        )
-
-    def settle(self, at: Tiles) -> None:
-        """Move users to their places."""
-        users, bias = self.users, self.user_bias
-        self.users = cupy.zeros((len(at.users), users.shape[1]), dtype=self._number)
-        self.user_bias = cupy.zeros(len(at.users), dtype=cupy.float32)
-        self.users[at.places], self.user_bias[at.places] = users, bias
-
-    def struct(self) -> Any:
-        """`Items` of the kernels, passed by value."""
-        given = np.zeros((), dtype=ITEMS)
-        arrays = self.items, self.item_bias, self.explicit, self.implicit, self.neighbours
-        for name, array in zip(ITEMS.names or (), arrays, strict=True):
-            given[name] = array.data.ptr
-        return given
-
-    def is_finite(self) -> bool:
-        """Whether all are."""
-        learned = self.users, self.user_bias, self.items, self.item_bias, self.explicit, self.implicit
-        return bool(np.isfinite(sum(float(x.sum(dtype=cupy.float64)) for x in learned)))
-
-    def fetch(self, model: Model, at: Tiles) -> None:
-        """Write them to `model`."""
-        n, k = model.user_factors.shape[1], model.neighbours.shape[1]
-        model.user_factors[:] = self.users[at.places, :n].astype(cupy.float32).get()
-        model.user_bias[:] = self.user_bias[at.places].get()
-        model.item_factors[:], model.item_bias[:] = self.items[:, :n].get(), self.item_bias.get()
-        model.explicit_weights[:], model.implicit_weights[:] = self.explicit[:, :k].get(), self.implicit[:, :k].get()
 
 
 @dataclass
@@ -170,6 +67,8 @@ class Descent:
     def __init__(self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None) -> None:
         self._model, self._params, self._ratings, self._test = model, params, ratings, test
         self._geometry = Geometry.of(params)
+        self._n_negatives = int(getattr(params, "n_negatives", 0))
+        self._n_samples = len(ratings) * (1 + self._n_negatives)
         self._check_memory()
         self._rows = rows_of(ratings)
         self._base = float(model.mean), placed(model.user_baseline), placed(model.item_baseline)
@@ -184,6 +83,7 @@ class Descent:
         """Deal the users into tiles and lay their ratings out."""
         self.tiles = deal(self._rows.lengths, self._n_tiles())
         self._parameters.settle(self.tiles)
+        self._parameters.shares = self._shares()
         if isinstance(self._params, CulshImplicitParams):
             self._pairs, self._negatives = near.samples(self._rows, self._params.n_negatives)
         else:
@@ -243,7 +143,7 @@ class Descent:
         stable sort of them takes (48), segments (16); parameters of users twice, as copied and in their places.
         """
         geometry, n_users, n_items = self._geometry, self._model.n_users, self._model.n_items
-        n = len(self._ratings) * (1 + getattr(self._params, "n_negatives", 0))
+        n = self._n_samples
         a_sample = 16 + geometry.near_bytes + 48 * self._params.deterministic
         segments = 16 * segments_needed(n, self._n_tiles(), n_items)
         users = n_users * (geometry.row_bytes + 4 * geometry.n_factors + 64)
@@ -252,7 +152,7 @@ class Descent:
 
     def _n_tiles(self) -> int:
         """As many as the device works on at once, unless tiles are too large for shared memory or too small to pay."""
-        n_users, n = self._model.n_users, len(self._ratings)
+        n_users, n = self._model.n_users, self._n_samples
         if self._params.deterministic:
             return max(1, min(MOST_CELLS, int(np.sqrt(n / CELL_RATINGS)), n_users, self._model.n_items))
         at_once: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
@@ -261,6 +161,15 @@ class Descent:
         if needed > at_once:
             return -(-needed // at_once) * at_once
         return max(1, needed, min(at_once, n // LEAST_TILE))
+
+    def _shares(self) -> Any:
+        """1 over the number of groups that are likely to learn from each item at once, 1 at most: float32 (N,)."""
+        in_flight = self._n_blocks() * self._geometry.threads // self._geometry.lanes
+        counts = placed(self._ratings.by_item.lengths) + self._n_negatives * len(self._ratings) / self._model.n_items
+        return (1 / cupy.maximum(1, in_flight / self._n_samples * counts)).astype(cupy.float32)
+
+    def _n_blocks(self) -> int:
+        return min(self.tiles.n_tiles, int(cupy.cuda.Device().attributes["MultiProcessorCount"]))
 
     def _laid_out(self, pairs: Placed, per_rating: int) -> Visits:
         n_items = self._model.n_items
@@ -298,13 +207,12 @@ class Descent:
         shared = at.tile_users * geometry.row_bytes
         room = shared_memory() - STATIC_SHARED
         run = kernel(NAME, "learn_tiles", geometry.macros(learn=losses is None), room)
-        n_blocks = min(at.n_tiles, cupy.cuda.Device().attributes["MultiProcessorCount"])
         arguments = (
             layout.segments, layout.segment_begin, layout.n_segments, layout.tile_begin, np.int32(at.n_tiles),
             np.int32(at.tile_users), _samples(visits), self._parameters.struct(), self._parameters.users,
             self._parameters.user_bias, rates, salt, losses,
         )  # fmt: skip
-        run((n_blocks,), (geometry.threads,), arguments, shared_mem=shared)
+        run((self._n_blocks(),), (geometry.threads,), arguments, shared_mem=shared)
 
     def _learn_cells(self, rates: Rates, salt: np.uint32, shift: int) -> None:
         at, layout = self.tiles, self.visits.layout
@@ -317,8 +225,7 @@ class Descent:
         run((at.n_tiles,), (WARP,), arguments)
 
     def _mean_loss(self, visits: Visits) -> float:
-        n_blocks = min(self.tiles.n_tiles, cupy.cuda.Device().attributes["MultiProcessorCount"])
-        losses = cupy.zeros(n_blocks, dtype=cupy.float64)
+        losses = cupy.zeros(self._n_blocks(), dtype=cupy.float64)
         self._pass(visits, self._struct(Rates.none()), np.uint32(0), losses)
         return float(losses.sum()) / max(visits.n, 1)
 
@@ -338,10 +245,3 @@ def _samples(visits: Visits) -> Any:
     given = np.zeros((), dtype=SAMPLES)
     given["records"], given["near"] = visits.layout.records.data.ptr, visits.near.data.ptr
     return given
-
-
-def _wide(table: NDArray[Any], width: int, fill: int = 0) -> NDArray[Any]:
-    """The table with more columns."""
-    out = np.full((len(table), width), fill, dtype=table.dtype)
-    out[:, : table.shape[1]] = table
-    return out

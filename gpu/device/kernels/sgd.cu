@@ -10,19 +10,20 @@
 // learned: the side that every rating reads and writes never leaves the multiprocessor. A group of LANES lanes
 // owns a segment, ratings of one item: v, b̂, w, c stay in its registers, the dot product is summed by shuffles. The groups of
 // a warp take neighbouring segments of the tile's list, equally long ones; warps take such packs in scattered order.
-// Long columns are thus split over tiles and segments; where a segment ends, its v, b̂, w, c are stored.
+// Long columns are thus split over tiles and segments; where a segment ends, what it has changed of v, b̂, w, c is added.
 // `learn_cells` is the reproducible form: a warp owns a cell of users × items, in sub-steps that form a Latin square.
 //
-// Shared memory (`learn_tiles`): tile_users · (row of F + 4 bytes). Each lane reads 16 bytes of u at a time; two groups that share
-// a phase of shared memory start at different chunks of their rows, so that they use different banks.
+// Shared memory (`learn_tiles`): tile_users · (row of F + 4 bytes). A lane reads up to 16 bytes of u at a time; two groups that
+// share a phase of shared memory start at different chunks of their rows, so that they use different banks.
 //
-// Races, all of them plain stores where the last one stays: two groups of a block on the same user at once (a step of
-// one is lost), two groups anywhere on segments of the same item at once (what the earlier one learned in its segment is lost:
-// busy items, which have ratings to spare). Adding differences instead diverges: stale steps add up. `learn_cells`: none.
+// Races. Two groups of a block on the same user at once: plain stores, a step of one is lost. Several groups anywhere on
+// segments of the same item at once: none sees what the others learn; as many steps from one place would add up to
+// one that is too long, and diverge, so each adds its part of a mean (`shares`): busy items have ratings to spare, all others
+// lose nothing. `learn_cells`: none.
 // Limits: records of a tile below 2³¹.
 
 constexpr int WARP = 32, GROUPS = WARP / LANES, WARPS = THREADS / WARP;
-constexpr int VEC = HALF ? 8 : 4;               // factors of u in 16 bytes
+constexpr int VEC = F / LANES < 8 || !HALF ? 4 : 8;  // factors of u that a lane reads at a time: 16 bytes, or 8
 constexpr int CHUNKS = F / (LANES * VEC);
 constexpr int V = CHUNKS * VEC;                 // factors of a lane
 constexpr int KL = K / LANES;                   // neighbours of a lane
@@ -33,7 +34,11 @@ static_assert(F == LANES * VEC * CHUNKS && (K == 0 || K == 2 * LANES * (KL / 2))
 
 struct Segment { int item, begin, length, unused; };
 struct Rates { float mean, step, shrink, bias_shrink, weight_step, weight_decay, low, high; };
-struct Items { float *factors, *bias, *explicit_weights, *implicit_weights; const int* neighbours; };
+struct Items {
+    float *factors, *bias, *explicit_weights, *implicit_weights;
+    const int* neighbours;
+    const float* shares;  // 1 over the number of groups that learn from an item at the same time, 1 where that is less
+};
 struct Samples { const uint2* records; const void* near; };  // `near`: float16 (n, K), or bits (n, K / 32) where IMPLICIT
 #if HALF
 using Number = unsigned short;
@@ -41,7 +46,9 @@ using Number = unsigned short;
 using Number = float;
 #endif
 
-struct alignas(16) Words { unsigned x[4]; };
+constexpr int READ = VEC * (int)sizeof(Number) / 4;  // words of them
+struct alignas(4 * READ) Words { unsigned x[READ]; };
+struct alignas(16) Four { unsigned x[4]; };
 
 __device__ __forceinline__ void widen(unsigned pair, float& low, float& high) {
     asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(low), "=f"(high) : "r"(pair));
@@ -63,7 +70,7 @@ __device__ __forceinline__ void read_row(const Number* row, int lane, int group,
     for (int c = 0; c < CHUNKS; ++c) {
         const Words words = *(const Words*)(row + place_of(c, lane, group));
 #pragma unroll
-        for (int x = 0; x < 4; ++x) {
+        for (int x = 0; x < READ; ++x) {
 #if HALF
             widen(words.x[x], u[c * VEC + 2 * x], u[c * VEC + 2 * x + 1]);
 #else
@@ -78,7 +85,7 @@ __device__ __forceinline__ void write_row(Number* row, int lane, int group, cons
     for (int c = 0; c < CHUNKS; ++c) {
         Words words;
 #pragma unroll
-        for (int x = 0; x < 4; ++x)
+        for (int x = 0; x < READ; ++x)
 #if HALF
             words.x[x] = narrow(u[c * VEC + 2 * x], u[c * VEC + 2 * x + 1]);
 #else
@@ -125,6 +132,41 @@ __device__ __forceinline__ void read_item(const Items& items, int row, int lane,
     }
 }
 
+__device__ __forceinline__ void add_four(float* to, float a, float b, float c, float d) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+#else
+    atomicAdd(to, a), atomicAdd(to + 1, b), atomicAdd(to + 2, c), atomicAdd(to + 3, d);
+#endif
+}
+
+// What a segment has learned is added, a share of it where several groups are likely to learn from the item at once.
+__device__ __forceinline__ void merge_item(
+    const Items& items, int row, int lane, int group, const Column& now, const Column& old
+) {
+    float* v = items.factors + (long long)row * F;
+    const float share = items.shares[row];
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+        for (int x = 0; x < VEC; x += 4) {
+            const int f = c * VEC + x;
+            add_four(
+                v + place_of(c, lane, group) + x, share * (now.v[f] - old.v[f]), share * (now.v[f + 1] - old.v[f + 1]),
+                share * (now.v[f + 2] - old.v[f + 2]), share * (now.v[f + 3] - old.v[f + 3])
+            );
+        }
+    if (lane == 0) atomicAdd(&items.bias[row], share * (now.bias - old.bias));
+    if (K) {
+        const long long first = (long long)row * K + lane * KL;
+#pragma unroll
+        for (int k = 0; k < KL; ++k) {
+            atomicAdd(&items.explicit_weights[first + k], share * (now.w[k] - old.w[k]));
+            atomicAdd(&items.implicit_weights[first + k], share * (now.c[k] - old.c[k]));
+        }
+    }
+}
+
 __device__ __forceinline__ void write_item(const Items& items, int row, int lane, int group, const Column& item) {
     float* v = items.factors + (long long)row * F;
 #pragma unroll
@@ -146,7 +188,7 @@ __device__ __forceinline__ void write_item(const Items& items, int row, int lane
 }
 
 // What a lane knows of the neighbours of one rating: as it lies in memory.
-struct Near { unsigned pairs[KL > 1 && !IMPLICIT ? KL / 2 : 1]; };
+struct alignas(KL % 8 == 0 && KL && !IMPLICIT ? 16 : 4) Near { unsigned pairs[KL > 1 && !IMPLICIT ? KL / 2 : 1]; };
 
 __device__ __forceinline__ void read_near(const void* near, long long place, int lane, Near& found) {
 #if K && IMPLICIT
@@ -156,7 +198,7 @@ __device__ __forceinline__ void read_near(const void* near, long long place, int
     const unsigned* pairs = (const unsigned*)near + (place * K + lane * KL) / 2;
     if (KL % 8 == 0) {
 #pragma unroll
-        for (int x = 0; x < KL / 8; ++x) *(Words*)&found.pairs[4 * x] = *(const Words*)(pairs + 4 * x);
+        for (int x = 0; x < KL / 8; ++x) *(Four*)&found.pairs[4 * x] = *(const Four*)(pairs + 4 * x);
     } else {
 #pragma unroll
         for (int x = 0; x < KL / 2; ++x) found.pairs[x] = pairs[x];
@@ -331,11 +373,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) learn_tiles(
             for (int step = WARP / 2; step > 0; step /= 2) longest = max(longest, __shfl_xor_sync(~0u, longest, step));
             Column item;
             read_item(items, segment.item, lane, group, item);
+            const Column old = item;
             const int first = start_of(segment, salt);
             total += learn_segment(
                 segment, longest, first, samples, tile_begin[tile], rows, biases, item, rates, lane, group
             );
-            if (LEARN && segment.length) write_item(items, segment.item, lane, group, item);
+            if (LEARN && segment.length) merge_item(items, segment.item, lane, group, item, old);
         }
         __syncthreads();
         if (LEARN) {

@@ -58,21 +58,25 @@ __device__ void place_items(int* items, int n_items, int longest, int* lengths, 
     __syncthreads();
 }
 
-// Counts of lengths become the place of the first segment of that length, longest first.
-__device__ void place_lengths(int* lengths, int longest, int* n_segments) {
+// Where segments of each length start, longest first; `taken` counts those that have their place.
+__device__ void place_lengths(const int* lengths, int longest, int* firsts, int* taken, int* n_segments) {
     if (threadIdx.x == 0) {
         int place = 0;
         for (int length = longest; length > 0; --length) {
-            const int count = lengths[length];
-            lengths[length] = place;
-            place += count;
+            firsts[length] = place, taken[length] = 0;
+            place += lengths[length];
         }
         *n_segments = place;
     }
     __syncthreads();
 }
 
-__device__ void cut(const int* items, int n_items, int longest, int* lengths, Segment* segments) {
+// A prime above every count: turn · SCATTER modulo the count is a permutation.
+constexpr unsigned long long SCATTER = 2654435761ull;
+
+__device__ void cut(
+    const int* items, int n_items, int longest, const int* lengths, const int* firsts, int* taken, Segment* segments
+) {
     for (int item = threadIdx.x; item < n_items; item += THREADS) {
         int begin = items[item];
         const int count = items[item + 1] - begin;
@@ -80,7 +84,8 @@ __device__ void cut(const int* items, int n_items, int longest, int* lengths, Se
         const int n = (count + longest - 1) / longest, part = count / n, longer = count - n * part;
         for (int s = 0; s < n; ++s) {
             const int length = part + (s < longer);
-            segments[atomicAdd(&lengths[length], 1)] = {item, begin, length, 0};
+            const unsigned turn = atomicAdd(&taken[length], 1);
+            segments[firsts[length] + (int)(turn * SCATTER % lengths[length])] = {item, begin, length, 0};
             begin += length;
         }
     }
@@ -96,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) build_tiles(
     int* counts, uint2* records, int* targets, Segment* segments, int* n_segments
 ) {
     extern __shared__ int shared[];
-    __shared__ int lengths[MOST], sums[WARPS];
+    __shared__ int lengths[MOST], firsts[MOST], taken[MOST], sums[WARPS];
 #if SHARED_COUNTS
     int* items = shared;
 #else
@@ -118,8 +123,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) build_tiles(
         }
         __syncthreads();
         place_items(items, n_items, longest, lengths, sums);
-        place_lengths(lengths, longest, &n_segments[tile]);
-        cut(items, n_items, longest, lengths, segments + segment_begin[tile]);
+        place_lengths(lengths, longest, firsts, taken, &n_segments[tile]);
+        cut(items, n_items, longest, lengths, firsts, taken, segments + segment_begin[tile]);
         uint2* of_tile = records + tile_begin[tile];
         for (int local = warp; local < tile_users; local += WARPS) {
             const int user = owners[local];

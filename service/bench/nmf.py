@@ -24,7 +24,8 @@ Floats = NDArray[Any]
 Curve = list[tuple[float, float]]  # (seconds, relative error)
 CACHE_BYTES = 2 * 2**20  # second-level cache of a core, C of the model of tiles
 STOPS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 75, 100)  # iterations after which a peer's error is measured
-OURS, CD = "PL-NMF", "scikit-learn cd"
+OURS = {"host": "PL-NMF", "device": "PL-NMF on the device"}
+CD = "scikit-learn cd"
 PEERS = {CD: "cd", "scikit-learn mu": "mu"}
 MOST = 4  # times the iterations of cd that ours may take to its error
 NAN = float("nan")
@@ -117,15 +118,16 @@ def peers(
     start = run.factors()
     start = start._replace(W=start.W.copy(), H=start.H.copy())
     run.begin()
-    curves: dict[str, Curve] = {OURS: []}
-    _advance(run, curves[OURS], n_epochs)
+    ours = OURS[backend.name]
+    curves: dict[str, Curve] = {ours: []}
+    _advance(run, curves[ours], n_epochs)
     for code, solver in PEERS.items():
         curve = _peer(solver, _plain_form(ratings), start, n_epochs)
         if curve:
             curves[code] = curve
     goal = curves.get(CD, [(NAN, NAN)])[-1][1]
     while run.relative_error > goal and run.n_epochs < MOST * n_epochs:
-        _advance(run, curves[OURS], 1)
+        _advance(run, curves[ours], 1)
     return _summary(curves, n_factors, n_epochs), [
         Point(code, n_factors, *point) for code, curve in curves.items() for point in curve
     ]
@@ -141,7 +143,7 @@ def _summary(curves: dict[str, Curve], n_factors: int, n_epochs: int) -> list[Re
     goal = curves.get(CD, [(NAN, NAN)])[-1]
     found = []
     for code, curve in curves.items():
-        at_end = curve[n_epochs - 1] if code == OURS else curve[-1]
+        at_end = curve[-1] if code in PEERS else curve[n_epochs - 1]
         to_goal = next((seconds for seconds, error in curve if error <= goal[1]), NAN)
         found.append(Reached(code, n_factors, n_epochs, *at_end, to_goal, to_goal / goal[0]))
     return found

@@ -10,6 +10,7 @@ are the same throughout, those of new users and new items among them.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,12 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.online import OnlineModel
-from gpu.params import Params, params_for
+from gpu.params import GradientParams, Params, params_for
 from gpu.table import RatingTable
 from service.bench.report import say
 
 SHARE = 0.01
-Values = NDArray[np.float32]
+Events = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Row:
     """One part of the test ratings, medians over the seeds.
 
     RMSE of a model trained on everything, of the one that has not seen the newcomers, and of that one after it has
-    learned them; `difference` is the last less the first.
+    learned them; `difference` is the last less the first. Seconds are of the whole training, and from the arrival of
+    the newcomers until all is learned (on a device that keeps known users: with its start).
     """
 
     algorithm: str
@@ -117,21 +119,10 @@ class Trial:
 
     def learned(self, *, is_kept: bool) -> Learned:
         """The first model after it has learned the newcomers, known users as trained where `is_kept`."""
-        model, table = _copy(self._known), RatingTable(self._train.n_users, self._train.n_items)
-        _apply(table, self._train.where(~self._is_new))
-        began = time.perf_counter()
-        if is_kept:
-            _apply(table, self._train.where(self._is_new))
-            online = self._online(model, table)  # which finds new users and new items by itself
-        else:
-            online = self._online(model, table)
-            began = time.perf_counter()
-            online.note(*_apply(table, self._train.where(self._is_new)))
-        online.settle()
-        return Learned(self._errors(model, table.rows), time.perf_counter() - began)
-
-    def _online(self, model: gpu.Model, table: RatingTable) -> OnlineModel:
-        return OnlineModel(model, table, self._train.user_keys, self._train.item_keys, self._backend)
+        has_twin = self._backend.name == "device" and isinstance(self.params, GradientParams)
+        learn = _learned_on_device if has_twin else _learned_on_host
+        model, seconds = learn(_copy(self._known), self._train, self._is_new, is_kept)
+        return Learned(self._errors(model, self._train.by_user), seconds)
 
     def _errors(self, model: gpu.Model, rows: gpu.Rows) -> NDArray[np.float64]:
         users, items, values = self._test.coo()
@@ -173,9 +164,39 @@ def _copy(model: gpu.Model) -> gpu.Model:
     return gpu.Model(model.params, model.mean, model.scale, arrays)
 
 
-def _apply(table: RatingTable, ratings: gpu.Ratings) -> tuple[NDArray[np.int32], NDArray[np.int32], Values, Values]:
-    """Let the ratings arrive; what `OnlineModel.note` wants to know."""
+def _learned_on_host(
+    model: gpu.Model, ratings: gpu.Ratings, is_new: NDArray[np.bool_], is_kept: bool
+) -> tuple[gpu.Model, float]:
+    table, known = RatingTable(ratings.n_users, ratings.n_items), ratings if is_kept else ratings.where(~is_new)
+    table.apply(*_events(known, 0))
+    online = OnlineModel(model, table, ratings.user_keys, ratings.item_keys)  # knows which rows it has not seen
+    began = time.perf_counter()
+    if not is_kept:
+        events = _events(ratings.where(is_new), len(known))
+        online.note(events[0], events[1], table.apply(*events), events[2])
+    online.settle()
+    return model, time.perf_counter() - began
+
+
+def _learned_on_device(
+    model: gpu.Model, ratings: gpu.Ratings, is_new: NDArray[np.bool_], is_kept: bool
+) -> tuple[gpu.Model, float]:
+    live, known = importlib.import_module("gpu.device.live"), ratings if is_kept else ratings.where(~is_new)
+    began = time.perf_counter()
+    online = live.LiveModel(model, known.by_user, np.arange(len(known)), ratings.user_keys, ratings.item_keys)
+    online.finish()  # rows it has not seen are learned by now
+    if not is_kept:
+        users, items, values, _, positions = _events(ratings.where(is_new), len(known))
+        began = time.perf_counter()
+        online.apply(users, items, values, positions)
+        online.finish()
+    seconds = time.perf_counter() - began
+    arrays = online.fetch(np.arange(model.n_users), np.arange(model.n_items))
+    return gpu.Model(model.params, model.mean, model.scale, arrays), seconds
+
+
+def _events(ratings: gpu.Ratings, first: int) -> Events:
+    """The ratings as `RatingTable.apply` takes them, positions from `first`."""
     users, items, values = ratings.coo()
-    positions = table.n_ratings + np.arange(len(values))
-    old = table.apply(users, items, values, positions.astype(np.float64), positions)
-    return users, items, old, values
+    positions = first + np.arange(len(values))
+    return users, items, values, positions.astype(np.float64), positions

@@ -44,6 +44,13 @@ def test_newcomers_were_not_trained_and_then_are_learned(train, trial):
         assert np.array_equal(errors[others], trial.unseen[others]) == is_kept
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_learning_ends_alike_wherever_it_runs(trial, is_kept, backend):
+    known = trial.learned(is_kept=is_kept).errors
+    trial._backend = backend
+    np.testing.assert_allclose(trial.learned(is_kept=is_kept).errors, known, rtol=0, atol=5e-3)
+
+
 def test_a_row_for_each_part_and_what_becomes_of_known_users(train, held_out, monkeypatch):
     monkeypatch.setattr(newcomers, "params_for", lambda name, given: params_for(name, vars(PARAMS) | given))
     rows = list(newcomers.run(train, held_out, ["culsh"], [4], [0, 1, 2], "host"))

@@ -110,7 +110,7 @@ class Catalogue:
             found[name] = self.arrays[name].data.ptr
         for name in NUMBERS:
             found[name] = getattr(self, name)
-        return found
+        return found.view(f"V{ITEMS.itemsize}")  # CuPy spells out the fields of a structure each time
 
 
 def place(model: Model) -> Catalogue:
@@ -150,7 +150,7 @@ def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64], *, is_l
         fresh[name] = array.data.ptr
     fresh["mean"], fresh["n"], fresh["n_factors"] = catalogue.mean, len(items), model.params.n_factors
     fresh["is_linked"] = is_linked
-    _launch(catalogue, "renew", len(items), fresh)
+    _launch(catalogue, "renew", len(items), fresh.view(f"V{FRESH.itemsize}"))
 
 
 def _launch(catalogue: Catalogue, function: str, n_rows: int, *arguments: Any) -> None:

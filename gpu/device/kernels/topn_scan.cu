@@ -26,7 +26,7 @@ constexpr float EPSILON = 0x1p-10f + 0x1p-14f, SLACK = 0x1p-20f, SMALLEST = 1e-3
 struct Shared {
     uint4 users[COLUMNS * 2][MT][32];
     float reach[USERS];            // ε |u|
-    float slack[USERS];
+    float rest[USERS];             // b − slack
     float floors[USERS];           // what begin + product + ε |u| |v| must reach
     unsigned char stages[WARPS][STAGES][STAGE_BYTES];
 };
@@ -34,7 +34,7 @@ extern __shared__ __align__(16) unsigned char memory[];
 
 __device__ __forceinline__ unsigned address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 __device__ __forceinline__ void copy16(unsigned to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> __device__ __forceinline__ void wait_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
@@ -64,9 +64,10 @@ __device__ __forceinline__ void take_users(Shared& shared, const Catalogue& item
         const float* factors = task.factors + (long long)known * G;
         const float norm = sqrtf(product(factors, factors, place)) * (1 + 0x1p-16f), bias = task.biases[known];
         if (place) continue;
-        shared.reach[at] = EPSILON * norm;
-        shared.slack[at] = SLACK * (fabsf(bias) + *items.largest) + SMALLEST;
-        shared.floors[at] = user < task.n_users && !task.has_candidates[user] ? task.floors[user] : -NONE;
+        const float slack = SLACK * (fabsf(bias) + *items.largest) + SMALLEST;
+        const bool is_there = user < task.n_users && !task.has_candidates[user];
+        shared.reach[at] = EPSILON * norm, shared.rest[at] = bias - slack;
+        shared.floors[at] = is_there ? task.floors[user] - bias - slack : -NONE;
     }
     __syncthreads();
 }
@@ -76,7 +77,7 @@ struct Cursor {
     int tile, piece, slot;
 };
 
-__device__ __forceinline__ void fetch(Shared& shared, const Catalogue& items, const Task& task, Cursor& cursor, int n_tiles, int stride) {
+__device__ __forceinline__ void fetch(Shared& shared, const Catalogue& items, Cursor& cursor, int n_tiles, int stride) {
     const int lane = threadIdx.x % 32;
     if (cursor.tile < n_tiles) {
         const unsigned to = address(shared.stages[threadIdx.x / 32][cursor.slot]) + 16 * lane;
@@ -94,7 +95,8 @@ __device__ __forceinline__ void fetch(Shared& shared, const Catalogue& items, co
 template <class Use> __device__ __forceinline__ void scan_tiles(Shared& shared, const Catalogue& items, const Task& task, int n_tiles, int stride, Use use) {
     const int lane = threadIdx.x % 32, first = blockIdx.x * WARPS + threadIdx.x / 32;
     Cursor cursor = {first, 0, 0};
-    for (int stage = 0; stage < STAGES - 1; ++stage) fetch(shared, items, task, cursor, n_tiles, stride);
+    for (int stage = 0; stage < STAGES - 1; ++stage) fetch(shared, items, cursor, n_tiles, stride);
+    take_users(shared, items, task, blockIdx.y * USERS);
     int slot = 0;
     for (int tile = first; tile < n_tiles; tile += gridDim.x * WARPS) {
         float products[MT][4][4];
@@ -114,7 +116,7 @@ template <class Use> __device__ __forceinline__ void scan_tiles(Shared& shared, 
                 const float4 x = *(const float4*)(stage + 512 * n);
                 v[n][0] = rounded(x.x), v[n][1] = rounded(x.y), v[n][2] = rounded(x.z), v[n][3] = rounded(x.w);
             }
-            fetch(shared, items, task, cursor, n_tiles, stride);
+            fetch(shared, items, cursor, n_tiles, stride);
             slot = (slot + 1) % STAGES;
 #pragma unroll
             for (int step = 0; step < 2; ++step)
@@ -133,7 +135,6 @@ template <class Use> __device__ __forceinline__ void scan_tiles(Shared& shared, 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sample_scores(Catalogue items, Task task) {
     Shared& shared = *(Shared*)memory;
     const int lane = threadIdx.x % 32, base = blockIdx.y * USERS;
-    take_users(shared, items, task, base);
     scan_tiles(shared, items, task, task.n_sampled / TILE, task.stride, [&](int tile, float (&products)[MT][4][4]) {
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
@@ -145,9 +146,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sample_scores(Catalo
                 for (int half = 0; half < 2; ++half) {
                     const int place = 16 * m + lane / 4 + 8 * half, user = base + place;
                     if (user >= task.n_users) continue;
-                    const float bias = task.biases[user] - shared.slack[place], reach = shared.reach[place];
-                    const float low = products[m][n][2 * half] - reach * outer.y + outer.x + bias;
-                    const float next = products[m][n][2 * half + 1] - reach * outer.w + outer.z + bias;
+                    const float rest = shared.rest[place], reach = shared.reach[place];
+                    const float low = products[m][n][2 * half] - reach * outer.y + outer.x + rest;
+                    const float next = products[m][n][2 * half + 1] - reach * outer.w + outer.z + rest;
                     *(float2*)(task.sample + (long long)user * task.n_sampled + tile * TILE + item) = make_float2(low, next);
                 }
         }
@@ -163,10 +164,6 @@ __device__ __forceinline__ void append(const Task& task, int user, int item) {
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) scan(Catalogue items, Task task) {
     Shared& shared = *(Shared*)memory;
     const int lane = threadIdx.x % 32, base = blockIdx.y * USERS;
-    take_users(shared, items, task, base);
-    for (int at = threadIdx.x; at < USERS; at += 32 * WARPS)
-        if (base + at < task.n_users) shared.floors[at] -= task.biases[base + at] + shared.slack[at];
-    __syncthreads();
     scan_tiles(shared, items, task, task.n_tiles, 1, [&](int tile, float (&products)[MT][4][4]) {
         unsigned found[(MT + 1) / 2] = {};  // a bit for each product
 #pragma unroll

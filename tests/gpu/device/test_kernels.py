@@ -36,10 +36,10 @@ HASHING = [
     ("similarity", {"HASHES": 10, "HALF": 1}), ("similarity", {"HASHES": 1, "HALF": 0}),
 ]  # fmt: skip
 ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
-
-TOPN = [("topn", {"G": 16}), ("topn", {"G": 256}), ("topn_scan", {"G": 48, "MT": 1}), ("topn_scan", {"G": 256, "MT": 4})]
-
-TOPN = [("topn", {"G": 16}), ("topn", {"G": 256}), ("topn_scan", {"G": 48, "MT": 1}), ("topn_scan", {"G": 256, "MT": 4})]
+# The factors of a row with its padding; tiles of 16 users
+TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 256) for mt in (1, 4)]
+# The factors of a row with its padding; tiles of 16 users
+TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 256) for mt in (1, 4)]
 
 
 def problem_of(n_factors: int, kind: str) -> Problem:

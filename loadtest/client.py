@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, NamedTuple
+import re
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 TIMEOUT_S = 30.0
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
+_CLOSE = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
 
 
 class Answer(NamedTuple):
-    """Status and body of a response; status 0 where there was none."""
+    """Status, head and body of a response; status 0 where there was none."""
 
     status: int
+    head: bytes
     body: bytes
 
     def json(self) -> Any:
@@ -21,8 +25,58 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-NO_ANSWER = Answer(0, b"")
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+NO_ANSWER = Answer(0, b"", b"")
+
+
+class Connection(asyncio.Protocol):
+    """One connection; a request at a time."""
+
+    def __init__(self, idle: list[Connection]) -> None:
+        self._idle, self._received = idle, b""
+        self._answer: asyncio.Future[Answer] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def send(self, message: bytes, answer: asyncio.Future[Answer]) -> None:
+        """Send a whole message; `answer` gets what comes back."""
+        self._answer = answer
+        self._deadline = asyncio.get_running_loop().call_later(TIMEOUT_S, self.close)
+        self._transport.write(message)
+
+    def close(self) -> None:
+        """Close; whoever still waits gets no answer."""
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        self._received += data
+        end = self._received.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return
+        head = self._received[:end]
+        length = int(found[1]) if (found := _LENGTH.search(head)) else 0
+        if len(self._received) >= end + length:
+            body, self._received = self._received[end : end + length], self._received[end + length :]
+            self._finish(Answer(int(head[9:12]), head, body))
+            if _CLOSE.search(head):
+                self._transport.close()
+            else:
+                self._idle.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        if self in self._idle:
+            self._idle.remove(self)
+        self._finish(NO_ANSWER)
+
+    def _finish(self, answer: Answer) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
 
 
 class Client:
@@ -33,50 +87,42 @@ class Client:
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
         self._head = f"Host: {address.netloc}\r\n" + (f"X-API-Key: {key}\r\n" if key else "")
         self._idle: list[Connection] = []
+        self._opening: set[asyncio.Task[None]] = set()
 
-    async def get(self, path: str) -> Answer:
+    def get(self, path: str) -> asyncio.Future[Answer]:
         """GET `path`, query included."""
-        return await self.send(f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode())
+        return self.send(f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode())
 
-    async def post(self, path: str, document: Any) -> Answer:
+    def post(self, path: str, document: Any) -> asyncio.Future[Answer]:
         """POST `document` as JSON."""
         body = json.dumps(document).encode()
         head = f"{self._head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        return await self.send(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+        return self.send(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
 
-    async def send(self, message: bytes) -> Answer:
-        """Send a whole message and read the answer; a failed connection is an answer with status 0."""
-        try:
-            return await asyncio.wait_for(self._exchange(message), TIMEOUT_S)
-        except (OSError, EOFError, TimeoutError):
-            return NO_ANSWER
+    def send(self, message: bytes) -> asyncio.Future[Answer]:
+        """Send a whole message; the answer, `NO_ANSWER` where the connection failed or nothing came in time."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if self._idle:
+            self._idle.pop().send(message, answer)
+        else:
+            opening = asyncio.create_task(self._open(message, answer))
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+        return answer
 
     async def close(self) -> None:
         """Close what is idle."""
-        for _, writer in self._idle:
-            writer.close()
-        await asyncio.gather(*(writer.wait_closed() for _, writer in self._idle), return_exceptions=True)
-        self._idle.clear()
+        for connection in tuple(self._idle):
+            connection.close()
+        await asyncio.sleep(0)
 
-    async def _exchange(self, message: bytes) -> Answer:
-        reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection(self._host, self._port)
+    async def _open(self, message: bytes, answer: asyncio.Future[Answer]) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            writer.write(message)
-            head = await reader.readuntil(b"\r\n\r\n")
-            answer = Answer(int(head[9:12]), await reader.readexactly(_content_length(head)))
-        except BaseException:
-            writer.close()
-            raise
-        if b"connection: close" in head.lower():
-            writer.close()
+            async with asyncio.timeout(TIMEOUT_S):
+                connect = loop.create_connection(lambda: Connection(self._idle), self._host, self._port)
+                _, connection = await connect
+        except (OSError, TimeoutError):
+            answer.set_result(NO_ANSWER)
         else:
-            self._idle.append((reader, writer))
-        return answer
-
-
-def _content_length(head: bytes) -> int:
-    for line in head.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            return int(value)
-    return 0
+            connection.send(message, answer)

@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from loadtest.client import Client
+from loadtest.client import Answer, Client
 from loadtest.workload import Arrival
 
 PERCENTILES = (50, 90, 99, 99.9)
@@ -29,30 +30,53 @@ class Record:
         if 200 <= status < 300:
             self.latencies_s.append(latency_s)
 
-    def summary(self, seconds: float) -> dict[str, object]:
+    def summary(self, seconds: float) -> dict[str, Any]:
         """Counts, rate of good answers and latency percentiles in milliseconds."""
         good = len(self.latencies_s)
         return {
             "good": good,
-            "good_per_s": good / seconds,
+            "good_per_s": round(good / seconds, 2),
             "statuses": {str(status): n for status, n in sorted(self.statuses.items())},
             "latency_ms": percentiles_ms(self.latencies_s),
         }
 
 
-async def drive(client: Client, schedule: Iterable[Arrival]) -> tuple[dict[str, Record], float]:
-    """Send every arrival when it is due; returns a record per kind and the seconds until the last answer."""
-    records: dict[str, Record] = {}
-    waiting: set[asyncio.Task[None]] = set()
+@dataclass
+class Driven:
+    """What a schedule met.
+
+    Attributes:
+        records: by kind of request.
+        late_s: how much after its moment each request was sent: the driver's own share of the latencies.
+        seconds: until the last answer.
+    """
+
+    records: dict[str, Record] = field(default_factory=dict)
+    late_s: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        kinds = {kind: record.summary(self.seconds) for kind, record in sorted(self.records.items())}
+        return {"seconds": round(self.seconds, 2), "sent_late_ms": percentiles_ms(self.late_s), "kinds": kinds}
+
+
+async def drive(client: Client, schedule: Iterable[Arrival]) -> Driven:
+    """Send every arrival when it is due, whatever became of those before it."""
+    driven = Driven()
+    waiting: set[asyncio.Future[Answer]] = set()
     start = time.perf_counter()
     for arrival in schedule:
-        await _sleep_until(start + arrival.due_s)
-        record = records.setdefault(arrival.kind, Record())
-        task = asyncio.create_task(_one(client, arrival, start + arrival.due_s, record))
-        waiting.add(task)
-        task.add_done_callback(waiting.discard)
+        due = start + arrival.due_s
+        await _sleep_until(due)
+        driven.late_s.append(time.perf_counter() - due)
+        answer = client.get(arrival.path) if arrival.body is None else client.post(arrival.path, arrival.body)
+        waiting.add(answer)
+        answer.add_done_callback(waiting.discard)
+        answer.add_done_callback(_recorder(driven.records.setdefault(arrival.kind, Record()), due))
     await asyncio.gather(*waiting)
-    return records, time.perf_counter() - start
+    driven.seconds = time.perf_counter() - start
+    return driven
 
 
 def percentiles_ms(latencies_s: list[float]) -> dict[str, float]:
@@ -68,9 +92,8 @@ async def _sleep_until(moment: float) -> None:
         await asyncio.sleep(delay_s)
 
 
-async def _one(client: Client, arrival: Arrival, due: float, record: Record) -> None:
-    if arrival.body is None:
-        answer = await client.get(arrival.path)
-    else:
-        answer = await client.post(arrival.path, arrival.body)
-    record.add(answer.status, time.perf_counter() - due)
+def _recorder(record: Record, due: float) -> Any:
+    def done(answer: asyncio.Future[Answer]) -> None:
+        record.add(answer.result().status, time.perf_counter() - due)
+
+    return done

@@ -8,73 +8,74 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 from loadtest.client import Client
-from loadtest.driver import drive, percentiles_ms
-from loadtest.workload import Population, arrivals
+from loadtest.driver import percentiles_ms
 
 GIVE_UP_S = 10.0
 PROBE_RATING = 5.0
 PAUSE_S = 0.1  # between two probes
 
 
-async def measure(
-    client: Client, population: Population, writes_per_s: float, reads_per_s: float, seconds: float, seed: int
-) -> dict[str, object]:
-    """Probe up to ten times a second, beside an open-loop load of reads and writes by other users.
+class Probes:
+    """Probes one after the other, of users of whom nobody else speaks, until they are stopped."""
 
-    Returns:
-        the rates, the percentiles of freshness in milliseconds, and how many probes never saw their rating.
-    """
-    half = len(population.users) // 2
-    others, probed = Population(population.users[:half], population.items), population.users[half:]
-    load = asyncio.gather(
-        drive(client, arrivals(others, "write", writes_per_s, seconds, seed)),
-        drive(client, arrivals(others, "read", reads_per_s, seconds, seed + 1)),
-    )
-    ages_s, n_lost, n_requests = await _probe(client, probed, seconds)
-    (writes, write_s), (reads, read_s) = await load
-    return {
-        "writes_per_s": writes_per_s,
-        "reads_per_s": reads_per_s,
-        "probes": len(ages_s) + n_lost,
-        "probes_lost": n_lost,
-        "reads_until_fresh": n_requests / max(len(ages_s), 1),
-        "freshness_ms": percentiles_ms(ages_s),
-        "write": writes["write"].summary(write_s),
-        "read": reads["read"].summary(read_s),
-    }
+    def __init__(self, client: Client, users: Sequence[str]) -> None:
+        self._client, self._users = client, users
+        self._ages_s: list[float] = []
+        self._n_lost = self._n_reads = 0
+
+    async def run(self, seconds: float) -> None:
+        """Probe for so long."""
+        end = time.perf_counter() + seconds
+        for user in itertools.cycle(self._users):
+            if time.perf_counter() >= end:
+                return
+            age_s = await self._age_of_answer(user)
+            if age_s is None:
+                self._n_lost += 1
+            else:
+                self._ages_s.append(age_s)
+            await asyncio.sleep(PAUSE_S)
+
+    def summary(self) -> dict[str, Any]:
+        """How many probes there were, how many never saw their rating, and how long the others took."""
+        return {
+            "probes": len(self._ages_s) + self._n_lost,
+            "lost": self._n_lost,
+            "reads_until_fresh": round(self._n_reads / max(len(self._ages_s), 1), 2),
+            "ms": percentiles_ms(self._ages_s),
+        }
+
+    async def _age_of_answer(self, user: str) -> float | None:
+        path = f"/recommend/{quote(user, safe='')}?n=10"
+        shown = await self._client.get(path)
+        if shown.status != 200 or not shown.json()["items"]:
+            return None
+        first = shown.json()["items"][0]["item"]
+        posted = await self._client.post("/ratings", {"user": user, "item": first, "rating": PROBE_RATING})
+        accepted = time.perf_counter()
+        if posted.status != 202:
+            return None
+        while time.perf_counter() < accepted + GIVE_UP_S:
+            answer = await self._client.get(path)
+            self._n_reads += 1
+            if answer.status == 200 and all(line["item"] != first for line in answer.json()["items"]):
+                return time.perf_counter() - accepted
+        return None
 
 
-async def _probe(client: Client, users: list[str], seconds: float) -> tuple[list[float], int, int]:
-    ages_s: list[float] = []
-    n_lost = n_requests = 0
-    end = time.perf_counter() + seconds
-    for user in itertools.cycle(users):
-        if time.perf_counter() >= end:
-            break
-        age_s, n_reads = await _age_of_answer(client, user)
-        n_requests += n_reads
-        if age_s is None:
-            n_lost += 1
-        else:
-            ages_s.append(age_s)
-        await asyncio.sleep(PAUSE_S)
-    return ages_s, n_lost, n_requests
-
-
-async def _age_of_answer(client: Client, user: str) -> tuple[float | None, int]:
-    path = f"/recommend/{quote(user, safe='')}?n=10"
-    first = (await client.get(path)).json()["items"][0]["item"]
-    posted = await client.post("/ratings", {"user": user, "item": first, "rating": PROBE_RATING})
+async def catch_up_s(client: Client, user: str, item: str) -> float | None:
+    """Seconds until a rating sent now has been learned; None if that takes more than `GIVE_UP_S`."""
+    posted = await client.post("/ratings", {"user": user, "item": item, "rating": PROBE_RATING})
     accepted = time.perf_counter()
     if posted.status != 202:
-        return None, 0
-    n_reads = 0
+        return None
+    path = f"/popular?n=1&wait_for={posted.json()['stream_id']}"
     while time.perf_counter() < accepted + GIVE_UP_S:
-        answer = await client.get(path)
-        n_reads += 1
-        if answer.status == 200 and all(line["item"] != first for line in answer.json()["items"]):
-            return time.perf_counter() - accepted, n_reads
-    return None, n_reads
+        if (await client.get(path)).status == 200:
+            return time.perf_counter() - accepted
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,30 +14,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from service import catalogue
-
 NEARFIELD = (sys.executable, "-m", "service.cli")
-MODEL = "als-implicit"
 STOP_S = 30
 
 
-def synthetic_ratings() -> Path:
-    """The path of a fresh file with the ratings of the synthetic catalogue."""
-    path = Path(tempfile.mkdtemp(prefix="nearfield-loadtest-")) / "synthetic.csv"
-    catalogue.write(path, catalogue.planted())
-    return path
+def cores() -> tuple[set[int], set[int]]:
+    """(cores of the service, cores of the driver): the driver has the last one to itself where there are several."""
+    every = sorted(os.sched_getaffinity(0))
+    return (set(every[:-1]), {every[-1]}) if len(every) > 1 else (set(every), set(every))
 
 
 @contextmanager
-def running_service(ratings: Path) -> Iterator[str]:
-    """Serve `ratings` with a trained model on a free port while the block runs; gives the address."""
+def running_service(ratings: Path, model: str) -> Iterator[str]:
+    """Serve `ratings` with a trained `model` on a free port while the block runs; gives the address.
+
+    Its Redis and its trainings share the cores of the service.
+    """
+    own, drivers = cores()
     with tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as data:
         command = [*NEARFIELD, "serve", "--port", "0", "--data", data]
+        os.sched_setaffinity(0, own)  # for the child, before its first thread: as many kernel threads as cores
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 url = _address(process)
                 subprocess.run([*NEARFIELD, "import", str(ratings), "--url", url], check=True)
-                _train(url)
+                _train(url, model)
+                os.sched_setaffinity(0, drivers)
                 yield url
             finally:
                 process.terminate()
@@ -52,8 +55,8 @@ def _address(process: subprocess.Popen[str]) -> str:
     raise SystemExit("loadtest: the service ended before it was ready")
 
 
-def _train(url: str) -> None:
-    job = _ask(f"{url}/admin/retrain", {"algorithm": MODEL})
+def _train(url: str, model: str) -> None:
+    job = _ask(f"{url}/admin/retrain", {"algorithm": model})
     while job["state"] not in ("succeeded", "failed", "cancelled"):
         time.sleep(0.5)
         job = _ask(f"{url}/admin/jobs/{job['id']}")

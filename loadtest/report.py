@@ -1,7 +1,8 @@
-"""The result as JSON with the machine it was measured on, and as a picture."""
+"""The result as JSON with the machine it was measured on, as tables, and as pictures."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -9,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-LINES = ("p50", "p99", "p99.9")
+LINES = ("p50", "p99")
 
 
 def environment() -> dict[str, object]:
@@ -26,27 +27,110 @@ def environment() -> dict[str, object]:
     }
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw latency percentiles and answered requests over the offered rate."""
+def write(out: Path, arguments: dict[str, str], machine: dict[str, Any], workloads: dict[str, Any]) -> list[Path]:
+    """Write `result.json`, a picture a workload and `report.md` into the folder `out`; returns their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    result = {"environment": machine, "arguments": arguments, "workloads": workloads}
+    raw, tables = out / "result.json", out / "report.md"
+    raw.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    pictures = [out / f"{name}.png" for name in workloads]
+    for (name, measured), picture in zip(workloads.items(), pictures, strict=True):
+        plot(name, every_step(measured), machine, picture)
+    tables.write_text(_tables(result, pictures), "utf-8")
+    return [raw, *pictures, tables]
+
+
+def every_step(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """All steps of a workload by rate."""
+    steps = [*measured["steps"], *([measured["half"]] if "half" in measured else [])]
+    return sorted(steps, key=lambda step: float(step["rate_per_s"]))
+
+
+def _tables(result: dict[str, Any], pictures: list[Path]) -> str:
+    machine = result["environment"]
+    lines = [
+        "# Load test",
+        "",
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']}; {machine['system']}, Python"
+        f" {machine['python']}; commit {machine['commit']}{' with changes' if machine['changed'] else ''};"
+        f" {machine['date']}",
+        "",
+        "Milliseconds from the moment a request was due. `late`: how late the driver itself sent it (p99).",
+    ]
+    for (name, measured), picture in zip(result["workloads"].items(), pictures, strict=True):
+        lines += ["", f"## {name}", ""]
+        if "maximum_per_s" in measured:
+            lines += [f"Keeps up to {measured['maximum_per_s']:g} requests a second; the step at half of it:", ""]
+            lines += [*_table([measured["half"]]), ""]
+        if measured["steps"]:
+            lines += ["Every step:", "", *_table(every_step(measured)), "", f"![{name}]({picture.name})"]
+    return "\n".join(lines) + "\n"
+
+
+def _table(steps: list[dict[str, Any]]) -> list[str]:
+    names = [
+        "offered, 1/s",
+        "read p50",
+        "p99",
+        "write p50",
+        "p99",
+        "freshness p50",
+        "p99",
+        "errors",
+        "late",
+        "retrains",
+    ]
+    rows = [_cells(step) for step in steps]
+    return ["| " + " | ".join(row) + " |" for row in (names, ["---"] * len(names), *rows)]
+
+
+def _cells(step: dict[str, Any]) -> list[str]:
+    latencies = [step["kinds"].get(kind, {}).get("latency_ms", {}) for kind in ("read", "write")]
+    latencies.append(step.get("freshness", {}).get("ms", {}))
+    times = [f"{found[p]:.1f}" if p in found else "" for found in latencies for p in ("p50", "p99")]
+    retrains = step.get("retrains", [])
+    live = sum(bool(job["promoted"]) for job in retrains)
+    trained = f"{len(retrains)}, {live} live" if retrains else ""
+    return [
+        f"{step['rate_per_s']:g}",
+        *times,
+        str(n_errors(step)),
+        f"{step['sent_late_ms'].get('p99', 0):.1f}",
+        trained,
+    ]
+
+
+def n_errors(step: dict[str, Any]) -> int:
+    """Requests without a good answer, probes that never saw their rating, trainings that failed."""
+    statuses = [pair for kind in step["kinds"].values() for pair in kind["statuses"].items()]
+    failed = [job for job in step.get("retrains", []) if job["state"] != "succeeded"]
+    bad = sum(int(n) for status, n in statuses if not 200 <= int(status) < 300)
+    return bad + int(step.get("freshness", {}).get("lost", 0)) + len(failed)
+
+
+def plot(name: str, steps: list[dict[str, Any]], machine: dict[str, Any], path: Path) -> None:
+    """Draw latency percentiles, freshness among them, and answered requests over the offered rate."""
     import matplotlib  # noqa: PLC0415 - half a second, and only wanted at the end
 
     matplotlib.use("agg")
     from matplotlib import pyplot  # noqa: PLC0415
 
     figure, (latency, answered) = pyplot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    _plot_latency(latency, result["steps"])
-    _plot_answered(answered, result["steps"])
-    machine = result["environment"]
-    figure.suptitle(f"{result['workload']}: {machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}")
+    _plot_latency(latency, steps)
+    _plot_answered(answered, steps)
+    figure.suptitle(f"{name}: {machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}")
     figure.savefig(path, dpi=120)
+    pyplot.close(figure)
 
 
 def _plot_latency(axes: Any, steps: list[dict[str, Any]]) -> None:
-    for kind in sorted({kind for step in steps for kind in step["kinds"]}):
-        for line in LINES:
-            points = [(step["rate_per_s"], step["kinds"][kind]["latency_ms"].get(line)) for step in steps]
+    series = {kind: [step["kinds"].get(kind, {}).get("latency_ms", {}) for step in steps] for kind in ("read", "write")}
+    series["freshness"] = [step.get("freshness", {}).get("ms", {}) for step in steps]
+    for kind, found in series.items():
+        for line in LINES if any(found) else ():
+            points = [(step["rate_per_s"], values.get(line)) for step, values in zip(steps, found, strict=True)]
             axes.plot(*zip(*points, strict=True), marker="o", label=f"{kind} {line}")
-    axes.set(xlabel="offered requests per second", ylabel="latency from the intended moment, ms", yscale="log")
+    axes.set(xlabel="offered requests per second", ylabel="ms", xscale="log", yscale="log")
     axes.grid(True, which="both", alpha=0.3)
     axes.legend()
 
@@ -56,7 +140,7 @@ def _plot_answered(axes: Any, steps: list[dict[str, Any]]) -> None:
     answered = [sum(kind["good_per_s"] for kind in step["kinds"].values()) for step in steps]
     axes.plot(offered, offered, linestyle="--", color="gray", label="offered")
     axes.plot(offered, answered, marker="o", label="answered well")
-    axes.set(xlabel="offered requests per second", ylabel="answered requests per second")
+    axes.set(xlabel="offered requests per second", ylabel="answered requests per second", xscale="log", yscale="log")
     axes.grid(True, alpha=0.3)
     axes.legend()
 

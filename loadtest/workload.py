@@ -11,13 +11,12 @@ from urllib.parse import quote
 
 import numpy as np
 
-WRITES_OF = {"read": 0.0, "mixed": 0.5, "write": 1.0}  # share of requests that post a rating
+WRITES_OF = {"read": 0.0, "write": 1.0, "mixed": 0.5, "retrain": 0.5}  # share of requests that post a rating
 N_READ = 10
 RATINGS = (1.0, 2.0, 3.0, 4.0, 5.0)
 SKEW = 0.8  # users and items are drawn with probability 1 / rank ** SKEW: a few are busy, most are not
-
-
 HEADERS = {"user", "user_id", "userid"}
+N_USERS, N_ITEMS, RATED_BY_USER = 2000, 1000, (10, 100)  # of synthetic ratings
 
 
 class Arrival(NamedTuple):
@@ -58,6 +57,18 @@ def arrivals(population: Population, workload: str, rate_per_s: float, seconds: 
             yield Arrival(due_s, "write", "/ratings", rating)
         else:
             yield Arrival(due_s, "read", f"/recommend/{quote(user, safe='')}?n={N_READ}", None)
+
+
+def write_synthetic(path: Path) -> None:
+    """Write ratings that nobody gave, for a service that has none of its own: always the same."""
+    rng = np.random.default_rng(0)
+    items = _draws(rng, N_ITEMS)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("user", "item", "rating"))
+        for user in range(N_USERS):
+            for item in {next(items) for _ in range(rng.integers(*RATED_BY_USER))}:
+                rows.writerow((f"synthetic-user-{user}", f"synthetic-item-{item}", rng.choice(RATINGS)))
 
 
 def _draws(rng: np.random.Generator, n: int) -> Iterator[int]:

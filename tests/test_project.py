@@ -59,6 +59,12 @@ def test_the_engine_does_not_know_the_service():
             assert not roots & {"service", "redis", "fastapi", "starlette", "os", "httpx"}, name_of(path)
 
 
+def test_the_load_test_knows_nothing_but_http():
+    for path in (ROOT / "loadtest").rglob("*.py"):
+        roots = {name.split(".")[0] for name in imports(path)}
+        assert not roots & {"service", "gpu", "numba", "redis", "msgspec"}, name_of(path)
+
+
 def test_only_settings_reads_the_environment():
     for path in CODE:
         if name_of(path).startswith("service/") and path.name != "settings.py":

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from service.bench import served
 from service.bench.report import say, show
+from service.bench.served import File, Json, Names
 
 if TYPE_CHECKING:
     import gpu
@@ -18,15 +20,12 @@ app = typer.Typer(
     name="nearfield bench", help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
 
-File = Annotated[Path, typer.Option("--ratings", help="File of ratings.", metavar="FILE", exists=True)]
 Source = Annotated[
     Path,
     typer.Option("--ratings", help="File, or folder of raw arrays as cuMF reads them.", metavar="PATH", exists=True),
 ]
 Where = Annotated[str, typer.Option("--backend", help="auto, host or device.")]
 Seeds = Annotated[str, typer.Option(help="Comma-separated, each a run.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON lines; the machine first.")]
-Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated names.")]
 
 
 @app.command()
@@ -219,45 +218,6 @@ def online(
     show([row for given in params for row in table.run(data, given, shape, places.split(","), batches)], json)
 
 
-@app.command()
-def growth(
-    algorithm: Annotated[str, typer.Option(help="Model that grows along.")] = "als-implicit",
-    n_factors: Annotated[int, typer.Option(help="F.")] = 64,
-    n_users: Annotated[int, typer.Option(help="Users in the end.")] = 1_000_000,
-    n_items: Annotated[int, typer.Option(help="Items in the end.")] = 100_000,
-    n_ratings: Annotated[int, typer.Option(help="Ratings in the end.")] = 10_000_000,
-    json: Json = False,
-) -> None:
-    """How long the engine stands still while users, items and ratings are added."""
-    from service import threads
-    from service.bench import growth as table
-
-    threads.configure()
-    show(list(table.run(algorithm, n_factors, n_users, n_items, n_ratings, 5)), json)
-
-
-@app.command()
-def http(
-    ratings: File,
-    algorithms: Names = "als-implicit",
-    seconds: Annotated[float, typer.Option(help="Length of a round.")] = 4.0,
-    rounds: Annotated[int, typer.Option(help="Rounds to take the median of.")] = 5,
-    json: Json = False,
-) -> None:
-    """Throughput of GET /recommend and POST /ratings beside bare routes of the same libraries."""
-    from service.bench import http as table
-
-    show(table.run(ratings, algorithms.split(","), seconds, rounds), json)
-
-
-@app.command()
-def start(ratings: File, algorithms: Names = "als-implicit,culsh", json: Json = False) -> None:
-    """Seconds until ready with an empty and a warm compile cache, and resident memory of API and Redis."""
-    from service.bench import start as table
-
-    show(list(table.run(ratings, algorithms.split(","))), json)
-
-
 def _train_and_test(path: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
     if path.is_dir():
         from service.bench import als_matrix
@@ -294,6 +254,9 @@ def _whole(text: str) -> list[int]:
 
 def _numbers(text: str) -> list[float]:
     return [float(number) for number in text.split(",") if number]
+
+
+app.add_typer(served.app)  # without a name: its commands stand beside these
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs, urlsplit
@@ -10,22 +11,32 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-from loadtest import freshness, report
+from loadtest import report
 from loadtest.client import Client
 from loadtest.driver import drive, percentiles_ms
-from loadtest.workload import Arrival, Population, arrivals
+from loadtest.retrain import Retrains
+from loadtest.steps import Steps, keeps_up, search
+from loadtest.workload import Arrival, Population, arrivals, write_synthetic
 
 PEOPLE = Population([f"u/{n}" for n in range(20)], [f"i{n}" for n in range(30)])
 
 
 class Server:
-    """Ratings hide an item from its user's list after `delay_s`; requests take `busy_s`, one at a time."""
+    """Ratings hide an item from its user's list after `delay_s`; requests take `busy_s`, one at a time.
+
+    A training has ended when it is asked for the second time.
+    """
 
     def __init__(self, delay_s: float = 0.0, busy_s: float = 0.0) -> None:
         self.delay_s, self.busy_s, self.rated, self.n_requests = delay_s, busy_s, {}, 0
+        self.n_jobs = self.n_polls = 0
         self.turn = asyncio.Lock()
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
+            await self.serve(reader, writer)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readline():
             method, target, _ = head.decode().split(" ")
             length = 0
@@ -38,11 +49,19 @@ class Server:
             self.n_requests += 1
             status, document = self.answer(method, target, body)
             content = json.dumps(document).encode()
-            writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
-        writer.close()
+            writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n\r\n".encode())
+            await asyncio.sleep(0)
+            writer.write(content)
 
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, object]:
         now = asyncio.get_running_loop().time()
+        if target.startswith("/admin/"):
+            self.n_jobs += method == "POST"
+            self.n_polls += method == "GET"
+            state = "succeeded" if method == "GET" and self.n_polls % 2 == 0 else "running"
+            return 200, {"id": "j", "state": state, "promoted": self.n_jobs == 1}
+        if target.startswith("/popular"):
+            return 200, {"items": []}
         if method == "POST":
             rating = json.loads(body)
             self.rated[rating["user"], rating["item"]] = now + self.delay_s
@@ -62,6 +81,11 @@ def with_server(server: Server, use: Callable[[Client], Awaitable[object]]) -> o
         finally:
             await client.close()
             listener.close()
+            handlers = asyncio.all_tasks() - {asyncio.current_task()}
+            for handler in handlers:
+                handler.cancel()
+            await asyncio.gather(*handlers, return_exceptions=True)
+            await asyncio.sleep(0)
 
     return asyncio.run(main())
 
@@ -85,40 +109,124 @@ def test_population_of_a_file_is_ordered_by_number_of_ratings(tmp_path):
     assert Population.of_file(tmp_path / "ratings.csv") == Population(["a", "b"], ["x", "y"])
 
 
+def test_synthetic_ratings_are_always_the_same(tmp_path):
+    for name in ("one", "two"):
+        write_synthetic(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    people = Population.of_file(tmp_path / "one")
+    assert (len(people.users), len(people.items)) == (2000, 1000)
+
+
 def test_latency_counts_from_the_intended_moment():
     """Twenty requests due at once, 10 ms of work each, one at a time: the last one waited for all others."""
     schedule = [Arrival(0.0, "read", "/recommend/a?n=1", None)] * 20
-    records, seconds = with_server(Server(busy_s=0.01), lambda client: drive(client, schedule))
-    latencies = records["read"].latencies_s
+    driven = with_server(Server(busy_s=0.01), lambda client: drive(client, schedule))
+    latencies = driven.records["read"].latencies_s
     assert max(latencies) > 0.19
     assert np.median(latencies) == pytest.approx(0.105, abs=0.06)
-    assert records["read"].summary(seconds)["statuses"] == {"200": 20}
+    summary = driven.summary()
+    assert summary["kinds"]["read"]["statuses"] == {"200": 20}
+    assert summary["sent_late_ms"]["p99"] < 50
 
 
 def test_a_failed_connection_is_counted_and_has_no_latency():
     async def drive_nowhere() -> object:
         return await drive(Client("http://127.0.0.1:9"), [Arrival(0.0, "read", "/", None)])
 
-    records, seconds = asyncio.run(drive_nowhere())
-    assert records["read"].summary(seconds) == {"good": 0, "good_per_s": 0.0, "statuses": {"0": 1}, "latency_ms": {}}
+    driven = asyncio.run(drive_nowhere())
+    expected = {"good": 0, "good_per_s": 0.0, "statuses": {"0": 1}, "latency_ms": {}}
+    assert driven.summary()["kinds"] == {"read": expected}
+
+
+def test_an_answer_that_never_comes_is_given_up(monkeypatch):
+    monkeypatch.setattr("loadtest.client.TIMEOUT_S", 0.1)
+    driven = with_server(Server(busy_s=60), lambda client: drive(client, [Arrival(0.0, "read", "/x?n=1", None)]))
+    assert driven.records["read"].statuses == {0: 1}
+
+
+def step_of(workload: str, server: Server) -> dict:
+    async def step(client: Client) -> object:
+        return await Steps(client, PEOPLE, workload, "als", 0).step(50, 1.0)
+
+    return with_server(server, step)
 
 
 def test_freshness_is_the_time_until_the_rating_shows():
-    async def measure(client: Client) -> object:
-        return await freshness.measure(client, PEOPLE, 50, 50, seconds=1.0, seed=0)
+    step = step_of("mixed", Server(delay_s=0.05))
+    assert step["freshness"]["probes"] >= 4
+    assert step["freshness"]["lost"] == 0
+    assert 50 <= step["freshness"]["ms"]["p50"] < 90
+    assert step["kinds"]["write"]["statuses"].keys() == {"202"}
+    assert step["catch_up_s"] < 1
+    assert keeps_up(step)
+    assert "retrains" not in step
 
-    result = with_server(Server(delay_s=0.05), measure)
-    assert result["probes"] >= 4
-    assert result["probes_lost"] == 0
-    assert 50 <= result["freshness_ms"]["p50"] < 90
-    assert result["write"]["statuses"].keys() == {"202"}
+
+def test_reads_alone_need_no_probes():
+    step = step_of("read", Server())
+    assert step.keys() == {"rate_per_s", "seconds", "sent_late_ms", "kinds"}
+    assert step["kinds"].keys() == {"read"}
 
 
-def test_the_picture_and_the_machine(tmp_path):
-    kinds = {"read": {"good_per_s": 10.0, "latency_ms": percentiles_ms([0.001, 0.002])}}
+def test_trainings_follow_one_another(monkeypatch):
+    monkeypatch.setattr("loadtest.retrain.POLL_S", 0.01)
+    server = Server()
+    step = step_of("retrain", server)
+    assert len(step["retrains"]) == server.n_jobs > 1
+    assert [job["promoted"] for job in step["retrains"][:2]] == [True, False]
+    assert {job["state"] for job in step["retrains"]} == {"succeeded"}
+
+
+def test_a_service_that_refuses_to_train_ends_the_measurement():
+    class Refusing(Server):
+        def answer(self, method: str, target: str, body: bytes) -> tuple[int, object]:
+            return 401, {}
+
+    async def train(client: Client) -> None:
+        await Retrains(client, "als").run(1.0)
+
+    with pytest.raises(SystemExit, match="401"):
+        with_server(Refusing(), train)
+
+
+@pytest.mark.parametrize("limit", [60.0, 100.0, 730.0, 1e9])
+def test_the_search_ends_just_below_the_limit(limit):
+    async def step(rate: float, number: int) -> dict:
+        assert number == len(asked)
+        asked.append(rate)
+        latency = {"p99": 5.0 if rate <= limit else 500.0}
+        return {"rate_per_s": rate, "kinds": {"read": {"statuses": {"200": 9}, "latency_ms": latency}}}
+
+    asked: list[float] = []
+    best, steps = asyncio.run(search(step))
+    assert [one["rate_per_s"] for one in steps] == asked
+    assert best == max((rate for rate in asked if rate <= limit), default=0)
+    assert limit > 1e6 or best * 1.1 >= limit or limit < 100
+
+
+def test_what_counts_as_keeping_up():
+    good = {"kinds": {"read": {"statuses": {"200": 9}, "latency_ms": {"p99": 5.0}}}, "catch_up_s": 0.01}
+    assert keeps_up(good)
+    assert not keeps_up(good | {"catch_up_s": 2.0})
+    assert not keeps_up(good | {"catch_up_s": None})
+    assert not keeps_up({"kinds": {"read": {"statuses": {"200": 9, "503": 1}, "latency_ms": {"p99": 5.0}}}})
+    assert not keeps_up({"kinds": {"read": {"statuses": {"0": 1}, "latency_ms": {}}}})
+
+
+def test_the_report(tmp_path):
+    kinds = {"read": {"statuses": {"200": 9, "503": 2}, "good_per_s": 10.0, "latency_ms": percentiles_ms([0.001])}}
+    late = {"sent_late_ms": {"p99": 1.2}, "kinds": kinds}
+    steps = [{"rate_per_s": rate} | late for rate in (10.0, 20.0)]
+    half = {"rate_per_s": 15.0, "freshness": {"lost": 1, "ms": {"p50": 3.0, "p99": 7.0}}} | late
+    half["retrains"] = [{"state": "succeeded", "promoted": True}, {"state": "failed", "promoted": None}]
+    workloads = {"read": {"steps": steps}, "mixed": {"steps": [], "half": half, "maximum_per_s": 30.0}}
     machine = report.environment()
     assert machine["cores"] > 0
-    assert machine["commit"] or machine["commit"] == ""
-    steps = [{"rate_per_s": rate, "kinds": kinds} for rate in (10.0, 20.0)]
-    report.plot({"workload": "read", "environment": machine, "steps": steps}, tmp_path / "read.png")
-    assert (tmp_path / "read.png").read_bytes().startswith(b"\x89PNG")
+    written = report.write(tmp_path / "out", {"seed": "0"}, machine, workloads)
+    assert [path.name for path in written] == ["result.json", "read.png", "mixed.png", "report.md"]
+    assert written[1].read_bytes().startswith(b"\x89PNG")
+    assert json.loads(written[0].read_text())["environment"] == machine
+    text = written[3].read_text()
+    assert "| 10 | 1.0 | 1.0 |  |  |  |  | 2 | 1.2 |  |" in text
+    assert "| 15 | 1.0 | 1.0 |  |  | 3.0 | 7.0 | 4 | 1.2 | 2, 1 live |" in text
+    assert "up to 30 requests a second" in text

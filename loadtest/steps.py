@@ -1,0 +1,95 @@
+"""One measured step, and the search for the highest rate at which the service keeps up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from loadtest.client import Client
+from loadtest.driver import drive
+from loadtest.freshness import Probes, catch_up_s
+from loadtest.retrain import Retrains
+from loadtest.workload import WRITES_OF, Population, arrivals
+
+RETRAIN = "retrain"  # the workload in which trainings run beside
+KEEPS_UP_MS = 100.0  # p99 of every kind of request,
+KEEPS_UP_S = 0.5  # and the time that learning may lag behind, up to which a service keeps up
+FIRST_PER_S, MOST_PER_S = 100.0, 20_000.0
+N_HALVINGS = 3
+PAUSE_S = 1.0
+
+Step = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of one workload against one service.
+
+    Attributes:
+        model: what is trained where the workload has trainings.
+        seed: of the first step; every further one has the next.
+    """
+
+    client: Client
+    population: Population
+    workload: str
+    model: str
+    seed: int
+
+    async def step(self, rate_per_s: float, seconds: float, number: int = 0) -> Step:
+        """Offer so many requests a second; with freshness where there are writes, trainings where they belong."""
+        half = len(self.population.users) // 2
+        others, probed = Population(self.population.users[:half], self.population.items), self.population.users[half:]
+        schedule = arrivals(others, self.workload, rate_per_s, seconds, self.seed + number)
+        probes, retrains = Probes(self.client, probed), Retrains(self.client, self.model)
+        beside: list[Awaitable[None]] = []
+        if WRITES_OF[self.workload]:
+            beside.append(probes.run(seconds))
+        if self.workload == RETRAIN:
+            beside.append(retrains.run(seconds))
+        driven, _ = await asyncio.gather(drive(self.client, schedule), asyncio.gather(*beside))
+        step: Step = {"rate_per_s": round(rate_per_s, 1)} | driven.summary()
+        if WRITES_OF[self.workload]:
+            step["freshness"] = probes.summary()
+            step["catch_up_s"] = await catch_up_s(self.client, probed[0], others.items[0])
+        if self.workload == RETRAIN:
+            step["retrains"] = retrains.summary()
+        print(json.dumps({"workload": self.workload} | step), flush=True)
+        await asyncio.sleep(PAUSE_S)
+        return step
+
+    async def maximum(self, seconds: float) -> tuple[float, list[Step]]:
+        """The highest rate at which the service keeps up, and the steps that found it."""
+        return await search(lambda rate, number: self.step(rate, seconds, number))
+
+
+async def search(step: Callable[[float, int], Awaitable[Step]]) -> tuple[float, list[Step]]:
+    """Double the rate until the service does not keep up, then halve the distance, in steps of `step(rate, number)`."""
+    steps: list[Step] = []
+
+    async def is_kept(rate: float) -> bool:
+        steps.append(await step(rate, len(steps)))
+        return keeps_up(steps[-1])
+
+    best, rate = 0.0, FIRST_PER_S
+    while rate <= MOST_PER_S and await is_kept(rate):
+        best, rate = rate, 2 * rate
+    for _ in range(N_HALVINGS):
+        middle = (best * rate) ** 0.5 if best else rate / 2
+        if await is_kept(middle):
+            best = middle
+        else:
+            rate = middle
+    return best, steps
+
+
+def keeps_up(step: Step) -> bool:
+    """Whether every answer was good and in time, and learning not behind."""
+    kinds = step["kinds"].values()
+    are_good = all(200 <= int(status) < 300 for kind in kinds for status in kind["statuses"])
+    in_time = all(kind["latency_ms"].get("p99", KEEPS_UP_MS + 1) <= KEEPS_UP_MS for kind in kinds)
+    lag_s = step.get("catch_up_s", 0.0)
+    return are_good and in_time and lag_s is not None and lag_s <= KEEPS_UP_S

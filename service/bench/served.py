@@ -1,0 +1,56 @@
+"""The measurements of `nearfield bench` that are of the service as it runs: speed, start, growth."""
+
+# ruff: noqa: PLC0415 - as in `service.bench.main`
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.bench.report import show
+
+app = typer.Typer()
+
+File = Annotated[Path, typer.Option("--ratings", help="File of ratings.", metavar="FILE", exists=True)]
+Json = Annotated[bool, typer.Option("--json", help="JSON lines; the machine first.")]
+Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated names.")]
+
+
+@app.command()
+def growth(
+    algorithm: Annotated[str, typer.Option(help="Model that grows along.")] = "als-implicit",
+    n_factors: Annotated[int, typer.Option(help="F.")] = 64,
+    n_users: Annotated[int, typer.Option(help="Users in the end.")] = 1_000_000,
+    n_items: Annotated[int, typer.Option(help="Items in the end.")] = 100_000,
+    n_ratings: Annotated[int, typer.Option(help="Ratings in the end.")] = 10_000_000,
+    json: Json = False,
+) -> None:
+    """How long the engine stands still while users, items and ratings are added."""
+    from service import threads
+    from service.bench import growth as table
+
+    threads.configure()
+    show(list(table.run(algorithm, n_factors, n_users, n_items, n_ratings, 5)), json)
+
+
+@app.command()
+def http(
+    ratings: File,
+    algorithms: Names = "als-implicit",
+    seconds: Annotated[float, typer.Option(help="Length of a round.")] = 4.0,
+    rounds: Annotated[int, typer.Option(help="Rounds to take the median of.")] = 5,
+    json: Json = False,
+) -> None:
+    """Throughput of GET /recommend and POST /ratings beside bare routes of the same libraries."""
+    from service.bench import http as table
+
+    show(table.run(ratings, algorithms.split(","), seconds, rounds), json)
+
+
+@app.command()
+def start(ratings: File, algorithms: Names = "als-implicit,culsh", json: Json = False) -> None:
+    """Seconds until ready with an empty and a warm compile cache, and resident memory of API and Redis."""
+    from service.bench import start as table
+
+    show(list(table.run(ratings, algorithms.split(","))), json)

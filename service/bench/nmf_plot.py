@@ -19,17 +19,20 @@ def draw(matrices: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
     import matplotlib  # noqa: PLC0415 - only for pictures of the documentation
 
     matplotlib.use("agg")
-    from matplotlib import pyplot  # noqa: PLC0415
+    from matplotlib import pyplot, ticker  # noqa: PLC0415
 
     panels = {title: curves(records) for title, records in matrices.items()}
+    codes = list(dict.fromkeys(code for by_size in panels.values() for lines in by_size.values() for code in lines))
     n_columns = max(map(len, panels.values()))
     size = (4.4 * n_columns, 3.6 * len(panels))
     figure, grid = pyplot.subplots(len(panels), n_columns, figsize=size, layout="constrained", squeeze=False)
     for row, (title, by_size) in zip(grid, panels.items(), strict=True):
         for axes, (k, lines) in zip(row, by_size.items(), strict=False):
             for code, points in lines.items():
-                axes.plot(*zip(*points, strict=True), label=code, marker="." if len(points) < 20 else None)
+                style = {"color": f"C{codes.index(code)}", "marker": "." if len(points) < 20 else None}
+                axes.plot(*zip(*points, strict=True), label=code, **style)
             axes.set(title=f"{title}, K = {k}", xlabel="seconds", ylabel="relative error", xscale="log")
+            axes.xaxis.set_minor_formatter(ticker.NullFormatter())
             axes.grid(True, which="both", alpha=0.3)
             axes.legend(fontsize="small")
         for axes in row[len(by_size) :]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import cupy
@@ -76,11 +77,10 @@ def place(catalogue: Catalogue, requests: Requests, n: int, sizes: Sizes) -> Bat
 
 def _placed(parts: dict[str, NDArray[Any]], task: Any) -> Any:
     """The user side, copied in one piece; `task` learns where its parts lie."""
-    ends = np.cumsum([part.size for part in parts.values()]).tolist()
-    pinned = _pinned("up", ends[-1])
-    given = cupy.empty(ends[-1], dtype=cupy.int32)
-    for (name, part), start, end in zip(parts.items(), [0, *ends], ends, strict=False):
-        pinned[start:end] = part.ravel().view(np.int32)
+    ends = list(itertools.accumulate(part.size for part in parts.values()))
+    pinned, given = _pinned("up", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
+    np.concatenate([part.ravel().view(np.int32) for part in parts.values()], out=pinned[: ends[-1]])
+    for name, start in zip(parts, [0, *ends], strict=False):
         task[name] = given.data.ptr + 4 * start
     given.data.copy_from_host_async(pinned.ctypes.data, 4 * ends[-1])
     return given
@@ -88,30 +88,46 @@ def _placed(parts: dict[str, NDArray[Any]], task: Any) -> Any:
 
 def _parts_of(catalogue: Catalogue, requests: Requests) -> dict[str, NDArray[Any]]:
     """The arrays of `Task` that hold the user side, of four-byte numbers each."""
-    n_users, width = requests.factors.shape
-    factors = np.zeros((n_users, catalogue.width), dtype=np.float32)
-    factors[:, :width] = requests.factors
-    is_read = catalogue.n_slots > 0 or not requests.include_seen
-    lengths = requests.lengths if is_read else np.zeros(n_users, dtype=np.int64)
-    seen_starts = np.zeros(n_users + 1, dtype=np.int64)
-    np.cumsum(lengths, out=seen_starts[1:])
-    places = np.arange(seen_starts[-1]) + np.repeat(requests.starts - seen_starts[:-1], lengths)
+    seen_starts, places = _seen(requests, catalogue.n_slots > 0 or not requests.include_seen)
     has_values = catalogue.n_slots and not catalogue.is_implicit
     return {
-        "factors": factors, "biases": requests.biases.astype(np.float32),
-        "baselines": requests.baselines.astype(np.float32), "seen_starts": seen_starts.astype(np.int32),
+        "factors": _padded(requests.factors, catalogue.width),
+        "biases": requests.biases.astype(np.float32, copy=False),
+        "baselines": requests.baselines.astype(np.float32, copy=False), "seen_starts": seen_starts,
         "seen": requests.items[places],
         "values": requests.values[places] if has_values else np.zeros(0, dtype=np.float32),
-        **_flat("excluded", requests.exclude_starts, requests.excluded),
-        **_flat("candidate", requests.candidate_starts, requests.candidates),
+        "excluded_starts": _from_zero(requests.exclude_starts),
+        "excluded": _between(requests.exclude_starts, requests.excluded),
+        "candidate_starts": _from_zero(requests.candidate_starts),
+        "candidates": _between(requests.candidate_starts, requests.candidates),
         "has_candidates": requests.has_candidates.astype(np.int32),
     }  # fmt: skip
 
 
-def _flat(name: str, starts: NDArray[np.int64], rows: NDArray[np.int64]) -> dict[str, NDArray[np.int32]]:
-    own = rows[starts[0] : starts[-1]].astype(np.int32)
-    flat = {"excluded": "excluded", "candidate": "candidates"}[name]
-    return {f"{name}_starts": (starts - starts[0]).astype(np.int32), flat: own}
+def _seen(requests: Requests, is_read: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Where each user's ratings begin (B + 1,) once they follow each other, and where they are now."""
+    starts = np.zeros(len(requests.lengths) + 1, dtype=np.int32)
+    if not is_read:
+        return starts, np.zeros(0, dtype=np.int64)
+    np.cumsum(requests.lengths, out=starts[1:])
+    return starts, np.arange(starts[-1]) + np.repeat(requests.starts - starts[:-1], requests.lengths)
+
+
+def _padded(factors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    if factors.shape[1] == width:
+        return np.ascontiguousarray(factors)
+    padded = np.zeros((len(factors), width), dtype=np.float32)
+    padded[:, : factors.shape[1]] = factors
+    return padded
+
+
+def _from_zero(starts: NDArray[np.int64]) -> NDArray[np.int32]:
+    moved: NDArray[np.int32] = (starts - starts[0]).astype(np.int32)
+    return moved
+
+
+def _between(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    return rows[starts[0] : starts[-1]].astype(np.int32)
 
 
 def fetched(array: Any) -> NDArray[np.int32]:

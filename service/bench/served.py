@@ -1,4 +1,4 @@
-"""The measurements of `nearfield bench` that are of the service as it runs: speed, start, growth."""
+"""The measurements of `nearfield bench` that are of the service as it runs: speed, lists, start, growth."""
 
 # ruff: noqa: PLC0415 - as in `service.bench.main`
 from __future__ import annotations
@@ -8,13 +8,36 @@ from typing import Annotated
 
 import typer
 
-from service.bench.report import show
+from service.bench.report import say, show
 
 app = typer.Typer()
 
 File = Annotated[Path, typer.Option("--ratings", help="File of ratings.", metavar="FILE", exists=True)]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines; the machine first.")]
 Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated names.")]
+
+
+@app.command()
+def topn(
+    items: Annotated[str, typer.Option(help="Comma-separated items of the catalogue.")] = "10000,100000,1000000",
+    users: Annotated[str, typer.Option(help="Comma-separated users of a call.")] = "1,64,1024",
+    n: Annotated[str, typer.Option("--n", help="Comma-separated lengths of the lists.")] = "10",
+    factors: Annotated[int, typer.Option(help="F.")] = 64,
+    neighbours: Annotated[int, typer.Option(help="K; 0 for none.")] = 0,
+    rated: Annotated[int, typer.Option(help="Items that each user has rated, which stay out.")] = 50,
+    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Milliseconds of a batch of exact lists, and `implicit` beside it on the host; planted factors."""
+    from gpu.backend import choose
+    from service.bench import topn as table
+
+    chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    say(f"backend: {chosen.name} ({chosen.reason})")
+    sizes, batches, lengths = (list(map(int, text.split(","))) for text in (items, users, n))
+    catalogue = factors, neighbours, rated
+    shapes = [table.Shape(size, batch, length, *catalogue) for size in sizes for batch in batches for length in lengths]
+    show(list(table.run(shapes, chosen)), json)
 
 
 @app.command()

@@ -164,6 +164,28 @@ def nmf(
 
 
 @app.command()
+def neighbours(
+    ratings: Annotated[
+        Path, typer.Option(help="File, or folder of raw arrays as cuMF reads them.", metavar="PATH", exists=True)
+    ],
+    n_neighbours: Annotated[int, typer.Option(help="K.")] = 32,
+    n_bits: Annotated[int, typer.Option(help="Bits of a signature.")] = 2432,
+    runs: Annotated[int, typer.Option(help="Runs to take the median of.", min=1)] = 5,
+    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Milliseconds of finding neighbours by simLSH and by each comparator, step by step, and the memory it takes."""
+    from gpu.backend import choose
+    from gpu.params import CulshParams
+    from service.bench import neighbours as table
+
+    chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    say(f"backend: {chosen.name} ({chosen.reason})")
+    params = CulshParams(n_neighbours=n_neighbours, n_bits=n_bits)
+    show(list(table.run(_matrix(ratings, None), params, chosen, runs)), json)
+
+
+@app.command()
 def ranking(
     ratings: File,
     seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 42,

@@ -1,8 +1,8 @@
 // Comparators of simLSH: one-bit minHash, and the exact Pearson similarity (GSM) from six moments of every pair of items.
 //
 // Moments of two items' common raters, n, Σx, Σy, Σx², Σy², Σxy, are products of dense matrices: who rated what (M), the
-// ratings (X) and their squares (Q), users × items, zero where there is none: MᵀM, XᵀM, MᵀX, QᵀM, MᵀQ, XᵀX. `spread` writes
-// some users' rows of the three, cuBLAS multiplies, and `select_correlated` turns moments into lists.
+// ratings (X) and their squares (Q), users × items, zero where there is none: MᵀM, XᵀM, MᵀX, QᵀM, MᵀQ, XᵀX. `spread`
+// writes some users' rows of the three, cuBLAS multiplies, and `select_correlated` turns moments into lists.
 //
 // Compiled for HASHES, hash functions a thread; HALF, whether the three matrices are float16 (else float32). Who owns what:
 // `hash_columns`, a block of 256 threads an item (a column, or a part of one), a thread every 256-th hash function, whose

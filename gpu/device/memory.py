@@ -1,0 +1,20 @@
+"""Memory of a CUDA device that a computation takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+
+
+def taken_by(function: Callable[[], Any]) -> int:
+    """Bytes that CuPy's pool grows by while `function` runs: the most in use at once, beside what was before."""
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    kept = function()
+    cupy.cuda.get_current_stream().synchronize()
+    taken: int = pool.total_bytes() - before
+    del kept
+    return taken

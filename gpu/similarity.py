@@ -27,7 +27,7 @@ class Neighbours(NamedTuple):
         neighbours: int32 (I, K) item rows, best first; `NO_NEIGHBOUR` where there are fewer than K.
         projections: int32 (I, H), sums of simLSH; H = 0 for the comparators.
         filled: share of the neighbours that were drawn at random.
-        seconds: wall time of finding them.
+        seconds: wall time of finding them, without bringing sums from a device.
     """
 
     neighbours: NDArray[np.int32]
@@ -55,9 +55,9 @@ def neighbours(
     began = time.perf_counter()
     found = find(ratings, params, backend, known)
     fetch = backend.primitives("lsh").fetch
+    lists, seconds = fetch(found.neighbours), time.perf_counter() - began
     none = np.zeros((ratings.n_items, 0), dtype=np.int32)
-    sums = none if found.projections is None else fetch(found.projections)
-    return Neighbours(fetch(found.neighbours), sums, found.filled, time.perf_counter() - began)
+    return Neighbours(lists, none if found.projections is None else fetch(found.projections), found.filled, seconds)
 
 
 def find(ratings: Ratings, params: CulshParams, backend: Backend = HOST, known: Baselines | None = None) -> Found:

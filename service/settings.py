@@ -32,8 +32,7 @@ class Settings(BaseSettings):
     )
     backend: BackendName = Field(
         "auto",
-        description="Where models are trained: host, device, or auto (device if it works). What has no kernels there"
-        " is trained on the host, where models answer too.",
+        description="Where models are trained and answer: host, device, or auto (device if it works).",
     )
     worker: bool = Field(True, description="Whether this process also supervises trainer processes.")
 

@@ -10,6 +10,11 @@ from gpu.errors import InvalidInput
 from gpu.model import Model
 
 
+def prepare(n_factors: int, backend: Backend) -> None:
+    """Compile, or load, what ranking by so many factors needs; on a device some seconds the first time. Any thread."""
+    backend.primitives("item_index").prepare(n_factors)
+
+
 class ItemIndex:
     """The item side of a model where it is ranked, laid out for that.
 

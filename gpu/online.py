@@ -83,6 +83,7 @@ class OnlineModel:
         user_keys: NDArray[np.uint64],
         item_keys: NDArray[np.uint64],
         backend: Backend = HOST,
+        index: ItemIndex | None = None,
     ) -> None:
         """Take over `model`, whose rows are those of `table`.
 
@@ -91,6 +92,7 @@ class OnlineModel:
 
         Args:
             user_keys, item_keys: uint64, at least as many as rows; see `grow`.
+            index: of `model`, which may have grown since. Default: placed now, which takes long for a large model.
         """
         self.model = model
         self._table = table
@@ -100,7 +102,8 @@ class OnlineModel:
         self._users = set(np.flatnonzero(~model.user_trained & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
         self._begun: Iterator[None] | None = self._refits.prepare()  # what the next slice goes on with
-        self.index = ItemIndex(model, backend)
+        self.index = index or ItemIndex(model, backend)
+        self.index.refresh(np.zeros(0, dtype=np.int64))
 
     @property
     def gram(self) -> NDArray[np.float64] | None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gpu import explain, topn
 from gpu.backend import Backend
+from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.online import OnlineModel
 from gpu.params import ALGORITHMS, params_for
@@ -37,14 +38,19 @@ class Resident:
         online: parameters, kept up with the history.
     """
 
-    def __init__(self, manifest: Manifest, model: Model, history: History, backend: Backend) -> None:
+    def __init__(
+        self, manifest: Manifest, model: Model, history: History, backend: Backend, index: ItemIndex | None = None
+    ) -> None:
         """Take over `model`, which has the rows of `history`, and mark whoever changed since its watermark.
 
         The model is behind until `settle` returns true.
+
+        Args:
+            index: see `OnlineModel`.
         """
         self.manifest = manifest
         self._history, self._has_news = history, True
-        self.online = OnlineModel(model, history.table, history.users.keys, history.items.keys, backend)
+        self.online = OnlineModel(model, history.table, history.users.keys, history.items.keys, backend, index)
         self.online.touch(history.changed_since(StreamId.parse(manifest.watermark)))
 
     @property

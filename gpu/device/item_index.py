@@ -13,11 +13,13 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.device import TENSOR_CORES, compute_capability
 from gpu.device.arrays import placed
-from gpu.device.kernels import kernel
+from gpu.device.kernels import kernel, module
 from gpu.model import NO_NEIGHBOUR, Model
 
-NAME = "topn"
+NAME, SCAN = "topn", "topn_scan"
+USER_TILES = 1, 4  # of 16 users, which a block of the scan has: few users, or many
 WIDTH = 16  # a row's factors come in multiples of so many
 TILE = 32  # capacity comes in multiples of so many items
 CHUNK = 1 << 18  # items that are copied at once
@@ -49,7 +51,7 @@ class Catalogue:
 
     def __init__(self, model: Model) -> None:
         n_slots = model.neighbours.shape[1]
-        self.width, self.n_slots = max(-(-model.params.n_factors // WIDTH), 1) * WIDTH, n_slots
+        self.width, self.n_slots = width_of(model.params.n_factors), n_slots
         self.kernels: dict[tuple[str, int], Any] = {}
         self.n_items, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0
         self.mean, self.is_implicit = float(np.float32(model.mean)), model.is_implicit
@@ -111,6 +113,19 @@ class Catalogue:
         for name in NUMBERS:
             found[name] = getattr(self, name)
         return found.view(f"V{ITEMS.itemsize}")  # CuPy spells out the fields of a structure each time
+
+
+def prepare(n_factors: int) -> None:
+    """Compile the kernels for so many factors, or load them from CuPy's cache."""
+    width = width_of(n_factors)
+    module(NAME, {"G": width})
+    for tiles in USER_TILES if compute_capability() >= TENSOR_CORES else ():
+        module(SCAN, {"G": width, "MT": tiles})
+
+
+def width_of(n_factors: int) -> int:
+    """G, the factors of a row with its padding."""
+    return max(-(-n_factors // WIDTH), 1) * WIDTH
 
 
 def place(model: Model) -> Catalogue:

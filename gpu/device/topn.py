@@ -26,14 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import TENSOR_CORES, compute_capability
-from gpu.device.item_index import NAME, TILE, Catalogue
+from gpu.device.item_index import NAME, SCAN, TILE, USER_TILES, Catalogue
 from gpu.device.kernels import kernel, module
 from gpu.device.requests import Batch, Sizes, fetched, place
 from gpu.scoring import Requests
 
-SCAN = "topn_scan"
 MOST_USERS = 256  # a batch; more come in further batches
-FEW_USERS, MANY_USERS = 16, 64  # users of a block of the scan, as MT says
 FEW_ITEMS = 4096  # that are all scored exactly
 LEAST_SAMPLE, SAMPLE_SHARE = 2048, 5  # the sample has 5 √(n I) items: then its scores cost about as much as its slack
 MARGIN = 1.5  # what room for rows there is beyond the expected, for the bounds' width
@@ -161,7 +159,7 @@ def _launch(catalogue: Catalogue, function: str, grid: tuple[int, ...], threads:
 
 
 def _scan(catalogue: Catalogue, function: str, batch: Batch, n_tiles: int) -> None:
-    tiles = (FEW_USERS if batch.n_users <= FEW_USERS else MANY_USERS) // 16
+    tiles = USER_TILES[batch.n_users > 16 * USER_TILES[0]]
     threads, users, shared, blocks = _geometry(catalogue.width, tiles, cupy.cuda.Device().id)
     found = catalogue.kernels.get((function, tiles))
     if found is None:

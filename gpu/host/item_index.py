@@ -108,6 +108,11 @@ class Catalogue:
             self.n_items = n_items
 
 
+def prepare(n_factors: int) -> None:
+    """Nothing: kernels of the host are compiled for any number of factors."""
+    del n_factors
+
+
 def place(model: Model) -> Catalogue:
     """The item side of `model`."""
     catalogue = Catalogue(model)

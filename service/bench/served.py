@@ -30,8 +30,10 @@ def topn(
 ) -> None:
     """Milliseconds of a batch of exact lists, and `implicit` beside it on the host; planted factors."""
     from gpu.backend import choose
+    from service import threads
     from service.bench import topn as table
 
+    threads.configure()
     chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"backend: {chosen.name} ({chosen.reason})")
     sizes, batches, lengths = (list(map(int, text.split(","))) for text in (items, users, n))

@@ -1,4 +1,4 @@
-"""Small steps of ALS and NMF through every kernel, each array its own allocation: what compute-sanitizer watches.
+"""Small steps of ALS, NMF and ranking through every kernel, each array its own allocation: for compute-sanitizer.
 
     compute-sanitizer --tool memcheck --error-exitcode 9 python -m pytest -q tests/gpu/device/test_sanitizer.py
     compute-sanitizer --tool racecheck --error-exitcode 9 python -m pytest -q tests/gpu/device/test_sanitizer.py
@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 from gpu.device import obstacle, parts, plan
+from gpu.item_index import ItemIndex
 from tests import reference
+from tests.gpu.device import test_topn
 from tests.gpu.device.test_als import DEVICE, KINDS, on_device, on_host, start_near
 from tests.gpu.test_als import assert_rows_agree, rows_of, table_of, tolerance
 from tests.gpu.test_nmf import matrix_of, sparse
@@ -113,3 +115,19 @@ def solve(hals: ModuleType, matrix: Any, solved: Any, fixed: Any, tile: int) -> 
     is_W = solved.columns.shape[1] > fixed.columns.shape[1]
     hals.multiply(matrix, is_W, fixed, solved)
     hals.sweep(solved, hals.gram(fixed), tile=tile, normalise=is_W)
+
+
+@pytest.mark.parametrize("kind", [test_topn.PLAIN, test_topn.NEAR])
+@pytest.mark.parametrize(("n_users", "n_items", "n_factors"), [(3, 33, 20), (3, 6001, 20), (20, 6001, 70)])
+def test_ranking(n_users, n_items, n_factors, kind):
+    """Few items, the scan for few and for many users, candidates, sorted scores; hidden, refreshed and gained items."""
+    model, rows = test_topn.model_of(kind, n_users, n_items, n_factors), test_topn.rated(n_users, n_items, 20)
+    test_topn.assert_right(model, rows, 12)
+    index = ItemIndex(model, test_topn.DEVICE)
+    index.hide(np.arange(n_items) % 3 == 0)
+    candidates = [None, *[np.arange(30)] * (n_users - 1)]
+    items, _ = test_topn.ask(index, rows, 1000, candidates=candidates, exclude=[np.arange(5)] * n_users, offset=50)
+    assert (items[items >= 0] % 3 != 0).all()
+    model.grow(n_users, n_items + 70)
+    index.refresh(np.arange(n_items - 2, n_items + 3))
+    assert (test_topn.ask(index, rows, 12)[0] >= 0).all()

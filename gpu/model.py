@@ -5,6 +5,7 @@ Arrays live in buffers that may be longer than the model, so that new users and 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,15 @@ def _shapes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str
     n_neighbours = getattr(params, "n_neighbours", 0)
     sizes = {"U": n_users, "I": n_items, "F": params.n_factors, "K": n_neighbours, "H": n_bits}
     return {name: tuple(sizes[axis] for axis in axes) for name, (axes, _) in ARRAYS.items()}
+
+
+def bytes_of(params: Params, n_users: int, n_items: int) -> tuple[int, int]:
+    """(bytes of the users' arrays, bytes of the items') of a model of that size."""
+    shapes = _shapes(params, n_users, n_items, getattr(params, "n_bits", 0))
+    sizes = {"U": 0, "I": 0}
+    for name, (axes, dtype) in ARRAYS.items():
+        sizes[axes[0]] += math.prod(shapes[name]) * np.dtype(dtype).itemsize
+    return sizes["U"], sizes["I"]
 
 
 def _fill(name: str) -> int:

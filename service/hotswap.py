@@ -14,7 +14,10 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from gpu.model import Model
+from gpu.backend import HOST, Backend
+from gpu.errors import NotEnoughMemory
+from gpu.model import Model, bytes_of
+from gpu.params import params_for
 from service import live, snapshot
 from service.engine import Engine
 from service.errors import CorruptSnapshot, NotReady, ServiceError
@@ -150,6 +153,7 @@ class HotSwap:
     def _swap(self, name: str, version: str) -> None:
         started_s = time.monotonic()
         try:
+            self._check_room(snapshot.read_manifest(self._data / "snapshots", version))
             loaded = snapshot.load(self._data / "snapshots", version)
             if loaded.manifest.algorithm != name:
                 raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
@@ -165,6 +169,26 @@ class HotSwap:
             self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)
             self._show_live()
             _log.info("model is live", version=version, seconds=round(time.monotonic() - started_s, 3))
+
+    def _check_room(self, manifest: Manifest) -> None:
+        """Return if the model fits beside those that answer.
+
+        Raises:
+            NotEnoughMemory: it does not, on the host or on the device; says what it needs and what is free.
+        """
+        engine = self._engine
+        params = params_for(manifest.algorithm, manifest.parameters)
+        read = sum(bytes_of(params, manifest.n_users, manifest.n_items))
+        table = engine.history.table
+        users, items = bytes_of(params, table.n_users, table.n_items)
+        what = f"{manifest.version} beside the models that answer"
+        needed = {HOST.name: read + users + 2 * items}  # as read, in our rows, and its items laid out for ranking
+        if engine.backend.name != HOST.name:
+            needed[engine.backend.name] = users + 2 * items
+        for backend, n_bytes in needed.items():
+            free = Backend(backend, "").primitives("als").free_bytes()
+            if n_bytes > free:
+                raise NotEnoughMemory(f"{what} ({backend})", n_bytes, free)
 
     def _take_in(self, loaded: Snapshot) -> None:
         while True:

@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpu.backend import HOST
+from gpu.model import bytes_of
+from gpu.params import params_for
 from service import live, snapshot
 from service.errors import CorruptSnapshot, UnknownUser, UnknownVersion
 from service.events import RatingEvent, StreamId
@@ -65,6 +68,27 @@ def test_a_restart_gives_the_state_that_streaming_gave(redis_url: str, tmp_path:
         assert_same(streamed, state(second, algorithm))
         for answer in shown:
             assert second.recommend(str(answer.user), n=8) == answer
+
+
+def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole.send(events())
+    first = whole.train("culsh", **SMALL)
+    manifest = snapshot.read_manifest(whole.data / "snapshots", first)
+    with monkeypatch.context() as patched:
+        patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 12_345)
+        second = whole.trained("culsh", **SMALL)
+        live.set_version(whole.data, "culsh", second)
+        whole.hotswap.poke()
+        until(lambda: whole.hotswap.failure_of(second) is not None)
+    users, items = bytes_of(params_for("culsh", manifest.parameters), manifest.n_users, manifest.n_items)
+    expected = f"NotEnoughMemory: {second} beside the models that answer (host) needs about"
+    assert whole.hotswap.failure_of(second) == f"{expected} {2 * users + 3 * items:,} bytes and 12,345 are free"
+    assert whole.hotswap.served() == {"culsh": first}
+    assert whole.recommend("u1").personalized
+    whole.hotswap.activate(second)
+    until(lambda: whole.hotswap.served() == {"culsh": second})
 
 
 def test_a_new_model_catches_up_before_it_answers(whole: Whole) -> None:

@@ -119,12 +119,16 @@ class Whole:
 
     def train(self, algorithm: str, **params: Any) -> str:
         """Train in this process, which is faster than a job, and make the version live."""
-        watermark = self.engine.as_of
-        self.stream.request_commit(watermark)
-        until(lambda: self.log.last_id() >= watermark)
-        text = msgspec.json.encode(params).decode()
-        version = str(trainer.train(self.data, algorithm, text, str(watermark), "host", lambda line: None).version)
+        version = self.trained(algorithm, **params)
         live.set_version(self.data, algorithm, version)
         self.hotswap.poke()
         until(lambda: self.hotswap.served().get(algorithm) == version)
         return version
+
+    def trained(self, algorithm: str, **params: Any) -> str:
+        """A snapshot of today, not yet live."""
+        watermark = self.engine.as_of
+        self.stream.request_commit(watermark)
+        until(lambda: self.log.last_id() >= watermark)
+        text = msgspec.json.encode(params).decode()
+        return str(trainer.train(self.data, algorithm, text, str(watermark), "host", lambda line: None).version)

@@ -1,8 +1,8 @@
 """`HotSwap`: the thread that makes the versions in `live.json` the ones that answer.
 
-Files are loaded and arrays moved here; what touches history or kernels runs as slices on the engine thread. A model
-goes live only when it has every entry that the history has, so `as_of` never goes back. On any failure the old model
-stays, and `failure_of` says why.
+Files are loaded, arrays moved and items laid out for ranking here; what touches history or learns runs as slices on the
+engine thread. A model goes live only when it has every entry that the history has, so `as_of` never goes back. On any
+failure the old model stays, and `failure_of` says why.
 """
 
 from __future__ import annotations
@@ -191,23 +191,25 @@ class HotSwap:
                 raise NotEnoughMemory(f"{what} ({backend})", n_bytes, free)
 
     def _take_in(self, loaded: Snapshot) -> None:
+        engine = self._engine
+        item_index.prepare(loaded.model.params.n_factors, engine.backend)
         while True:
-            engine = self._engine
             n_forgotten = engine.n_forgotten
             user_rows, item_rows = engine.run_slices(rows_of(loaded, engine.history)).result()
             table = engine.history.table
             model = loaded.model.mapped(user_rows, item_rows, table.n_users, table.n_items)
+            index = ItemIndex(model, engine.backend)  # for the engine that would be a long slice
             try:
-                engine.run_slices(self._installing(loaded.manifest, model, n_forgotten)).result()
+                engine.run_slices(self._installing(loaded.manifest, index, n_forgotten)).result()
             except _Outdated:
                 continue
             return
 
-    def _installing(self, manifest: Manifest, model: Model, n_forgotten: int) -> Slices:
+    def _installing(self, manifest: Manifest, index: ItemIndex, n_forgotten: int) -> Slices:
         engine = self._engine
         if engine.n_forgotten != n_forgotten:
             raise _Outdated
-        resident = Resident(manifest, model, engine.history, engine.backend)
+        resident = Resident(manifest, index.model, engine.history, engine.backend, index)
         engine.prepare(resident)
         try:
             yield

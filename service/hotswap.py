@@ -14,9 +14,11 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from gpu import item_index
 from gpu.backend import HOST, Backend
 from gpu.errors import NotEnoughMemory
-from gpu.model import Model, bytes_of
+from gpu.item_index import ItemIndex
+from gpu.model import bytes_of
 from gpu.params import params_for
 from service import live, snapshot
 from service.engine import Engine

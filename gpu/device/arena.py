@@ -42,9 +42,9 @@ class Arena:
         return self._lengths.values
 
     @property
-    def directory(self) -> Any:
-        """`Directory` of the kernels."""
-        return structure(self._starts.values, self._lengths.values, self._capacities.values, self.end)
+    def directory(self) -> tuple[Any, Any, Any, Any]:
+        """Fields of `Directory` of the kernels."""
+        return self._starts.values, self._lengths.values, self._capacities.values, self.end
 
     def grow(self, n_rows: int) -> None:
         """Lengthen to at least `n_rows`; new rows are empty."""
@@ -69,7 +69,7 @@ class Arena:
             target = cupy.zeros(size, dtype=column.dtype)
             if len(starts):
                 function = f"move_{column.dtype.itemsize}"
-                run(function, len(starts), ROW_THREADS, self.directory, starts, column, target)
+                run(function, len(starts), ROW_THREADS, structure(*self.directory), starts, column, target)
             self.columns[n] = target
         self._starts.values[:], self._capacities.values[:] = starts, capacities
         self.end.fill(used)

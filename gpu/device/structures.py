@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import cupy
 import numpy as np
 
+ADDRESS = "Q"
+
 
 def structure(*fields: Any) -> Any:
-    """The fields one after the other, each aligned to its size; an array is passed as its address.
+    """The fields one after the other, each aligned to its size; a device array is passed as its address.
 
     Args:
-        fields: device arrays, NumPy scalars, or what this returned (C++: a structure as a member).
+        fields: device arrays, which the caller keeps until the launch, and NumPy scalars. A structure within a
+            structure is given by its fields.
     """
-    names = [f"f{n}" for n in range(len(fields))]
-    values = [np.uint64(field.data.ptr) if isinstance(field, cupy.ndarray) else field for field in fields]
-    kinds = np.dtype([(name, value.dtype) for name, value in zip(names, values, strict=True)], align=True)
-    found = np.zeros((), dtype=kinds)
-    for name, value in zip(names, values, strict=True):
-        found[name] = value
-    return found
+    kinds = tuple(ADDRESS if isinstance(field, cupy.ndarray) else field.dtype.char for field in fields)
+    values = tuple(field.data.ptr if isinstance(field, cupy.ndarray) else field for field in fields)
+    layout, plain = _layouts(kinds)
+    return np.array(values, dtype=layout).view(plain)
+
+
+@functools.cache
+def _layouts(kinds: tuple[str, ...]) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
+    """How the fields lie, and as many bytes without names: a launch would spell them all out, which takes longer."""
+    layout = np.dtype([(f"field{n}", kind) for n, kind in enumerate(kinds)], align=True)
+    return layout, np.dtype(f"V{layout.itemsize}")

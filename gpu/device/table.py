@@ -93,9 +93,7 @@ class RatingTable:
     @property
     def pointers(self) -> Any:
         """`Table` of the kernels; take it anew after each change."""
-        return structure(
-            self._by_user.directory, *self._by_user.columns, self._by_item.directory, *self._by_item.columns
-        )
+        return _pointers(self._by_user, self._by_item)
 
     def grow(self, n_users: int, n_items: int) -> None:
         """Lengthen to at least (n_users, n_items); new rows are empty."""
@@ -122,10 +120,11 @@ class RatingTable:
             none, no_value = cupy.zeros(0, dtype=cupy.int32), cupy.zeros(0, dtype=cupy.float32)
             return Changes(no_value, none, none, no_value, no_value, none, none, 0)
         work = _Work(n, *_uploaded(users, items, values, positions), [mark.values for mark in self._marks])
-        run("look", _blocks(n), THREADS, np.uint32(n), self.pointers, work.batch)
+        table = self.pointers
+        run("look", _blocks(n), THREADS, np.uint32(n), table, work.batch)
         run("plan", 1, PLAN_THREADS, np.uint32(n), work.batch)
-        run("measure", _blocks(n), THREADS, self.pointers, work.batch)
-        run("measure_items", _blocks(n), THREADS, self.pointers, work.batch)
+        run("measure", _blocks(n), THREADS, table, work.batch)
+        run("measure_items", _blocks(n), THREADS, table, work.batch)
         pairs, n_users, n_items, places, most, merged, item_places, item_most = work.counts.get().tolist()
         self._by_user.take(places, most)
         self._by_item.take(item_places, item_most)
@@ -169,18 +168,19 @@ class RatingTable:
         lengths = cupy.bincount(items, minlength=n_items) if len(items) else cupy.zeros(n_items, dtype=cupy.int64)
         arena = Arena(cupy.cumsum(lengths) - lengths, cupy.zeros_like(lengths), [cupy.empty(len(items), cupy.int32)])
         if len(items):
-            table = structure(self._by_user.directory, *self._by_user.columns, arena.directory, *arena.columns)
-            run("list_raters", self.n_users, ROW_THREADS, table)
+            run("list_raters", self.n_users, ROW_THREADS, _pointers(self._by_user, arena))
         arena.pack(0)
         return arena
 
     def _join(self, work: _Work, pairs: int, n_users: int, n_items: int, merged: int) -> None:
         """Make the touched rows anew."""
-        room = structure(*(cupy.empty(merged, dtype=column.dtype) for column in self._by_user.columns))
-        run("merge", n_users, ROW_THREADS, self.pointers, work.batch, room)
+        rows = [cupy.empty(merged, dtype=column.dtype) for column in self._by_user.columns]
+        table = self.pointers
+        run("merge", n_users, ROW_THREADS, table, work.batch, structure(*rows))
         if n_items:
-            run("settle_items", n_items, ROW_THREADS, self.pointers, work.batch)
-            run("append", _blocks(pairs), THREADS, self.pointers, work.batch)
+            run("mark_gone", pairs, ROW_THREADS, table, work.batch)
+            run("settle_items", n_items, ROW_THREADS, table, work.batch)
+            run("append", _blocks(pairs), THREADS, table, work.batch)
 
     def _check(self, users: Any, items: Any, *columns: Any) -> None:
         lengths = [len(users), len(items), *(len(column) for column in columns)]
@@ -237,6 +237,10 @@ def _columns_of(packed: Any, n: int) -> tuple[Any, Any, Any, Any]:
     kinds = (np.int64, np.int32, np.int32, np.float32)
     one, two, three, four = (packed[bounds[k] : bounds[k + 1]].view(kind) for k, kind in enumerate(kinds))
     return one, two, three, four
+
+
+def _pointers(by_user: Arena, by_item: Arena) -> Any:
+    return structure(*by_user.directory, *by_user.columns, *by_item.directory, *by_item.columns)
 
 
 def _blocks(n: int) -> int:

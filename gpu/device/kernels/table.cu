@@ -2,8 +2,8 @@
 //
 // The batch is sorted by (user, item), changes of one pair in the order they came. The last of each is a *pair*; all pairs
 // of a user follow one another. Steps: `look` finds what each change replaces, `plan` numbers pairs and users, `measure` and
-// `measure_items` say how much room the new rows take, `merge` makes the rows of users anew, `settle_items` makes room for
-// raters and drops those who are gone, `append` adds the others.
+// `measure_items` say how much room the new rows take, `merge` makes the rows of users anew, `mark_gone` and `settle_items` drop
+// raters who are gone and make room for new ones, whom `append` adds.
 //
 // Who owns what: a thread a change, a pair or an item; in `merge` and `settle_items` a block a row, in `plan` one block
 // everything. Shared memory: a few words for sums over a block. Limits: rows below 2^31, 2^31 changes.
@@ -40,6 +40,7 @@ struct Scratch {  // rows of users put together
 constexpr int LAST = 1, HEAD = 2, DELTA = 4;  // codes: the last of its pair, the first of its user, 4 (1 + change of length)
 constexpr long long FIRST_CAPACITY = 4;
 constexpr unsigned PLAN_THREADS = 1024, ROW_THREADS = 128;
+constexpr int FEW = 256;  // gaps that are filled from behind
 
 typedef unsigned long long Place;
 
@@ -174,6 +175,7 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) merge(Table table, Bat
     const int base = batch.before[first];
     const long long start = table.by_user.starts[user], length = table.by_user.lengths[user];
     const long long new_length = length + batch.before[last] - base, to = batch.merged[blockIdx.x];
+    __syncthreads();  // all have read the directory
     if (threadIdx.x == 0) {
         target = start;
         if (new_length > table.by_user.capacities[user]) {
@@ -221,28 +223,57 @@ __device__ __forceinline__ int ranked(bool holds, int& total) {
     return before;
 }
 
-// Drop the raters of a row who have no rating of `item` any more; returns how many stay.
-__device__ __forceinline__ long long drop_raters(const Table& table, int item, long long start, long long length) {
+// Grid: a block a change. Where a pair is deleted, its user becomes −1 among the raters.
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) mark_gone(Table table, Batch batch) {
+    const int pair = blockIdx.x;
+    if (pair >= batch.counts[PAIRS] || !is_rating(batch.pair_old[pair]) || is_rating(batch.pair_new[pair])) return;
+    const int user = batch.pair_users[pair], item = batch.pair_items[pair];
+    int* raters = table.raters + table.by_item.starts[item];
+    for (long long n = threadIdx.x; n < table.by_item.lengths[item]; n += ROW_THREADS)
+        if (raters[n] == user) raters[n] = -1;
+}
+
+// Close the gaps of a row, the others in order; returns how many stay.
+__device__ __forceinline__ long long close_gaps(int* raters, long long length) {
     long long kept = 0;
     for (long long first = 0; first < length; first += ROW_THREADS) {
         const bool is_there = first + threadIdx.x < length;
-        const int user = is_there ? table.raters[start + first + threadIdx.x] : 0;
-        const bool stays = is_there && has_rated(table, user, item);
+        const int user = is_there ? raters[first + threadIdx.x] : -1;
         int total;
-        const int rank = ranked(stays, total);  // its barriers part the reads above from the writes below
-        if (stays) table.raters[start + kept + rank] = user;
+        const int rank = ranked(user >= 0, total);  // its barriers part the reads above from the writes below
+        if (user >= 0) raters[kept + rank] = user;
         kept += total;
     }
     __syncthreads();
     return kept;
 }
 
-// Grid: a block an item; after `merge`. Leaves lengths without those that `append` adds.
+// The same for few gaps: those before the new end take the entries behind it.
+__device__ __forceinline__ long long fill_gaps(int* raters, long long length, int n_gaps) {
+    __shared__ long long gaps[FEW], movers[FEW];
+    __shared__ int n_before, n_behind;
+    const long long kept = length - n_gaps;
+    if (threadIdx.x == 0) n_before = n_behind = 0;
+    __syncthreads();
+    for (long long n = threadIdx.x; n < length; n += ROW_THREADS) {
+        const bool is_gap = raters[n] < 0;
+        if (is_gap && n < kept) gaps[atomicAdd(&n_before, 1)] = n;
+        if (!is_gap && n >= kept) movers[atomicAdd(&n_behind, 1)] = n;
+    }
+    __syncthreads();
+    for (int n = threadIdx.x; n < n_before; n += ROW_THREADS) raters[gaps[n]] = raters[movers[n]];
+    __syncthreads();
+    return kept;
+}
+
+// Grid: a block an item; after `mark_gone`. Leaves lengths without those that `append` adds.
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) settle_items(Table table, Batch batch) {
     __shared__ long long target;
     const int item = batch.touched_items[blockIdx.x], added = batch.added[item];
     const long long start = table.by_item.starts[item], length = table.by_item.lengths[item];
-    const long long kept = batch.removed[item] ? drop_raters(table, item, start, length) : length;
+    const int removed = batch.removed[item];
+    long long kept = length;
+    if (removed) kept = removed <= FEW ? fill_gaps(table.raters + start, length, removed) : close_gaps(table.raters + start, length);
     const bool moves = kept + added > table.by_item.capacities[item];
     if (threadIdx.x == 0) target = moves ? add(table.by_item.end, wanted(kept + added)) : start;
     __syncthreads();

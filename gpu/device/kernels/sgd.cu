@@ -109,23 +109,25 @@ struct Column {
     float n_present;   // of the whole item
 };
 
+// Past L1, which does not see what other multiprocessors have added: steps from a stale place would add up and diverge.
 __device__ __forceinline__ void read_item(const Items& items, int row, int lane, int group, Column& item) {
     const float* v = items.factors + (long long)row * F;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c)
 #pragma unroll
         for (int x = 0; x < VEC; x += 4) {
-            const float4 four = *(const float4*)(v + place_of(c, lane, group) + x);
+            const float4 four = __ldcg((const float4*)(v + place_of(c, lane, group) + x));
             item.v[c * VEC + x] = four.x, item.v[c * VEC + x + 1] = four.y;
             item.v[c * VEC + x + 2] = four.z, item.v[c * VEC + x + 3] = four.w;
         }
-    item.bias = items.bias[row];
+    item.bias = __ldcg(items.bias + row);
     if (K) {
         const long long first = (long long)row * K + lane * KL;
         item.present = 0;
 #pragma unroll
         for (int k = 0; k < KL; ++k) {
-            item.w[k] = items.explicit_weights[first + k], item.c[k] = items.implicit_weights[first + k];
+            item.w[k] = __ldcg(items.explicit_weights + first + k);
+            item.c[k] = __ldcg(items.implicit_weights + first + k);
             item.present |= (unsigned)(items.neighbours[first + k] >= 0) << k;
         }
         item.n_present = group_sum((float)__popc(item.present));

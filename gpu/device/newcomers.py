@@ -65,7 +65,7 @@ def _refit(due: Any, absent: Any, table: RatingTable, parameters: Parameters, ru
     observe, shared = kernel(NAME, "observe_items", macros), 4 * (n_words + n_terms + 1)
     arguments = users, side, table.pointers, constants, observed, np.int32(n_words)
     observe((n,), (OBSERVE_THREADS,), arguments, shared_mem=shared)
-    threads, shared = geometry(NAME, macros)
+    threads, shared, _ = geometry(NAME, macros)
     solve = kernel(NAME, "solve_items", macros, shared)
     solve((n,), (threads,), (users, side, constants, observed), shared_mem=shared)
 

@@ -18,8 +18,8 @@ from gpu.device.table import RatingTable
 from gpu.rules import Rules
 
 NAME = "online"
-DESCRIBE_THREADS = 256  # as kernels/online.cu has it
-SAMPLE = 16  # bytes
+DESCRIBE_THREADS, EXPLAIN_THREADS, PART = 256, 512, 512  # as kernels/online.cu has them
+SAMPLE_BYTES, PART_BYTES = 16, 8
 
 
 def refit_users(users: Any, n_ratings: int, table: RatingTable, parameters: Parameters, rules: Rules) -> None:
@@ -40,15 +40,18 @@ def refit_users(users: Any, n_ratings: int, table: RatingTable, parameters: Para
         parameters.is_touched, parameters.is_due,
     )  # fmt: skip
     n, room = len(users), _room(n_ratings, len(users), rules)
-    samples, counts = cupy.empty(room * SAMPLE, dtype=cupy.uint8), cupy.empty(n, dtype=cupy.float32)
-    starts, taken, lengths = cupy.empty(n, dtype=cupy.int64), cupy.zeros(1, dtype=cupy.int64), cupy.empty(n, cupy.int32)
-    described = structure(samples, starts, taken, lengths, counts)
-    describe = kernel(NAME, "describe_users", macros)
-    shared = 8 * rules.max_ratings
-    describe((n,), (DESCRIBE_THREADS,), (into, table.pointers, side, constants, described), shared_mem=shared)
-    threads, shared = geometry(NAME, macros)
+    threads, shared, partial = geometry(NAME, macros)
+    arrays, n_parts = _arrays_of(n, room, partial), room // PART + n
+    described = structure(*arrays)
+    most = 8 * rules.max_ratings
+    describe, explain = (kernel(NAME, function, macros) for function in ("describe_users", "explain_samples"))
+    describe((n,), (DESCRIBE_THREADS,), (into, table.pointers, side, constants, described), shared_mem=most)
+    if macros["K"]:
+        explain((n_parts,), (EXPLAIN_THREADS,), (side, constants, described), shared_mem=most)
     solve = kernel(NAME, "solve_users", macros, shared)
-    solve((n,), (threads,), (into, side, constants, described), shared_mem=shared)
+    for step in range(rules.n_steps if parameters.is_implicit else 1):
+        arguments = into, side, constants, described, np.int32(step)
+        solve((n_parts,), (threads,), arguments, shared_mem=shared)
 
 
 def defines(parameters: Parameters) -> dict[str, int]:
@@ -64,15 +67,29 @@ def constants_of(rules: Rules) -> Any:
     return structure(*numbers, np.float64(rules.baseline_prior), *counts, np.uint64(rules.seed))
 
 
-def geometry(name: str, macros: dict[str, int]) -> tuple[int, int]:
-    """(threads, bytes of shared memory) of a block that solves: what kernels/ridge.cuh says of itself."""
+def geometry(name: str, macros: dict[str, int]) -> tuple[int, int, int]:
+    """(threads, bytes of shared memory, numbers of its sums) of a block that solves: kernels/ridge.cuh says them."""
     return _geometry_of(module(name, macros))
 
 
 @functools.cache
-def _geometry_of(loaded: Any) -> tuple[int, int]:
-    threads, shared = cupy.ndarray(2, cupy.int32, loaded.get_global("geometry")).get().tolist()
-    return threads, shared
+def _geometry_of(loaded: Any) -> tuple[int, int, int]:
+    threads, shared, partial = cupy.ndarray(3, cupy.int32, loaded.get_global("geometry")).get().tolist()
+    return threads, shared, partial
+
+
+def _arrays_of(n: int, room: int, partial: int) -> list[Any]:
+    """Fields of `Described` of the kernels, for `n` users with `room` samples at most.
+
+    Sums go through memory where a user has several parts: at most twice as many as parts fit the samples.
+    """
+    samples = cupy.empty(room * SAMPLE_BYTES, dtype=cupy.uint8)
+    items, residuals = cupy.empty(room, dtype=cupy.int32), cupy.empty(room, dtype=cupy.float32)
+    starts, slots = cupy.empty((2, n), dtype=cupy.int64)
+    lengths, learned, arrived = cupy.empty((3, n), dtype=cupy.int32)
+    counts, parts = cupy.empty(n, dtype=cupy.float32), cupy.empty((room // PART + n) * PART_BYTES, dtype=cupy.uint8)
+    taken, partials = cupy.zeros(3, dtype=cupy.uint64), cupy.empty(2 * room // PART * partial, dtype=cupy.float32)
+    return [samples, items, residuals, starts, slots, lengths, learned, arrived, counts, parts, taken, partials]
 
 
 def _room(n_ratings: int, n_users: int, rules: Rules) -> int:

@@ -28,7 +28,17 @@ template <int WARPS, class Number> __device__ __forceinline__ Number sum_of_bloc
 
 // The smallest number that at least `wanted` of `n` numbers do not exceed. For all threads of a block.
 template <int WARPS, class Numbers> __device__ __forceinline__ Word ranked_word(long long n, long long wanted, Numbers number_of) {
-    Word low = 0, high = ~(Word)0;
+    __shared__ Word least, most;
+    if (threadIdx.x == 0) least = ~(Word)0, most = 0;
+    __syncthreads();
+    Word low = ~(Word)0, high = 0;
+    for (long long at = threadIdx.x; at < n; at += 32 * WARPS) {
+        const Word number = number_of(at);
+        low = number < low ? number : low, high = number > high ? number : high;
+    }
+    atomicMin(&least, low), atomicMax(&most, high);
+    __syncthreads();
+    low = least, high = most;
     while (low < high) {
         const Word middle = low + (high - low) / 2;
         int mine = 0;

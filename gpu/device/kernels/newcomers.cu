@@ -136,10 +136,10 @@ observe_items(Users users, Items side, Table table, Rules rules, Observed to, in
         to.users[base + at] = user;
         if (user >= 0) atomicAdd(counts + 2 * K, 1);
     }
+    __syncthreads();
     if (IMPLICIT)
         for (int at = threadIdx.x; at < each * rules.max_ratings; at += OBSERVE_THREADS)
             side.absent[slot * each * rules.max_ratings + at] = n_read + at < n ? to.users[base + n_read + at] : -1;
-    __syncthreads();
     for (int at = threadIdx.x / 32; at < n; at += OBSERVE_WARPS) {
         const int user = to.users[base + at];
         if (user < 0) continue;
@@ -184,9 +184,11 @@ solve_items(Users users, Items side, Rules rules, Observed from) {
         shared.start[at] = 0;
         shared.ridge[at] = ridge_of(at, from.counts + (long long)blockIdx.x * (2 * K + 1), rules);
     }
-    for (int step = 0; step < (IMPLICIT ? rules.n_steps : 1); ++step)
-        take_step<IMPLICIT>(
-            shared, n, [&](int first, int turn) { stage_observations(shared, turn, from, base + first, n - first, users); },
+    for (int step = 0; step < (IMPLICIT ? rules.n_steps : 1); ++step) {
+        Sums sums[HELD];
+        clear(sums);
+        add_observations<IMPLICIT>(
+            sums, shared, n, [&](int first, int turn) { stage_observations(shared, turn, from, base + first, n - first, users); },
             [&](int first, int turn) {
                 for (int at = threadIdx.x / 32; at < STAGE; at += WARPS) {
                     const bool is_there = first + at < n && from.users[base + first + at] >= 0;
@@ -194,6 +196,8 @@ solve_items(Users users, Items side, Rules rules, Observed from) {
                     weigh(shared, turn, at, is_there ? from.offsets[place] : 0.0f, is_there ? from.targets[place] : 0.0f, is_there);
                 }
             });
+        solve(sums, shared);
+    }
     for (int f = threadIdx.x; f < F; f += THREADS) side.factors[item * F + f] = shared.start[f];
     for (int k = threadIdx.x; k < K; k += THREADS) {
         side.explicit_weights[item * K + k] = shared.start[F + k];
@@ -211,4 +215,4 @@ mark_absent(const long long* rows, const int* absent, int room, const unsigned c
     }
 }
 
-extern "C" __constant__ int geometry[2] = {THREADS, (int)sizeof(Shared)};
+extern "C" __constant__ int geometry[3] = {THREADS, (int)sizeof(Shared), PARTIAL};

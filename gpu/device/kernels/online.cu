@@ -5,12 +5,15 @@
 //
 // Compiled for one kind of model: F factors, K neighbours, IMPLICIT as 0 or 1, DIM = F + 1.
 //
-// Who owns what. `describe_users`: a block a user. The ratings that are learned lie in shared memory, ascending; a warp
-// works out the neighbour terms of a sample, a lane a neighbour, which is looked up by bisection. `solve_users`: a block a
-// user, see ridge.cuh. Shared memory: 8 bytes a learned rating; two stages of samples.
+// Who owns what. `describe_users`: a block a user; lists what is learned and draws negatives. `explain_samples`: a block a
+// part of PART samples of a user, whose ratings lie in shared memory, ascending; a warp works out the neighbour terms of a
+// sample, a lane a neighbour, which is looked up by bisection. `solve_users`: a block a part forms its share of the system,
+// see ridge.cuh; the last block of a user adds all shares in order and solves. So a user with very many ratings takes hardly
+// longer than any other, and the result depends on nothing but that user. One launch a Newton step.
 //
-// Limits: compute capability 8.0; `max_ratings` times 8 bytes fit a block's shared memory. Races: none but the flags, which
-// all set to 1, and where a user's samples lie, which is given out by an atomic add and leaves no trace.
+// Shared memory: 8 bytes a learned rating; two stages of samples. Limits: compute capability 8.0; `max_ratings` times 8
+// bytes fit a block's shared memory. Races: flags, which all set to 1; where samples and parts lie is given out by atomic
+// adds and leaves no trace.
 //
 // Its parts are put before it, in this order: rows, draws, ridge.
 
@@ -38,28 +41,41 @@ struct Users {  // those that are refitted, and where what is found goes
     unsigned char *is_touched, *is_due;  // by user: refitted just now; by item: new, and rated by one of these
 };
 
-struct Described {
-    Sample* samples;
-    long long *starts, *room;    // of each user's samples; how many places are taken
-    int* lengths;
-    float* counts;               // observations that they stand for
+struct Part {  // of the samples of a user of the batch
+    int user, number;
 };
 
-constexpr int DESCRIBE_THREADS = 256, DESCRIBE_WARPS = DESCRIBE_THREADS / 32;
+struct Described {
+    Sample* samples;
+    int* items;             // what is learned, at the places of the samples,
+    float* residuals;       // and what neighbour terms make of it
+    long long *starts, *slots;  // by user of the batch: the first sample, the first place in `partials`
+    int *lengths, *learned, *arrived;
+    float* counts;          // observations that the samples stand for
+    Part* parts;
+    Word* taken;            // SAMPLES, PARTS, SLOTS
+    float* partials;
+};
+
+enum Taken { SAMPLES, PARTS, SLOTS };
+constexpr int PART = 512;  // as gpu/device/online.py has it
+constexpr int DESCRIBE_THREADS = 256, DESCRIBE_WARPS = DESCRIBE_THREADS / 32, EXPLAIN_THREADS = 512;
 
 extern __shared__ __align__(16) unsigned char memory[];
 
 // Put the ratings that are learned into `items` and `values`, still ascending; returns how many.
 __device__ __forceinline__ int learn(const Table& table, long long start, long long length, int most, int* items, float* values) {
-    Word first = 0;
-    if (length > most) {
-        const long long* positions = table.positions + start;
-        first = ranked_word<DESCRIBE_WARPS>(length, length - most + 1, [&](long long n) { return (Word)positions[n]; });
+    if (length <= most) {
+        for (int n = threadIdx.x; n < length; n += DESCRIBE_THREADS) items[n] = table.items[start + n], values[n] = table.values[start + n];
+        __syncthreads();
+        return (int)length;
     }
+    const long long* positions = table.positions + start;
+    const Word first = ranked_word<DESCRIBE_WARPS>(length, length - most + 1, [&](long long n) { return (Word)positions[n]; });
     int n_learned = 0;
     for (long long at = 0; at < length; at += DESCRIBE_THREADS) {
         const long long n = at + threadIdx.x;
-        const bool is_learned = n < length && (length <= most || (Word)table.positions[start + n] >= first);
+        const bool is_learned = n < length && (Word)positions[n] >= first;
         int total;
         const int place = n_learned + rank_in_block<DESCRIBE_WARPS>(is_learned, total);
         if (is_learned) items[place] = table.items[start + n], values[place] = table.values[start + n];
@@ -108,10 +124,23 @@ __device__ __forceinline__ float neighbour_terms(const Items& side, int item, co
     return sum_of_warp(rated * rsqrtf(max(n_rated, 1)) + unrated * rsqrtf(max(n_unrated, 1)));
 }
 
+// Give the samples of a user their places, and list the parts they are solved in.
+__device__ __forceinline__ long long place_samples(Described& to, int n_samples) {
+    __shared__ long long place, part;
+    const int n_parts = max(1, (n_samples + PART - 1) / PART);
+    if (threadIdx.x == 0) {
+        place = atomicAdd(to.taken + SAMPLES, (Word)n_samples), part = atomicAdd(to.taken + PARTS, (Word)n_parts);
+        to.starts[blockIdx.x] = place, to.lengths[blockIdx.x] = n_samples, to.arrived[blockIdx.x] = 0;
+        if (n_parts > 1) to.slots[blockIdx.x] = atomicAdd(to.taken + SLOTS, (Word)n_parts);
+    }
+    __syncthreads();
+    for (int n = threadIdx.x; n < n_parts; n += DESCRIBE_THREADS) to.parts[part + n] = {(int)blockIdx.x, n};
+    return place;
+}
+
 // Grid: a block a user. Shared memory: `max_ratings` items and as many residuals.
 extern "C" __global__ void __launch_bounds__(DESCRIBE_THREADS)
 describe_users(Users users, Table table, Items side, Rules rules, Described to) {
-    __shared__ long long place;
     int* items = (int*)memory;
     float* values = (float*)(items + rules.max_ratings);
     const int user = users.rows[blockIdx.x];
@@ -124,33 +153,44 @@ describe_users(Users users, Table table, Items side, Rules rules, Described to) 
     int n_draws = 0;
     if (IMPLICIT) n_draws = min(rules.n_negatives, max(1, rules.max_negatives / max(1, n)));
     const int each = 1 + n_draws, n_samples = n * each;
-    if (threadIdx.x == 0) place = atomicAdd((Word*)to.room, (Word)n_samples);
+    const long long place = place_samples(to, n_samples);
     const float share = n_draws ? (float)rules.n_negatives / n_draws : 1.0f;
-    __syncthreads();
-    Sample* samples = to.samples + place;
     double observed = 0;
     for (int s = threadIdx.x; s < n_samples; s += DESCRIBE_THREADS) {
         const int item = items[s / each], number = s % each - 1;
         int drawn = side.is_trained[item] ? item : -1;
         if (IMPLICIT && drawn >= 0 && number >= 0)
             drawn = draw_unrated(table, side, user, users.keys[user], side.keys[item], number, rules.seed);
-        const float count = drawn < 0 ? 0.0f : number < 0 ? 1.0f : share;
-        samples[s] = {drawn, 0.0f, number >= 0 ? 0.0f : IMPLICIT ? 1.0f : values[s / each], count};
+        const float count = drawn < 0 ? 0.0f : number < 0 ? 1.0f : share, offset = drawn < 0 ? 0.0f : side.mean + side.bias[drawn];
+        to.samples[place + s] = {drawn, offset, number >= 0 ? 0.0f : IMPLICIT ? 1.0f : values[s / each], count};
         observed += count;
     }
     const double count = sum_of_block<DESCRIBE_WARPS>(observed);
     const double baseline = to_residuals(side, rules, items, values, n);
-    __syncthreads();
-    for (int s = threadIdx.x / 32; s < n_samples; s += DESCRIBE_WARPS) {
-        const int item = samples[s].item;
-        if (item < 0) continue;
-        const float terms = K ? neighbour_terms(side, item, items, values, n) : 0.0f;
-        if (threadIdx.x % 32 == 0) samples[s].offset = side.mean + side.bias[item] + terms;
-    }
+    for (int at = threadIdx.x; at < n; at += DESCRIBE_THREADS)  // each thread what it has made a residual of
+        to.items[place + at] = items[at], to.residuals[place + at] = values[at];
     if (threadIdx.x > 0) return;
-    to.starts[blockIdx.x] = place, to.lengths[blockIdx.x] = n_samples, to.counts[blockIdx.x] = count;
+    to.learned[blockIdx.x] = n, to.counts[blockIdx.x] = count;
     users.baseline[user] = baseline;
     users.is_touched[user] = 1;
+}
+
+// Grid: a block a part, or more. Adds the neighbour terms to the offsets. Shared memory as above.
+extern "C" __global__ void __launch_bounds__(EXPLAIN_THREADS) explain_samples(Items side, Rules rules, Described of) {
+    if (blockIdx.x >= of.taken[PARTS]) return;
+    int* items = (int*)memory;
+    float* residuals = (float*)(items + rules.max_ratings);
+    const Part part = of.parts[blockIdx.x];
+    const long long start = of.starts[part.user];
+    const int n = of.learned[part.user], last = min((part.number + 1) * PART, of.lengths[part.user]);
+    for (int at = threadIdx.x; at < n; at += EXPLAIN_THREADS) items[at] = of.items[start + at], residuals[at] = of.residuals[start + at];
+    __syncthreads();
+    for (int s = part.number * PART + threadIdx.x / 32; s < last; s += EXPLAIN_THREADS / 32) {
+        Sample& sample = of.samples[start + s];
+        if (sample.item < 0) continue;
+        const float terms = neighbour_terms(side, sample.item, items, residuals, n);
+        if (threadIdx.x % 32 == 0) sample.offset += terms;
+    }
 }
 
 __device__ __forceinline__ void stage_samples(Shared& shared, int turn, const Sample* samples, int n, const Items& side) {
@@ -165,29 +205,41 @@ __device__ __forceinline__ void stage_samples(Shared& shared, int turn, const Sa
     if (!IMPLICIT) row[LAST] = sample.item < 0 ? 0.0f : sample.target - sample.offset;
 }
 
-// Grid: a block a user.
-extern "C" __global__ void __launch_bounds__(THREADS)
-solve_users(Users users, Items side, Rules rules, Described from) {
-    Shared& shared = *(Shared*)memory;
-    const Sample* samples = from.samples + from.starts[blockIdx.x];
-    const int n = from.lengths[blockIdx.x];
-    const float count = from.counts[blockIdx.x];
+// Where the step starts, and the ridge, of a user with so many observations.
+__device__ __forceinline__ void begin(Shared& shared, const Users& users, long long user, float count, const Rules& rules, int step) {
     for (int at = threadIdx.x; at < WIDTH; at += THREADS) {
-        shared.start[at] = 0;
+        shared.start[at] = step == 0 || at > F ? 0.0f : at < F ? users.factors[user * F + at] : users.bias[user];
         shared.ridge[at] = at < F ? rules.factor * count + rules.factor_prior : at == F ? rules.bias * count + rules.bias_prior : 1.0f;
     }
-    for (int step = 0; step < (IMPLICIT ? rules.n_steps : 1); ++step)
-        take_step<IMPLICIT>(
-            shared, n, [&](int first, int turn) { stage_samples(shared, turn, samples + first, n - first, side); },
-            [&](int first, int turn) {
-                for (int at = threadIdx.x / 32; at < STAGE; at += WARPS) {
-                    const Sample sample = first + at < n ? samples[first + at] : Sample{-1, 0, 0, 0};
-                    weigh(shared, turn, at, sample.offset, sample.target, sample.count);
-                }
-            });
-    const int user = users.rows[blockIdx.x];
-    for (int f = threadIdx.x; f < F; f += THREADS) users.factors[(long long)user * F + f] = shared.start[f];
+}
+
+// Grid: a block a part, or more. `step`: of Newton's method, from 0.
+extern "C" __global__ void __launch_bounds__(THREADS)
+solve_users(Users users, Items side, Rules rules, Described from, int step) {
+    if (blockIdx.x >= from.taken[PARTS]) return;
+    Shared& shared = *(Shared*)memory;
+    const Part part = from.parts[blockIdx.x];
+    const int length = from.lengths[part.user], first = part.number * PART, n = min(PART, length - first);
+    const Sample* samples = from.samples + from.starts[part.user] + first;
+    const long long user = users.rows[part.user];
+    begin(shared, users, user, from.counts[part.user], rules, step);
+    Sums sums[HELD];
+    clear(sums);
+    add_observations<IMPLICIT>(
+        sums, shared, n, [&](int from, int turn) { stage_samples(shared, turn, samples + from, n - from, side); },
+        [&](int from, int turn) {
+            for (int at = threadIdx.x / 32; at < STAGE; at += WARPS) {
+                const Sample sample = from + at < n ? samples[from + at] : Sample{-1, 0, 0, 0};
+                weigh(shared, turn, at, sample.offset, sample.target, sample.count);
+            }
+        });
+    if (length > PART) {
+        float* partials = from.partials + from.slots[part.user] * PARTIAL;
+        if (!is_last(sums, partials, part.number, (length + PART - 1) / PART, from.arrived + part.user)) return;
+    }
+    solve(sums, shared);
+    for (int f = threadIdx.x; f < F; f += THREADS) users.factors[user * F + f] = shared.start[f];
     if (threadIdx.x == 0) users.bias[user] = shared.start[F];
 }
 
-extern "C" __constant__ int geometry[2] = {THREADS, (int)sizeof(Shared)};
+extern "C" __constant__ int geometry[3] = {THREADS, (int)sizeof(Shared), PARTIAL};

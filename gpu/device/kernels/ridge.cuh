@@ -254,11 +254,9 @@ __device__ __forceinline__ void weigh(Shared& shared, int turn, int n, float off
     shared.rows[turn][n][LAST] = (target - sigmoid(score)) / bound;
 }
 
-// One system: `stage(first, turn)` begins to copy observations `first` on to stage `turn`; `weigh(first, turn)` gives each a
-// weight and its y once they are there. Ends with the step taken.
-template <bool WEIGHTED, class Stage, class Weigh> __device__ __forceinline__ void take_step(Shared& shared, int n, Stage stage, Weigh weigh) {
-    Sums sums[HELD];
-    clear(sums);
+// Add n observations to `sums`: `stage(first, turn)` begins to copy observations `first` on to stage `turn`;
+// `weigh(first, turn)` gives each a weight and its y once they are there.
+template <bool WEIGHTED, class Stage, class Weigh> __device__ __forceinline__ void add_observations(Sums (&sums)[HELD], Shared& shared, int n, Stage stage, Weigh weigh) {
     clear_stages(shared);
     __syncthreads();
     stage(0, 0);
@@ -278,5 +276,36 @@ template <bool WEIGHTED, class Stage, class Weigh> __device__ __forceinline__ vo
     }
     wait_but<0>();
     __syncthreads();
-    solve(sums, shared);
+}
+
+// --- systems that several blocks form ---------------------------------------------------------------------------------
+
+constexpr int PARTIAL = HELD * 64 * THREADS;  // numbers of a block's sums
+
+__device__ __forceinline__ void store(const Sums (&sums)[HELD], float* partial) {
+    for (int h = 0; h < HELD; ++h)
+#pragma unroll
+        for (int e = 0; e < 64; ++e) partial[(h * 64 + e) * THREADS + threadIdx.x] = sums[h][e / 8][e % 8];
+}
+
+__device__ __forceinline__ void add(Sums (&sums)[HELD], const float* partial) {
+    for (int h = 0; h < HELD; ++h)
+#pragma unroll
+        for (int e = 0; e < 64; ++e) sums[h][e / 8][e % 8] += __ldcg(partial + (h * 64 + e) * THREADS + threadIdx.x);
+}
+
+// Store this block's sums as the `part`-th of `n_parts`; whoever is last gets those of all, added in order.
+__device__ __forceinline__ bool is_last(Sums (&sums)[HELD], float* partials, int part, int n_parts, int* arrived) {
+    __shared__ int before;
+    store(sums, partials + (long long)part * PARTIAL);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) before = atomicAdd(arrived, 1);
+    __syncthreads();
+    if (before < n_parts - 1) return false;
+    __threadfence();
+    clear(sums);
+    for (int other = 0; other < n_parts; ++other) add(sums, partials + (long long)other * PARTIAL);
+    if (threadIdx.x == 0) *arrived = 0;
+    return true;
 }

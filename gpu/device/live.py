@@ -1,0 +1,158 @@
+"""`LiveModel`: a model of the SGD family that follows the history on the device ([004] Alg. 4); see `gpu.online`.
+
+Everything it reads and writes stays there: ratings, parameters, sums and signatures of simLSH. A batch is uploaded
+once; between its kernels the host reads eight counts and the number of items to refit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device import newcomers, online
+from gpu.device.growing import Growing
+from gpu.device.parameters import Parameters
+from gpu.device.signatures import Signatures
+from gpu.device.table import Changes, RatingTable
+from gpu.model import ARRAYS, Model
+from gpu.params import CulshParams, GradientParams
+from gpu.ratings import Rows
+from gpu.rules import item_rules, user_rules
+
+Steps = tuple[tuple[str, Callable[[], None]], ...]
+
+
+class LiveModel:
+    """A model and the ratings it follows, resident on the device.
+
+    After each call its state is a pure function of (snapshot, present ratings, users touched), up to nothing: sums have
+    one order, whatever the batches were.
+
+    Attributes:
+        table: the ratings.
+        parameters: the model.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        rows: Rows,
+        positions: NDArray[np.int64],
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+    ) -> None:
+        """Copy a snapshot and a history, and refit users and items that have ratings but were not trained.
+
+        Trained users whose ratings have changed since must be named with `touch`.
+
+        Args:
+            model: trained by stochastic gradient descent (`sgd`, `esgd`, `culsh`, `culsh-implicit`), grown to the rows
+                of the history.
+            rows, positions: ratings by user, as `gpu.table.RatingTable` has them.
+            user_keys, item_keys: uint64, of all rows.
+        """
+        assert isinstance(model.params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
+        self.table = RatingTable(rows, positions, model.n_items)
+        self.parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
+        self._user_rules, self._item_rules = user_rules(model.params), item_rules(model.params)
+        self._signatures = _signatures(model, self.parameters, self.table)
+        n_new = len(self.parameters.new_items)
+        self._absent = Growing(cupy.full((n_new, newcomers.n_absent(self._item_rules)), -1, dtype=cupy.int32), -1)
+        self.parameters.is_due.fill(1)
+        self.touch(np.flatnonzero(~model.user_trained & (rows.lengths > 0)))
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Add users and items with these keys, uint64, after those known; before the batch that names them."""
+        self.parameters.grow(user_keys, item_keys)
+        self.table.grow(self.parameters.n_users, self.parameters.n_items)
+        self._absent.grow(len(self.parameters.new_items))
+        if self._signatures is not None:
+            self._signatures.grow()
+
+    def apply(
+        self,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        values: NDArray[np.floating],
+        positions: NDArray[np.int64],
+    ) -> None:
+        """Learn a batch of changes, host arrays as `RatingTable.apply` takes them; returns before it is done."""
+        for _, step in self.steps(users, items, values, positions):
+            step()
+
+    def steps(
+        self,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        values: NDArray[np.floating],
+        positions: NDArray[np.int64],
+    ) -> Steps:
+        """What `apply` does, by name and in order, for whoever wants to know how long each takes."""
+        found: list[Changes] = []
+        return (
+            ("table", lambda: found.append(self.table.apply(users, items, values, positions))),
+            ("signatures", lambda: self._note(found[0])),
+            ("users", lambda: self._refit_users(found[0].touched_users, found[0].n_ratings)),
+            ("neighbours", self._list_new_items),
+            ("items", self._refit_items),
+        )
+
+    def touch(self, users: NDArray[np.integer]) -> None:
+        """Refit distinct users whose ratings are not those the snapshot was trained on, and what follows from it."""
+        rows = cupy.asarray(users.astype(np.int32))
+        self._refit_users(rows, int(self.table.lengths[rows].sum()))
+        self._list_new_items()
+        self._refit_items()
+
+    def forget(self, user: int) -> None:
+        """Delete a user's ratings and make them as if never seen."""
+        _, _, changes = self.table.drop_user(user)
+        self._note(changes)
+        if self._signatures is not None:
+            self._signatures.forget(user)
+        self.parameters.drop_user(user)
+        self.parameters.is_touched[user] = 1  # items that have drawn the user draw anew
+        self._list_new_items()
+        self._refit_items()
+
+    def fetch(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> dict[str, NDArray[Any]]:
+        """The named arrays of `gpu.model.ARRAYS` at these rows, on the host."""
+        rows = {"U": cupy.asarray(users.astype(np.int64)), "I": cupy.asarray(items.astype(np.int64))}
+        return {name: getattr(self.parameters, name)[rows[axes[0]]].get() for name, (axes, _) in ARRAYS.items()}
+
+    def finish(self) -> None:
+        """Wait for what was begun."""
+        cupy.cuda.get_current_stream().synchronize()
+
+    def _note(self, changes: Changes) -> None:
+        self.parameters.is_due[changes.items] = 1
+        if self._signatures is not None:
+            self._signatures.note(changes)
+
+    def _refit_users(self, users: Any, n_ratings: int) -> None:
+        online.refit_users(users, n_ratings, self.table, self.parameters, self._user_rules)
+
+    def _list_new_items(self) -> None:
+        if self._signatures is not None:
+            self._signatures.list_new_items()
+
+    def _refit_items(self) -> None:
+        parameters, absent = self.parameters, self._absent.values
+        if len(parameters.new_items):
+            if parameters.is_implicit:
+                newcomers.mark_absent(absent, parameters)
+            due = cupy.flatnonzero(parameters.is_due[parameters.new_items])
+            newcomers.refit_items(due, absent, self.table, parameters, self._item_rules)
+        parameters.is_due.fill(0)
+        parameters.is_touched.fill(0)
+
+
+def _signatures(model: Model, parameters: Parameters, table: RatingTable) -> Signatures | None:
+    """What makes lists for new items; None where the model has no neighbours or they were not found by hashing."""
+    if not isinstance(model.params, CulshParams) or not model.neighbours.shape[1] or not model.projections.shape[1]:
+        return None
+    return Signatures(parameters, model.params, model.scale, table)

@@ -1,0 +1,52 @@
+"""Small batches through every kernel of online learning, each array its own allocation: what compute-sanitizer watches.
+
+    compute-sanitizer --tool memcheck --error-exitcode 9 python -m pytest -q tests/gpu/device/test_online_sanitizer.py
+    compute-sanitizer --tool racecheck --error-exitcode 9 python -m pytest -q tests/gpu/device/test_online_sanitizer.py
+
+CuPy's pool would hide what goes past the end of an array, so it is put aside.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from gpu.device import obstacle
+from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from tests.gpu.device.live import world
+
+pytestmark = pytest.mark.gpu
+LENGTHS = [0, 1, 15, 16, 17, 33, 70, 600, 1200, 3]  # beyond 512 in parts
+N_ITEMS, N_NEW = 1300, 6
+
+
+@pytest.fixture(autouse=True)
+def no_pool() -> Iterator[None]:
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
+    cupy = importlib.import_module("cupy")
+    cupy.cuda.set_allocator(None)
+    yield
+    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+
+
+@pytest.mark.parametrize("sizes", [(5, 3), (32, 16)])
+@pytest.mark.parametrize("kind", [SgdParams, CulshParams, CulshImplicitParams])
+def test_batches(kind: type[Params], sizes: tuple[int, int]) -> None:
+    here = world(kind, sizes, LENGTHS, N_ITEMS, N_NEW)
+    live = importlib.import_module("gpu.device.live").LiveModel(
+        here.model, here.table.rows, here.table.positions, here.user_keys, here.item_keys
+    )
+    rng = np.random.default_rng(0)
+    for step in range(2):
+        live.grow(np.arange(3, dtype=np.uint64) + step, np.arange(2, dtype=np.uint64) + step)
+        users, items = rng.integers(0, len(LENGTHS) + 3, 150), rng.integers(N_ITEMS - 100, N_ITEMS + 2, 150)
+        values = np.where(rng.random(150) < 0.3, np.nan, 3.0)
+        live.apply(users, items, values, np.arange(150) + 10_000 * (1 + step))
+    live.forget(8)
+    found = live.fetch(np.arange(live.parameters.n_users), np.arange(live.parameters.n_items))
+    assert all(np.isfinite(array).all() for array in found.values())
+    assert not found["user_factors"][8].any()

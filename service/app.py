@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from importlib import metadata
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +17,7 @@ from service.errors import ServiceError
 from service.routes import admin, health, lookups, openapi, problems, ratings, recommend
 from service.routes.common import COMMON_ERRORS
 from service.routes.door import Door, Lane
+from service.routes.wire import Wire
 from service.runtime import Runtime
 from service.settings import Settings
 
@@ -42,15 +43,24 @@ class Application(FastAPI):
         }
         return Door(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
 
+    @property
+    def door(self) -> Door:
+        """The outermost layer."""
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
+        return cast("Door", self.middleware_stack)
+
+    def wire(self, **options: Any) -> Wire:
+        """A connection's protocol, for uvicorn, which gives the options."""
+        return Wire(self.door, recommend.RecommendLane(self._runtime).short, **options)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Straight to the door: what the framework does before it costs as much as a hot route."""
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
         scope["app"] = self
-        if self.middleware_stack is None:
-            self.middleware_stack = self.build_middleware_stack()
-        await self.middleware_stack(scope, receive, send)
+        await self.door(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""

@@ -147,10 +147,18 @@ class Runtime(Parts):
 
     async def ask(self, query: Query, wait_for: StreamId | None = None) -> Any:
         """The engine's answer, once it has seen `wait_for`. Raises as `Engine.ask` and `wait_for`."""
-        self._check_started()
         if wait_for is not None:
-            await self._engine.wait_for(wait_for)
-        return await self._engine.ask(query)
+            await self.wait_for(wait_for)
+        return await self.ask_now(query)
+
+    def ask_now(self, query: Query) -> asyncio.Future[Any]:
+        """The engine's answer, awaited.
+
+        Raises:
+            NotReady: the service is starting. Beside that as `Engine.ask`.
+        """
+        self._check_started()
+        return self._engine.ask(query)
 
     async def wait_for(self, stream_id: StreamId | None) -> None:
         """Return once the engine has seen `stream_id`.

@@ -7,14 +7,14 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, cast
 
 import uvicorn
 import uvloop
 
 from service import logs, memory, threads
-from service.app import create_app
+from service.app import Application, create_app
 from service.runtime import Parts, Runtime, Worker
 from service.settings import Settings
 
@@ -61,11 +61,11 @@ def _in_loop(main: Coroutine[Any, Any, int]) -> int:
         return runner.run(main)
 
 
-def _server(app: Callable[..., Awaitable[None]]) -> _Server:
+def _server(app: Application) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=cast("type[asyncio.Protocol]", app.wire),  # it is called with what a class would be
             lifespan="off",  # the runtime is started below, so that its errors are ours to tell
             log_config=None,
             access_log=False,

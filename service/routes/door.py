@@ -10,7 +10,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import structlog
@@ -75,7 +75,7 @@ class Door:
         self._keys, self._rate = Keys(settings), RateLimit(settings.rate_limit_per_s)
         self._max_body = settings.max_body_bytes
         self._tells_all = settings.log_level == "debug"
-        self._next_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
+        self.new_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -84,11 +84,11 @@ class Door:
             return
         started = time.perf_counter()
         path: bytes = scope["raw_path"].partition(b"?")[0]
-        key, request_id, length = _headers(scope)
-        visit = _Visit(scope["method"], path, request_id or self._next_id(), started)
+        key, request_id, length = self.headers(scope["headers"])
+        visit = Visit(scope["method"], path, request_id or self.new_id(), started)
         route = "refused"
         try:
-            self._admit(scope, path, key, length)
+            self.admit(path, key, length, scope["client"])
             prefix, slash, tail = path.rpartition(b"/")
             lane = self._lanes.get((visit.method, prefix + slash))
             if lane is not None:
@@ -99,25 +99,49 @@ class Door:
                 await self._through(scope, receive, send, visit)
                 return
             await _send(send, status, content, JSON, visit.request_id, [])
-        except ServiceError as error:
-            status, content, extra = problems.of_error(error, visit.request_id)
-            await _send(send, status, content, _PROBLEM, visit.request_id, extra)
         except ClientDisconnect:
             status = CLIENT_GONE
-        except Exception:
-            _log.exception("request failed", request_id=visit.request_id, path=path)
-            status = ServiceError.status
-            await _send(send, status, problems.of_crash(visit.request_id), _PROBLEM, visit.request_id, [])
-        self._count(visit, route, status)
+        except Exception as error:
+            status, content, media, extra = self.refusal(error, visit)
+            await _send(send, status, content, media, visit.request_id, extra)
+        self.count(visit, route, status)
 
-    def _admit(self, scope: Scope, path: bytes, key: bytes | None, length: int) -> None:
-        """Key, rate and announced length; nothing of the body has been read."""
+    # --- what every way of a request shares
+
+    def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes | None, str | None, int]:
+        """Key, request id and content length, in one pass."""
+        key: bytes | None = None
+        request_id: str | None = None
+        length = 0
+        for name, value in headers:
+            if name == b"x-api-key":
+                key = value
+            elif name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+                request_id = value.decode()
+            elif name == b"content-length" and value.isdigit():
+                length = int(value)
+        return key, request_id, length
+
+    def admit(self, path: bytes, key: bytes | None, length: int, client: tuple[str, int] | None) -> None:
+        """Return if key, rate and announced length are in order; nothing of the body has been read.
+
+        Raises:
+            NotAuthorized, TooManyRequests, BodyTooLarge: they are not.
+        """
         self._keys.check(path, key)
-        self._rate.check(path, scope["client"][0] if scope["client"] else "")
+        self._rate.check(path, client[0] if client else "")
         if length > self._max_body:
             raise BodyTooLarge(f"Invalid body: expected at most {self._max_body:,} bytes, got {length:,}")
 
-    async def _through(self, scope: Scope, receive: Receive, send: Send, visit: _Visit) -> None:
+    def refusal(self, error: Exception, visit: Visit) -> tuple[int, bytes, bytes, Headers]:
+        """Status, body, media type and further headers for what went wrong; what nobody foresaw is logged."""
+        if isinstance(error, ServiceError):
+            status, content, extra = problems.of_error(error, visit.request_id)
+            return status, content, _PROBLEM, extra
+        _log.error("request failed", request_id=visit.request_id, path=visit.path, exc_info=error)
+        return ServiceError.status, problems.of_crash(visit.request_id), _PROBLEM, []
+
+    async def _through(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
         """The way through the framework."""
         scope["path"] = visit.path.decode("ascii", "replace")  # the raw path: ids are decoded after routing
         scope.setdefault("state", {})["request_id"] = visit.request_id
@@ -140,9 +164,10 @@ class Door:
             _log.exception("request failed", method=visit.method, path=visit.path.decode("ascii", "replace"))
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
-        self._count(visit, getattr(scope.get("route"), "path", "unknown"), status)
+        self.count(visit, getattr(scope.get("route"), "path", "unknown"), status)
 
-    def _count(self, visit: _Visit, route: str, status: int) -> None:
+    def count(self, visit: Visit, route: str, status: int) -> None:
+        """Count and log one request that has been answered."""
         seconds = time.perf_counter() - visit.started
         self._metrics.requests.count(visit.method, route, status, seconds)
         if status < 400 and not self._tells_all:
@@ -158,7 +183,9 @@ class Door:
         )
 
 
-class _Visit(NamedTuple):
+class Visit(NamedTuple):
+    """One request: what is counted and logged of it."""
+
     method: str
     path: bytes
     request_id: str
@@ -179,21 +206,6 @@ def limited(receive: Receive, max_bytes: int) -> Receive:
         return message
 
     return counted
-
-
-def _headers(scope: Scope) -> tuple[bytes | None, str | None, int]:
-    """Key, request id and content length, in one pass."""
-    key: bytes | None = None
-    request_id: str | None = None
-    length = 0
-    for name, value in scope["headers"]:
-        if name == b"x-api-key":
-            key = value
-        elif name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            request_id = value.decode()
-        elif name == b"content-length" and value.isdigit():
-            length = int(value)
-    return key, request_id, length
 
 
 async def _send(send: Send, status: int, content: bytes, media: bytes, request_id: str, extra: Headers) -> None:

@@ -18,6 +18,7 @@ from service.events import StreamId, check_id
 from service.queries import Popular, PopularItems, Recommend, Recommendation
 from service.routes.common import TheRuntime, UserId, answers, check_n, decoded, reply
 from service.routes.door import Hot
+from service.routes.wire import Short
 from service.runtime import Runtime
 from service.schemas import AnonymousBody, NoParameters, Page, RecommendBody, RecommendQuery, UsersBody
 
@@ -54,12 +55,26 @@ class RecommendLane:
 
     async def __call__(self, hot: Hot) -> bytes | None:
         """The body of the answer, or None if the request is unusual or wrong."""
-        plan = _cached_plan(hot.query) if len(hot.query) <= MAX_CACHED_QUERY_BYTES else None
-        user = _user(hot.tail)
-        if plan is None or user is None or plan.n > self._runtime.settings.max_n:
+        plan, user = self._plan(hot.query), _user(hot.tail)
+        if plan is None or user is None:
             return None
         answer = await self._runtime.ask(Recommend(user=user, **plan.filters), plan.wait_for)
         return _finished(answer, hot.request_id, hot.started)
+
+    @property
+    def short(self) -> Short:
+        """The same for those that wait for nothing but the engine."""
+        return Short(b"/recommend/", "/recommend/{user}", self._query, self._runtime.ask_now, _finished)
+
+    def _query(self, tail: bytes, text: bytes) -> Recommend | None:
+        plan, user = self._plan(text), _user(tail)
+        if plan is None or user is None or plan.wait_for is not None:
+            return None
+        return Recommend(user=user, **plan.filters)
+
+    def _plan(self, text: bytes) -> _Plan | None:
+        plan = _cached_plan(text) if len(text) <= MAX_CACHED_QUERY_BYTES else None
+        return None if plan is None or plan.n > self._runtime.settings.max_n else plan
 
 
 @router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))

@@ -18,7 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, prange, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from gpu import simlsh
@@ -32,6 +34,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 STATE = 8  # drawn half-words
+MOST_HALVES = 512  # of a signature: 16,384 bits
 TASKS = 256  # pieces of like size for the threads
 
 
@@ -80,8 +83,47 @@ def mix(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
+def _turned_from() -> NDArray[np.uint64]:
+    """Where in `drawn` of `fill_bits` the second and the third eight begin, for each eight of half-words; (64, 2)."""
+    eights = np.arange(MOST_HALVES // STATE, dtype=np.uint64)
+    kind = eights % 7
+    turn = (eights // 7 + 15 * kind) % 16
+    second, third = np.where(kind < 5, 1, 2), np.where(kind < 5, kind + 2, kind - 1)
+    both = [2 * STATE * (turn % 4) + second, 2 * STATE * (turn // 4) + third]
+    return np.stack(both, axis=1).astype(np.uint64)
+
+
+TURNED_FROM = _turned_from()
+
+
+def _exclusive_or(typing_context: Any, to: Any, at: Any, drawn: Any, second: Any, third: Any) -> Any:
+    """Code of eight half-words at once; LLVM would suspect that `to` and `drawn` overlap, and take them one by one."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        eight = ir.VectorType(ir.IntType(32), STATE)
+
+        def pointer(array: int, index: Any) -> Any:
+            data = context.make_helper(builder, signature.args[array], arguments[array]).data
+            return builder.bitcast(builder.gep(data, [index]), eight.as_pointer())
+
+        def load(index: Any) -> Any:
+            return builder.load(pointer(2, index), align=4)
+
+        words = load(ir.Constant(ir.IntType(64), 0))
+        for index in arguments[3:]:
+            words = builder.xor(words, load(index))
+        builder.store(words, pointer(0, arguments[1]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(to, types.uint64, drawn, types.uint64, types.uint64), build
+
+
+# to[at + x] = drawn[x] ^ drawn[second + x] ^ drawn[third + x], x = 0 … 7; contiguous uint32, uint64 places.
+_xor_eight: Any = intrinsic(_exclusive_or)
+
+
 @njit(cache=True, nogil=True)
-def fill_bits(bits: NDArray[np.uint32], turned: NDArray[np.uint32], seed: np.uint64, key: np.uint64) -> None:
+def fill_bits(bits: NDArray[np.uint32], drawn: NDArray[np.uint32], seed: np.uint64, key: np.uint64) -> None:
     """Φ(H_i) of the user with `key`, as half-words.
 
     Eight half-words w = 8·o + x, x = 0 … 7, are made alike, of s_x, s_{x+d} and s_{x+e} (mod 8): (d, e) is one of the
@@ -89,23 +131,18 @@ def fill_bits(bits: NDArray[np.uint32], turned: NDArray[np.uint32], seed: np.uin
 
     Args:
         bits: (S rounded up to whole eights,), filled.
-        turned: work space (4, 16): the drawn half-words turned right by 0 to 3 bytes, twice in a row.
+        drawn: work space (64,): the drawn half-words twice in a row, then turned right by one, two and three bytes.
     """
     state = mix(key ^ mix(seed))
     for n in range(STATE // 2):
-        drawn = mix(state + np.uint64(n + 1) * GOLDEN)
-        turned[0, 2 * n], turned[0, 2 * n + 1] = np.uint32(drawn), np.uint32(drawn >> np.uint64(32))
-    for n in range(STATE):
-        word = turned[0, n]
-        for r in range(4):
-            turned[r, n] = turned[r, n + STATE] = (word >> np.uint32(8 * r)) | (word << np.uint32((32 - 8 * r) % 32))
+        two = mix(state + np.uint64(n + 1) * GOLDEN)
+        drawn[2 * n] = drawn[2 * n + STATE] = np.uint32(two)
+        drawn[2 * n + 1] = drawn[2 * n + 1 + STATE] = np.uint32(two >> np.uint64(32))
+    for r in range(1, 4):
+        for n in range(2 * STATE):
+            drawn[2 * STATE * r + n] = (drawn[n] >> np.uint32(8 * r)) | (drawn[n] << np.uint32(32 - 8 * r))
     for o in range(len(bits) // STATE):
-        kind = o % 7
-        second, third = (1, kind + 2) if kind < 5 else (2, kind - 1)
-        turn = (o // 7 + 15 * kind) % 16
-        one, two = turned[turn % 4], turned[turn // 4]
-        for x in range(STATE):
-            bits[STATE * o + x] = turned[0, x] ^ one[x + second] ^ two[x + third]
+        _xor_eight(bits, np.uint64(STATE * o), drawn, TURNED_FROM[o, 0], TURNED_FROM[o, 1])
 
 
 @njit(cache=True, nogil=True)
@@ -131,9 +168,9 @@ def update(
 ) -> None:
     """projections[items[n]] += weights[n] · Φ(keys[n]), in place; an item may occur any number of times."""
     n_halves = projections.shape[1] // 32
-    bits, turned = np.empty(n_halves + STATE - 1, dtype=np.uint32), np.empty((4, 2 * STATE), dtype=np.uint32)
+    bits, drawn = np.empty(n_halves + STATE - 1, dtype=np.uint32), np.empty(8 * STATE, dtype=np.uint32)
     for n in range(len(items)):
-        fill_bits(bits, turned, seed, keys[n])
+        fill_bits(bits, drawn, seed, keys[n])
         add_signed(projections[items[n]], bits[:n_halves], weights[n])
 
 
@@ -155,10 +192,10 @@ def add_columns(
     """
     for c in prange(len(chunks) - 1):
         n_halves = projections.shape[1] // 32
-        bits, turned = np.empty(n_halves + STATE - 1, dtype=np.uint32), np.empty((4, 2 * STATE), dtype=np.uint32)
+        bits, drawn = np.empty(n_halves + STATE - 1, dtype=np.uint32), np.empty(8 * STATE, dtype=np.uint32)
         for j in range(chunks[c], chunks[c + 1]):
             for n in range(starts[j], starts[j + 1]):
-                fill_bits(bits, turned, seed, user_keys[users[n]])
+                fill_bits(bits, drawn, seed, user_keys[users[n]])
                 add_signed(projections[j], bits[:n_halves], np.int32(weights[n]))
 
 

@@ -16,7 +16,7 @@ quick = settings(max_examples=60, deadline=None)
 def drawn(seed: int, key: int, n_halves: int) -> np.ndarray:
     """Φ of a user as half-words."""
     bits = np.zeros(n_halves + lsh.STATE - 1, dtype=np.uint32)
-    lsh.fill_bits(bits, np.empty((4, 2 * lsh.STATE), np.uint32), np.uint64(seed), np.uint64(key))
+    lsh.fill_bits(bits, np.empty(8 * lsh.STATE, np.uint32), np.uint64(seed), np.uint64(key))
     return bits[:n_halves]
 
 
@@ -36,6 +36,18 @@ def test_no_two_bits_are_made_of_the_same_drawn_ones() -> None:
         for bit in range(8)
     }
     assert len(made_of) == 512 * 32
+
+
+def test_bits_are_balanced_and_no_two_go_together() -> None:
+    n_users, n_bits = 4000, 1216
+    signs = np.zeros((n_users, n_bits), dtype=np.int32)
+    keys = np.arange(n_users, dtype=np.uint64)
+    lsh.update(signs, np.arange(n_users), keys, np.ones(n_users, np.int32), np.uint64(0))
+    products = signs.T.astype(np.float32) @ signs.astype(np.float32) / np.sqrt(n_users)
+    pairs = products[np.triu_indices(n_bits, 1)]
+    assert abs(pairs.std() - 1) < 0.01
+    assert np.abs(pairs).max() < 1.15 * np.sqrt(2 * np.log(2 * len(pairs)))  # the largest of so many normal numbers
+    assert np.abs(signs.sum(axis=0)).max() / np.sqrt(n_users) < 1.15 * np.sqrt(2 * np.log(2 * n_bits))
 
 
 def test_splitmix64_of_a_known_state() -> None:

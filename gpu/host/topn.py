@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gpu.host.arena import Int
 from gpu.host.item_index import LANE, PANEL, Catalogue, Tables
 from gpu.host.table import find
-from gpu.host.touched import Touched, touched
+from gpu.host.touched import BLOCK, Touched, touched
 from gpu.scoring import Requests
 
 PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
@@ -48,7 +48,7 @@ def rank(catalogue: Catalogue, requests: Requests, n: int) -> tuple[NDArray[np.i
     rows = np.full(best.shape, -1, dtype=np.int32)
     if n and n_users:
         parts = np.arange(n_parts + 1) * len(tables.panels) // n_parts
-        (scan_parallel if n_parts > 1 else scan_all)(parts, requests, tables, touched(requests, tables), best, rows)
+        fill(parts, requests, tables, best, rows)
     return rows[0], best[0]
 
 
@@ -173,7 +173,7 @@ def skip_to(first: Int, requests: Requests, near: Touched, places: NDArray[np.in
         places[b, EXCLUDED] = find(requests.excluded, start, end - start, first)
         start, end = requests.candidate_starts[b], requests.candidate_starts[b + 1]
         places[b, CANDIDATES] = find(requests.candidates, start, end - start, first)
-        places[b, TOUCHED] = find(near.items, near.starts[b], near.lengths[b], first)
+        places[b, TOUCHED] = find(near.blocks, near.starts[b], near.lengths[b], first // BLOCK)
 
 
 @njit(cache=True, nogil=True)
@@ -202,9 +202,11 @@ def begin(
     for j in range(PANEL):
         scores[j] = plain[j] + bias
     place, last = places[TOUCHED], near.starts[request] + near.lengths[request]
-    while place < last and near.items[place] < first + PANEL:
-        if near.items[place] >= first:
-            scores[near.items[place] - first] = near.scores[place] + bias
+    while place < last and near.blocks[place] * BLOCK < first + PANEL:
+        start = near.blocks[place] * BLOCK - first
+        if start >= 0:  # else the panel was left out
+            for j in range(BLOCK):
+                scores[start + j] = near.scores[place, j] + bias
         place += 1
     places[TOUCHED] = place
     if not requests.include_seen:
@@ -293,22 +295,6 @@ def join(best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
     sort_best_first(best[0], rows[0])
 
 
-@njit(cache=True, nogil=True)
-def scan_all(
-    parts: NDArray[np.int64],
-    requests: Requests,
-    tables: Tables,
-    near: Touched,
-    best: NDArray[np.float32],
-    rows: NDArray[np.int32],
-) -> None:
-    """Fill the first lists of `best` and `rows` (P, B, m) from the panels `parts[p]` to `parts[p + 1]`, one thread."""
-    for p in range(len(parts) - 1):
-        scan(parts[p], parts[p + 1], requests, tables, near, best[p], rows[p])
-    for b in range(best.shape[1]):
-        join(best[:, b], rows[:, b])
-
-
 @njit(cache=True, nogil=True, parallel=True)
 def scan_parallel(
     parts: NDArray[np.int64],
@@ -318,10 +304,27 @@ def scan_parallel(
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """`scan_all` on all threads."""
+    """Fill the lists (P, B, m) from the panels `parts[p]` to `parts[p + 1]` on all threads."""
     for p in prange(len(parts) - 1):
         scan(parts[p], parts[p + 1], requests, tables, near, best[p], rows[p])
-    for b in prange(best.shape[1]):
+
+
+@njit(cache=True, nogil=True)
+def fill(
+    parts: NDArray[np.int64],
+    requests: Requests,
+    tables: Tables,
+    best: NDArray[np.float32],
+    rows: NDArray[np.int32],
+) -> None:
+    """Fill the first of `best` and `rows` (P, B, m), all −inf and −1; a thread for each part of the panels."""
+    is_parallel = len(best) > 1
+    near = touched(requests, tables, is_parallel)
+    if is_parallel:
+        scan_parallel(parts, requests, tables, near, best, rows)
+    else:
+        scan(parts[0], parts[1], requests, tables, near, best[0], rows[0])
+    for b in range(best.shape[1]):
         join(best[:, b], rows[:, b])
 
 

@@ -1,8 +1,8 @@
 """What a user has to do with neighbours of items on the host: terms of [004] eq. 1 through inverse lists.
 
 Each rated item adds its W and C to the items that have it as a neighbour, O(|Ω_i|·K) a user instead of O(I·K); what a
-rated neighbour takes from the sum over C is subtracted from the whole sum. Sums lie by item in memory that is only
-touched, and only set up, where there are any: in blocks, so that roots are taken in vectors.
+rated neighbour takes from the sum over C is subtracted from the whole sum. Sums lie by item in memory that is only set
+up, and only read, where there are any: in blocks of items, so that roots are taken in vectors.
 """
 
 from __future__ import annotations
@@ -17,78 +17,71 @@ from gpu.host.arena import Int
 from gpu.host.item_index import Tables
 from gpu.scoring import Requests
 
-BLOCK = 64  # items
-PARALLEL_FROM = 2**20  # entries of inverse lists, some milliseconds
+BLOCK = 16  # items, of which the panels of the catalogue have whole numbers
+DENSE = 64  # items an entry, from which on blocks are set up in order, all of them: it is cheaper than one by one
+PARTS = 8  # of the users, that threads share
 
 
 class Touched(NamedTuple):
-    """Items that have a neighbour that the user has rated, ascending; B users.
+    """Blocks with items that have a neighbour that the user has rated, ascending; B users.
 
     Attributes:
         starts, lengths: int64 (B,).
-        items, scores: int32 and float32, flat; all of the score but the user's bias and the product of the factors.
+        blocks: int32 (n,).
+        scores: float32 (n, `BLOCK`), all of the score but the user's bias and the product of the factors.
     """
 
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    items: NDArray[np.int32]
+    blocks: NDArray[np.int32]
     scores: NDArray[np.float32]
-
-
-def touched(requests: Requests, tables: Tables) -> Touched:
-    """The touched items of every user."""
-    n_users = len(requests.starts)
-    bounds = np.zeros(n_users + 1, dtype=np.int64)
-    if len(tables.owners):
-        count(requests, tables, bounds)
-    n = int(bounds[-1])
-    near = Touched(
-        bounds[:-1], np.zeros(n_users, dtype=np.int64), np.empty(n, dtype=np.int32), np.empty(n, dtype=np.float32)
-    )
-    if n:
-        (touch_parallel if n >= PARALLEL_FROM else touch_all)(requests, tables, *near)
-    return near
 
 
 @njit(cache=True, nogil=True)
 def count(requests: Requests, tables: Tables, bounds: NDArray[np.int64]) -> None:
-    """Where each user's entries begin (B + 1,): there are as many as inverse lists say, or as items, at most."""
+    """Where each user's blocks begin (B + 1,): all of them, or as many as entries of inverse lists at most."""
+    n_items = len(tables.plain)
     for b in range(len(requests.starts)):
         n = 0
         for place in range(requests.starts[b], requests.starts[b] + requests.lengths[b]):
             if requests.items[place] < len(tables.lengths):
                 n += tables.lengths[requests.items[place]]
-        bounds[b + 1] = bounds[b] + min(n, len(tables.plain))
+        bounds[b + 1] = bounds[b] + (n if n * DENSE < n_items else n_items // BLOCK)
 
 
 @njit(cache=True, nogil=True)
-def open_block(
-    block: Int,
+def open_blocks(
+    first: Int,
+    last: Int,
     tables: Tables,
     n_rated: NDArray[np.uint32],
     explicit: NDArray[np.float32],
     implicit: NDArray[np.float32],
 ) -> None:
-    """Set the sums of a block to those of somebody who has rated nothing."""
-    for j in range(block * BLOCK, (block + 1) * BLOCK):
+    """Set the sums of blocks `first` to `last` (excluded) to those of somebody who has rated nothing."""
+    for j in range(first * BLOCK, last * BLOCK):
         n_rated[j], explicit[j], implicit[j] = 0, 0, tables.implicit_sums[j]
 
 
 @njit(cache=True, nogil=True, fastmath={"nnan", "contract"}, error_model="numpy")
-def score_block(
-    fixed: NDArray[np.float32],
-    n_slots: NDArray[np.int32],
+def score_blocks(
+    blocks: NDArray[np.int32],
+    tables: Tables,
     n_rated: NDArray[np.uint32],
     explicit: NDArray[np.float32],
     implicit: NDArray[np.float32],
     scores: NDArray[np.float32],
 ) -> None:
     """All but bias and product, fixed + |R|^-½ explicit + |N|^-½ implicit, in vectors."""
-    one = np.float32(1)
-    for j in range(BLOCK):
-        rated = np.float32(n_rated[j])
-        unrated = np.float32(n_slots[j]) - rated
-        scores[j] = fixed[j] + (explicit[j] / np.sqrt(max(rated, one)) + implicit[j] / np.sqrt(max(unrated, one)))
+    one, fixed, n_slots = np.float32(1), tables.fixed, tables.n_slots
+    for n in range(len(blocks)):
+        first = np.uint32(blocks[n]) * np.uint32(BLOCK)
+        for k in range(np.uint32(BLOCK)):
+            j = first + k
+            rated = np.float32(n_rated[j])
+            unrated = np.float32(n_slots[j]) - rated
+            terms = explicit[j] / np.sqrt(max(rated, one)) + implicit[j] / np.sqrt(max(unrated, one))
+            scores[n, k] = fixed[j] + terms
 
 
 @njit(cache=True, nogil=True)
@@ -97,6 +90,7 @@ def add_ratings(
     requests: Requests,
     tables: Tables,
     is_open: NDArray[np.bool_],
+    are_all_open: bool | np.bool_,
     n_rated: NDArray[np.uint32],
     explicit: NDArray[np.float32],
     implicit: NDArray[np.float32],
@@ -112,9 +106,11 @@ def add_ratings(
         first = np.uint64(tables.starts[x])
         for place in range(first, first + np.uint64(tables.lengths[x])):
             owner = np.uint32(tables.owners[place])  # unsigned: not tested for counting from the end, a third of it
-            if not is_open[owner // np.uint32(BLOCK)]:
-                is_open[owner // np.uint32(BLOCK)] = True
-                open_block(owner // np.uint32(BLOCK), tables, n_rated, explicit, implicit)
+            if not are_all_open:
+                block = owner // np.uint32(BLOCK)
+                if not is_open[block]:
+                    is_open[block] = True
+                    open_blocks(block, block + np.uint32(1), tables, n_rated, explicit, implicit)
             n_rated[owner] += np.uint32(1)
             explicit[owner] += weight * tables.explicit_weights[place]
             implicit[owner] -= tables.implicit_weights[place]
@@ -128,41 +124,27 @@ def touch(
     tables: Tables,
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    items: NDArray[np.int32],
+    blocks: NDArray[np.int32],
     scores: NDArray[np.float32],
 ) -> None:
     """Fill `Touched` for the users `first` to `last` (excluded)."""
     n_items = len(tables.plain)
     n_rated, is_open = np.empty(n_items, dtype=np.uint32), np.empty(n_items // BLOCK, dtype=np.bool_)
     explicit, implicit = np.empty(n_items, dtype=np.float32), np.empty(n_items, dtype=np.float32)
-    found = np.empty(BLOCK, dtype=np.float32)
+    ends = np.append(starts, len(blocks))
     for b in range(first, last):
-        is_open[:] = False
-        add_ratings(b, requests, tables, is_open, n_rated, explicit, implicit)
-        place = starts[b]
+        are_all_open = ends[b + 1] - ends[b] == len(is_open)
+        is_open[:] = are_all_open
+        if are_all_open:
+            open_blocks(0, len(is_open), tables, n_rated, explicit, implicit)
+        add_ratings(b, requests, tables, is_open, are_all_open, n_rated, explicit, implicit)
+        end = starts[b]
         for block in range(len(is_open)):
-            if not is_open[block]:
-                continue
-            part = slice(block * BLOCK, (block + 1) * BLOCK)
-            score_block(tables.fixed[part], tables.n_slots[part], n_rated[part], explicit[part], implicit[part], found)
-            for j in range(BLOCK):
-                if n_rated[block * BLOCK + j]:
-                    items[place], scores[place] = block * BLOCK + j, found[j]
-                    place += 1
-        lengths[b] = place - starts[b]
-
-
-@njit(cache=True, nogil=True)
-def touch_all(
-    requests: Requests,
-    tables: Tables,
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    items: NDArray[np.int32],
-    scores: NDArray[np.float32],
-) -> None:
-    """`touch` of all users on one thread."""
-    touch(0, len(starts), requests, tables, starts, lengths, items, scores)
+            if is_open[block]:
+                blocks[end] = block
+                end += 1
+        lengths[b] = end - starts[b]
+        score_blocks(blocks[starts[b] : end], tables, n_rated, explicit, implicit, scores[starts[b] : end])
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -171,12 +153,27 @@ def touch_parallel(
     tables: Tables,
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    items: NDArray[np.int32],
+    blocks: NDArray[np.int32],
     scores: NDArray[np.float32],
 ) -> None:
     """`touch` on all threads, each with users of its own."""
     n_users = len(starts)
-    n_parts = 8
-    for part in prange(n_parts):
-        first, last = part * n_users // n_parts, (part + 1) * n_users // n_parts
-        touch(first, last, requests, tables, starts, lengths, items, scores)
+    for part in prange(PARTS):
+        first, last = part * n_users // PARTS, (part + 1) * n_users // PARTS
+        touch(first, last, requests, tables, starts, lengths, blocks, scores)
+
+
+@njit(cache=True, nogil=True)
+def touched(requests: Requests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
+    """What every user has touched."""
+    n_users = len(requests.starts)
+    bounds, lengths = np.zeros(n_users + 1, dtype=np.int64), np.zeros(n_users, dtype=np.int64)
+    if len(tables.owners):
+        count(requests, tables, bounds)
+    starts, n = bounds[:-1], bounds[-1]
+    blocks, scores = np.empty(n, dtype=np.int32), np.empty((n, BLOCK), dtype=np.float32)
+    if n and is_parallel:
+        touch_parallel(requests, tables, starts, lengths, blocks, scores)
+    elif n:
+        touch(0, n_users, requests, tables, starts, lengths, blocks, scores)
+    return Touched(starts, lengths, blocks, scores)

@@ -9,7 +9,6 @@ from gpu import topn
 from gpu.backend import Backend
 from gpu.errors import InvalidInput
 from gpu.host import topn as host
-from gpu.host import touched
 from gpu.host.item_index import PANEL
 from gpu.item_index import ItemIndex
 from gpu.model import Model
@@ -102,7 +101,6 @@ def test_an_answer_does_not_depend_on_its_batch(
     together = ask(index, table, everyone, 20)
     alone = [ask(index, table, [user], 20) for user in everyone]
     monkeypatch.setattr(host, "PARALLEL_FROM", 0)
-    monkeypatch.setattr(touched, "PARALLEL_FROM", 0)
     in_parallel = ask(index, table, everyone, 20)
     among_candidates = ask(index, table, everyone, 20, candidates=[np.arange(700)] + [None] * 39)
     for b in everyone:
@@ -166,3 +164,19 @@ def test_a_model_without_items_recommends_nothing(backend: Backend) -> None:
     items, scores = ask(ItemIndex(model, backend), RatingTable(1, 0), [0], 3)
     assert items.tolist() == [[-1, -1, -1]]
     assert (scores == -np.inf).all()
+
+
+@pytest.mark.parametrize("n_ratings", [2, 90])
+def test_few_and_many_ratings_of_a_long_catalogue(n_ratings: int, backend: Backend) -> None:
+    """Blocks of items are set up one by one, or all."""
+    rng = np.random.default_rng(0)
+    model = Model.zeros(random_params(CulshParams), 3.0, (1, 5), 2, 5000, 0)
+    model.neighbours[:] = (np.arange(5000)[:, None] + rng.integers(1, 5000, 4)) % 5000
+    for array in (model.explicit_weights, model.implicit_weights, model.item_factors, model.user_factors):
+        array[:] = rng.standard_normal(array.shape)
+    matrix = np.full((2, 5000), np.nan)
+    matrix[:, rng.permutation(5000)[:n_ratings]] = 4
+    table = table_of(matrix)
+    items, scores = ask(ItemIndex(model, backend), table, [0, 1], 40, include_seen=True)
+    for b in range(2):
+        assert_ranked(items[b], scores[b], expected_scores(model, table, b), np.ones(5000, dtype=bool))

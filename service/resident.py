@@ -20,6 +20,7 @@ from service.history import Changes, History
 from service.snapshot import Manifest, Snapshot
 
 IDS_PER_SLICE = 5000
+NO_ITEMS = np.zeros(0, dtype=np.int32)
 ONE_EMPTY_ROW = Rows(
     np.zeros(1, dtype=np.int64),
     np.zeros(1, dtype=np.int64),
@@ -50,8 +51,10 @@ class Resident:
         """
         self.manifest = manifest
         self._history, self._has_news = history, True
+        self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings of which the model knows nothing either
         self.online = OnlineModel(model, history.table, history.users.keys, history.items.keys, backend, index)
         self.online.touch(history.changed_since(StreamId.parse(manifest.watermark)))
+        self._look_at(NO_ITEMS)
 
     @property
     def name(self) -> str:
@@ -75,6 +78,7 @@ class Resident:
         self.online.note(changes.users, changes.items, changes.old, changes.new)
         for gone in changes.forgotten:
             self.online.forget(gone.user, gone.items, gone.values)
+        self._look_at(np.concatenate([changes.items, *(gone.items for gone in changes.forgotten)]))
 
     def settle(self, budget_s: float | None) -> bool:
         """Refit what is pending for about `budget_s` seconds (None: all of it); true when nothing is left."""
@@ -108,7 +112,7 @@ class Resident:
         """The `n` best items, or as many as there are, of each user; see `gpu.topn.recommend`."""
         n = max(1, min(n, self.model.n_items))
         if self._has_news:
-            self.online.index.hide(hidden | self._unknown())
+            self.online.index.hide(hidden | self._unknown)
             self._has_news = False
         return topn.recommend(
             self.online.index, users, rows, n, include_seen=include_seen, exclude=exclude, candidates=candidates
@@ -140,7 +144,7 @@ class Resident:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Neighbours by agreement of signatures where the model has lists (at most K), else by cosine of factors."""
         if not self.model.neighbours.shape[1]:
-            return topn.similar(self.model.item_factors, item, n, ~(hidden | self._unknown()))
+            return topn.similar(self.model.item_factors, item, n, ~(hidden | self._unknown))
         listed = self.model.neighbours[item]
         listed = listed[listed >= 0]
         listed = listed[~hidden[listed]]
@@ -153,10 +157,12 @@ class Resident:
         rated = self._history.table.rows.lengths > 0
         return topn.similar(self.model.user_factors, user, n, rated)
 
-    def _unknown(self) -> NDArray[np.bool_]:
-        """Items without ratings of which the model knows nothing either."""
-        unknown: NDArray[np.bool_] = (self._history.table.item_counts == 0) & ~self.model.item_trained
-        return unknown
+    def _look_at(self, items: NDArray[np.int32]) -> None:
+        """See whether `items`, and those that have come since, are unknown."""
+        counts, trained, n_seen = self._history.table.item_counts, self.model.item_trained, len(self._unknown)
+        if len(counts) > n_seen:
+            self._unknown = np.append(self._unknown, (counts[n_seen:] == 0) & ~trained[n_seen:])
+        self._unknown[items] = (counts[items] == 0) & ~trained[items]
 
 
 def warm_up(algorithm: str, backend: Backend) -> Generator[None, None, None]:

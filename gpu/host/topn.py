@@ -138,6 +138,8 @@ def n_above(scores: NDArray[np.float32], worst: np.float32) -> int:
 def collect(scores: NDArray[np.float32], first: Int, best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
     """Take the scores of items `first`, `first` + 1, … into a heap of lower rows. −inf is never taken."""
     worst = best[0]
+    if n_above(scores, worst) == 0:
+        return
     for start in range(0, len(scores), STRIP):
         end = min(start + STRIP, len(scores))
         if n_above(scores[start:end], worst) == 0:

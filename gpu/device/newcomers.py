@@ -60,7 +60,7 @@ def _refit(due: Any, absent: Any, table: RatingTable, parameters: Parameters, ru
     offsets, targets = cupy.empty((2, n, room), dtype=cupy.float32)
     raters, lengths = cupy.empty((n, room), dtype=cupy.int32), cupy.empty(n, dtype=cupy.int32)
     counts = cupy.empty((n, n_terms + 1), dtype=cupy.int32)
-    observed = structure(terms, raters, offsets, targets, lengths, counts, np.int32(room), np.int32(n))
+    observed = structure(terms, raters, offsets, targets, lengths, counts, np.int32(room), np.int32(0))
     n_words = 1 << (rules.max_ratings - 1).bit_length()
     observe, shared = kernel(NAME, "observe_items", macros), 4 * (n_words + n_terms + 1)
     arguments = users, side, table.pointers, constants, observed, np.int32(n_words)

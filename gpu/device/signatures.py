@@ -23,7 +23,6 @@ from gpu.params import CulshParams
 NAME = "signatures"
 THREADS = 256
 AT_ONCE = 1 << 20  # ratings hashed at a time when a table is taken in
-KINDS = {None: 0, "power": 1, "residual": 2}  # as kernels/signatures.cu has them
 
 
 class Signatures:
@@ -86,7 +85,7 @@ class Signatures:
         lsh.sign(self._packed.values.view(cupy.uint32), self._parameters.projections, items)
 
     def _run(self, function: str, n_threads: int, *arguments: Any) -> None:
-        macros = {"KIND": KINDS[simlsh.psi_of(self._params)], "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
+        macros = {"KIND": lsh.KINDS[simlsh.psi_of(self._params)], "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
         kernel(NAME, function, macros)((-(-n_threads // THREADS),), (THREADS,), arguments)
 
     def _shape(self) -> tuple[int, int]:

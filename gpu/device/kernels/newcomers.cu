@@ -13,7 +13,7 @@
 // Limits: compute capability 8.0. Races: places of raters are given out by atomic adds and sorted afterwards; counts are
 // whole numbers.
 //
-// Its parts are put before it, in this order: rows, draws, ridge.
+// Its parts are put before it, in this order: rows, blocks, draws, ridge.
 
 struct Users {
     const float *factors, *bias, *baseline;
@@ -42,7 +42,7 @@ struct Observed {  // (items, room) observations: 2 K terms, user (−1: none), 
     int* users;
     float *offsets, *targets;
     int *lengths, *counts;    // observations; (items, 2 K + 1) in how many a term takes part, at last all
-    int room, n_due;
+    int room, unused;
 };
 
 constexpr int OBSERVE_THREADS = 256, OBSERVE_WARPS = OBSERVE_THREADS / 32;

@@ -3,7 +3,7 @@
 // Compiled for one kind of Ψ: STEPS and LIMIT of the fixed point, KIND. Who owns what: a thread a change, or a place in a
 // list. No shared memory. Races: flags, which all set to 1.
 
-enum Kind { ALL_ONE, POWER, RESIDUAL };
+enum Kind { ALL_ONE, POWER, RESIDUAL };  // as gpu/device/lsh.py has them
 
 struct Ratings {
     const int *users, *items;

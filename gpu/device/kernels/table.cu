@@ -207,30 +207,18 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) merge(Table table, Bat
     }
 }
 
-// Number of threads before this one, in the block, for which `holds`; and of all.
-__device__ __forceinline__ int ranked(bool holds, int& total) {
-    __shared__ int of_warps[ROW_THREADS / 32];
-    const unsigned ballot = __ballot_sync(~0u, holds);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = __popc(ballot);
-    __syncthreads();
-    int before = __popc(ballot & ((1u << threadIdx.x % 32) - 1));
-    total = 0;
-    for (unsigned warp = 0; warp < ROW_THREADS / 32; ++warp) {
-        if (warp < threadIdx.x / 32) before += of_warps[warp];
-        total += of_warps[warp];
-    }
-    return before;
-}
-
 // Grid: a block a change. Where a pair is deleted, its user becomes −1 among the raters.
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) mark_gone(Table table, Batch batch) {
     const int pair = blockIdx.x;
     if (pair >= batch.counts[PAIRS] || !is_rating(batch.pair_old[pair]) || is_rating(batch.pair_new[pair])) return;
     const int user = batch.pair_users[pair], item = batch.pair_items[pair];
     int* raters = table.raters + table.by_item.starts[item];
-    for (long long n = threadIdx.x; n < table.by_item.lengths[item]; n += ROW_THREADS)
-        if (raters[n] == user) raters[n] = -1;
+    const long long length = table.by_item.lengths[item];
+    long long place = -1;
+#pragma unroll 8
+    for (long long n = threadIdx.x; n < length; n += ROW_THREADS)  // nothing is written on the way: reads overlap
+        if (raters[n] == user) place = n;
+    if (place >= 0) raters[place] = -1;
 }
 
 // Close the gaps of a row, the others in order; returns how many stay.
@@ -240,7 +228,7 @@ __device__ __forceinline__ long long close_gaps(int* raters, long long length) {
         const bool is_there = first + threadIdx.x < length;
         const int user = is_there ? raters[first + threadIdx.x] : -1;
         int total;
-        const int rank = ranked(user >= 0, total);  // its barriers part the reads above from the writes below
+        const int rank = rank_in_block<ROW_THREADS / 32>(user >= 0, total);  // its barriers part the reads above from the writes below
         if (user >= 0) raters[kept + rank] = user;
         kept += total;
     }

@@ -178,7 +178,8 @@ def warm_up(algorithm: str, backend: Backend) -> Generator[None, None, None]:
     known = Model.zeros(params, 1.0, (0.0, 2.0), WARM_USERS, 2, n_bits=getattr(params, "n_bits", 0))
     known.item_trained[:] = True
     manifest = Manifest("", algorithm, {}, 1.0, (0.0, 2.0), {}, "0-0", WARM_USERS, 2, {})
-    scratch = Resident(manifest, known, history, backend)
+    index = ItemIndex(known)  # on the host: a device ranks with kernels of its model's factors, `item_index.prepare`
+    scratch = Resident(manifest, known, history, backend, index)
     yield
     scratch.settle(None)
     yield

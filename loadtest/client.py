@@ -31,8 +31,8 @@ NO_ANSWER = Answer(0, b"", b"")
 class Connection(asyncio.Protocol):
     """One connection; a request at a time."""
 
-    def __init__(self, idle: list[Connection]) -> None:
-        self._idle, self._received = idle, b""
+    def __init__(self, idle: list[Connection], every: set[Connection]) -> None:
+        self._idle, self._every, self._received = idle, every, b""
         self._answer: asyncio.Future[Answer] | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -49,6 +49,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
+        self._every.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
+        self._every.discard(self)
         if self in self._idle:
             self._idle.remove(self)
         self._finish(NO_ANSWER)
@@ -87,6 +89,7 @@ class Client:
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
         self._head = f"Host: {address.netloc}\r\n" + (f"X-API-Key: {key}\r\n" if key else "")
         self._idle: list[Connection] = []
+        self._every: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
 
     def get(self, path: str) -> asyncio.Future[Answer]:
@@ -111,16 +114,18 @@ class Client:
         return answer
 
     async def close(self) -> None:
-        """Close what is idle."""
-        for connection in tuple(self._idle):
+        """Close every connection."""
+        self._idle.clear()
+        for connection in tuple(self._every):
             connection.close()
-        await asyncio.sleep(0)
+        while self._every:
+            await asyncio.sleep(0)
 
     async def _open(self, message: bytes, answer: asyncio.Future[Answer]) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                connect = loop.create_connection(lambda: Connection(self._idle), self._host, self._port)
+                connect = loop.create_connection(lambda: Connection(self._idle, self._every), self._host, self._port)
                 _, connection = await connect
         except (OSError, TimeoutError):
             answer.set_result(NO_ANSWER)

@@ -150,12 +150,11 @@ class Ranking:
             place[index] = self._unpersonal(query, user, seen, resident)
 
     def _fill(self, slots: list[_Slot]) -> None:
-        groups: dict[tuple[str, int, bool, bool], list[_Slot]] = {}
+        groups: dict[tuple[Any, ...], list[_Slot]] = {}
         for slot in slots:
             query = slot.query
-            width = (query.n + query.offset).bit_length()  # a long list must not slow down the short ones
             is_plain = not query.exclude and query.candidates is None
-            groups.setdefault((slot.resident.name, width, query.include_seen, is_plain), []).append(slot)
+            groups.setdefault((slot.resident.name, _width(query), query.include_seen, is_plain), []).append(slot)
         for group in groups.values():
             try:
                 self._fill_group(group)
@@ -192,11 +191,13 @@ class Ranking:
     ) -> list[list[ScoredItem]]:
         """The list of each query; the queries agree in `include_seen`, and in whether they have filters."""
         has_filters = bool(queries[0].exclude) or queries[0].candidates is not None
+        first = min(query.offset for query in queries)
         items, scores = resident.recommend(
             users,
             rows,
-            max(query.n + query.offset for query in queries),
+            max(query.n + query.offset for query in queries) - first,
             self._history.hidden,
+            offset=first,
             include_seen=queries[0].include_seen,
             exclude=[self._rows(query.exclude) for query in queries] if has_filters else None,
             candidates=[self._candidates(query) for query in queries] if has_filters else None,
@@ -204,7 +205,7 @@ class Ranking:
         ids_of = self._history.items.ids
         lists = []
         for query, own_items, own_scores in zip(queries, items.tolist(), scores.tolist(), strict=True):
-            page = slice(query.offset, query.offset + query.n)
+            page = slice(query.offset - first, query.offset - first + query.n)
             shown = [item for item in own_items[page] if item >= 0]  # padding comes last
             lists.append(list(map(ScoredItem, ids_of(shown), own_scores[page])))
         return lists
@@ -258,7 +259,8 @@ class Ranking:
 
     def _rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Rows of the known ones of `ids`."""
-        return np.array([row for one in ids if (row := self._history.items.row(one)) is not None], dtype=np.int32)
+        found = map(self._history.items.row, ids)
+        return np.array([row for row in found if row is not None], dtype=np.int32)
 
     def _candidates(self, query: Recommend) -> NDArray[np.int32] | None:
         return None if query.candidates is None else self._rows(query.candidates)
@@ -270,6 +272,12 @@ class Ranking:
         rows = self._rows([one.item for one in found]).tolist()  # as many: what is shown is known
         for one, reasons in zip(found, resident.reasons(items, values, rows, N_REASONS), strict=True):
             one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
+
+
+def _width(query: Recommend) -> Any:
+    """What lists that are made together agree in: a long one must not slow down the short ones."""
+    width = query.n + query.offset
+    return width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
 
 
 def _one_failure_fails_all(answers: list[Any]) -> Any:

@@ -105,17 +105,25 @@ class Resident:
         n: int,
         hidden: NDArray[np.bool_],
         *,
+        offset: int = 0,
         include_seen: bool = False,
         exclude: Sequence[NDArray[np.int32]] | None = None,
         candidates: Sequence[NDArray[np.int32] | None] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The `n` best items, or as many as there are, of each user; see `gpu.topn.recommend`."""
+        """The `n` best items behind the first `offset`, or as many as there are, of each user; see `gpu.topn`."""
         n = max(1, min(n, self.model.n_items))
         if self._has_news:
             self.online.index.hide(hidden | self._unknown)
             self._has_news = False
         return topn.recommend(
-            self.online.index, users, rows, n, include_seen=include_seen, exclude=exclude, candidates=candidates
+            self.online.index,
+            users,
+            rows,
+            n,
+            offset=offset,
+            include_seen=include_seen,
+            exclude=exclude,
+            candidates=candidates,
         )
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[topn.Users, Rows]:

@@ -136,6 +136,15 @@ def test_filters_and_pages(make: Make) -> None:
     assert ask(ranking, Recommend(user="u2", n=10, offset=1000)).items == []
 
 
+def test_pages_go_beyond_the_longest_list(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranking = make("culsh")
+    whole = ask(ranking, Recommend(user="u0", n=20)).items
+    monkeypatch.setattr("gpu.topn.MAX_N", 6)
+    pages = [Recommend(user="u0", n=n, offset=offset) for n, offset in ((3, 5), (6, 1), (6, 9), (2, 3), (4, 10**9))]
+    for query, answer in zip(pages, ranking.answer(pages, StreamId(1, 0)), strict=True):
+        assert answer.items == whole[query.offset : query.offset + query.n][: query.n]
+
+
 def test_fallbacks_have_the_same_filters(make: Make) -> None:
     ranking = make("culsh")
     popular = [item.item for item in ask(ranking, Popular(n=40)).items]

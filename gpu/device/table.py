@@ -47,8 +47,8 @@ class Changes(NamedTuple):
 class RatingTable:
     """A mutable sparse matrix of ratings in device memory, by user with everything, by item with its raters.
 
-    A rating takes 16 bytes by user and 4 by item, and up to half as much again in spare room; a batch takes half a
-    millisecond, and as much again per 100,000 changes.
+    A rating takes 16 bytes by user and 4 by item, and up to half as much again in spare room; a batch of 10,000 changes
+    takes about half a millisecond on an H100.
     """
 
     def __init__(self, rows: Rows, positions: NDArray[np.int64], n_items: int) -> None:

@@ -11,6 +11,7 @@ A refit costs n·D²/2 multiply-adds for n ratings; those of rows with very many
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -53,14 +54,10 @@ class ExactRefits:
             return
         model = self._model
         for gram, factors, is_trained, bound in (
-            (self._item_gram, model.item_factors, model.item_trained, _bound(model.item_factors[model.item_trained])),
+            (self._item_gram, model.item_factors, model.item_trained, bound_of(model.item_factors[model.item_trained])),
             (self._user_gram, model.user_factors, model.user_trained, BOUND_OF_USERS),
         ):
-            n_rows = self._per_slice(factors.shape[1])
-            for first in range(0, len(factors), n_rows):
-                part = slice(first, first + n_rows)
-                self._kernels.add_gram(gram, factors[part][is_trained[part]], 1.0, bound)
-                yield
+            yield from add_side(self._kernels, gram, factors, is_trained, bound)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Nothing: rows that are added were not trained, and nothing is drawn by key."""
@@ -133,7 +130,7 @@ class ExactRefits:
     ) -> Generator[None, None, NDArray[np.float64]]:
         """`_solved` for one row; between slices the arrays of the model may move, but what they hold stays."""
         matrix, right = self._kernels.empty_system(fixed(), self._objective)
-        n_ratings = self._per_slice(len(right))
+        n_ratings = per_slice(len(right))
         for first in range(0, len(others), n_ratings):
             if first:
                 yield
@@ -157,12 +154,25 @@ class ExactRefits:
             users = users[~self._is_refitted[users]]
             self._as_trained[users], self._is_refitted[users] = self._model.user_factors[users], True
 
-    def _per_slice(self, n_terms: int) -> int:
-        """How many ratings, or rows of a sum, take a slice; a multiple of what is added in one go."""
-        return max(ADDS_PER_SLICE * 2 // n_terms**2 // BATCH, 1) * BATCH
+
+def add_side(
+    kernels: ModuleType, gram: NDArray[np.float64], factors: NDArray[np.float32], is_trained: NDArray[np.bool_],
+    bound: float,
+) -> Iterator[None]:  # fmt: skip
+    """Add Σ v vᵀ over the trained rows of `factors` (R, F) to the upper triangle of `gram`, in slices."""
+    n_rows = per_slice(len(gram))
+    for first in range(0, len(factors), n_rows):
+        part = slice(first, first + n_rows)
+        kernels.add_gram(gram, factors[part][is_trained[part]], 1.0, bound)
+        yield
 
 
-def _bound(factors: NDArray[np.float32]) -> float:
+def per_slice(n_terms: int) -> int:
+    """How many ratings, or rows of a sum, take a slice; a multiple of what is added in one go."""
+    return max(ADDS_PER_SLICE * 2 // n_terms**2 // BATCH, 1) * BATCH
+
+
+def bound_of(factors: NDArray[np.float32]) -> float:
     """A power of 2 above every sum of products over `factors` (R, F)."""
     largest = float(np.abs(factors).max(initial=0.0))
     return float(2.0 ** np.ceil(np.log2(len(factors) * largest**2 + 1)))

@@ -35,6 +35,10 @@ BASELINE_PRIOR = 5.0
 BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0
 FACTOR_PRIOR, WEIGHT_PRIOR = 4.0, 20.0
 FACTOR_SHARE = 0.6
+# Descent leaves both sides of a product alike, so users of models of ratings are expected to lie where trained items
+# do: P is SPREAD_PRIOR over the mean of v vᵀ, and holds u back most in directions in which items hardly differ.
+SHARE_BESIDE_SPREAD, SPREAD_PRIOR = 0.4, 0.2
+SPREAD_FLOOR = 0.01  # of the mean over all directions, added to each: items may be few
 
 MAX_RATINGS_OF_USERS = 4096  # the newest; older ones only count as seen
 MAX_NEGATIVES = 1024  # bounds what a refit of a busy user costs; NDCG@10 of refitted users .215 with all, .213 with 512
@@ -60,6 +64,7 @@ class Rules(NamedTuple):
         max_negatives: and how many there are about in all: beyond it fewer are drawn and each counts for several.
         n_steps: Newton steps, implicit models.
         seed: of the draws.
+        spread: P (F, F), float64, which the ridge of factors has beside; of its upper triangle. (0, 0) for none.
     """
 
     factor: float
@@ -74,6 +79,7 @@ class Rules(NamedTuple):
     max_negatives: int
     n_steps: int
     seed: np.uint64
+    spread: NDArray[np.float64]
 
 
 class Objective(NamedTuple):
@@ -135,7 +141,19 @@ def user_rules(params: GradientParams) -> Rules:
         max_negatives=MAX_NEGATIVES,
         n_steps=STEPS_OF_USERS,
         seed=np.uint64(params.seed),
+        spread=np.zeros((0, 0)),
     )
+
+
+def beside_items(rules: Rules, params: GradientParams, gram: NDArray[np.float64], n_items: int) -> Rules:
+    """Rules for users, with P for `n_items` trained items whose Σ v vᵀ has the upper triangle of `gram` (F, F)."""
+    spread = (np.triu(gram) + np.triu(gram, 1).T) / max(n_items, 1)
+    mean = float(np.trace(spread)) / len(gram)
+    if not mean:
+        return rules
+    inverse = np.linalg.inv(spread + SPREAD_FLOOR * mean * np.eye(len(gram))).astype(np.float64)
+    share = SHARE_BESIDE_SPREAD * params.regularization
+    return rules._replace(factor=share, factor_prior=0.0, spread=SPREAD_PRIOR * inverse)
 
 
 def item_rules(params: GradientParams) -> Rules:

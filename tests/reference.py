@@ -305,14 +305,26 @@ def user_terms(matrix, model, user, items):
     return np.array([score(matrix, bare, user, item) for item in items])
 
 
-def refit_user(matrix, model, user, trained, ridge):
-    """[u; b] of a user over the ratings of trained items; `ridge`: λ, λ0 of the factors, λ, λ0 of the bias."""
+def refit_user(matrix, model, user, trained, ridge, spread=0):
+    """[u; b] of a user over the ratings of trained items; `ridge`: λ, λ0 of the factors, λ, λ0 of the bias.
+
+    `spread` is added to the ridge of the factors.
+    """
     items = np.flatnonzero(~np.isnan(matrix[user]) & trained)
     z = np.column_stack([model["item_factors"][items], np.ones(len(items))])
     y = matrix[user, items] - user_terms(matrix, model, user, items)
     diagonal = np.full(z.shape[1], ridge[0] * len(items) + ridge[1])
     diagonal[-1] = ridge[2] * len(items) + ridge[3]
-    return np.linalg.solve(z.T @ z + np.diag(diagonal), z.T @ y)
+    held = np.diag(diagonal)
+    held[:-1, :-1] += spread
+    return np.linalg.solve(z.T @ z + held, z.T @ y)
+
+
+def spread_prior(model, trained, prior, floor):
+    """What holds u back beside λ n: `prior` over the mean of v vᵀ, to which `floor` of its mean diagonal is added."""
+    v = model["item_factors"][trained].astype(np.float64)
+    spread = v.T @ v / len(v)
+    return prior * np.linalg.inv(spread + floor * spread.diagonal().mean() * np.eye(len(spread)))
 
 
 def item_observations(matrix, model, item, users):

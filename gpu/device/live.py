@@ -21,7 +21,7 @@ from gpu.device.table import Changes, RatingTable
 from gpu.model import ARRAYS, Model
 from gpu.params import CulshParams, GradientParams
 from gpu.ratings import Rows
-from gpu.rules import item_rules, user_rules
+from gpu.rules import Rules, beside_items, item_rules, user_rules
 
 Steps = tuple[tuple[str, Callable[[], None]], ...]
 
@@ -29,8 +29,8 @@ Steps = tuple[tuple[str, Callable[[], None]], ...]
 class LiveModel:
     """A model and the ratings it follows, resident on the device.
 
-    After each call its state is a pure function of (snapshot, present ratings, users touched), up to nothing: sums have
-    one order, whatever the batches were.
+    After each call its state is a pure function of (snapshot, present ratings, users touched), bit for bit: sums have one
+    order, whatever the batches were.
 
     Attributes:
         table: the ratings.
@@ -58,7 +58,7 @@ class LiveModel:
         assert isinstance(model.params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
         self.table = RatingTable(rows, positions, model.n_items)
         self.parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
-        self._user_rules, self._item_rules = user_rules(model.params), item_rules(model.params)
+        self._user_rules, self._item_rules = _rules_of_users(model, model.params), item_rules(model.params)
         self._signatures = _signatures(model, self.parameters, self.table)
         n_new = len(self.parameters.new_items)
         self._absent = Growing(cupy.full((n_new, newcomers.n_absent(self._item_rules)), -1, dtype=cupy.int32), -1)
@@ -149,6 +149,14 @@ class LiveModel:
             newcomers.refit_items(due, absent, self.table, parameters, self._item_rules)
         parameters.is_due.fill(0)
         parameters.is_touched.fill(0)
+
+
+def _rules_of_users(model: Model, params: GradientParams) -> Rules:
+    """With P, for models of ratings; see `gpu.sampled`."""
+    rules, known = user_rules(params), model.item_factors[model.item_trained].astype(np.float64)
+    if not model.is_implicit:
+        rules = beside_items(rules, params, known.T @ known, len(known))
+    return rules._replace(spread=online.placed(rules.spread))
 
 
 def _signatures(model: Model, parameters: Parameters, table: RatingTable) -> Signatures | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu.device.kernels import kernel, module
 from gpu.device.parameters import Parameters
@@ -29,7 +30,7 @@ def refit_users(users: Any, n_ratings: int, table: RatingTable, parameters: Para
 
     Args:
         n_ratings: what they hold, or more.
-        rules: of users.
+        rules: of users; `spread` as `placed` gives it.
     """
     if not len(users):
         return
@@ -50,8 +51,25 @@ def refit_users(users: Any, n_ratings: int, table: RatingTable, parameters: Para
         explain((n_parts,), (EXPLAIN_THREADS,), (side, constants, described), shared_mem=most)
     solve = kernel(NAME, "solve_users", macros, shared)
     for step in range(rules.n_steps if parameters.is_implicit else 1):
-        arguments = into, side, constants, described, np.int32(step)
+        arguments = (
+            into,
+            side,
+            constants,
+            described,
+            np.int32(step),
+            rules.spread if len(rules.spread) else np.uint64(0),
+        )
         solve((n_parts,), (threads,), arguments, shared_mem=shared)
+
+
+def placed(spread: NDArray[np.float64]) -> Any:
+    """`Rules.spread` on the device: float32, with zeros for the columns beside factors in kernels/ridge.cuh."""
+    if not len(spread):
+        return spread
+    width = -(-(len(spread) + 2) // 8) * 8  # a bias and the right-hand side, in whole tiles
+    padded = np.zeros((width, width), dtype=np.float32)
+    padded[: len(spread), : len(spread)] = spread
+    return cupy.asarray(padded)
 
 
 def defines(parameters: Parameters) -> dict[str, int]:

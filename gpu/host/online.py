@@ -162,8 +162,11 @@ def samples_of(
 def set_ridge(matrix: NDArray[np.float64], n: float, n_factors: Int, rules: Rules) -> None:
     """Start a system of F factors and a bias: only the ridge."""
     matrix[:] = 0
+    for a in range(len(rules.spread)):
+        for c in range(a, len(rules.spread)):
+            matrix[a, c] = rules.spread[a, c]
     for f in range(n_factors):
-        matrix[f, f] = rules.factor * n + rules.factor_prior
+        matrix[f, f] += rules.factor * n + rules.factor_prior
     matrix[n_factors, n_factors] = rules.bias * n + rules.bias_prior
 
 

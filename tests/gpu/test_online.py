@@ -99,13 +99,14 @@ def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -
     follower = settled(kind)
     model, constants = follower.online.model, rules.user_rules(follower.online.model.params)
     matrix, arrays = matrix_of(follower.table), dense(model)
-    ridge = constants.factor, constants.factor_prior, constants.bias, constants.bias_prior
+    ridge = rules.SHARE_BESIDE_SPREAD * model.params.regularization, 0, constants.bias, constants.bias_prior
+    spread = reference.spread_prior(arrays, model.item_trained, rules.SPREAD_PRIOR, rules.SPREAD_FLOOR)
     known = np.where(model.item_trained, matrix, np.nan)
     for user in range(N_USERS):
         rated = matrix[user][~np.isnan(matrix[user])]
         baseline = np.sum(rated - model.mean) / (len(rated) + constants.baseline_prior)
         assert model.user_baseline[user] == pytest.approx(baseline, rel=1e-5)
-        expected = reference.refit_user(matrix, arrays, user, ~np.isnan(known[user]), ridge)
+        expected = reference.refit_user(matrix, arrays, user, ~np.isnan(known[user]), ridge, spread)
         np.testing.assert_allclose(model.user_factors[user], expected[:-1], rtol=1e-4, atol=1e-5)
         assert model.user_bias[user] == pytest.approx(expected[-1], rel=1e-4, abs=1e-5)
 

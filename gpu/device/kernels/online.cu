@@ -1,6 +1,6 @@
 // Refits of single users ([004] Alg. 4 in closed form): see gpu/host/online.py, whose steps and draws these are.
 //
-//   (Σ w z zᵀ + diag(λ n + λ0)) [u; b] = Σ w y z   over samples of one user's ratings of trained items, z = [v_j; 1],
+//   (Σ w z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ w y z   over samples of one user's ratings of trained items, z = [v_j; 1],
 //   y = r − μ − b̂_j − the neighbour terms of [004] eq. 1; implicit: Newton steps on the cross-entropy, with drawn negatives.
 //
 // Compiled for one kind of model: F factors, K neighbours, IMPLICIT as 0 or 1, DIM = F + 1.
@@ -15,7 +15,7 @@
 // bytes fit a block's shared memory. Races: flags, which all set to 1; where samples and parts lie is given out by atomic
 // adds and leaves no trace.
 //
-// Its parts are put before it, in this order: rows, draws, ridge.
+// Its parts are put before it, in this order: rows, blocks, draws, ridge.
 
 struct Items {  // the side that stands still
     const float *factors, *bias, *baseline, *explicit_weights, *implicit_weights;
@@ -213,9 +213,10 @@ __device__ __forceinline__ void begin(Shared& shared, const Users& users, long l
     }
 }
 
-// Grid: a block a part, or more. `step`: of Newton's method, from 0.
+// Grid: a block a part, or more. `step`: of Newton's method, from 0. `spread`: P, see gpu/rules.py, as `add_matrix` takes it,
+// or null; models of ratings only, whose steps start from 0.
 extern "C" __global__ void __launch_bounds__(THREADS)
-solve_users(Users users, Items side, Rules rules, Described from, int step) {
+solve_users(Users users, Items side, Rules rules, Described from, int step, const float* spread) {
     if (blockIdx.x >= from.taken[PARTS]) return;
     Shared& shared = *(Shared*)memory;
     const Part part = from.parts[blockIdx.x];
@@ -237,6 +238,7 @@ solve_users(Users users, Items side, Rules rules, Described from, int step) {
         float* partials = from.partials + from.slots[part.user] * PARTIAL;
         if (!is_last(sums, partials, part.number, (length + PART - 1) / PART, from.arrived + part.user)) return;
     }
+    if (!IMPLICIT && spread) for_tiles(sums, [&](Tile tile, Sums& mine) { add_matrix(mine, tile, spread); });
     solve(sums, shared);
     for (int f = threadIdx.x; f < F; f += THREADS) users.factors[user * F + f] = shared.start[f];
     if (threadIdx.x == 0) users.bias[user] = shared.start[F];

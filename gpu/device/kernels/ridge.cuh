@@ -94,6 +94,17 @@ __device__ __forceinline__ void add_ridge(Sums& sums, Tile tile, const Shared& s
         }
 }
 
+// sums += `matrix` (WIDTH, WIDTH), symmetric, by physical columns, 0 where nothing is to be added.
+__device__ __forceinline__ void add_matrix(Sums& sums, Tile tile, const float* matrix) {
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+        float x[8];
+        load8(x, matrix + physical(tile.row, r) * WIDTH, tile.column);
+#pragma unroll
+        for (int c = 0; c < 8; ++c) sums[r][c] += x[c];
+    }
+}
+
 // Factor the tile on the diagonal in place; the last row of the last one is the right-hand side.
 __device__ __forceinline__ void factor_tile(Sums& sums, int tile, Shared& shared) {
 #pragma unroll

@@ -94,6 +94,22 @@ def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -
         assert found["user_bias"][user] == pytest.approx(expected[-1], rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.parametrize("n_factors", [1, 5, 32, 64, 128, 256, 300])
+def test_users_are_expected_where_items_are(n_factors: int) -> None:
+    here = world(CulshParams, (n_factors, 8), LENGTHS, N_COLUMNS, 20)
+    table, parameters = here.on_device()
+    cupy, online = importlib.import_module("cupy"), importlib.import_module("gpu.device.online")
+    params, known = here.model.params, here.model.item_factors[here.model.item_trained].astype(np.float64)
+    assert isinstance(params, CulshParams)
+    constants = rules.beside_items(rules.user_rules(params), params, known.T @ known, len(known))
+    constants = constants._replace(spread=online.placed(constants.spread))
+    users, refits = np.arange(here.table.n_users), here.refits()
+    online.refit_users(cupy.asarray(users.astype(np.int32)), here.table.n_ratings, table, parameters, constants)
+    for step in (*refits.prepare(), *refits.refit_users(users)):
+        assert step is None
+    assert_near(fetched(parameters), here.model)
+
+
 @KINDS
 def test_new_items_of_refitted_users_are_due(kind: type[Params]) -> None:
     here = world(kind, (4, 4), [0, 3, 50, 60], 60, 9)

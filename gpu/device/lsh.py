@@ -25,7 +25,6 @@ NAME, PSI_NAME = "lsh", "lsh_psi"
 KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3}  # as in kernels/lsh_psi.cu
 LONGEST = 8192  # ratings of a piece: so many that writing its sums costs little, so few that blocks end together
 MOST_HALVES = 76  # half-words whose sums the registers of a block hold
-LONG_ROWS = 1024  # mean length from which rows are summed by a block each, and not by a warp
 THREADS, SUM_THREADS = 256, 128
 WARP = 32
 STATE_BYTES = 32  # drawn bits of a user
@@ -162,9 +161,8 @@ def _row_sums(rows: Placed) -> Any:
     n_rows = len(rows.starts)
     sums = cupy.zeros(n_rows, dtype=cupy.float64)
     if n_rows:
-        threads_a_row = THREADS if len(rows.values) > n_rows * LONG_ROWS else WARP
-        arguments = rows.starts, rows.lengths, np.int32(n_rows), np.int32(threads_a_row), rows.values, sums
-        _psi_kernel("row_sums")((-(-n_rows * threads_a_row // THREADS),), (THREADS,), arguments)
+        arguments = rows.starts, rows.lengths, np.int32(n_rows), rows.values, sums
+        _psi_kernel("row_sums")((-(-n_rows * WARP // THREADS),), (THREADS,), arguments)
     return sums
 
 

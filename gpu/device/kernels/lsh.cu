@@ -12,7 +12,7 @@
 // step a warp gathers two groups' drawn bits into `raw` (two steps ahead), transposes them into `turned` (one ahead), and
 // multiplies all 8 groups for its share of the projections: bytes 2 p and 2 p + 1 (p = warp % 2) of one half (warp / 2) of
 // the slice's COUNT half-words from FIRST. Its sums stay in 2 · COUNT registers a lane. Within a group, bit 8 j + i is user
-// 4 i + j, so that the Ψ of a lane's four users are one word. Shared memory: 34 KB. Sums of parts are added to memory by
+// 4 i + j, so that the Ψ of a lane's four users are one word. Shared memory: 33 KB. Sums of parts are added to memory by
 // integer atomics: exact in every order. Ψ of users past the end is 0, whatever their bits.
 //
 // Compiled for S, FIRST and COUNT (even, at most 76). Limits: |Ψ| ≤ 127; 2³¹ blocks. Races: none between threads; `raw` and
@@ -22,7 +22,6 @@ constexpr int THREADS = 128;
 constexpr int STEP = 256, GROUPS = STEP / WARP;  // users of a step, groups of 32
 constexpr int HELD = COUNT / 2;                  // half-words of a warp
 constexpr int CLASSES = 8;                       // bits of a byte
-constexpr int PAIR_WORDS = 2 * WARP / 4;         // words of the Ψ of two groups
 constexpr int WHOLE = -1;
 
 // --- sums ------------------------------------------------------------------------------------------------------------
@@ -34,35 +33,21 @@ extern "C" __global__ void draw_states(const Word* __restrict__ keys, long long 
 
 struct Shared {
     uint4 turned[2][GROUPS][CLASSES][STATE];  // [group][bit of a byte][drawn half-word]: its 4 bytes; see `chunk_of`
-    uint4 raw[2][STEP][2];                    // [slot][half]: the two halves change places in every other four slots
-    unsigned weights[2][THREADS / WARP][PAIR_WORDS + 1];  // whole words that hold the Ψ of a warp's two groups
-    unsigned planes[2][CLASSES][GROUPS + 4];  // [bit of Ψ][group]
+    uint4 raw[2][STEP][2];
+    unsigned planes[2][CLASSES][GROUPS];      // [bit of Ψ][group]
 };
 
 // Where the words of one drawn half-word lie in a row of `turned`, so that neither who writes nor who reads meets a bank twice.
 __device__ __forceinline__ int chunk_of(int drawn, int bit, int group) { return (drawn ^ bit ^ 2 * group) % STATE; }
 
-// What a lane keeps of a word, and how far it turns another lane's, in each of the steps of `transposed`. Not to be
-// worked out again: the compiler would take three instructions for each select.
-struct Swaps { unsigned kept[3], turned[3]; };
-__device__ __forceinline__ Swaps swaps_of_lane() {
-    Swaps swaps;
-#pragma unroll
-    for (int n = 0; n < 3; ++n) {
-        const unsigned low = n == 0 ? 0x55555555u : n == 1 ? 0x33333333u : 0x0F0F0F0Fu;
-        const bool upper = threadIdx.x >> n & 1;
-        swaps.kept[n] = upper ? ~low : low, swaps.turned[n] = upper ? 32 - (1 << n) : 1 << n;
-        asm volatile("" : "+r"(swaps.kept[n]), "+r"(swaps.turned[n]));
-    }
-    return swaps;
-}
-
 // An 8 × 8 transposition of bits in each byte, over 8 consecutive lanes.
-__device__ __forceinline__ unsigned transposed(unsigned x, const Swaps& swaps) {
+__device__ __forceinline__ unsigned transposed(unsigned x) {
 #pragma unroll
-    for (int n = 0; n < 3; ++n) {
-        const unsigned other = __shfl_xor_sync(ALL, x, 1 << n);
-        x = (x & swaps.kept[n]) | (__funnelshift_l(other, other, swaps.turned[n]) & ~swaps.kept[n]);
+    for (int by = 1; by < 8; by *= 2) {
+        const unsigned low = by == 1 ? 0x55555555u : by == 2 ? 0x33333333u : 0x0F0F0F0Fu;
+        const bool upper = threadIdx.x & by;
+        const unsigned kept = upper ? ~low : low, other = __shfl_xor_sync(ALL, x, by);
+        x = (x & kept) | (__funnelshift_l(other, other, upper ? 32 - by : by) & ~kept);
     }
     return x;
 }
@@ -90,56 +75,46 @@ __device__ __forceinline__ Pair users_of(const Item& item, const int* users, int
     return pair;
 }
 
-// Where half `half` of a slot lies in `raw`, so that neither who writes nor who reads meets a bank twice.
-__device__ __forceinline__ int place_of(int half, int slot) { return half ^ (slot >> 2 & 1); }
-
-// Gather the drawn bits of this lane's users and the Ψ of the warp's groups, which begin within a word of four.
-__device__ __forceinline__ void gather(
-    Shared& shared, const Item& item, int step, const Pair& pair, const State* states, const signed char* weights
-) {
-    const int turn = step % 2, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+__device__ __forceinline__ void gather(Shared& shared, int turn, const Pair& pair, const State* states) {
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
         uint4* const to = shared.raw[turn][(2 * warp + n) * WARP + lane];
-        const uint4* const from = (const uint4*)(states + pair.users[n]);
-        if (pair.users[n] < 0) continue;
-        copy<16>(to + place_of(0, lane), from, true), copy<16>(to + place_of(1, lane), from + 1, true);
+        const uint4* const from = (const uint4*)(states + max(pair.users[n], 0));
+        if (pair.users[n] >= 0) copy<16>(to, from, true), copy<16>(to + 1, from + 1, true);
     }
-    const int word = step * (STEP / 4) + warp * PAIR_WORDS + lane;
-    if (lane <= PAIR_WORDS && 4 * word < item.length + (int)(item.begin & 3))
-        copy<4>(&shared.weights[turn][warp][lane], weights + (item.begin & ~3ll) + 4 * word, true);
 }
 
-// Ψ of a lane's users 4 i … 4 i + 3, a byte each; 0 past the end.
-__device__ __forceinline__ unsigned four_weights(const Shared& shared, const Item& item, int step) {
-    const int lane = threadIdx.x % (2 * CLASSES), warp = threadIdx.x / WARP;
-    const unsigned* const words = shared.weights[step % 2][warp] + lane;
-    const unsigned word = __funnelshift_r(words[0], words[1], 8 * ((int)item.begin & 3));
-    const int left = item.length - (step * STEP + warp * 2 * WARP + 4 * lane);
-    return left >= 4 ? word : left <= 0 ? 0 : word & ((1u << 8 * left) - 1);
+// Ψ of users 4 i … 4 i + 3 of a group, a byte each; 0 past the end. `weights` has whole words.
+__device__ __forceinline__ unsigned four_weights(const Item& item, const signed char* weights, int at) {
+    const int left = item.length - at;
+    if (left <= 0) return 0;
+    const long long place = item.begin + at;
+    const unsigned* const from = (const unsigned*)(weights + (place & ~3ll));
+    const int skipped = (int)(place & 3);
+    const unsigned next = skipped + min(left, 4) > 4 ? __ldg(from + 1) : 0;
+    const unsigned word = __funnelshift_r(__ldg(from), next, 8 * skipped);
+    return left < 4 ? word & ((1u << 8 * left) - 1) : word;
 }
 
 // Transpose what this warp has gathered for a step, and the bits of Ψ of its groups.
-__device__ __forceinline__ void turn_bits(Shared& shared, const Item& item, int step, const Swaps& swaps) {
+__device__ __forceinline__ void turn_bits(Shared& shared, const Item& item, const signed char* weights, int step) {
     const int turn = step % 2, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, i = lane % 8, q = lane / 8;
-    const unsigned psi = transposed(four_weights(shared, item, step), swaps);
+    const int first = step * STEP + 2 * warp * WARP;
+    const unsigned psi = transposed(q < 2 ? four_weights(item, weights, first + q * WARP + 4 * i) : 0);
     if (q < 2) shared.planes[turn][i][2 * warp + q] = psi;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
         const int group = 2 * warp + n;
         uint2 words[4];  // drawn half-words 2 q and 2 q + 1 of users i, i + 8, … of the slots
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const uint4* const of_user = shared.raw[turn][group * WARP + 8 * j + i];
-            words[j] = ((const uint2*)(of_user + place_of(q / 2, i)))[q % 2];
-        }
+        for (int j = 0; j < 4; ++j) words[j] = ((const uint2*)shared.raw[turn][group * WARP + 8 * j + i])[q];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-            uint4 bytes = k ? by_bytes(words[0].y, words[1].y, words[2].y, words[3].y)
-                            : by_bytes(words[0].x, words[1].x, words[2].x, words[3].x);
-            bytes.x = transposed(bytes.x, swaps), bytes.y = transposed(bytes.y, swaps);
-            bytes.z = transposed(bytes.z, swaps), bytes.w = transposed(bytes.w, swaps);
-            shared.turned[turn][group][i][chunk_of(2 * q + k, i, group)] = bytes;
+            const uint4 bytes = k ? by_bytes(words[0].y, words[1].y, words[2].y, words[3].y)
+                                  : by_bytes(words[0].x, words[1].x, words[2].x, words[3].x);
+            shared.turned[turn][group][i][chunk_of(2 * q + k, i, group)] =
+                {transposed(bytes.x), transposed(bytes.y), transposed(bytes.z), transposed(bytes.w)};
         }
     }
 }
@@ -232,21 +207,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) project(
     if (blockIdx.x >= *count) return;
     const Item item = items[blockIdx.x];
     const int steps = (item.length + STEP - 1) / STEP;
-    const Swaps swaps = swaps_of_lane();
     Counts counts = {};
     int total = 0;
-    gather(shared, item, 0, users_of(item, users, 0), states, weights);
+    gather(shared, 0, users_of(item, users, 0), states);
     await_copies();
-    gather(shared, item, 1, users_of(item, users, 1), states, weights);
+    gather(shared, 1, users_of(item, users, 1), states);
     __syncwarp();  // what the warp has gathered is there
-    turn_bits(shared, item, 0, swaps);
+    turn_bits(shared, item, weights, 0);
     Pair next = users_of(item, users, 2);
     for (int step = 0; step < steps; ++step) {
         await_copies();
         __syncthreads();  // this step is transposed, the next gathered; nobody reads the last one
-        gather(shared, item, step + 2, next, states, weights);
+        gather(shared, step % 2, next, states);
         next = users_of(item, users, step + 3);
-        if (step + 1 < steps) turn_bits(shared, item, step + 1, swaps);
+        if (step + 1 < steps) turn_bits(shared, item, weights, step + 1);
         multiply_step(shared, step % 2, counts, total);
     }
     await_copies();

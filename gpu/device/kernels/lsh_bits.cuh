@@ -39,14 +39,14 @@ __device__ __forceinline__ Word mixed(Word word) {
     return word ^ word >> 31;
 }
 
-// Copy BYTES (4, 8 or 16) from global to shared memory; zeros unless `wanted`. Done after `await_copies`.
+// Copy BYTES (8 or 16) from global to shared memory; zeros unless `wanted`. Done after `await_copies`.
 template <int BYTES> __device__ __forceinline__ void copy(void* to, const void* from, bool wanted) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                  ::"r"(address), "l"(from), "n"(BYTES), "r"(wanted ? BYTES : 0) : "memory");
 #else
-    for (int n = 0; n < BYTES / 4; ++n) ((unsigned*)to)[n] = wanted ? ((const unsigned*)from)[n] : 0;
+    for (int n = 0; n < BYTES / 8; ++n) ((Word*)to)[n] = wanted ? ((const Word*)from)[n] : 0;
 #endif
 }
 __device__ __forceinline__ void await_copies() {

@@ -1,8 +1,8 @@
 // What a rating weighs in the sums of simLSH: Ψ in fixed point, as gpu/simlsh.py has it, and the means inside it.
 //
 // Compiled for STEPS, LIMIT and KIND of Ψ. Who owns what: `weigh`, a block an item (a column, or a part of one; see
-// `list_items`), a thread one rating after another; `row_sums`, a warp or a block a row, added up in a fixed order, so
-// equal inputs give equal bits. Shared memory: 256 bytes. Races: none; only the order of the items differs from run to run.
+// `list_items`), a thread one rating after another; `row_sums`, a warp a row, its lanes in a fixed order, so equal inputs
+// give equal bits. No shared memory. Races: none; the order of the items differs from run to run, nothing else does.
 
 constexpr int WARP = 32;
 enum Kind { ALL_ONE, POWER, RESIDUAL, LINEAR };
@@ -43,31 +43,18 @@ extern "C" __global__ void weigh(
     }
 }
 
-__device__ __forceinline__ double warp_sum(double sum) {
-    for (int by = WARP / 2; by; by /= 2) sum += __shfl_xor_sync(~0u, sum, by);
-    return sum;
-}
-
-// Σ of the values of each row, float64. Grid: a warp a row, or where rows are long a block a row.
+// Σ of the values of each row, float64. Grid: a warp a row.
 extern "C" __global__ void row_sums(
-    const long long* __restrict__ starts, const long long* __restrict__ lengths, int n_rows, int threads_a_row,
-    const float* __restrict__ values, double* __restrict__ sums
+    const long long* __restrict__ starts, const long long* __restrict__ lengths, int n_rows, const float* __restrict__ values,
+    double* __restrict__ sums
 ) {
-    __shared__ double of_warps[WARP];
-    const int row = (int)(((long long)blockIdx.x * blockDim.x + threadIdx.x) / threads_a_row);
+    const int row = (int)(((long long)blockIdx.x * blockDim.x + threadIdx.x) / WARP), lane = threadIdx.x % WARP;
     if (row >= n_rows) return;
     const float* const from = values + starts[row];
     const long long length = lengths[row];
     double sum = 0;
 #pragma unroll 8
-    for (long long n = threadIdx.x % threads_a_row; n < length; n += threads_a_row) sum += __ldg(from + n);
-    sum = warp_sum(sum);
-    const int lane = threadIdx.x % WARP;
-    if (threads_a_row > WARP) {
-        if (lane == 0) of_warps[threadIdx.x / WARP] = sum;
-        __syncthreads();  // sums of all warps are there
-        if (threadIdx.x >= WARP) return;
-        sum = warp_sum(lane < threads_a_row / WARP ? of_warps[lane] : 0.0);
-    }
+    for (long long n = lane; n < length; n += WARP) sum += __ldg(from + n);
+    for (int by = WARP / 2; by; by /= 2) sum += __shfl_xor_sync(~0u, sum, by);
     if (lane == 0) sums[row] = sum;
 }

@@ -150,7 +150,7 @@ def similar(
     unfit[row] = True
     best = np.empty(min(n, len(factors)), dtype=np.float32)
     rows = np.empty(len(best), dtype=np.int32)
-    HOST.primitives("topn").best_of_all(cosines, unfit, best, rows)
+    HOST.primitives("lists").best_of_all(cosines, unfit, best, rows)
     return rows[rows >= 0], best[rows >= 0]
 
 

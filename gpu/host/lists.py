@@ -1,0 +1,106 @@
+"""Lists of the best on the host: heaps, worst entry first, in the total order of score and row."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpu.host.arena import Int
+
+STRIP = 64  # scores that are looked at one by one only if any of them has a place in the list
+
+
+@njit(cache=True, nogil=True, inline="always")
+def ranks_below(score: float, row: Int, other_score: float, other_row: Int) -> bool | np.bool_:
+    """The order of every list: by score, ties to the lower row."""
+    return score < other_score or (score == other_score and row > other_row)
+
+
+@njit(cache=True, nogil=True)
+def sift_down(scores: NDArray[np.float32], rows: NDArray[np.int32], length: Int) -> None:
+    """Restore the heap (worst entry first) after its first entry was replaced."""
+    parent = 0
+    while 2 * parent + 1 < length:
+        child = 2 * parent + 1
+        if child + 1 < length and ranks_below(scores[child + 1], rows[child + 1], scores[child], rows[child]):
+            child += 1
+        if not ranks_below(scores[child], rows[child], scores[parent], rows[parent]):
+            return
+        scores[child], scores[parent] = scores[parent], scores[child]
+        rows[child], rows[parent] = rows[parent], rows[child]
+        parent = child
+
+
+@njit(cache=True, nogil=True)
+def sort_best_first(scores: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
+    """Turn a heap into a list, best first."""
+    for length in range(len(rows) - 1, 0, -1):
+        scores[0], scores[length] = scores[length], scores[0]
+        rows[0], rows[length] = rows[length], rows[0]
+        sift_down(scores, rows, length)
+
+
+@njit(cache=True, nogil=True)
+def n_above(scores: NDArray[np.float32], worst: np.float32) -> int:
+    """How many scores are above `worst`: counted in vectors, which LLVM does not do for the largest of them."""
+    n = 0
+    for j in range(len(scores)):
+        n += scores[j] > worst
+    return n
+
+
+@njit(cache=True, nogil=True)
+def collect(scores: NDArray[np.float32], first: Int, best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
+    """Take the scores of items `first`, `first` + 1, … into a heap of lower rows. −inf is never taken."""
+    worst = best[0]
+    if n_above(scores, worst) == 0:
+        return
+    for start in range(0, len(scores), STRIP):
+        end = min(start + STRIP, len(scores))
+        if n_above(scores[start:end], worst) == 0:
+            continue
+        for j in range(start, end):
+            if scores[j] > worst:
+                best[0], rows[0] = scores[j], first + j
+                sift_down(best, rows, len(best))
+                worst = best[0]
+
+
+@njit(cache=True, nogil=True)
+def collect_some(
+    scores: NDArray[np.float32],
+    first: Int,
+    candidates: NDArray[np.int64],
+    best: NDArray[np.float32],
+    rows: NDArray[np.int32],
+) -> None:
+    """`collect` of ascending `candidates` alone."""
+    for j in candidates:
+        if scores[j - first] > best[0]:
+            best[0], rows[0] = scores[j - first], j
+            sift_down(best, rows, len(best))
+
+
+@njit(cache=True, nogil=True)
+def join(best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
+    """Take the lists of one user (parts, m) into the first of them, best first."""
+    for part in range(1, len(best)):
+        for n in range(best.shape[1]):
+            if ranks_below(best[0, 0], rows[0, 0], best[part, n], rows[part, n]):
+                best[0, 0], rows[0, 0] = best[part, n], rows[part, n]
+                sift_down(best[0], rows[0], best.shape[1])
+    sort_best_first(best[0], rows[0])
+
+
+@njit(cache=True, nogil=True)
+def best_of_all(
+    scores: NDArray[np.float32], hidden: NDArray[np.bool_], best: NDArray[np.float32], rows: NDArray[np.int32]
+) -> None:
+    """The `len(best)` best rows that are not hidden, best first, padded with −inf and −1; `scores` are overwritten."""
+    best[:], rows[:] = -np.inf, -1
+    for row in range(len(scores)):
+        if hidden[row]:
+            scores[row] = -np.inf
+    collect(scores, 0, best, rows)
+    sort_best_first(best, rows)

@@ -38,8 +38,6 @@ HASHING = [
 ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
 # The factors of a row with its padding; tiles of 16 users
 TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 256) for mt in (1, 4)]
-# The factors of a row with its padding; tiles of 16 users
-TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 256) for mt in (1, 4)]
 
 
 def problem_of(n_factors: int, kind: str) -> Problem:
@@ -104,18 +102,25 @@ def test_kernels_of_neighbours_compile(numbers, architecture, tmp_path):
 
 
 @needs_nvcc
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("numbers", SGD)
+def test_kernels_of_descent_compile(numbers, architecture, tmp_path):
+    names = "F", "LANES", "K", "HALF", "IMPLICIT", "LEARN", "THREADS"
+    compile_with_nvcc("sgd", dict(zip(names, numbers, strict=True)), architecture, tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("in_shared", [0, 1])
+def test_kernels_of_tiles_compile(in_shared, tmp_path):
+    compile_with_nvcc("tiles", {"SHARED_COUNTS": in_shared}, "sm_75", tmp_path)
+
+
+@needs_nvcc
 @pytest.mark.parametrize("capability", [75, 80, 90])
 @pytest.mark.parametrize("n_pieces", ESGD)
 def test_kernels_of_esgd_compile(n_pieces, capability, tmp_path):
     macros = {"PIECES": n_pieces, "THREADS": 1024, "VECTOR": int(capability >= 90)}
     compile_with_nvcc("esgd", macros, f"sm_{capability}", tmp_path)
-
-
-@needs_nvcc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(("name", "macros"), TOPN)
-def test_kernels_of_ranking_compile(name, macros, architecture, tmp_path):
-    compile_with_nvcc(name, macros, architecture, tmp_path)
 
 
 @needs_nvcc

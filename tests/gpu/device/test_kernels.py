@@ -35,6 +35,11 @@ HASHING = [
     *(("lsh_psi", {"KIND": kind, "STEPS": 64, "LIMIT": 127}) for kind in range(4)),
     ("similarity", {"HASHES": 10, "HALF": 1}), ("similarity", {"HASHES": 1, "HALF": 0}),
 ]  # fmt: skip
+# F, LANES, K, HALF, IMPLICIT, LEARN, THREADS
+SGD = [
+    (8, 2, 0, 1, 0, 0, 1024), (32, 8, 32, 0, 0, 1, 640), (64, 8, 16, 1, 1, 1, 768), (128, 8, 0, 1, 0, 1, 640),
+    (256, 16, 256, 1, 0, 1, 256),
+]  # fmt: skip
 ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
 # The factors of a row with its padding; tiles of 16 users
 TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 256) for mt in (1, 4)]

@@ -29,7 +29,6 @@ from gpu.host.touched import BLOCK, Touched, touched
 from gpu.scoring import Requests
 
 PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
-READ_COST = 4  # multiplications that cost as much as reading a factor from memory
 SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user that ascend by item, and are read as panels go by
 
 
@@ -42,7 +41,7 @@ def rank(catalogue: Catalogue, requests: Requests, n: int) -> tuple[NDArray[np.i
     tables = catalogue.tables
     n_users = len(requests.biases)
     requests = requests._replace(factors=_padded(requests.factors, tables.panels.shape[1]))
-    cost = (n_users + READ_COST) * tables.panels.size
+    cost = n_users * tables.panels.size  # of one user alone reading takes longer, which one thread does as fast
     n_parts = max(min(numba.get_num_threads(), len(tables.panels)), 1) if cost >= PARALLEL_FROM else 1
     best = np.full((n_parts, n_users, n), -np.inf, dtype=np.float32)
     rows = np.full(best.shape, -1, dtype=np.int32)
@@ -224,9 +223,11 @@ def scan_parallel(
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """Fill the lists (P, B, m) from the panels `parts[p]` to `parts[p + 1]` on all threads."""
+    """Fill the lists (P, B, m) from the panels `parts[p]` to `parts[p + 1]` on all threads, and join them."""
     for p in prange(len(parts) - 1):
         scan(parts[p], parts[p + 1], requests, tables, near, best[p], rows[p])
+    for b in prange(best.shape[1]):
+        join(best[:, b], rows[:, b])
 
 
 @njit(cache=True, nogil=True)
@@ -244,8 +245,8 @@ def fill(
         scan_parallel(parts, requests, tables, near, best, rows)
     else:
         scan(parts[0], parts[1], requests, tables, near, best[0], rows[0])
-    for b in range(best.shape[1]):
-        join(best[:, b], rows[:, b])
+        for b in range(best.shape[1]):
+            join(best[:, b], rows[:, b])
 
 
 @njit(cache=True, nogil=True)

@@ -23,6 +23,7 @@ from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.rules import PARALLEL_FROM, objective_of
 from gpu.table import RatingTable
 
+NUMBERS_PER_SLICE = 2**20  # looked at, about a millisecond
 ADDS_PER_SLICE = 2**23  # multiply-adds, one or two milliseconds
 BATCH = 4  # slices are a multiple of it: what kernels add in one go
 BOUND_OF_USERS = 2.0**22  # sums over users are exact below it, whoever is forgotten; they are about 1 a user or less
@@ -53,11 +54,9 @@ class ExactRefits:
         if not self._objective.is_implicit:
             return
         model = self._model
-        for gram, factors, is_trained, bound in (
-            (self._item_gram, model.item_factors, model.item_trained, bound_of(model.item_factors[model.item_trained])),
-            (self._user_gram, model.user_factors, model.user_trained, BOUND_OF_USERS),
-        ):
-            yield from add_side(self._kernels, gram, factors, is_trained, bound)
+        bound = yield from bound_of(model.item_factors, model.item_trained)
+        yield from add_side(self._kernels, self._item_gram, model.item_factors, model.item_trained, bound)
+        yield from add_side(self._kernels, self._user_gram, model.user_factors, model.user_trained, BOUND_OF_USERS)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Nothing: rows that are added were not trained, and nothing is drawn by key."""
@@ -172,7 +171,11 @@ def per_slice(n_terms: int) -> int:
     return max(ADDS_PER_SLICE * 2 // n_terms**2 // BATCH, 1) * BATCH
 
 
-def bound_of(factors: NDArray[np.float32]) -> float:
-    """A power of 2 above every sum of products over `factors` (R, F)."""
-    largest = float(np.abs(factors).max(initial=0.0))
-    return float(2.0 ** np.ceil(np.log2(len(factors) * largest**2 + 1)))
+def bound_of(factors: NDArray[np.float32], is_trained: NDArray[np.bool_]) -> Generator[None, None, float]:
+    """A power of 2 above every sum of products over the trained rows of `factors` (R, F); in slices."""
+    largest, n_rows = 0.0, max(NUMBERS_PER_SLICE // factors.shape[1], 1)
+    for first in range(0, len(factors), n_rows):
+        part = slice(first, first + n_rows)
+        largest = max(largest, float(np.abs(factors[part][is_trained[part]]).max(initial=0.0)))
+        yield
+    return float(2.0 ** np.ceil(np.log2(np.count_nonzero(is_trained) * largest**2 + 1)))

@@ -13,7 +13,9 @@ b = mean(r − μ) and a ridge for u as in training 1.084 / .978 / .921 / .857, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,8 @@ from gpu.table import RatingTable
 from gpu.training import arrays_of
 
 ANONYMOUS_KEY = np.uint64(0)
+SORTED_AT_ONCE = 50_000  # rows: a few milliseconds
+POLL_S = 0.001
 
 
 class SampledRefits:
@@ -47,20 +51,25 @@ class SampledRefits:
         self._sums = backend.primitives("exact")
         self._user_rules, self._item_rules = user_rules(params), item_rules(params)
         self._of_users, self._of_items = backend.primitives("online"), backend.primitives("newcomers")
-        self._trained_items = _by_key(model.item_trained, item_keys)
-        self._trained_users = _by_key(model.user_trained, user_keys)
-        self._trained_user_keys = user_keys[self._trained_users]
+        self._trained_items = self._trained_users = np.zeros(0, dtype=np.int64)  # by key, once `prepare` has run
+        self._trained_user_keys = np.zeros(0, dtype=np.uint64)
         self._user_keys, self._item_keys = user_keys, item_keys
         self._absent_from: dict[int, set[int]] = {}  # user -> new items they were drawn as a negative of
         self._absent: dict[int, NDArray[np.int64]] = {}  # new item -> those users
 
     def prepare(self) -> Iterator[None]:
-        """Models of ratings: learn from the items, as the snapshot has them, where users are expected; in slices."""
+        """Put the trained rows in order of their keys, and learn from the items where users are expected; in slices.
+
+        The second is for models of ratings alone.
+        """
         model, is_trained = self._model, self._model.item_trained
+        self._trained_items = yield from _by_key(is_trained, self._item_keys)
+        self._trained_users = yield from _by_key(model.user_trained, self._user_keys)
+        self._trained_user_keys = self._user_keys[self._trained_users]
         if model.is_implicit:
             return
         gram = np.zeros((model.params.n_factors, model.params.n_factors))
-        bound = exact.bound_of(model.item_factors[is_trained])
+        bound = yield from exact.bound_of(model.item_factors, is_trained)
         yield from exact.add_side(self._sums, gram, model.item_factors, is_trained, bound)
         self._user_rules = beside_items(self._user_rules, self._params, gram, int(is_trained.sum()))
 
@@ -125,10 +134,22 @@ class SampledRefits:
         return read, self._absent[item]
 
 
-def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Rows where `mask` holds, by key: an order that does not depend on when the rows were given out."""
+def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> Generator[None, None, NDArray[np.int64]]:
+    """Rows where `mask` holds, by key: an order that does not depend on when the rows were given out.
+
+    Many are sorted in a thread of their own, a tenth of a second for a million, and each slice only looks for its end.
+    """
     rows = np.flatnonzero(mask)
-    return rows[np.argsort(keys[rows], kind="stable")]
+    keys = keys[rows]
+    if len(rows) < SORTED_AT_ONCE:
+        return rows[np.argsort(keys, kind="stable")]
+    with ThreadPoolExecutor(1) as pool:
+        order = pool.submit(np.argsort, keys, kind="stable")
+        while not order.done():
+            time.sleep(POLL_S)
+            yield
+    found: NDArray[np.int64] = rows[order.result()]
+    return found
 
 
 def _bounds(parts: list[NDArray[np.int32]] | list[NDArray[np.int64]]) -> NDArray[np.int64]:

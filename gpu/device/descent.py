@@ -163,10 +163,10 @@ class Descent:
         return max(1, needed, min(at_once, n // LEAST_TILE))
 
     def _shares(self) -> Any:
-        """1 over the number of groups that are likely to learn from each item at once, 1 at most: float32 (N,)."""
+        """1 over one more than the groups that are likely to learn from each item at once: float32 (N,)."""
         in_flight = self._n_blocks() * self._geometry.threads // self._geometry.lanes
         counts = placed(self._ratings.by_item.lengths) + self._n_negatives * len(self._ratings) / self._model.n_items
-        return (1 / cupy.maximum(1, in_flight / self._n_samples * counts)).astype(cupy.float32)
+        return (1 / (1 + in_flight / self._n_samples * counts)).astype(cupy.float32)
 
     def _n_blocks(self) -> int:
         return min(self.tiles.n_tiles, int(cupy.cuda.Device().attributes["MultiProcessorCount"]))

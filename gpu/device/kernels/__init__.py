@@ -16,8 +16,10 @@ PARTS = {
     "lsh": ("lsh_bits.cuh", "lsh_phi.cuh"),
     "newcomers": ("rows.cuh", "blocks.cuh", "draws.cuh", "ridge.cuh"),
     "online": ("rows.cuh", "blocks.cuh", "draws.cuh", "ridge.cuh"),
+    "sgd": ("strides.cuh",),
     "similarity": ("lsh_bits.cuh", "ranks.cuh"),
     "table": ("rows.cuh", "blocks.cuh"),
+    "tiles": ("strides.cuh",),
     "topn": ("topn_items.cuh",),
     "topn_scan": ("topn_items.cuh",),
 }

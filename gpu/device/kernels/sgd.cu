@@ -17,9 +17,10 @@
 // share a phase of shared memory start at different chunks of their rows, so that they use different banks.
 //
 // Races. Two groups of a block on the same user at once: plain stores, a step of one is lost. Several groups anywhere on
-// segments of the same item at once: none sees what the others learn; as many steps from one place would add up to
-// one that is too long, and diverge, so each adds its part of a mean (`shares`): busy items have ratings to spare, all others
-// lose nothing. `learn_cells`: none.
+// segments of the same item at once: none sees what the others learn, and as many steps from one place would add up to
+// one that is too long, and diverge. So each adds a share, 1 / (1 + c) where c others are expected: x ← x − s x, seen c steps late, is
+// stable up to s = 2 sin(π / (4 c + 2)), twice that or more. Busy items have ratings to spare, the others lose little.
+// `learn_cells`: none.
 // Limits: records of a tile below 2³¹.
 
 constexpr int WARP = 32, GROUPS = WARP / LANES, WARPS = THREADS / WARP;
@@ -37,7 +38,7 @@ struct Rates { float mean, step, shrink, bias_shrink, weight_step, weight_decay,
 struct Items {
     float *factors, *bias, *explicit_weights, *implicit_weights;
     const int* neighbours;
-    const float* shares;  // 1 over the number of groups that learn from an item at the same time, 1 where that is less
+    const float* shares;  // 1 over one more than the groups that are likely to learn from an item at the same time
 };
 struct Samples { const uint2* records; const void* near; };  // `near`: float16 (n, K), or bits (n, K / 32) where IMPLICIT
 #if HALF
@@ -363,12 +364,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) learn_tiles(
         __syncthreads();
         const Segment* listed = segments + segment_begin[tile];
         const unsigned n = n_segments[tile], n_packs = (n + GROUPS - 1) / GROUPS;
+        const unsigned stride = stride_of(n_packs);
         for (;;) {
             unsigned turn = thread == 0 ? atomicAdd(&next, 1u) : 0;
             turn = __shfl_sync(~0u, turn, 0);
             if (turn >= n_packs) break;
-            // 2654435761 is a prime above every n_packs: a permutation
-            const unsigned pack = (unsigned)((turn * 2654435761ull + salt) % n_packs), at = pack * GROUPS + group;
+            const unsigned pack = scattered(turn + salt % n_packs, stride, n_packs), at = pack * GROUPS + group;
             Segment segment = listed[min(at, n - 1)];
             if (at >= n) segment.length = 0;
             int longest = segment.length;

@@ -58,8 +58,11 @@ __device__ void place_items(int* items, int n_items, int longest, int* lengths, 
     __syncthreads();
 }
 
-// Where segments of each length start, longest first; `taken` counts those that have their place.
-__device__ void place_lengths(const int* lengths, int longest, int* firsts, int* taken, int* n_segments) {
+// Where segments of each length start, longest first, and how they are scattered; `taken` counts those that have their place.
+__device__ void place_lengths(
+    const int* lengths, int longest, int* firsts, int* taken, unsigned* strides, int* n_segments
+) {
+    if (threadIdx.x > 0 && threadIdx.x <= longest) strides[threadIdx.x] = stride_of(lengths[threadIdx.x]);
     if (threadIdx.x == 0) {
         int place = 0;
         for (int length = longest; length > 0; --length) {
@@ -71,11 +74,9 @@ __device__ void place_lengths(const int* lengths, int longest, int* firsts, int*
     __syncthreads();
 }
 
-// A prime above every count: turn · SCATTER modulo the count is a permutation.
-constexpr unsigned long long SCATTER = 2654435761ull;
-
 __device__ void cut(
-    const int* items, int n_items, int longest, const int* lengths, const int* firsts, int* taken, Segment* segments
+    const int* items, int n_items, int longest, const int* lengths, const int* firsts, int* taken,
+    const unsigned* strides, Segment* segments
 ) {
     for (int item = threadIdx.x; item < n_items; item += THREADS) {
         int begin = items[item];
@@ -85,7 +86,7 @@ __device__ void cut(
         for (int s = 0; s < n; ++s) {
             const int length = part + (s < longer);
             const unsigned turn = atomicAdd(&taken[length], 1);
-            segments[firsts[length] + (int)(turn * SCATTER % lengths[length])] = {item, begin, length, 0};
+            segments[firsts[length] + scattered(turn, strides[length], lengths[length])] = {item, begin, length, 0};
             begin += length;
         }
     }
@@ -102,6 +103,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) build_tiles(
 ) {
     extern __shared__ int shared[];
     __shared__ int lengths[MOST], firsts[MOST], taken[MOST], sums[WARPS];
+    __shared__ unsigned strides[MOST];
 #if SHARED_COUNTS
     int* items = shared;
 #else
@@ -123,8 +125,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) build_tiles(
         }
         __syncthreads();
         place_items(items, n_items, longest, lengths, sums);
-        place_lengths(lengths, longest, firsts, taken, &n_segments[tile]);
-        cut(items, n_items, longest, lengths, firsts, taken, segments + segment_begin[tile]);
+        place_lengths(lengths, longest, firsts, taken, strides, &n_segments[tile]);
+        cut(items, n_items, longest, lengths, firsts, taken, strides, segments + segment_begin[tile]);
         uint2* of_tile = records + tile_begin[tile];
         for (int local = warp; local < tile_users; local += WARPS) {
             const int user = owners[local];

@@ -29,6 +29,7 @@ from gpu.host.touched import BLOCK, Touched, touched
 from gpu.scoring import Requests
 
 PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
+READ_COST = 4  # multiplications that take as long as reading a factor from memory
 SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user that ascend by item, and are read as panels go by
 
 
@@ -41,7 +42,7 @@ def rank(catalogue: Catalogue, requests: Requests, n: int) -> tuple[NDArray[np.i
     tables = catalogue.tables
     n_users = len(requests.biases)
     requests = requests._replace(factors=_padded(requests.factors, tables.panels.shape[1]))
-    cost = n_users * tables.panels.size  # of one user alone reading takes longer, which one thread does as fast
+    cost = (n_users + READ_COST) * tables.panels.size
     n_parts = max(min(numba.get_num_threads(), len(tables.panels)), 1) if cost >= PARALLEL_FROM else 1
     best = np.full((n_parts, n_users, n), -np.inf, dtype=np.float32)
     rows = np.full(best.shape, -1, dtype=np.int32)

@@ -29,8 +29,8 @@ Steps = tuple[tuple[str, Callable[[], None]], ...]
 class LiveModel:
     """A model and the ratings it follows, resident on the device.
 
-    After each call its state is a pure function of (snapshot, present ratings, users touched), bit for bit: sums have one
-    order, whatever the batches were.
+    After each call its state is a pure function of (snapshot, present ratings, users touched), bit for bit: sums have
+    one order, whatever the batches were.
 
     Attributes:
         table: the ratings.

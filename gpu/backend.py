@@ -35,39 +35,19 @@ class Backend:
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = ("als", "descent", "esgd", "hals", "hamming", "item_index", "lsh", "similarity", "topn")
-FAMILY_OF = {  # what trains an algorithm
-    "als": "als", "als-implicit": "als", "culsh": "descent", "culsh-implicit": "descent", "esgd": "esgd", "nmf": "hals",
-    "sgd": "descent",
-}  # fmt: skip
 
 
-def has_device_kernels(algorithm: str) -> bool:
-    """Whether the device can train `algorithm`."""
-    return FAMILY_OF.get(algorithm) in DEVICE_FAMILIES
-
-
-def choose(wanted: BackendName = "auto", algorithm: str | None = None) -> Backend:
-    """The backend to use; `auto` takes the device where one works and can train `algorithm`.
-
-    Args:
-        wanted: "auto", "host" or "device".
-        algorithm: what is to be trained; None for a service, which trains any.
+def choose(wanted: BackendName = "auto") -> Backend:
+    """The backend to use; `auto` takes the device where one works.
 
     Raises:
-        BackendUnavailable: `device` was asked for and cannot run here, or cannot train `algorithm`.
+        BackendUnavailable: `device` was asked for and cannot run here.
         InvalidInput: an unknown name.
     """
     if wanted == "host":
         return HOST
     if wanted not in ("auto", "device"):
         raise InvalidInput(f"Invalid backend: expected auto, host or device, got {wanted!r}")
-    if algorithm is not None and not has_device_kernels(algorithm):
-        if wanted == "auto":
-            return Backend("host", f"{algorithm} has no device kernels")
-        trained = ", ".join(sorted(filter(has_device_kernels, FAMILY_OF)))
-        raise BackendUnavailable(
-            f"Invalid backend of {algorithm}: expected auto or host, got device (trains {trained})"
-        )
     device = importlib.import_module("gpu.device")
     obstacle = device.obstacle()
     if obstacle is None:

@@ -121,7 +121,7 @@ def train(
     params = _params(algorithm, [*(set_ or []), *(more or [])])
     from service import offline
 
-    chosen = _backend(backend, algorithm)
+    chosen = _backend(backend)
     file = _read(ratings, key, skip_bad)
     if test is not None:
         data = offline.Data.of_files(file, _read(test, key, skip_bad))
@@ -255,10 +255,10 @@ def _params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
     return params_for(algorithm, dict(pair.split("=", 1) for pair in pairs))
 
 
-def _backend(name: str, algorithm: str | None = None) -> gpu.Backend:
+def _backend(name: str) -> gpu.Backend:
     from gpu.backend import choose
 
-    backend = choose(name, algorithm)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    backend = choose(name)  # type: ignore[arg-type] # `choose` refuses an unknown name
     stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim", markup=False)
     return backend
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from gpu.backend import Backend, BackendName, has_device_kernels
+from gpu.backend import Backend, BackendName
 from gpu.model import Model
 from gpu.ratings import Ratings, Rows
 from service import live, snapshot, threads
@@ -102,7 +102,7 @@ def train(
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, CorruptLog: the training
             failed; nothing was written.
     """
-    chosen = choose(backend, algorithm)
+    chosen = gpu.choose(backend)
     where = f"{chosen.name}: {chosen.reason}"
     hyperparameters = gpu.params_for(algorithm, msgspec.json.decode(params))
     corpus = read_corpus(data, StreamId.parse(watermark))
@@ -127,11 +127,6 @@ def train(
         promote=reason is None,
         reason=reason,
     )
-
-
-def choose(wanted: BackendName, algorithm: str) -> Backend:
-    """As the service was told; what has no device kernels is trained on the host all the same."""
-    return gpu.choose("auto" if wanted == "device" and not has_device_kernels(algorithm) else wanted, algorithm)
 
 
 def read_corpus(data: Path, watermark: StreamId) -> Corpus:

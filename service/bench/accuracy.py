@@ -83,7 +83,7 @@ def folds(parts: Iterator[tuple[gpu.Ratings, gpu.Ratings]], backend: str) -> Ite
 
 def measure(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, seeds: Sequence[int], backend: str) -> Row:
     """One model, trained once a seed after a training of one epoch, which compiles what is called."""
-    chosen = gpu.choose(backend, params.algorithm)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"training {params} ({chosen.name})")
     gpu.fit(train, dataclasses.replace(params, n_epochs=1), backend=chosen)
     settings = [dataclasses.replace(params, seed=seed) for seed in seeds]

@@ -125,7 +125,7 @@ def als(
     from service.bench import als as table
 
     algorithm = "als-implicit" if implicit else "als"
-    chosen = choose(backend, algorithm)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"backend: {chosen.name} ({chosen.reason})")
     parts = table.parts_of(*_train_and_test(ratings), _numbers(shares), _numbers(user_shares))
     given = {**dict(pair.split("=", 1) for pair in set_ or []), "n_epochs": epochs}
@@ -153,7 +153,7 @@ def nmf(
     from gpu.backend import choose
     from service.bench import nmf as table
 
-    chosen = choose(backend, "nmf")  # type: ignore[arg-type] # `choose` refuses an unknown name
+    chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"backend: {chosen.name} ({chosen.reason})")
     ratings = _matrix(matrix, key)
     ratings = table.transposed(ratings) if transpose else ratings

@@ -93,7 +93,7 @@ def run(
 ) -> Iterator[Row]:  # fmt: skip
     """Each algorithm with each F, known users learned and kept."""
     for algorithm in algorithms:
-        chosen = gpu.choose(backend, algorithm)  # type: ignore[arg-type] # `choose` refuses an unknown name
+        chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
         for n_factors in factors:
             params = params_for(algorithm, {"n_factors": n_factors})
             say(f"{params} ({chosen.name})")

@@ -45,7 +45,7 @@ class Row:
 def run(train: gpu.Ratings, test: gpu.Ratings, seeds: Sequence[int], backend: str) -> Iterator[Row]:
     """Each of `MODELS` at each of `SHARES`."""
     for params in MODELS:
-        chosen = gpu.choose(backend, params.algorithm)  # type: ignore[arg-type] # `choose` refuses an unknown name
+        chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
         settings = [dataclasses.replace(params, seed=seed) for seed in seeds]
         clean = [fitted(train, test, setting, chosen)[0] for setting in settings]
         for share, paper in zip(SHARES, PAPER[params.algorithm], strict=True):

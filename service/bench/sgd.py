@@ -18,7 +18,6 @@ import numpy as np
 
 import gpu
 from gpu import culsh, esgd, sgd
-from gpu.backend import has_device_kernels
 from gpu.epochs import OnEpoch, ShouldStop
 from gpu.params import ALGORITHMS, CulshParams, EsgdParams, SgdParams, params_for
 from service.bench import sgd_cost, sgd_peer
@@ -120,13 +119,10 @@ def run(
     Args:
         estimates, lists: the data, read where an algorithm needs it.
         given: parameters of all of them.
-        backend: "auto", "host" or "device"; algorithms that a device cannot train are then left out, aloud.
+        backend: "auto", "host" or "device".
     """
     for algorithm in algorithms:
-        if backend == "device" and not has_device_kernels(algorithm):
-            say(f"{algorithm} is left out: it has no device kernels")
-            continue
-        chosen = gpu.choose(backend, algorithm)  # type: ignore[arg-type] # `choose` refuses an unknown name
+        chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
         say(f"{algorithm}: {chosen.name} ({chosen.reason})")
         data = lists() if ALGORITHMS[algorithm].is_implicit else estimates()
         peer = sgd_peer.installed() if (algorithm, chosen.name) == ("sgd", "host") else None

@@ -120,16 +120,6 @@ def test_without_a_device_auto_is_the_host_and_device_is_refused(monkeypatch):
         backend.choose("device")
 
 
-def test_algorithms_without_kernels_are_refused_on_the_device_and_trained_on_the_host(monkeypatch):
-    monkeypatch.setattr(backend, "DEVICE_FAMILIES", ("als",))
-    assert with_cupy(monkeypatch, fake_cupy()) is None
-    with pytest.raises(gpu.BackendUnavailable, match=r"expected auto or host, got device \(trains als, als-implicit"):
-        backend.choose("device", "culsh")
-    chosen = backend.choose("auto", "culsh")
-    assert (chosen.name, chosen.reason) == ("host", "culsh has no device kernels")
-    assert backend.choose("auto", "als").name == "device"
-
-
 def test_unknown_names_are_refused():
     with pytest.raises(gpu.InvalidInput, match="auto, host or device"):
         backend.choose("gpu")  # type: ignore[arg-type]

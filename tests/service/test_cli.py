@@ -177,9 +177,10 @@ def test_the_backend_is_named_with_its_reason_as_it_is(ratings_csv, capsys, monk
     assert "backend: host (there is no CuPy: pip install nearfield[gpu])" in " ".join(capsys.readouterr().err.split())
 
 
-def test_the_device_is_refused_for_what_it_cannot_train(capsys):
+def test_a_device_that_is_not_there_is_refused_before_the_ratings_are_read(capsys, monkeypatch):
+    monkeypatch.setattr("gpu.device.obstacle", lambda: "there is no CuPy")
     assert run(["train", "--ratings", "none.csv", "--algorithm", "culsh", "--backend", "device"]) == 1
-    assert "Invalid backend of culsh: expected auto or host, got device (trains als" in capsys.readouterr().err
+    assert "expected a usable CUDA device, got none (there is no CuPy); use host" in capsys.readouterr().err
 
 
 def test_json_lines_reach_a_file_while_the_bar_is_on_a_terminal(ratings_csv, tmp_path):

@@ -112,15 +112,6 @@ def test_values_that_are_not_finite_are_not_promoted(data: Path) -> None:
     assert "not finite" in str(trainer.objection(data, model, {}, corpus, HOST))
 
 
-def test_what_has_no_device_kernels_is_trained_on_the_host_and_says_so(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu.backend, "DEVICE_FAMILIES", ("als",))
-    told: list[Line] = []
-    last = trainer.train(data, "culsh", PARAMS, str(END), "device", told.append)
-    assert {line.backend for line in [*told, last]} == {"host: culsh has no device kernels"}
-
-
 def test_a_device_that_is_asked_for_and_not_there_is_an_error(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu.backend.importlib, "import_module", lambda _: SimpleNamespace(obstacle=lambda: "no driver"))
     with pytest.raises(gpu.BackendUnavailable, match="no driver"):

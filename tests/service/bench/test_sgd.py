@@ -80,12 +80,6 @@ def test_an_epoch_of_the_peer_is_the_difference_of_two_fits(train, held_out, mon
     assert rows[1].epoch_ms == pytest.approx(10)
 
 
-def test_what_a_device_cannot_train_is_left_out_aloud(monkeypatch, capsys):
-    monkeypatch.setattr(sgd, "has_device_kernels", lambda algorithm: False)
-    assert not list(sgd.run(None, None, ["sgd"], [4], {}, "device", 0.0))
-    assert "sgd is left out" in capsys.readouterr().err
-
-
 def test_work_is_counted_as_the_module_says(train):
     n, tables = len(train), train.n_users + train.n_items
     work = sgd_cost.work_of(train, tuned("sgd", precision="float16"))

@@ -77,7 +77,8 @@ def fit(
     """Train the model that `params` names.
 
     Equal ratings, rows, keys and parameters give an equal model, bit for bit, whatever the number of threads. On a
-    device that holds for ALS and NMF, and not for ESGD: what it adds, it adds in any order.
+    device that holds for ALS and NMF, for the other algorithms of `SgdParams` where `deterministic` is set, and not for
+    ESGD: what it adds, it adds in any order.
 
     Args:
         ratings: what to learn from.
@@ -89,7 +90,7 @@ def fit(
 
     Raises:
         InvalidRatings: there is no rating, or one that the algorithm cannot use.
-        NotEnoughMemory: the training would need more than is free (ALS, NMF).
+        NotEnoughMemory: the training would need more than is free (ALS, NMF; on a device all but ESGD).
         TrainingCancelled: `should_stop` returned true.
         TrainingDiverged: a parameter is no longer finite.
     """

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import deque
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 TIMEOUT_S = 30.0
+MAX_CONNECTIONS = 1000  # at a time; requests beyond wait here, and their latency counts on
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
 
@@ -31,8 +33,8 @@ NO_ANSWER = Answer(0, b"", b"")
 class Connection(asyncio.Protocol):
     """One connection; a request at a time."""
 
-    def __init__(self, idle: list[Connection], every: set[Connection]) -> None:
-        self._idle, self._every, self._received = idle, every, b""
+    def __init__(self, client: Client) -> None:
+        self._client, self._received = client, b""
         self._answer: asyncio.Future[Answer] | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -49,7 +51,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
-        self._every.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
@@ -65,14 +66,12 @@ class Connection(asyncio.Protocol):
             if _CLOSE.search(head):
                 self._transport.close()
             else:
-                self._idle.append(self)
+                self._client.freed(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
-        self._every.discard(self)
-        if self in self._idle:
-            self._idle.remove(self)
         self._finish(NO_ANSWER)
+        self._client.lost(self)
 
     def _finish(self, answer: Answer) -> None:
         if self._deadline is not None:
@@ -82,15 +81,16 @@ class Connection(asyncio.Protocol):
 
 
 class Client:
-    """A pool of connections to one service; a request takes an idle one or opens another."""
+    """A pool of connections to one service; a request takes an idle one, opens another, or waits for one."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
         address = urlsplit(url)
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
         self._head = f"Host: {address.netloc}\r\n" + (f"X-API-Key: {key}\r\n" if key else "")
         self._idle: list[Connection] = []
-        self._every: set[Connection] = set()
+        self._open: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[bytes, asyncio.Future[Answer]]] = deque()
 
     def get(self, path: str) -> asyncio.Future[Answer]:
         """GET `path`, query included."""
@@ -108,26 +108,47 @@ class Client:
         if self._idle:
             self._idle.pop().send(message, answer)
         else:
-            opening = asyncio.create_task(self._open(message, answer))
-            self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
+            self._waiting.append((message, answer))
+            self._open_another()
         return answer
 
     async def close(self) -> None:
         """Close every connection."""
         self._idle.clear()
-        for connection in tuple(self._every):
+        for connection in tuple(self._open):
             connection.close()
-        while self._every:
+        while self._open:
             await asyncio.sleep(0)
 
-    async def _open(self, message: bytes, answer: asyncio.Future[Answer]) -> None:
+    def freed(self, connection: Connection) -> None:
+        """Called by a connection that has had its answer."""
+        if self._waiting:
+            connection.send(*self._waiting.popleft())
+        else:
+            self._idle.append(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """Called by a connection that is closed."""
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._waiting:
+            self._open_another()
+
+    def _open_another(self) -> None:
+        if len(self._open) + len(self._opening) < MAX_CONNECTIONS:
+            opening = asyncio.create_task(self._connect())
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+
+    async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                connect = loop.create_connection(lambda: Connection(self._idle, self._every), self._host, self._port)
-                _, connection = await connect
+                _, connection = await loop.create_connection(lambda: Connection(self), self._host, self._port)
         except (OSError, TimeoutError):
-            answer.set_result(NO_ANSWER)
+            if self._waiting:
+                self._waiting.popleft()[1].set_result(NO_ANSWER)
         else:
-            connection.send(message, answer)
+            self._open.add(connection)
+            self.freed(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,8 @@ KEEPS_UP_MS = 100.0  # p99 of every kind of request,
 KEEPS_UP_S = 0.5  # and the time that learning may lag behind, up to which a service keeps up
 FIRST_PER_S, MOST_PER_S = 100.0, 20_000.0
 N_HALVINGS = 3
-PAUSE_S = 1.0
+PAUSE_S, MOST_PAUSES = 1.0, 60
+ANSWERS_AT_ONCE_S = 0.1
 
 Step = dict[str, Any]
 
@@ -58,8 +60,18 @@ class Steps:
         if self.workload == RETRAIN:
             step["retrains"] = retrains.summary()
         print(json.dumps({"workload": self.workload} | step), flush=True)
-        await asyncio.sleep(PAUSE_S)
+        await self._recovered()
         return step
+
+    async def _recovered(self) -> None:
+        """Wait until the service answers at once again: the next step must not pay for this one."""
+        for _ in range(MOST_PAUSES):
+            await asyncio.sleep(PAUSE_S)
+            asked = time.perf_counter()
+            answer = await self.client.get("/health/ready")
+            if answer.status == 200 and time.perf_counter() - asked < ANSWERS_AT_ONCE_S:
+                return
+        raise SystemExit("loadtest: the service does not recover")
 
     async def maximum(self, seconds: float) -> tuple[float, list[Step]]:
         """The highest rate at which the service keeps up, and the steps that found it."""

@@ -52,7 +52,8 @@ class Application(FastAPI):
 
     def wire(self, **options: Any) -> Wire:
         """A connection's protocol, for uvicorn, which gives the options."""
-        return Wire(self.door, recommend.RecommendLane(self._runtime).short, **options)
+        short = recommend.RecommendLane(self._runtime).short
+        return Wire(self.door, short, self._runtime.settings.max_connections, **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Straight to the door: what the framework does before it costs as much as a hot route."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from service.settings import Settings
 BACKLOG = 2048
 GRACE_S = 10  # for requests in flight when the process is told to stop
 KEEP_ALIVE_S = 30
+SPARE_FILES = 256  # beside connections: logs, snapshots, kernels, Redis
 SWITCH_INTERVAL_S = 0.002  # how long the event loop waits for a thread that learns; less costs throughput
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -43,11 +45,24 @@ def run(settings: Settings) -> int:
     """
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    settings = _within_files(settings)
     memory.limit_arenas()
     threads.limit_blas()
     app = create_app(settings)
     with _listening(settings) as listener:
         return _in_loop(_serve(app.state.runtime, _server(app), listener))
+
+
+def _within_files(settings: Settings) -> Settings:
+    """Settings with so many connections as there can be files, of which the process may open all that it is allowed."""
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.max_connections + SPARE_FILES
+    if allowed != resource.RLIM_INFINITY:
+        wanted = min(wanted, allowed)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
+    return settings.model_copy(update={"max_connections": max(wanted - SPARE_FILES, 1)})
 
 
 def run_worker(settings: Settings) -> int:

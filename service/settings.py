@@ -62,6 +62,7 @@ class Settings(BaseSettings):
     max_waiting: PositiveInt = Field(
         1024, description="Most requests that wait: for the engine, for Redis, for `wait_for`; beyond that 503."
     )
+    max_connections: PositiveInt = Field(4096, description="Most open connections; more get 503 and are closed.")
     max_wait_ms: PositiveFloat = Field(
         1000, allow_inf_nan=False, description="Longest time that a request waits to be scored, then 503."
     )

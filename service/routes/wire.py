@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from service.errors import Overloaded
 from service.routes.door import CLIENT_GONE, JSON, Door, Visit
 from service.routes.problems import Headers
 
@@ -43,11 +44,21 @@ class Short(NamedTuple):
 class Wire(HttpToolsProtocol):
     """One connection."""
 
-    def __init__(self, door: Door, short: Short, **options: Any) -> None:
+    def __init__(self, door: Door, short: Short, max_connections: int, **options: Any) -> None:
         super().__init__(**options)
-        self._door, self._short = door, short
+        self._door, self._short, self._max_connections = door, short, max_connections
         self._default_headers: list[tuple[bytes, bytes]] | None = None
         self._default_head = b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Called by the event loop; a connection too many is told so and closed."""
+        super().connection_made(transport)
+        if len(self.connections) > self._max_connections:
+            error = Overloaded(f"{self._max_connections:,} connections are open already")
+            visit = Visit("unknown", b"", self._door.new_id(), time.perf_counter())
+            self.cycle = cast("RequestResponseCycle", cycle := _Cycle())
+            cycle.keep_alive = False
+            self._refuse(visit, cycle, error)
 
     def on_headers_complete(self) -> None:
         """Called by the parser: the request is known, apart from its body."""
@@ -111,7 +122,7 @@ class Wire(HttpToolsProtocol):
             b"%b%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b"
             % (STATUS_LINE[status], self._head(), media, len(content), request_id, further, content)
         )
-        self._door.count(visit, self._short.route, status)
+        self._door.count(visit, self._short.route if visit.path else "refused", status)
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()

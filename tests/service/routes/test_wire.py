@@ -37,6 +37,7 @@ class Server:
         self.config = uvicorn.Config(usual, log_config=None, access_log=False)
         self.config.load()
         self.holds, self.held, self.outcome = False, [], None
+        self.max_connections = 2
         self.short = Short(b"/hot/", "/hot/{id}", self.query, self.ask, self.finish)
 
     def query(self, tail: bytes, text: bytes) -> str | None:
@@ -64,7 +65,9 @@ class Server:
         return json.dumps([answer, request_id]).encode()
 
     def protocol(self) -> Wire:
-        return Wire(self.door, self.short, config=self.config, server_state=self.state, app_state={})
+        return Wire(
+            self.door, self.short, self.max_connections, config=self.config, server_state=self.state, app_state={}
+        )
 
     def n_counted(self, status: int, route: str = "/hot/{id}") -> float:
         labels = {"method": "GET", "route": route, "status": str(status)}
@@ -206,6 +209,24 @@ def test_a_client_that_has_gone_is_counted() -> None:
 
     talk(server, scene)
     assert server.n_counted(499) == 1
+
+
+def test_a_connection_too_many_is_refused_and_closed() -> None:
+    server = Server()
+    server.max_connections = 1
+
+    async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Any:
+        other, its_writer = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        refused = await response(other)
+        assert await other.read() == b""
+        its_writer.close()
+        writer.write(PLAIN)
+        return refused, await response(reader)
+
+    refused, allowed = talk(server, scene)
+    assert (refused[0], refused[1]["connection"], refused[1]["retry-after"]) == (503, "close", "1")
+    assert json.loads(refused[2])["type"].endswith(":overloaded")
+    assert allowed[0] == 200
 
 
 def test_a_stop_lets_the_answer_out_and_closes_the_connection() -> None:

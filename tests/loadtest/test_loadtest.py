@@ -207,6 +207,9 @@ def test_the_search_ends_just_below_the_limit(limit):
 def test_what_counts_as_keeping_up():
     good = {"kinds": {"read": {"statuses": {"200": 9}, "latency_ms": {"p99": 5.0}}}, "catch_up_s": 0.01}
     assert keeps_up(good)
+    assert keeps_up(good | {"freshness": {"ms": {"p99": 20.0}}})
+    assert not keeps_up(good | {"freshness": {"ms": {"p99": 200.0}}})
+    assert not keeps_up(good | {"freshness": {"ms": {}}})
     assert not keeps_up(good | {"catch_up_s": 2.0})
     assert not keeps_up(good | {"catch_up_s": None})
     assert not keeps_up({"kinds": {"read": {"statuses": {"200": 9, "503": 1}, "latency_ms": {"p99": 5.0}}}})

@@ -99,9 +99,10 @@ class RedisServer:
         runtime_folder(self.folder.parent)
         self.socket.unlink(missing_ok=True)
         with (self.folder / "server.log").open("ab") as log:
-            # Its own session: Ctrl-C in the terminal must not end the server before the service has flushed.
+            # A group of its own: Ctrl-C in the terminal must not end the server before the service has flushed. Not a
+            # session, for the reason that `service.supervisor` gives.
             self._process = subprocess.Popen(  # noqa: S603 (the command is ours)
-                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
             )
         self._await_loaded()
         _log.info("redis server started", pid=self._process.pid, socket=str(self.socket))

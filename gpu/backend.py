@@ -32,6 +32,15 @@ class Backend:
         home = self.name if family in DEVICE_FAMILIES else "host"
         return importlib.import_module(f"gpu.{home}.{family}")
 
+    def check(self) -> None:
+        """Return if it still works; to be asked when something has failed that should not.
+
+        Raises:
+            BackendUnavailable: the device can never again be used in this process.
+        """
+        if self.name == "device":
+            importlib.import_module("gpu.device").check()
+
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = ("als", "descent", "esgd", "hals", "hamming", "item_index", "lsh", "similarity", "topn")

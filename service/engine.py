@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from gpu.backend import Backend
-from service.errors import NotReady
+from service.errors import NotReady, ServiceError
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
 from service.lessons import Lesson, Lessons
@@ -251,6 +251,8 @@ class Engine:
         questions = self._questions.in_time(questions, now)
         answers = self._ranking.answer([question.query for question in questions], self._as_of)
         self._questions.answer(questions, answers)
+        if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
+            self.backend.check()  # a device that is gone would fail everybody, and the service still be called ready
 
     def _has_lessons(self) -> bool:
         return bool(self._learning or self._lessons)

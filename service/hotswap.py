@@ -2,7 +2,7 @@
 
 Files are loaded, arrays moved and items laid out for ranking here; what touches history or learns runs as slices on the
 engine thread. A model goes live only when it has every entry that the history has, so `as_of` never goes back. On any
-failure the old model stays, and `failure_of` says why.
+failure the old model stays, and `failure_of` says why; only a device that is gone ends the service.
 """
 
 from __future__ import annotations
@@ -166,6 +166,7 @@ class HotSwap:
             self._failures[version] = f"{type(error).__name__}: {error}"
             self._metrics.swaps.labels(name, "failed").inc()
             _log.error("model not taken in, the one before stays", version=version, error=str(error))
+            self._engine.backend.check()
         else:
             self._metrics.swaps.labels(name, "swapped").inc()
             self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)

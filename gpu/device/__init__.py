@@ -7,6 +7,8 @@ import importlib
 import warnings
 from types import ModuleType
 
+from gpu.errors import BackendUnavailable
+
 OLDEST = 70  # compute capability, ten times; a newer CUDA may compile for later ones only
 TENSOR_CORES = 80  # from here on kernels use `mma` of 16 x 8 x 16 and asynchronous copies
 
@@ -24,6 +26,18 @@ def obstacle() -> str | None:
     except Exception as error:  # CuPy loads libraries on import, which may fail in ways of their own
         return f"CuPy does not load: {_line(error)}"
     return _obstacle_of_driver(cupy) or _obstacle_of_compiler(cupy)
+
+
+def check() -> None:
+    """Return if the device still answers: after a fault in a kernel nothing of CUDA works any more in this process.
+
+    Raises:
+        BackendUnavailable: it does not; in CUDA's own words.
+    """
+    try:
+        importlib.import_module("cupy").cuda.runtime.deviceSynchronize()
+    except Exception as error:
+        raise BackendUnavailable(f"The device has failed: {_line(error)}; start the process anew") from error
 
 
 def describe() -> str:

@@ -12,6 +12,8 @@ import pytest
 
 import gpu
 from gpu import backend, device
+from gpu.backend import HOST, Backend
+from gpu.errors import BackendUnavailable
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +50,16 @@ def with_cupy(monkeypatch: pytest.MonkeyPatch, fake: object) -> str | None:
 
 def test_a_device_that_works_is_no_obstacle(monkeypatch):
     assert with_cupy(monkeypatch, fake_cupy()) is None
+
+
+def test_a_device_that_has_failed_says_so(monkeypatch):
+    cuda = SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=lambda: None))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    Backend("device", "").check()
+    cuda.runtime.deviceSynchronize = raises(RuntimeError("cudaErrorIllegalAddress: an illegal memory access"))
+    with pytest.raises(BackendUnavailable, match="failed: cudaErrorIllegalAddress: an illegal memory access; start"):
+        Backend("device", "").check()
+    HOST.check()
 
 
 def test_importing_the_device_package_does_not_import_cupy(monkeypatch):

@@ -4,16 +4,19 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpu.backend import Backend
+from gpu.errors import BackendUnavailable
 from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.events import Entry, RatingEvent, StreamId
 from service.queries import Popular, Recommend, UserRatings
+from service.resident import Resident
 from tests.service.planted import SMALL, events, liking
 from tests.service.whole import LIMITS, Whole, until
 
@@ -207,6 +210,34 @@ def test_an_exception_in_the_thread_stops_the_service(redis_url: str, tmp_path: 
         with pytest.raises(NotReady):
             whole.engine.learn([])
     assert len(whole.failures) == 1
+
+
+def test_a_device_that_is_gone_stops_the_service(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Whole(redis_url, tmp_path) as whole:
+        whole.send(events())
+        whole.train("culsh", **SMALL)
+        monkeypatch.setattr(Resident, "recommend", raising(RuntimeError("out of memory")))
+        with pytest.raises(RuntimeError, match="out of memory"):
+            whole.recommend("u0")
+        assert whole.engine.readiness.ready  # the next batch may be smaller
+        monkeypatch.setattr(Backend, "check", raising(BackendUnavailable("The device has failed")))
+        with pytest.raises(UnknownUser):
+            whole.recommend("nobody", fallback="none")
+        assert whole.engine.readiness.ready
+        with pytest.raises(RuntimeError, match="out of memory"):
+            whole.recommend("u0")
+        until(lambda: bool(whole.failures))
+        assert isinstance(whole.engine.failure, BackendUnavailable)
+        assert not whole.engine.readiness.ready
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def function(*_: object, **__: object) -> None:
+        raise error
+
+    return function
 
 
 def test_hidden_items_are_not_recommended_but_learned(whole: Whole) -> None:

@@ -13,6 +13,7 @@ import pytest
 import redis
 from pyarrow import parquet
 
+from gpu.backend import choose
 from service.redis_server import RedisServer, find_binary
 from service.settings import Settings
 from tests.service.process import Service, eventually
@@ -193,7 +194,7 @@ def test_retrain_reports_progress_and_can_be_rolled_back(trained):
 def test_other_models_are_served_like_any_other(trained, name, params, scale):
     job = trained.retrain(name, n_factors=8, n_epochs=5, **params)
     assert (job["state"], job["promoted"]) == ("succeeded", True), job
-    assert job["backend"].startswith("host: ")
+    assert job["backend"].startswith(f"{choose().name}: ")
     user, new = f"user-of-{name}", f"new-to-{name}"
     seen = trained.rate((user, "i2", 5.0), (user, "i4", 5.0), (user, new, 5.0), ("u0", new, 5.0))
     answer = trained.get(f"/recommend/{user}", model=name, n=3, explain=True, wait_for=seen).json()

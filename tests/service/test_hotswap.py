@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpu.backend import HOST
+from gpu.backend import HOST, Backend
+from gpu.errors import BackendUnavailable
 from gpu.model import bytes_of
 from gpu.params import params_for
 from service import live, snapshot
@@ -160,6 +161,22 @@ def test_a_corrupt_snapshot_is_refused_and_the_old_model_stays(whole: Whole) -> 
     assert whole.hotswap.served() == {"culsh": good}
     assert whole.recommend("u1").personalized
     assert next(info for info in whole.hotswap.models() if info.version == bad).error
+
+
+def test_a_swap_that_finds_the_device_gone_stops_the_service(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: Backend) -> None:
+        raise BackendUnavailable("The device has failed")
+
+    with Whole(redis_url, tmp_path) as whole:
+        whole.send(events())
+        version = whole.trained("sgd", n_factors=8, n_epochs=2)
+        (tmp_path / "snapshots" / version / "arrays.safetensors").write_bytes(b"torn")
+        monkeypatch.setattr(Backend, "check", gone)
+        live.set_version(tmp_path, "sgd", version)
+        until(lambda: bool(whole.failures))
+        assert isinstance(whole.engine.failure, BackendUnavailable)
 
 
 def test_a_start_with_a_corrupt_live_model_says_so_and_serves(redis_url: str, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ class HotSwap:
         """Prepare; `start` starts the thread."""
         self._data, self._engine, self._metrics = data, engine, metrics
         self._failures: dict[str, str] = {}
+        self._without_room: set[str] = set()  # of those that failed
         self._poked, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="hotswap", daemon=True)
 
@@ -140,9 +141,15 @@ class HotSwap:
             self._engine.fail(error)
 
     def step(self) -> None:
-        """Take in every version of `live.json` that does not answer yet."""
+        """Take in every version of `live.json` that does not answer yet.
+
+        What has failed is left alone, except where there was no room and nothing else answers by that name: another
+        process, such as a training, may have left the device meanwhile.
+        """
         for name, version in self._wanted().items():
-            if self.served().get(name) != version and version not in self._failures:
+            served = self.served().get(name)
+            is_due = version not in self._failures or (served is None and version in self._without_room)
+            if is_due and served != version:
                 self._swap(name, version)
 
     def _wanted(self) -> dict[str, str]:
@@ -163,15 +170,22 @@ class HotSwap:
         except NotReady:
             raise
         except Exception as error:
-            self._failures[version] = f"{type(error).__name__}: {error}"
-            self._metrics.swaps.labels(name, "failed").inc()
-            _log.error("model not taken in, the one before stays", version=version, error=str(error))
+            self._note_failure(name, version, error)
             self._engine.backend.check()
         else:
+            self._failures.pop(version, None)
             self._metrics.swaps.labels(name, "swapped").inc()
             self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)
             self._show_live()
             _log.info("model is live", version=version, seconds=round(time.monotonic() - started_s, 3))
+
+    def _note_failure(self, name: str, version: str, error: Exception) -> None:
+        if version not in self._failures:  # said once, however often it is tried
+            self._metrics.swaps.labels(name, "failed").inc()
+            _log.error("model not taken in, the one before stays", version=version, error=str(error))
+        self._failures[version] = f"{type(error).__name__}: {error}"
+        if isinstance(error, NotEnoughMemory):
+            self._without_room.add(version)
 
     def _check_room(self, manifest: Manifest) -> None:
         """Return if the model fits beside those that answer.

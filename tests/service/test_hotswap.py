@@ -92,6 +92,23 @@ def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
     until(lambda: whole.hotswap.served() == {"culsh": second})
 
 
+def test_a_start_without_room_takes_the_model_in_when_there_is_some(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Whole(redis_url, tmp_path) as first:
+        first.send(events())
+        version = first.train("sgd", n_factors=8, n_epochs=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 1)
+        with Whole(redis_url, tmp_path) as second:
+            until(lambda: second.hotswap.failure_of(version) is not None)
+            assert not second.recommend("u1").personalized
+            patched.undo()
+            until(lambda: second.hotswap.served() == {"sgd": version})
+            until(lambda: second.hotswap.failure_of(version) is None)
+            assert second.recommend("u1").personalized
+
+
 def test_a_new_model_catches_up_before_it_answers(whole: Whole) -> None:
     whole.send(events())
     whole.train("culsh", **SMALL)

@@ -12,12 +12,13 @@ from gpu.errors import BackendUnavailable
 COMMON = "common.cuh"
 PARTS = {
     "als": ("als_tiles.cuh", "als_mma.cuh", "als_staging.cuh", "als_sums.cuh", "als_solver.cuh", "als_short.cuh"),
-    "hamming": ("lsh_bits.cuh", "ranks.cuh"),
-    "lsh": ("lsh_bits.cuh", "lsh_phi.cuh"),
-    "newcomers": ("rows.cuh", "blocks.cuh", "draws.cuh", "ridge.cuh"),
-    "online": ("rows.cuh", "blocks.cuh", "draws.cuh", "ridge.cuh"),
+    "hamming": ("splitmix.cuh", "lsh_bits.cuh", "ranks.cuh"),
+    "lsh": ("splitmix.cuh", "lsh_bits.cuh", "lsh_phi.cuh"),
+    "near": ("splitmix.cuh",),
+    "newcomers": ("rows.cuh", "blocks.cuh", "splitmix.cuh", "draws.cuh", "ridge.cuh"),
+    "online": ("rows.cuh", "blocks.cuh", "splitmix.cuh", "draws.cuh", "ridge.cuh"),
     "sgd": ("strides.cuh",),
-    "similarity": ("lsh_bits.cuh", "ranks.cuh"),
+    "similarity": ("splitmix.cuh", "lsh_bits.cuh", "ranks.cuh"),
     "table": ("rows.cuh", "blocks.cuh"),
     "tiles": ("strides.cuh",),
     "topn": ("topn_items.cuh",),

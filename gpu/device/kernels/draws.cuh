@@ -1,15 +1,7 @@
 // Keyed random words, bit for bit those of gpu/host/lsh.py and gpu/host/online.py, and what choosing by them needs.
 
-typedef unsigned long long Word;
-
-__device__ __forceinline__ Word mix(Word word) {
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9ull;
-    word = (word ^ word >> 27) * 0x94D049BB133111EBull;
-    return word ^ word >> 31;
-}
-
 __device__ __forceinline__ Word draw(Word seed, Word owner, Word other, int number) {
-    return mix(mix(mix(owner ^ mix(seed)) ^ other) + (Word)(number + 1) * 0x9E3779B97F4A7C15ull);
+    return mixed(mixed(mixed(owner ^ mixed(seed)) ^ other) + (Word)(number + 1) * GOLDEN);
 }
 
 constexpr int MAX_DRAWS = 64;  // as gpu/host/online.py

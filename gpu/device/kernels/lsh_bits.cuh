@@ -1,10 +1,8 @@
 // What kernels of signatures share: products of bits, Φ of a user, and copies that do not wait.
 
-typedef unsigned long long Word;
 
 constexpr int WARP = 32;
 constexpr unsigned ALL = ~0u;
-constexpr Word GOLDEN = 0x9E3779B97F4A7C15ull;
 
 #if __CUDA_ARCH__ >= 800 && !defined(EMULATED)
 #define HAS_BIT_PRODUCTS
@@ -30,13 +28,6 @@ __device__ __forceinline__ void add_product(int (&c)[4], const unsigned (&a)[4],
             c[2] += __popc(two & left), c[3] += __popc(two & right);
         }
 #endif
-}
-
-// Finaliser of splitmix64, as `mix` of gpu/host/lsh.py.
-__device__ __forceinline__ Word mixed(Word word) {
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9ull;
-    word = (word ^ word >> 27) * 0x94D049BB133111EBull;
-    return word ^ word >> 31;
 }
 
 // Copy BYTES (8 or 16) from global to shared memory; zeros unless `wanted`. Done after `await_copies`.

@@ -26,7 +26,6 @@ constexpr int BITS_THREADS = 256;
 constexpr int AT_ONCE = WIDE ? 1 : 2;         // chunks that a thread of `residuals` loads before it looks them up
 constexpr int LANES = CHUNKS == 1 ? 1 : CHUNKS == 2 ? 2 : 4;  // chunks of a word of masks
 constexpr int WORDS = (CHUNKS + 3) / 4;
-constexpr unsigned long long GOLDEN = 0x9E3779B97F4A7C15ull;
 
 #if WIDE
 using Index = int;
@@ -253,13 +252,6 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) masks(
 }
 
 // --- negatives -------------------------------------------------------------------------------------------------------
-
-// Finaliser of splitmix64.
-__device__ __forceinline__ unsigned long long mixed(unsigned long long word) {
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9ull;
-    word = (word ^ word >> 27) * 0x94D049BB133111EBull;
-    return word ^ word >> 31;
-}
 
 // The n-th item, from 0, that the row does not hold: n plus the number of held items before it.
 __device__ __forceinline__ long long nth_unrated(const Bitmap& row, long long n) {

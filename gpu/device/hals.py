@@ -29,7 +29,7 @@ from cupy import cublas
 from cupy_backends.cuda.libs import cublas as libcublas
 from numpy.typing import NDArray
 
-from gpu.device import gather
+from gpu.device import gather, shared_memory
 from gpu.device.als import WORKSPACE, finish, free_bytes
 from gpu.device.arrays import placed
 from gpu.device.kernels import kernel, module
@@ -236,14 +236,14 @@ def _sweep_tiles(side: Side, gram: Any, tile: int, normalise: bool) -> None:
     pointers = (array.data.ptr for array in (side.columns, side.products, gram, side.targets))
     layout = np.dtype([*POINTERS, ("n", "<i8"), ("epsilon", dtype), *COUNTS], align=True)
     given = np.array((*pointers, n, EPSILON, k, tile, rows, in_shared), dtype=layout)
-    launch = kernel(NAME, function, macros, _shared_limit(cupy.cuda.Device().id))
+    launch = kernel(NAME, function, macros, _room())
     launch((blocks,), (threads,), (given, *parts), shared_mem=weights + changes * in_shared)
 
 
 def _defines(dtype: np.dtype[Any], tile: int, n_factors: int) -> dict[str, int]:
     """The macros of `kernels/hals.cu`: no more columns at once than a tile has, or shared memory the weights of."""
     piece = gather.PIECE_BYTES // dtype.itemsize
-    room = _shared_limit(cupy.cuda.Device().id) // (n_factors * dtype.itemsize)
+    room = _room() // (n_factors * dtype.itemsize)
     columns = min(CHUNK_BYTES // dtype.itemsize, -(-tile // piece) * piece, room // piece * piece)
     return {"DOUBLE": int(dtype.itemsize == 8), "CHUNK": columns}
 
@@ -270,13 +270,12 @@ def _transpose(side: Side, table: Any, to: Any, shape: tuple[int, int]) -> None:
 
 def _fits(n_bytes: int) -> bool:
     """Whether a block has so much shared memory."""
-    return n_bytes <= _shared_limit(cupy.cuda.Device().id)
+    return n_bytes <= _room()
 
 
-@functools.cache
-def _shared_limit(device: int) -> int:
-    limit: int = cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
-    return limit - STATIC_SHARED
+def _room() -> int:
+    """Bytes of shared memory that a block can have beside what kernels hold already."""
+    return shared_memory() - STATIC_SHARED
 
 
 @functools.cache

@@ -6,14 +6,13 @@ Kernels, and who owns what in them: kernels/als_plain.cu.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import cupy
 import numpy as np
 
 from gpu.als import Problem
-from gpu.device import arrays, plan
+from gpu.device import arrays, plan, shared_memory
 from gpu.device.arrays import Side, Table
 from gpu.device.kernels import kernel
 from gpu.device.tiling import ERROR_THREADS, defines, tiling
@@ -66,10 +65,4 @@ def _kernel(function: str, problem: Problem) -> Any:
 
 def _fits(problem: Problem) -> bool:
     """Whether the shared memory of a block has room for A."""
-    return tiling(problem).packed_bytes + STATIC_SHARED <= _shared_limit(cupy.cuda.Device().id)
-
-
-@functools.cache
-def _shared_limit(device: int) -> int:
-    limit: int = cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
-    return limit
+    return tiling(problem).packed_bytes + STATIC_SHARED <= shared_memory()

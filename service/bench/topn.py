@@ -7,7 +7,6 @@ of the host to lists there; the item side has been placed. Codes that are compar
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
 import statistics
 import time
@@ -24,8 +23,7 @@ from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.params import AlsParams, CulshParams
 from gpu.ratings import Rows
-from service import threads
-from service.bench.report import say
+from service.bench import als_peer
 
 N_USERS, CHUNK = 1024, 1 << 18
 WARM_UP, ROUNDS, BUDGET_S = 2, 4, 2.0
@@ -59,7 +57,7 @@ class Time(Shape):
 
 def run(shapes: Sequence[Shape], backend: gpu.Backend) -> Iterator[Time]:
     """Measure every shape; shapes of one catalogue follow each other."""
-    peer = _peer() if backend.name == "host" else None
+    peer = als_peer.installed() if backend.name == "host" else None
     index, planted = None, None
     for shape in shapes:
         if index is None or planted != (shape.items, shape.factors, shape.neighbours):
@@ -101,16 +99,6 @@ def ratings_of(shape: Shape) -> Rows:
 def _ours(index: ItemIndex, rows: Rows, n: int) -> Callable[[], Any]:
     users = np.arange(len(rows.starts)) % N_USERS
     return lambda: topn.recommend(index, topn.users_of(index.model, users), rows, n)
-
-
-def _peer() -> ModuleType | None:
-    try:
-        module = importlib.import_module("implicit.cpu.als")
-    except ModuleNotFoundError:
-        say("implicit is not installed: nothing to compare with")
-        return None
-    threads.limit_blas()  # the one that it brought in as well
-    return module
 
 
 def _theirs(module: ModuleType, model: Model, rows: Rows, n: int) -> Callable[[], Any]:

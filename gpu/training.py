@@ -72,3 +72,10 @@ def arrays_of(model: Model) -> Arrays:
         model.explicit_weights,
         model.implicit_weights,
     )
+
+
+def balanced_bounds(lengths: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+    """Bounds, int64 (D + 1,), of `n_groups` runs of rows that hold about equally many ratings."""
+    ends = np.cumsum(lengths)
+    targets = np.arange(1, n_groups) * (ends[-1] / n_groups)
+    return np.concatenate([[0], np.searchsorted(ends, targets), [len(lengths)]]).astype(np.int64)

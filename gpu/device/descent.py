@@ -21,11 +21,10 @@ from gpu.device.kernels import kernel
 from gpu.device.resident import Placed, rows_of
 from gpu.device.tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
 from gpu.errors import NotEnoughMemory
-from gpu.host.descent import balanced_bounds
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import Ratings
-from gpu.training import Rates
+from gpu.training import Rates, balanced_bounds
 
 NAME = "sgd"
 # A tile has at least so many samples: the fewer tiles there are at once, the more they see of what others learn.

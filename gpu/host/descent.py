@@ -16,7 +16,7 @@ from gpu.host import sgd
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import Ratings
-from gpu.training import Rates, Samples, arrays_of
+from gpu.training import Rates, Samples, arrays_of, balanced_bounds
 
 # D: as many threads can work at once. A constant, so that a result does not depend on the machine; more groups mean
 # that a user's ratings are looked up more often in an epoch.
@@ -127,16 +127,12 @@ class ImplicitBlocks(Blocks):
         cuts = np.empty((ratings.n_users, N_GROUPS + 1), dtype=np.int64)
         self._drawn = Samples(np.zeros(room, np.int32), np.zeros(room, np.float32), cuts)
         self._negatives = np.empty((len(ratings), params.n_negatives), dtype=np.int32)
+        self._epoch = -1  # what is drawn
 
     def samples(self, epoch: int) -> Samples:
         """The ratings and the negatives of `epoch`; valid until the next call."""
-        sgd.draw_negatives(self.rows, self.n_items, self._params.seed, epoch, self._negatives)
-        sgd.mix_samples(self.rows, self._negatives, self._group_of, self._drawn)
+        if epoch != self._epoch:
+            sgd.draw_negatives(self.rows, self.n_items, self._params.seed, epoch, self._negatives)
+            sgd.mix_samples(self.rows, self._negatives, self._group_of, self._drawn)
+            self._epoch = epoch
         return self._drawn
-
-
-def balanced_bounds(lengths: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """Bounds, int64 (D + 1,), of `n_groups` runs of rows that hold about equally many ratings."""
-    ends = np.cumsum(lengths)
-    targets = np.arange(1, n_groups) * (ends[-1] / n_groups)
-    return np.concatenate([[0], np.searchsorted(ends, targets), [len(lengths)]]).astype(np.int64)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.backend import Backend
-from gpu.host.descent import balanced_bounds
-from gpu.training import Rates, Samples, arrays_of
+from gpu.training import Rates, Samples, arrays_of, balanced_bounds
 from tests import reference
 from tests.gpu.strategies import as_reference, matrices, random_model, ratings_of
 

@@ -15,8 +15,8 @@ from gpu.params import CulshImplicitParams, CulshParams
 from tests.data import ML_100K, needs_ml_100k, planted, split
 from tests.gpu.test_sgd import assert_equal_models, last_metrics
 
-SMALL = CulshParams(n_factors=4, n_neighbours=8, n_epochs=8, n_bits=512)
-IMPLICIT = CulshImplicitParams(n_factors=4, n_neighbours=8, n_epochs=8, n_bits=512)
+SMALL = CulshParams(n_factors=4, n_neighbours=8, n_epochs=8, n_bits=512, deterministic=True)
+IMPLICIT = CulshImplicitParams(n_factors=4, n_neighbours=8, n_epochs=8, n_bits=512, deterministic=True)
 
 
 def in_groups(n_users: int = 400, n_groups: int = 8, per_group: int = 15, seed: int = 0) -> gpu.Ratings:
@@ -44,8 +44,8 @@ def test_equal_seeds_give_equal_models(backend: Backend, params: CulshParams) ->
 
 def test_no_neighbours_is_cusgd(backend: Backend) -> None:
     ratings = planted()
-    alone = gpu.fit(ratings, gpu.SgdParams(n_factors=4, n_epochs=8), backend=backend)
-    culsh = gpu.fit(ratings, CulshParams(n_factors=4, n_epochs=8, n_neighbours=0), backend=backend)
+    alone = gpu.fit(ratings, gpu.SgdParams(n_factors=4, n_epochs=8, deterministic=True), backend=backend)
+    culsh = gpu.fit(ratings, CulshParams(n_factors=4, n_epochs=8, n_neighbours=0, deterministic=True), backend=backend)
     for name in ("user_factors", "item_factors", "user_bias", "item_bias"):
         np.testing.assert_array_equal(getattr(alone, name), getattr(culsh, name))
 

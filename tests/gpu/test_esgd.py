@@ -14,7 +14,6 @@ import gpu
 from gpu import esgd
 from gpu.backend import HOST, Backend
 from gpu.epochs import EpochReport
-from gpu.errors import InvalidRatings, TrainingCancelled, TrainingDiverged
 from gpu.model import Model
 from gpu.params import EsgdParams
 from tests import reference
@@ -96,44 +95,9 @@ def test_biases_stay_as_they_are(backend: Backend) -> None:
     assert model.mean == known.mean
 
 
-def test_rows_without_ratings_stay_zero_and_untrained(backend: Backend) -> None:
-    users, items, values = planted().coo()
-    model = gpu.fit(gpu.Ratings.from_coo(users + 1, items + 2, values, (310, 130)), SMALL, backend=backend)
-    assert not model.user_trained[0]
-    assert model.user_trained[1:301].all()
-    for name, empty in (("user_factors", [0, 305]), ("user_bias", [0, 305]), ("item_factors", [0, 1, 125])):
-        assert not getattr(model, name)[empty].any()
-
-
-def test_one_rating_is_enough(backend: Backend) -> None:
-    one = gpu.Ratings.from_coo(np.array([0]), np.array([0]), np.array([4.0]))
-    model = gpu.fit(one, SMALL, backend=backend)
-    assert gpu.evaluate.predict(model, one.by_user, np.array([0]), np.array([0]))[0] == pytest.approx(4.0)
-
-
-def test_no_rating_is_refused(backend: Backend) -> None:
-    with pytest.raises(InvalidRatings, match="got none"):
-        gpu.fit(gpu.Ratings.from_coo(np.array([], int), np.array([], int), np.array([])), SMALL, backend=backend)
-
-
-def test_steps_that_are_too_long_are_said_to_diverge(backend: Backend) -> None:
-    with pytest.raises(TrainingDiverged, match=r"esgd diverged.*learning_rate"):
-        gpu.fit(planted(), EsgdParams(n_factors=6, learning_rate=9.0), backend=backend)
-
-
-def test_it_stops_before_the_epoch_when_asked(backend: Backend) -> None:
-    reports: list[EpochReport] = []
-    with pytest.raises(TrainingCancelled, match="3 of 12"):
-        gpu.fit(planted(), SMALL, backend=backend, on_epoch=reports.append, should_stop=lambda: len(reports) == 3)
-    assert [report.epoch for report in reports] == [1, 2, 3]
-
-
-def test_reports_count_epochs_and_training_time(backend: Backend) -> None:
+def test_every_epoch_lowers_the_error(backend: Backend) -> None:
     reports: list[EpochReport] = []
     gpu.fit(planted(), SMALL, backend=backend, on_epoch=reports.append)
-    assert [(r.epoch, r.n_epochs) for r in reports] == [(n, 12) for n in range(1, 13)]
-    assert all(a.seconds < b.seconds for a, b in pairwise(reports))
-    assert list(reports[0].metrics) == ["train_rmse"]
     assert all(a.metrics["train_rmse"] > b.metrics["train_rmse"] for a, b in pairwise(reports))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -13,11 +14,12 @@ from gpu.backend import Backend
 from gpu.epochs import EpochReport
 from gpu.errors import InvalidRatings, TrainingCancelled, TrainingDiverged
 from gpu.model import Model
-from gpu.params import CulshParams, Params, SgdParams
+from gpu.params import CulshParams, EsgdParams, Params, SgdParams
 from gpu.sgd import rates_at
 from tests.data import ML_100K, needs_ml_100k, planted, split
 
-SMALL = SgdParams(n_factors=6, n_epochs=12, learning_rate=0.03)
+SMALL = SgdParams(n_factors=6, n_epochs=12, learning_rate=0.03, deterministic=True)
+LEARNERS = pytest.mark.parametrize("params", [SMALL, EsgdParams(n_factors=6, n_epochs=12, learning_rate=0.03)])
 
 
 def assert_equal_models(one: Model, other: Model) -> None:
@@ -44,7 +46,7 @@ def test_equal_seeds_give_equal_models_and_other_seeds_other_ones(backend: Backe
     ratings = planted()
     model = gpu.fit(ratings, SMALL, backend=backend)
     assert_equal_models(model, gpu.fit(ratings, SMALL, backend=backend))
-    other = gpu.fit(ratings, SgdParams(n_factors=6, n_epochs=12, learning_rate=0.03, seed=1), backend=backend)
+    other = gpu.fit(ratings, dataclasses.replace(SMALL, seed=1), backend=backend)
     assert not np.allclose(model.item_factors, other.item_factors)
 
 
@@ -59,42 +61,48 @@ def test_the_number_of_threads_changes_nothing() -> None:
     assert_equal_models(alone, gpu.fit(ratings, SMALL))
 
 
-def test_rows_without_ratings_stay_zero_and_untrained(backend: Backend) -> None:
+@LEARNERS
+def test_rows_without_ratings_stay_zero_and_untrained(params: Params, backend: Backend) -> None:
     users, items, values = planted().coo()
     ratings = gpu.Ratings.from_coo(users + 1, items + 2, values, (310, 130))
-    model = gpu.fit(ratings, SMALL, backend=backend)
+    model = gpu.fit(ratings, params, backend=backend)
     assert not model.user_trained[0]
     assert model.user_trained[1:301].all()
     for name, empty in (("user_factors", [0, 305]), ("user_bias", [0, 305]), ("item_factors", [0, 1, 125])):
         assert not getattr(model, name)[empty].any()
 
 
-def test_one_rating_is_enough(backend: Backend) -> None:
+@LEARNERS
+def test_one_rating_is_enough(params: Params, backend: Backend) -> None:
     one = gpu.Ratings.from_coo(np.array([0]), np.array([0]), np.array([4.0]))
-    model = gpu.fit(one, SMALL, backend=backend)
+    model = gpu.fit(one, params, backend=backend)
     assert gpu.evaluate.predict(model, one.by_user, np.array([0]), np.array([0]))[0] == pytest.approx(4.0)
 
 
-def test_no_rating_is_refused(backend: Backend) -> None:
+@LEARNERS
+def test_no_rating_is_refused(params: Params, backend: Backend) -> None:
     with pytest.raises(InvalidRatings, match="got none"):
-        gpu.fit(gpu.Ratings.from_coo(np.array([], int), np.array([], int), np.array([])), SMALL, backend=backend)
+        gpu.fit(gpu.Ratings.from_coo(np.array([], int), np.array([], int), np.array([])), params, backend=backend)
 
 
-def test_steps_that_are_too_long_are_said_to_diverge(backend: Backend) -> None:
-    with pytest.raises(TrainingDiverged, match="learning_rate"):
-        gpu.fit(planted(), SgdParams(n_factors=6, learning_rate=9.0), backend=backend)
+@LEARNERS
+def test_steps_that_are_too_long_are_said_to_diverge(params: Params, backend: Backend) -> None:
+    with pytest.raises(TrainingDiverged, match=f"{params.algorithm} diverged.*learning_rate"):
+        gpu.fit(planted(), type(params)(n_factors=6, learning_rate=9.0), backend=backend)
 
 
-def test_it_stops_before_the_epoch_when_asked(backend: Backend) -> None:
+@LEARNERS
+def test_it_stops_before_the_epoch_when_asked(params: Params, backend: Backend) -> None:
     reports: list[EpochReport] = []
     with pytest.raises(TrainingCancelled, match="3 of 12"):
-        gpu.fit(planted(), SMALL, backend=backend, on_epoch=reports.append, should_stop=lambda: len(reports) == 3)
+        gpu.fit(planted(), params, backend=backend, on_epoch=reports.append, should_stop=lambda: len(reports) == 3)
     assert [report.epoch for report in reports] == [1, 2, 3]
 
 
-def test_reports_count_epochs_and_training_time(backend: Backend) -> None:
+@LEARNERS
+def test_reports_count_epochs_and_training_time(params: Params, backend: Backend) -> None:
     reports: list[EpochReport] = []
-    gpu.fit(planted(), SMALL, backend=backend, on_epoch=reports.append)
+    gpu.fit(planted(), params, backend=backend, on_epoch=reports.append)
     assert [(r.epoch, r.n_epochs) for r in reports] == [(n, 12) for n in range(1, 13)]
     assert all(a.seconds < b.seconds for a, b in pairwise(reports))
     assert list(reports[0].metrics) == ["train_rmse"]

@@ -16,7 +16,7 @@ from gpu.device.resident import Placed
 NAME = "tiles"
 THREADS = 1024
 LONGEST = 32  # ratings of a segment: as long as an item's parameters go unseen by others
-STATIC_SHARED = 4096  # bytes, at most, of `build_tiles` beside the counts
+STATIC_SHARED = 5120  # bytes, at most, of `build_tiles` beside the counts
 
 
 @dataclass(frozen=True)

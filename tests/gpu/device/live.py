@@ -27,7 +27,11 @@ class World(NamedTuple):
     item_keys: np.ndarray
 
     def refits(self) -> SampledRefits:
-        return SampledRefits(self.model, self.model.params, self.table, self.user_keys, self.item_keys, HOST)
+        """Of the host; for models of ratings without what `prepare` finds out about where users are expected."""
+        found = SampledRefits(self.model, self.model.params, self.table, self.user_keys, self.item_keys, HOST)
+        for _ in found.prepare() if self.model.is_implicit else ():
+            pass
+        return found
 
     def on_device(self) -> tuple[Any, Any]:
         """(table, parameters)."""

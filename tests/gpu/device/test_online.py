@@ -53,10 +53,8 @@ def refit_all(here: World) -> dict[str, np.ndarray]:
     online.refit_users(
         cupy.asarray(users.astype(np.int32)), n_ratings, table, parameters, rules.user_rules(here.model.params)
     )
-    refits = here.refits()
-    begun = refits.prepare() if here.model.is_implicit else ()  # others would learn where items are: tested by itself
-    for step in (*begun, *refits.refit_users(users)):
-        assert step is None
+    for _ in here.refits().refit_users(users):
+        pass
     return fetched(parameters)
 
 

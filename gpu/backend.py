@@ -41,6 +41,14 @@ class Backend:
         if self.name == "device":
             importlib.import_module("gpu.device").check()
 
+    def device_bytes(self) -> dict[str, int]:
+        """Memory of the device, in bytes: "arrays" of this process, spare room of its pool included, and "taken" by
+        whatever runs there; empty on the host."""
+        if self.name != "device":
+            return {}
+        found: dict[str, int] = importlib.import_module("gpu.device").used_bytes()
+        return found
+
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = ("als", "descent", "esgd", "hals", "hamming", "item_index", "lsh", "similarity", "topn")

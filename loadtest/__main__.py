@@ -2,6 +2,9 @@
 
 For every workload it looks for the highest rate at which the service keeps up, then measures for longer at half of it
 (with `--rates` it measures those instead), and writes `result.json`, `report.md` and a picture a workload.
+
+`--data DIR` serves a folder that is there, such as one of `nearfield bench plant`; `--workloads feed` reads while
+`--ratings-per-s` ratings a second come in, by the hundred.
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ import uvloop
 
 from loadtest import report
 from loadtest.client import Client
+from loadtest.crowd import Crowd
 from loadtest.private import running_service
-from loadtest.steps import RETRAIN, Steps
-from loadtest.workload import WRITES_OF, Population, write_synthetic
+from loadtest.steps import FIRST_PER_S, KEEPS_UP_MS, RETRAIN, Steps
+from loadtest.workload import FEED, WRITES_OF, Population, write_synthetic
 
 MODEL = "als-implicit"
+SAMPLE = "ratings.csv"  # beside what `nearfield bench plant` makes
+DEFAULTS = [workload for workload in WRITES_OF if workload != FEED]
 SEARCH_SHARE = 0.2  # of the seconds of a step, for each step of the search
 
 
@@ -29,25 +35,40 @@ def main() -> None:
     """Measure and write the report."""
     options = _options()
     with tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as folder:
-        ratings = options.ratings or Path(folder) / "synthetic.csv"
-        if options.ratings is None:
-            write_synthetic(ratings)
-        service = contextlib.nullcontext(options.url) if options.url else running_service(ratings, options.model)
-        with service as url:
-            workloads = uvloop.run(_measured(url, Population.of_file(ratings), options))
+        ratings = _ratings(options, Path(folder))
+        population = Population.of_file(ratings)
+        own = running_service(ratings, options.model, options.data, options.drivers)
+        with contextlib.nullcontext(options.url) if options.url else own as url:
+            workloads = uvloop.run(_measured(url, population, options))
     arguments = {name: str(value) for name, value in vars(options).items()}
     written = report.write(options.out, arguments, report.environment(), workloads)
     print("\n".join(f"wrote {path}" for path in written))
 
 
+def _ratings(options: argparse.Namespace, folder: Path) -> Path:
+    """The file whose users and items are asked for."""
+    if options.ratings is not None:
+        given: Path = options.ratings
+        return given
+    if options.data is not None:
+        return Path(options.data) / SAMPLE
+    write_synthetic(folder / SAMPLE)
+    return folder / SAMPLE
+
+
 async def _measured(url: str, population: Population, options: argparse.Namespace) -> dict[str, Any]:
     """The result of each workload by name."""
-    client = Client(url, os.environ.get("NEARFIELD_ADMIN_KEY") or os.environ.get("NEARFIELD_API_KEY"))
+    key = os.environ.get("NEARFIELD_ADMIN_KEY") or os.environ.get("NEARFIELD_API_KEY")
+    client = Client(url, key)
     results: dict[str, Any] = {}
+    crowd = Crowd(options.drivers, url, key, population.halves[0]) if options.drivers > 1 else None
     for workload in options.workloads:
-        steps = Steps(client, population, workload, options.model, options.seed)
+        how = options.ratings_per_s, crowd, options.read_ms, options.first
+        steps = Steps(client, population, workload, options.model, options.seed, *how)
         known = results.get("mixed", {}).get("maximum_per_s") if workload == RETRAIN else None
         results[workload] = await _workload(steps, options, known)
+    if crowd is not None:
+        crowd.close()
     await client.close()
     return results
 
@@ -68,10 +89,19 @@ def _options() -> argparse.Namespace:
         prog="loadtest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--url", help="service to measure; without it a private one is started and trained")
-    parser.add_argument("--ratings", type=Path, help="CSV whose users and items are asked for; default: synthetic")
-    parser.add_argument("--workloads", type=_workloads, default=list(WRITES_OF), help=f"of {','.join(WRITES_OF)}")
+    parser.add_argument(
+        "--data", type=Path, help="folder that the private service serves as it is, instead of training"
+    )
+    parser.add_argument(
+        "--ratings", type=Path, help=f"CSV whose users and items are asked for; default: {SAMPLE} of DATA"
+    )
+    parser.add_argument("--workloads", type=_workloads, default=DEFAULTS, help=f"of {','.join(WRITES_OF)}")
     parser.add_argument("--rates", type=_rates, default=[], help="requests a second, a step each; default: search")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a step; a fifth of it while searching")
+    parser.add_argument("--first", type=float, default=FIRST_PER_S, help="rate at which the search begins")
+    parser.add_argument("--read-ms", type=float, default=KEEPS_UP_MS, help="p99 of reads at which it still keeps up")
+    parser.add_argument("--ratings-per-s", type=float, default=10_000.0, help="that come in beside reads, in `feed`")
+    parser.add_argument("--drivers", type=int, default=1, help="processes that send, each on a core")
     parser.add_argument("--model", default=MODEL, help="algorithm that is trained and asked")
     parser.add_argument("--seed", type=int, default=0, help="of arrivals; every step has one of its own")
     parser.add_argument("--out", type=Path, default=Path("loadtest-results"), help="folder for the report")

@@ -30,6 +30,12 @@ class Record:
         if 200 <= status < 300:
             self.latencies_s.append(latency_s)
 
+    def join(self, other: Record) -> None:
+        """Count what another has counted."""
+        self.latencies_s += other.latencies_s
+        for status, n in other.statuses.items():
+            self.statuses[status] = self.statuses.get(status, 0) + n
+
     def summary(self, seconds: float) -> dict[str, Any]:
         """Counts, rate of good answers and latency percentiles in milliseconds."""
         good = len(self.latencies_s)
@@ -54,6 +60,17 @@ class Driven:
     records: dict[str, Record] = field(default_factory=dict)
     late_s: list[float] = field(default_factory=list)
     seconds: float = 0.0
+
+    @classmethod
+    def joined(cls, parts: Iterable[Driven]) -> Driven:
+        """What several drivers met at the same time."""
+        whole = cls()
+        for part in parts:
+            for kind, record in part.records.items():
+                whole.records.setdefault(kind, Record()).join(record)
+            whole.late_s += part.late_s
+            whole.seconds = max(whole.seconds, part.seconds)
+        return whole
 
     def summary(self) -> dict[str, Any]:
         """Everything as JSON."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from loadtest.client import Client
+from loadtest.client import Answer, Client
 from loadtest.driver import percentiles_ms
 
 GIVE_UP_S = 10.0
@@ -26,6 +26,7 @@ class Probes:
     def __init__(self, client: Client, users: Sequence[str]) -> None:
         self._client, self._users = client, users
         self._ages_s: list[float] = []
+        self._learned_s: list[float] = []
         self._n_lost = self._n_reads = 0
 
     async def run(self, seconds: float) -> None:
@@ -34,11 +35,12 @@ class Probes:
         for user in itertools.cycle(self._users):
             if time.perf_counter() >= end:
                 return
-            age_s = await self._age_of_answer(user)
-            if age_s is None:
+            ages_s = await self._ages_of_answer(user)
+            if ages_s is None:
                 self._n_lost += 1
             else:
-                self._ages_s.append(age_s)
+                self._ages_s.append(ages_s[0])
+                self._learned_s.append(ages_s[1])
             await asyncio.sleep(PAUSE_S)
 
     def summary(self) -> dict[str, Any]:
@@ -48,9 +50,11 @@ class Probes:
             "lost": self._n_lost,
             "reads_until_fresh": round(self._n_reads / max(len(self._ages_s), 1), 2),
             "ms": percentiles_ms(self._ages_s),
+            "learned_ms": percentiles_ms(self._learned_s),
         }
 
-    async def _age_of_answer(self, user: str) -> float | None:
+    async def _ages_of_answer(self, user: str) -> tuple[float, float] | None:
+        """Seconds until the item is gone, and until the rating has been learned, factors and all."""
         path = f"/recommend/{quote(user, safe='')}?n=10"
         shown = await self._client.get(path)
         if shown.status != 200 or not shown.json()["items"]:
@@ -64,16 +68,20 @@ class Probes:
             answer = await self._client.get(path)
             self._n_reads += 1
             if answer.status == 200 and all(line["item"] != first for line in answer.json()["items"]):
-                return time.perf_counter() - accepted
+                age_s = time.perf_counter() - accepted
+                learned_s = await _learned_s(self._client, posted, accepted)
+                return None if learned_s is None else (age_s, learned_s)
         return None
 
 
 async def catch_up_s(client: Client, user: str, item: str) -> float | None:
     """Seconds until a rating sent now has been learned; None if that takes more than `GIVE_UP_S`."""
     posted = await client.post("/ratings", {"user": user, "item": item, "rating": PROBE_RATING})
-    accepted = time.perf_counter()
-    if posted.status != 202:
-        return None
+    return await _learned_s(client, posted, time.perf_counter()) if posted.status == 202 else None
+
+
+async def _learned_s(client: Client, posted: Answer, accepted: float) -> float | None:
+    """Seconds from the moment `accepted` until what was posted has been learned."""
     path = f"/popular?n=1&wait_for={posted.json()['stream_id']}"
     while time.perf_counter() < accepted + GIVE_UP_S:
         if (await client.get(path)).status == 200:

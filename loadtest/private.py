@@ -18,27 +18,29 @@ NEARFIELD = (sys.executable, "-m", "service.cli")
 STOP_S = 30
 
 
-def cores() -> tuple[set[int], set[int]]:
-    """(cores of the service, cores of the driver): the driver has the last one to itself where there are several."""
+def cores(n_drivers: int) -> tuple[set[int], set[int]]:
+    """(cores of the service, cores of the drivers): each driver has one to itself, of the last, where they suffice."""
     every = sorted(os.sched_getaffinity(0))
-    return (set(every[:-1]), {every[-1]}) if len(every) > 1 else (set(every), set(every))
+    n_drivers = min(n_drivers, len(every) - 1)
+    return (set(every[:-n_drivers]), set(every[-n_drivers:])) if n_drivers else (set(every), set(every))
 
 
 @contextmanager
-def running_service(ratings: Path, model: str) -> Iterator[str]:
-    """Serve `ratings` with a trained `model` on a free port while the block runs; gives the address.
+def running_service(ratings: Path, model: str, data: Path | None = None, n_drivers: int = 1) -> Iterator[str]:
+    """Serve `ratings` with a trained `model`, or the folder `data` as it is, on a free port while the block runs.
 
-    Its Redis and its trainings share the cores of the service.
+    Gives the address. Its Redis and its trainings share the cores of the service.
     """
-    own, drivers = cores()
-    with tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as data:
-        command = [*NEARFIELD, "serve", "--port", "0", "--data", data]
+    own, drivers = cores(n_drivers)
+    with tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as folder:
+        command = [*NEARFIELD, "serve", "--port", "0", "--data", str(data or folder)]
         os.sched_setaffinity(0, own)  # for the child, before its first thread: as many kernel threads as cores
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 url = _address(process)
-                subprocess.run([*NEARFIELD, "import", str(ratings), "--url", url], check=True)
-                _train(url, model)
+                if data is None:
+                    subprocess.run([*NEARFIELD, "import", str(ratings), "--url", url], check=True)
+                    _train(url, model)
                 os.sched_setaffinity(0, drivers)
                 yield url
             finally:

@@ -21,6 +21,7 @@ def environment() -> dict[str, object]:
         "changed": bool(_output("git", "status", "--porcelain", "--untracked-files=no")),
         "cpu": _from_file(Path("/proc/cpuinfo"), "model name"),
         "cores": os.cpu_count(),
+        "gpu": _output("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"),
         "memory": _from_file(Path("/proc/meminfo"), "MemTotal"),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -51,11 +52,14 @@ def _tables(result: dict[str, Any], pictures: list[Path]) -> str:
     lines = [
         "# Load test",
         "",
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']}; {machine['system']}, Python"
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']}, GPU: {machine['gpu'] or 'none'};"
+        f" {machine['system']}, Python"
         f" {machine['python']}; commit {machine['commit']}{' with changes' if machine['changed'] else ''};"
         f" {machine['date']}",
         "",
-        "Milliseconds from the moment a request was due. `late`: how late the driver itself sent it (p99).",
+        "Milliseconds from the moment a request was due. `late`: how late the driver itself sent it (p99). `freshness`:"
+        " from the 202 for a rating to a list that reflects it; `learned`: until its refits are done. `cores`:"
+        " processor time of the API process a second; `GPU GB`: its arrays.",
     ]
     for (name, measured), picture in zip(result["workloads"].items(), pictures, strict=True):
         lines += ["", f"## {name}", ""]
@@ -76,8 +80,12 @@ def _table(steps: list[dict[str, Any]]) -> list[str]:
         "p99",
         "freshness p50",
         "p99",
+        "learned p99",
         "errors",
         "late",
+        "cores",
+        "learned, 1/s",
+        "GPU GB",
         "retrains",
     ]
     rows = [_cells(step) for step in steps]
@@ -88,14 +96,19 @@ def _cells(step: dict[str, Any]) -> list[str]:
     latencies = [step["kinds"].get(kind, {}).get("latency_ms", {}) for kind in ("read", "write")]
     latencies.append(step.get("freshness", {}).get("ms", {}))
     times = [f"{found[p]:.1f}" if p in found else "" for found in latencies for p in ("p50", "p99")]
+    learned, service = step.get("freshness", {}).get("learned_ms", {}), step.get("service", {})
     retrains = step.get("retrains", [])
     live = sum(bool(job["promoted"]) for job in retrains)
     trained = f"{len(retrains)}, {live} live" if retrains else ""
     return [
         f"{step['rate_per_s']:g}",
         *times,
+        f"{learned['p99']:.1f}" if learned else "",
         str(n_errors(step)),
         f"{step['sent_late_ms'].get('p99', 0):.1f}",
+        f"{service['cores']:.2f}" if service else "",
+        f"{service['learned_per_s']:,.0f}" if "freshness" in step and service else "",
+        f"{service['device_arrays_bytes'] / 1e9:.2f}" if "device_arrays_bytes" in service else "",
         trained,
     ]
 
@@ -126,6 +139,7 @@ def plot(name: str, steps: list[dict[str, Any]], machine: dict[str, Any], path: 
 def _plot_latency(axes: Any, steps: list[dict[str, Any]]) -> None:
     series = {kind: [step["kinds"].get(kind, {}).get("latency_ms", {}) for step in steps] for kind in ("read", "write")}
     series["freshness"] = [step.get("freshness", {}).get("ms", {}) for step in steps]
+    series["learned"] = [step.get("freshness", {}).get("learned_ms", {}) for step in steps]
     for kind, found in series.items():
         for line in LINES if any(found) else ():
             points = [(step["rate_per_s"], values.get(line)) for step, values in zip(steps, found, strict=True)]

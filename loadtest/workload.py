@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-WRITES_OF = {"read": 0.0, "write": 1.0, "mixed": 0.5, "retrain": 0.5}  # share of requests that post a rating
+WRITES_OF = {"read": 0.0, "write": 1.0, "mixed": 0.5, "retrain": 0.5, "feed": 0.0}  # share that posts a rating
+FEED = "feed"  # the workload in which ratings pour in at a rate of their own, whatever that of reads is
+FEED_BATCH = 100  # of them a request: somebody who has 10,000 a second sends them by the hundred, each 10 ms
 N_READ = 10
 RATINGS = (1.0, 2.0, 3.0, 4.0, 5.0)
 SKEW = 0.8  # users and items are drawn with probability 1 / rank ** SKEW: a few are busy, most are not
@@ -26,6 +29,29 @@ class Arrival(NamedTuple):
     kind: str
     path: str
     body: object
+
+
+class Plan(NamedTuple):
+    """What to send.
+
+    Attributes:
+        workload: of `WRITES_OF`.
+        rate_per_s: requests a second; in `FEED` these are the reads.
+        seconds: for how long.
+        seed: equal ones give equal requests at equal times.
+        ratings_per_s: in `FEED`, posted beside them in batches of `FEED_BATCH`.
+    """
+
+    workload: str
+    rate_per_s: float
+    seconds: float
+    seed: int | tuple[int, ...]
+    ratings_per_s: float = 0.0
+
+    def share(self, number: int, n: int) -> Plan:
+        """Part `number` of `n` equal ones that can be sent side by side."""
+        seed = (*(self.seed if isinstance(self.seed, tuple) else (self.seed,)), number)
+        return self._replace(rate_per_s=self.rate_per_s / n, seed=seed, ratings_per_s=self.ratings_per_s / n)
 
 
 @dataclass(frozen=True)
@@ -44,19 +70,57 @@ class Population:
             rows = [row for row in csv.reader(file, delimiter=separator) if row and row[0].lower() not in HEADERS]
         return cls(_by_count([row[0] for row in rows]), _by_count([row[1] for row in rows]))
 
+    @property
+    def halves(self) -> tuple[Population, Population]:
+        """(the busier half of the users, the other one), both with all items."""
+        half = len(self.users) // 2
+        return Population(self.users[:half], self.items), Population(self.users[half:], self.items)
 
-def arrivals(population: Population, workload: str, rate_per_s: float, seconds: float, seed: int) -> Iterator[Arrival]:
-    """Poisson arrivals at `rate_per_s` for `seconds`; equal arguments give equal requests at equal times."""
-    rng = np.random.default_rng(seed)
+
+def arrivals(
+    population: Population,
+    workload: str,
+    rate_per_s: float,
+    seconds: float,
+    seed: int | tuple[int, ...],
+    ratings_per_s: float = 0.0,
+) -> Iterator[Arrival]:
+    """Poisson arrivals of what a `Plan` of these arguments asks for, by time."""
+    plan = Plan(workload, rate_per_s, seconds, seed, ratings_per_s)
+    requests = _requests(population, plan)
+    if plan.workload != FEED or not plan.ratings_per_s:
+        return requests
+    return heapq.merge(requests, _batches(population, plan), key=lambda arrival: arrival.due_s)
+
+
+def _requests(population: Population, plan: Plan) -> Iterator[Arrival]:
+    rng = np.random.default_rng(plan.seed)
     users, items = _draws(rng, len(population.users)), _draws(rng, len(population.items))
-    due_s = 0.0
-    while (due_s := due_s + rng.exponential(1 / rate_per_s)) < seconds:
+    for due_s in _moments(rng, plan.rate_per_s, plan.seconds):
         user = population.users[next(users)]
-        if rng.random() < WRITES_OF[workload]:
+        if rng.random() < WRITES_OF[plan.workload]:
             rating = {"user": user, "item": population.items[next(items)], "rating": float(rng.choice(RATINGS))}
             yield Arrival(due_s, "write", "/ratings", rating)
         else:
             yield Arrival(due_s, "read", f"/recommend/{quote(user, safe='')}?n={N_READ}", None)
+
+
+def _batches(population: Population, plan: Plan) -> Iterator[Arrival]:
+    rng = np.random.default_rng(plan.seed)
+    rng = rng.spawn(1)[0]  # not the draws of the reads
+    users, items = _draws(rng, len(population.users)), _draws(rng, len(population.items))
+    for due_s in _moments(rng, plan.ratings_per_s / FEED_BATCH, plan.seconds):
+        batch = [
+            {"user": population.users[next(users)], "item": population.items[next(items)], "rating": rating}
+            for rating in rng.choice(RATINGS, FEED_BATCH).tolist()
+        ]
+        yield Arrival(due_s, "write", "/ratings", batch)
+
+
+def _moments(rng: np.random.Generator, rate_per_s: float, seconds: float) -> Iterator[float]:
+    due_s = 0.0
+    while (due_s := due_s + rng.exponential(1 / rate_per_s)) < seconds:
+        yield due_s
 
 
 def write_synthetic(path: Path) -> None:

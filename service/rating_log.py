@@ -69,9 +69,10 @@ class RatingLog:
         Raises:
             OSError: the disk is full or broken; nothing was written, and the same commit can be tried again.
         """
-        return self._write(entries[0].id, entries[-1].id, [table_of(entries)])
+        return self.write(entries[0].id, entries[-1].id, [table_of(entries)])
 
-    def _write(self, first: StreamId, last: StreamId, groups: Iterable[pa.Table]) -> Segment:
+    def write(self, first: StreamId, last: StreamId, groups: Iterable[pa.Table]) -> Segment:
+        """Write rows of the entries from `first` to `last` as one segment, a row group a table; raises as `commit`."""
         name = f"{first.ms:016d}.{first.seq:08d}_{last.ms}.{last.seq}.parquet"
         temporary = self.folder / f"{_TEMPORARY}{os.getpid()}-{name}"
         try:
@@ -166,12 +167,12 @@ class RatingLog:
             holding = [s for s in self.segments() if s.first < before and holds(s.path, user)]
             for segment in holding:
                 kept = (plain(without(batch, user, before)) for batch in read_groups(segment.path, None))
-                self._write(segment.first, segment.last, kept)
+                self.write(segment.first, segment.last, kept)
             return len(holding)
 
     def _merge(self, run: list[Segment]) -> None:
         last = max(segment.last for segment in run)
-        merged = self._write(run[0].first, last, _rows_of(run))
+        merged = self.write(run[0].first, last, _rows_of(run))
         for segment in run:
             if segment.path != merged.path:
                 segment.path.unlink(missing_ok=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from gpu import backend
+from gpu.backend import Backend
 from service.archiver import Archiver
 from service.data_lock import DataLock
 from service.engine import Engine
@@ -212,6 +214,8 @@ class Runtime(Parts):
         self._stop_later(learner.stop)
         self._archiver = Archiver(self._stream, self._rating_log)
         self.metrics.queue_length.labels("appends").set_function(lambda: self._stream.n_appending)
+        for of in chosen.device_bytes():
+            self.metrics.device_bytes.labels(of).set_function(functools.partial(_device_bytes, chosen, of))
         self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
         self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
@@ -248,3 +252,7 @@ class Runtime(Parts):
         self._stop_later(self.hotswap.stop)
         if self.settings.worker:
             self._start_supervisor()
+
+
+def _device_bytes(chosen: Backend, of: str) -> float:
+    return chosen.device_bytes()[of]

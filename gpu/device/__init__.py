@@ -49,6 +49,13 @@ def describe() -> str:
     return text if capability >= TENSOR_CORES else f"{text}: no tensor cores used below 8.0, float32 throughout"
 
 
+def used_bytes() -> dict[str, int]:
+    """Bytes of the current device by whose they are; see `gpu.backend.Backend.device_bytes`."""
+    cupy = importlib.import_module("cupy")
+    free, total = cupy.cuda.runtime.memGetInfo()
+    return {"arrays": int(cupy.get_default_memory_pool().total_bytes()), "taken": int(total - free)}
+
+
 def compute_capability() -> int:
     """Of the current device, ten times: 90 for an H100."""
     return int(importlib.import_module("cupy").cuda.Device().compute_capability)

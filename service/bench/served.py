@@ -60,6 +60,25 @@ def growth(
 
 
 @app.command()
+def plant(
+    data: Annotated[Path, typer.Option(help="Folder to fill.", metavar="DIR")],
+    users: Annotated[int, typer.Option(help="U.")] = 1_000_000,
+    items: Annotated[int, typer.Option(help="I.")] = 1_000_000,
+    ratings: Annotated[int, typer.Option(help="Ratings in the history.")] = 20_000_000,
+    algorithm: Annotated[str, typer.Option(help="Model that is live.")] = "culsh",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    json: Json = False,
+) -> None:
+    """Fill a data folder with a drawn model and history of any size, for `python -m loadtest --data`."""
+    from gpu.params import params_for
+    from service.bench import plant as planting
+
+    given = dict(pair.split("=", 1) for pair in set_ or [])
+    show([planting.plant(data, params_for(algorithm, given), users, items, ratings, seed)], json)
+
+
+@app.command()
 def http(
     ratings: File,
     algorithms: Names = "als-implicit",

@@ -52,6 +52,14 @@ def test_a_device_that_works_is_no_obstacle(monkeypatch):
     assert with_cupy(monkeypatch, fake_cupy()) is None
 
 
+def test_a_device_says_what_is_taken_of_it_and_the_host_nothing(monkeypatch):
+    pool = SimpleNamespace(total_bytes=lambda: 30)
+    cuda = SimpleNamespace(runtime=SimpleNamespace(memGetInfo=lambda: (60, 100)))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool))
+    assert Backend("device", "").device_bytes() == {"arrays": 30, "taken": 40}
+    assert HOST.device_bytes() == {}
+
+
 def test_a_device_that_has_failed_says_so(monkeypatch):
     cuda = SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=lambda: None))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))

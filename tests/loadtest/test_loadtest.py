@@ -11,12 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-from loadtest import report
+from loadtest import gauges, report
 from loadtest.client import Client
+from loadtest.crowd import Crowd
 from loadtest.driver import drive, percentiles_ms
 from loadtest.retrain import Retrains
 from loadtest.steps import Steps, keeps_up, search
-from loadtest.workload import Arrival, Population, arrivals, write_synthetic
+from loadtest.workload import FEED_BATCH, Arrival, Plan, Population, arrivals, write_synthetic
 
 PEOPLE = Population([f"u/{n}" for n in range(20)], [f"i{n}" for n in range(30)])
 
@@ -60,11 +61,12 @@ class Server:
             self.n_polls += method == "GET"
             state = "succeeded" if method == "GET" and self.n_polls % 2 == 0 else "running"
             return 200, {"id": "j", "state": state, "promoted": self.n_jobs == 1}
-        if target.startswith(("/popular", "/health")):
+        if target.startswith(("/popular", "/health", "/metrics")):
             return 200, {"items": []}
         if method == "POST":
             rating = json.loads(body)
-            self.rated[rating["user"], rating["item"]] = now + self.delay_s
+            for one in rating if isinstance(rating, list) else [rating]:
+                self.rated[one["user"], one["item"]] = now + self.delay_s
             return 202, {"stream_id": "1-0"}
         url = urlsplit(target)
         user, n = url.path.removeprefix("/recommend/").replace("%2F", "/"), int(parse_qs(url.query)["n"][0])
@@ -97,6 +99,51 @@ def test_equal_seeds_give_equal_arrivals_at_the_asked_rate():
     assert len(first) == pytest.approx(2000, rel=0.1)
     assert sum(one.kind == "write" for one in first) == pytest.approx(1000, rel=0.15)
     assert {one.kind for one in arrivals(PEOPLE, "read", 100, 1, 0)} == {"read"}
+
+
+def test_a_feed_comes_in_beside_the_reads_in_batches():
+    sent = list(arrivals(PEOPLE, "feed", 200, 5, seed=3, ratings_per_s=5000))
+    assert sent == sorted(sent, key=lambda one: one.due_s)
+    batches = [one.body for one in sent if one.kind == "write"]
+    assert len(sent) - len(batches) == pytest.approx(1000, rel=0.1)
+    assert len(batches) == pytest.approx(250, rel=0.2)
+    assert {len(batch) for batch in batches} == {FEED_BATCH}
+    assert len({rating["user"] for rating in batches[0]}) > 10
+    assert {one.kind for one in arrivals(PEOPLE, "feed", 200, 1, seed=3)} == {"read"}
+
+
+def test_shares_of_a_plan_are_others_and_add_up():
+    plan = Plan("feed", 900, 1.0, 7, 3000)
+    shares = [plan.share(n, 3) for n in range(3)]
+    assert sum(share.rate_per_s for share in shares) == 900
+    assert sum(share.ratings_per_s for share in shares) == 3000
+    paths = [[one.path for one in arrivals(PEOPLE, *share)] for share in shares]
+    assert paths[0] != paths[1] != paths[2]
+
+
+def test_a_crowd_sends_what_one_would():
+    async def use(client: Client) -> object:
+        crowd = Crowd(2, f"http://{client._host}:{client._port}", "secret", PEOPLE)
+        try:
+            return [await crowd.drive(Plan("feed", 100, 0.5, seed, 5000)) for seed in (1, 2)]
+        finally:
+            crowd.close()
+
+    for driven in with_server(Server(), use):
+        found = driven.summary()["kinds"]
+        assert found["read"]["statuses"].keys() == {"200"}
+        assert found["write"]["statuses"].keys() == {"202"}
+        assert found["read"]["good"] == pytest.approx(50, rel=0.5)
+        assert len(driven.late_s) == found["read"]["good"] + found["write"]["good"]
+
+
+def test_what_a_service_says_of_itself():
+    before = gauges.Gauges({gauges.CPU: 1.0, gauges.LEARNED: 100.0}, 10.0)
+    values = {gauges.CPU: 4.0, gauges.LEARNED: 500.0, gauges.BATCHES: 10.0, gauges.BATCHED: 25.0}
+    after = gauges.Gauges(values | {'nearfield_device_bytes{of="arrays"}': 7.0}, 12.0)
+    found = {"cores": 1.5, "learned_per_s": 200.0, "reads_a_batch": 2.5, "device_arrays_bytes": 7.0}
+    assert before.until(after) == found
+    assert before.until(gauges.Gauges({}, 12.0)) == {}
 
 
 def test_busy_users_are_asked_for_more_often_and_ids_are_encoded():
@@ -155,6 +202,7 @@ def test_freshness_is_the_time_until_the_rating_shows():
     step = step_of("mixed", Server(delay_s=0.05))
     assert step["freshness"]["probes"] >= 4
     assert step["freshness"]["lost"] == 0
+    assert step["freshness"]["learned_ms"]["p50"] >= step["freshness"]["ms"]["p50"]
     assert 50 <= step["freshness"]["ms"]["p50"] < 90
     assert step["kinds"]["write"]["statuses"].keys() == {"202"}
     assert step["catch_up_s"] < 1
@@ -164,8 +212,9 @@ def test_freshness_is_the_time_until_the_rating_shows():
 
 def test_reads_alone_need_no_probes():
     step = step_of("read", Server())
-    assert step.keys() == {"rate_per_s", "seconds", "sent_late_ms", "kinds"}
+    assert step.keys() == {"rate_per_s", "seconds", "sent_late_ms", "kinds", "service"}
     assert step["kinds"].keys() == {"read"}
+    assert step["service"] == {}  # this one tells nothing of itself
 
 
 def test_trainings_follow_one_another(monkeypatch):
@@ -214,13 +263,21 @@ def test_what_counts_as_keeping_up():
     assert not keeps_up(good | {"catch_up_s": None})
     assert not keeps_up({"kinds": {"read": {"statuses": {"200": 9, "503": 1}, "latency_ms": {"p99": 5.0}}}})
     assert not keeps_up({"kinds": {"read": {"statuses": {"0": 1}, "latency_ms": {}}}})
+    assert not keeps_up(good, read_ms=4.0)
+    assert keeps_up(
+        good | {"kinds": good["kinds"] | {"write": good["kinds"]["read"]}, "freshness": {"ms": {"p99": 5.0}}}, 5.0
+    )
 
 
 def test_the_report(tmp_path):
     kinds = {"read": {"statuses": {"200": 9, "503": 2}, "good_per_s": 10.0, "latency_ms": percentiles_ms([0.001])}}
     late = {"sent_late_ms": {"p99": 1.2}, "kinds": kinds}
     steps = [{"rate_per_s": rate} | late for rate in (10.0, 20.0)]
-    half = {"rate_per_s": 15.0, "freshness": {"lost": 1, "ms": {"p50": 3.0, "p99": 7.0}}} | late
+    half = {
+        "rate_per_s": 15.0,
+        "freshness": {"lost": 1, "ms": {"p50": 3.0, "p99": 7.0}, "learned_ms": {"p99": 9.0}},
+    } | late
+    half["service"] = {"cores": 1.25, "learned_per_s": 9000.0, "device_arrays_bytes": 3.5e9}
     half["retrains"] = [{"state": "succeeded", "promoted": True}, {"state": "failed", "promoted": None}]
     workloads = {"read": {"steps": steps}, "mixed": {"steps": [], "half": half, "maximum_per_s": 30.0}}
     machine = report.environment()
@@ -230,6 +287,6 @@ def test_the_report(tmp_path):
     assert written[1].read_bytes().startswith(b"\x89PNG")
     assert json.loads(written[0].read_text())["environment"] == machine
     text = written[3].read_text()
-    assert "| 10 | 1.0 | 1.0 |  |  |  |  | 2 | 1.2 |  |" in text
-    assert "| 15 | 1.0 | 1.0 |  |  | 3.0 | 7.0 | 4 | 1.2 | 2, 1 live |" in text
+    assert "| 10 | 1.0 | 1.0 |  |  |  |  |  | 2 | 1.2 |  |  |  |  |" in text
+    assert "| 15 | 1.0 | 1.0 |  |  | 3.0 | 7.0 | 9.0 | 4 | 1.2 | 1.25 | 9,000 | 3.50 | 2, 1 live |" in text
     assert "up to 30 requests a second" in text

@@ -1,0 +1,44 @@
+"""What the service says of itself in `/metrics`: processor, memory, what it learned and how it batched."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from loadtest.client import Client
+
+CPU, LEARNED = "nearfield_process_cpu_seconds_total", "nearfield_ratings_learned_total"
+BATCHES, BATCHED = "nearfield_batch_size_count", "nearfield_batch_size_sum"
+LEVELS = {
+    "resident_bytes": "nearfield_process_resident_memory_bytes",
+    "device_arrays_bytes": 'nearfield_device_bytes{of="arrays"}',
+    "device_taken_bytes": 'nearfield_device_bytes{of="taken"}',
+}
+
+
+class Gauges(NamedTuple):
+    """Series by name and labels as the service writes them, and when they were read."""
+
+    values: dict[str, float]
+    read_s: float
+
+    def until(self, later: Gauges) -> dict[str, float]:
+        """What happened up to `later`, and the levels then; empty for a service that tells nothing of the kind."""
+        if not later.values:
+            return {}
+        seconds = later.read_s - self.read_s
+        grown = {name: later.values.get(name, 0.0) - self.values.get(name, 0.0) for name in (CPU, LEARNED)}
+        batches, batched = (later.values.get(name, 0.0) - self.values.get(name, 0.0) for name in (BATCHES, BATCHED))
+        return {
+            "cores": round(grown[CPU] / seconds, 3),
+            "learned_per_s": round(grown[LEARNED] / seconds, 1),
+            "reads_a_batch": round(batched / max(batches, 1.0), 2),
+        } | {name: later.values[series] for name, series in LEVELS.items() if series in later.values}
+
+
+async def read(client: Client) -> Gauges:
+    """Every number of `/metrics` at present."""
+    answer = await client.get("/metrics")
+    lines = [line for line in answer.body.decode().splitlines() if line.startswith("nearfield_")]
+    pairs = [line.rpartition(" ") for line in lines]
+    return Gauges({name: float(value) for name, _, value in pairs}, time.perf_counter())

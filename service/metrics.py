@@ -137,8 +137,7 @@ class Metrics:
             "Ratings read from the stream and not yet in the log.",
             registry=registry,
         )
-        text = "Memory of the GPU: arrays of this process, and all that is taken."
-        self.device_bytes = Gauge("nearfield_device_bytes", text, ("of",), registry=registry)
+        self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
         self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
 
     def text(self) -> bytes:

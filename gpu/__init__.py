@@ -90,7 +90,7 @@ def fit(
 
     Raises:
         InvalidRatings: there is no rating, or one that the algorithm cannot use.
-        NotEnoughMemory: the training would need more than is free (ALS, NMF; on a device all but ESGD).
+        NotEnoughMemory: the training would need more than is free on the host or device where it computes.
         TrainingCancelled: `should_stop` returned true.
         TrainingDiverged: a parameter is no longer finite.
     """

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
-from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
+from gpu.errors import InvalidRatings, TrainingDiverged
+from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
@@ -211,10 +212,6 @@ def _positive(ratings: Ratings) -> Ratings:
 
 
 def _check_memory(ratings: Ratings, problem: Problem, backend: Backend) -> None:
-    als = backend.primitives("als")
-    needed = als.bytes_needed(ratings.by_user.lengths, ratings.by_item.lengths, problem)
-    free = als.free_bytes()
-    if needed > free:
-        size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
-        what = f"Training on the {backend.name} with {problem.n_factors} factors ({size})"
-        raise NotEnoughMemory(what, needed, free)
+    lengths = ratings.by_user.lengths, ratings.by_item.lengths
+    needed: int = backend.primitives("als").bytes_needed(*lengths, problem)
+    check_training(needed, problem.n_factors, ratings, backend)

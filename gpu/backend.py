@@ -19,10 +19,12 @@ class Backend:
     Attributes:
         name: "host" (Numba on the CPU) or "device" (CuPy on a GPU).
         reason: why this one, for the log line that says so.
+        kept_bytes: memory that computations here leave to others.
     """
 
     name: Literal["host", "device"]
     reason: str
+    kept_bytes: int = 0
 
     def primitives(self, family: str) -> ModuleType:
         """The twin of this backend for one kernel family, such as "sgd", "lsh" or "topn".
@@ -43,11 +45,22 @@ class Backend:
 
     def device_bytes(self) -> dict[str, int]:
         """Memory of the device, in bytes: "arrays" of this process, spare room of its pool included, and "taken" by
-        whatever runs there; empty on the host."""
+        whatever runs there; empty on the host.
+        """
         if self.name != "device":
             return {}
         found: dict[str, int] = importlib.import_module("gpu.device").used_bytes()
         return found
+
+    def free_bytes(self) -> int:
+        """Memory that a computation can take here now, whatever other processes hold; 0 where less is kept for them."""
+        free: int = self.primitives("als").free_bytes()
+        return max(0, free - self.kept_bytes)
+
+    def release(self) -> None:
+        """Give back what is only held to be used again, for other processes to have; may wait for the device."""
+        if self.name == "device":
+            importlib.import_module("gpu.device").release()
 
 
 HOST = Backend("host", "asked for")

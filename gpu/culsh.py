@@ -14,6 +14,7 @@ from gpu import similarity
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines
 from gpu.epochs import OnEpoch, ShouldStop
+from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import Ratings
@@ -28,12 +29,19 @@ def fit(
     on_epoch: OnEpoch | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Model:
-    """Find neighbours, then train factors, biases, W and C; see `gpu.fit`."""
+    """Find neighbours, then train factors, biases, W and C; see `gpu.fit`.
+
+    Raises:
+        NotEnoughMemory: one of both would need more than is free; both numbers are said.
+    """
     return training(ratings, params, backend, test).run(on_epoch, should_stop)
 
 
 def training(ratings: Ratings, params: CulshParams, backend: Backend = HOST, test: Ratings | None = None) -> Training:
     """What `fit` runs, before its first epoch: the neighbours are found."""
+    steps = backend.primitives("similarity"), backend.primitives("descent")
+    needed = max(step.bytes_needed(ratings, params) for step in steps)
+    check_training(needed, params.n_factors, ratings, backend)
     known = baselines(ratings)
     found = similarity.neighbours(ratings, params, backend, known)
     if isinstance(params, CulshImplicitParams):

@@ -38,13 +38,16 @@ class NotEnoughMemory(EngineError):
 
     Attributes:
         needed_bytes: the estimate.
-        free_bytes: what the machine or device had free.
+        free_bytes: what the machine or device had free, without `kept_bytes`.
+        kept_bytes: what is kept for others, in a worker for the model that it makes beside the one that answers.
     """
 
-    def __init__(self, what: str, needed_bytes: int, free_bytes: int) -> None:
-        super().__init__(f"{what} needs about {needed_bytes:,} bytes and {free_bytes:,} are free")
+    def __init__(self, what: str, needed_bytes: int, free_bytes: int, kept_bytes: int = 0) -> None:
+        kept = f", beside {kept_bytes:,} that are kept for the service" if kept_bytes else ""
+        super().__init__(f"{what} needs about {needed_bytes:,} bytes and {free_bytes:,} are free{kept}")
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
+        self.kept_bytes = kept_bytes
 
 
 class TrainingDiverged(EngineError):

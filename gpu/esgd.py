@@ -31,6 +31,7 @@ from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, deviations
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
 from gpu.errors import TrainingDiverged
+from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
@@ -64,7 +65,13 @@ def fit(
     on_epoch: OnEpoch | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Model:
-    """Train factors beside fixed biases; see `gpu.fit`. On the device equal seeds give nearly equal models only."""
+    """Train factors beside fixed biases; see `gpu.fit`. On the device equal seeds give nearly equal models only.
+
+    Raises:
+        NotEnoughMemory: the training would need more than is free; both numbers are said.
+    """
+    needed = backend.primitives("esgd").bytes_needed(ratings, params)
+    check_training(needed, params.n_factors, ratings, backend)
     return Training(ratings, params, backend, test).run(on_epoch, should_stop)
 
 

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
-from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
+from gpu.errors import InvalidRatings, TrainingDiverged
+from gpu.memory import check_room
 from gpu.model import Model
 from gpu.nndsvd import nndsvd
 from gpu.params import NmfParams
@@ -276,7 +277,5 @@ def _check_memory(matrix: Ratings | Floats, params: NmfParams, tile: int, backen
     n_sparse, n_dense = (len(matrix), 0) if isinstance(matrix, Ratings) else (0, n_rows * n_columns)
     itemsize = np.dtype(params.precision).itemsize
     needed = hals.bytes_needed((n_rows, n_columns), n_sparse, n_dense, params.n_factors, tile, itemsize)
-    free = hals.free_bytes()
-    if needed > free:
-        what = f"Training on the {backend.name} with {params.n_factors} factors ({n_rows:,} × {n_columns:,})"
-        raise NotEnoughMemory(what, needed, free)
+    what = f"Training on the {backend.name} with {params.n_factors} factors ({n_rows:,} × {n_columns:,})"
+    check_room(what, needed, backend)

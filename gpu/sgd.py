@@ -15,6 +15,7 @@ from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
 from gpu.errors import TrainingDiverged
+from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import CulshParams, SgdParams
 from gpu.ratings import Ratings
@@ -60,12 +61,18 @@ def fit(
     on_epoch: OnEpoch | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Model:
-    """Train factors and biases; see `gpu.fit`."""
+    """Train factors and biases; see `gpu.fit`.
+
+    Raises:
+        NotEnoughMemory: the training would need more than is free; both numbers are said.
+    """
     return training(ratings, params, backend, test).run(on_epoch, should_stop)
 
 
 def training(ratings: Ratings, params: SgdParams, backend: Backend = HOST, test: Ratings | None = None) -> Training:
     """What `fit` runs, before its first epoch."""
+    needed = backend.primitives("descent").bytes_needed(ratings, params)
+    check_training(needed, params.n_factors, ratings, backend)
     model = start_model(ratings, params, baselines(ratings))
     return Training(model, params, ratings, backend, test)
 

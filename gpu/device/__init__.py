@@ -56,6 +56,11 @@ def used_bytes() -> dict[str, int]:
     return {"arrays": int(cupy.get_default_memory_pool().total_bytes()), "taken": int(total - free)}
 
 
+def release() -> None:
+    """Give the unused blocks of CuPy's pool back to the device."""
+    importlib.import_module("cupy").get_default_memory_pool().free_all_blocks()
+
+
 def compute_capability() -> int:
     """Of the current device, ten times: 90 for an H100."""
     return int(importlib.import_module("cupy").cuda.Device().compute_capability)

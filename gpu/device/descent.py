@@ -15,12 +15,12 @@ import cupy
 import numpy as np
 
 from gpu.device import near, shared_memory
-from gpu.device.arrays import free_bytes, placed
+from gpu.device.als import WORKSPACE
+from gpu.device.arrays import placed
 from gpu.device.factors import WARP, Geometry, Parameters
 from gpu.device.kernels import kernel
 from gpu.device.resident import Placed, rows_of
 from gpu.device.tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
-from gpu.errors import NotEnoughMemory
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import Ratings
@@ -67,12 +67,12 @@ class Descent:
         self._model, self._params, self._ratings, self._test = model, params, ratings, test
         self._geometry = Geometry.of(params)
         self._n_negatives = int(getattr(params, "n_negatives", 0))
-        self._n_samples = len(ratings) * (1 + self._n_negatives)
-        self._check_memory()
+        self._n_samples = _n_samples(ratings, params)
         self._rows = rows_of(ratings)
         self._base = float(model.mean), placed(model.user_baseline), placed(model.item_baseline)
         self._parameters = Parameters(model, self._geometry)
-        self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles())
+        self._n_tiles = n_tiles(ratings, params)
+        self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles)
 
     def compile(self) -> None:
         """Compile what the rest calls, by a rehearsal of two users."""
@@ -80,7 +80,7 @@ class Descent:
 
     def prepare(self) -> None:
         """Deal the users into tiles and lay their ratings out."""
-        self.tiles = deal(self._rows.lengths, self._n_tiles())
+        self.tiles = deal(self._rows.lengths, self._n_tiles)
         self._parameters.settle(self.tiles)
         self._parameters.shares = self._shares()
         if isinstance(self._params, CulshImplicitParams):
@@ -127,39 +127,6 @@ class Descent:
     def _held_out(self) -> Visits:
         assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
         return self._laid_out(rows_of(self._test), 0)
-
-    def _check_memory(self) -> None:
-        ratings, needed, free = self._ratings, self._bytes_needed(), free_bytes()
-        if needed > free:
-            size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
-            what = f"Training on the device with {self._params.n_factors} factors ({size})"
-            raise NotEnoughMemory(what, needed, free)
-
-    def _bytes_needed(self) -> int:
-        """Memory that the training takes on the device, at its peak.
-
-        Counted: the ratings (8 bytes, 16 a user), samples' items, places and records (16) with their neighbours, what a
-        stable sort of them takes (48), segments (16); parameters of users twice, as copied and in their places.
-        """
-        geometry, n_users, n_items = self._geometry, self._model.n_users, self._model.n_items
-        n = self._n_samples
-        a_sample = 16 + geometry.near_bytes + 48 * self._params.deterministic
-        segments = 16 * segments_needed(n, self._n_tiles(), n_items)
-        users = n_users * (geometry.row_bytes + 4 * geometry.n_factors + 64)
-        items = n_items * (4 * geometry.n_factors + 12 * geometry.n_neighbours + 16)
-        return 8 * len(self._ratings) + n * a_sample + segments + users + items
-
-    def _n_tiles(self) -> int:
-        """As many as the device works on at once, unless tiles are too large for shared memory or too small to pay."""
-        n_users, n = self._model.n_users, self._n_samples
-        if self._params.deterministic:
-            return max(1, min(MOST_CELLS, int(np.sqrt(n / CELL_RATINGS)), n_users, self._model.n_items))
-        at_once: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
-        room = (shared_memory() - STATIC_SHARED) // self._geometry.row_bytes
-        needed = -(-n_users // room)
-        if needed > at_once:
-            return -(-needed // at_once) * at_once
-        return max(1, needed, min(at_once, n // LEAST_TILE))
 
     def _shares(self) -> Any:
         """1 over one more than the groups that are likely to learn from each item at once: float32 (N,)."""
@@ -227,6 +194,40 @@ class Descent:
         losses = cupy.zeros(self._n_blocks(), dtype=cupy.float64)
         self._pass(visits, self._struct(Rates.none()), np.uint32(0), losses)
         return float(losses.sum()) / max(visits.n, 1)
+
+
+def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
+    """Memory that a training takes on the device, at its peak, once neighbours are found.
+
+    Counted: the ratings (8 bytes, 16 a user; as much again by item, and the keys, where neighbours were found); items,
+    places and records of samples (16) with their neighbours, what a stable sort of them takes (48), segments (16);
+    parameters of users twice, as copied and in their places; work space of sorts and sums.
+    """
+    geometry, n_users, n_items = Geometry.of(params), ratings.n_users, ratings.n_items
+    n = _n_samples(ratings, params)
+    a_sample = 16 + geometry.near_bytes + 48 * params.deterministic
+    segments = 16 * segments_needed(n, n_tiles(ratings, params), n_items)
+    users = n_users * (geometry.row_bytes + 4 * geometry.n_factors + 64)
+    items = n_items * (4 * geometry.n_factors + 16 * geometry.n_neighbours + 16)
+    by_item = 8 * len(ratings) + 24 * (n_users + n_items) if geometry.n_neighbours else 0
+    return 8 * len(ratings) + by_item + n * a_sample + segments + users + items + WORKSPACE
+
+
+def n_tiles(ratings: Ratings, params: SgdParams) -> int:
+    """As many as the device works on at once, unless tiles are too large for shared memory or too small to pay."""
+    n_users, n = ratings.n_users, _n_samples(ratings, params)
+    if params.deterministic:
+        return max(1, min(MOST_CELLS, int(np.sqrt(n / CELL_RATINGS)), n_users, ratings.n_items))
+    at_once: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    room = (shared_memory() - STATIC_SHARED) // Geometry.of(params).row_bytes
+    needed = -(-n_users // room)
+    if needed > at_once:
+        return -(-needed // at_once) * at_once
+    return max(1, needed, min(at_once, n // LEAST_TILE))
+
+
+def _n_samples(ratings: Ratings, params: SgdParams) -> int:
+    return len(ratings) * (1 + int(getattr(params, "n_negatives", 0)))
 
 
 def _rehearse(params: SgdParams, n_items: int) -> None:

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from gpu.baselines import Baselines
 from gpu.device import compute_capability
-from gpu.device.als import finish
+from gpu.device.als import WORKSPACE, finish
 from gpu.device.arrays import placed
 from gpu.device.kernels import kernel
 from gpu.device.resident import rows_of
 from gpu.esgd import BLOCK, CHUNK, Order
+from gpu.params import EsgdParams
 from gpu.ratings import Ratings
 
 __all__ = ["finish"]  # a primitive of every family; the others are written here
@@ -47,6 +48,17 @@ class Samples(NamedTuple):
     targets: Any
     visits: Any
     stride: int
+
+
+def bytes_needed(ratings: Ratings, params: EsgdParams) -> int:
+    """Memory that a training takes on the device, at its peak.
+
+    Counted: ratings (8 bytes, 16 a user) with their users and targets (8); both tables, as copied and as learned in;
+    biases; work space of sums.
+    """
+    n_rows = ratings.n_users + ratings.n_items
+    tables = 4 * n_rows * (params.n_factors + _n_pieces(params.n_factors) * PIECE + 1)
+    return 16 * len(ratings) + 16 * ratings.n_users + tables + WORKSPACE
 
 
 def place(ratings: Ratings, biases: Baselines, order: Order) -> Samples:

@@ -30,13 +30,13 @@ from cupy_backends.cuda.libs import cublas as libcublas
 from numpy.typing import NDArray
 
 from gpu.device import gather, shared_memory
-from gpu.device.als import WORKSPACE, finish, free_bytes
+from gpu.device.als import WORKSPACE, finish
 from gpu.device.arrays import placed
 from gpu.device.kernels import kernel, module
 from gpu.device.parts import slots_bound
 from gpu.ratings import Ratings
 
-__all__ = ["finish", "free_bytes"]  # primitives of every family; the others are written here
+__all__ = ["finish"]  # a primitive of every family; the others are written here
 
 NAME = "hals"
 Floats = NDArray[Any]  # float32 or float64

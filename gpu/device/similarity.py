@@ -13,10 +13,11 @@ import numpy as np
 from cupy_backends.cuda.libs import cublas as libcublas
 
 from gpu.device import hamming, lsh
-from gpu.device.als import free_bytes
+from gpu.device.als import WORKSPACE, free_bytes
 from gpu.device.kernels import kernel
 from gpu.device.resident import columns_of, keys_of, rows_of
 from gpu.device.structures import structure
+from gpu.params import CulshParams
 from gpu.ratings import Ratings
 
 NAME = "similarity"
@@ -27,6 +28,27 @@ MOMENTS = (("M", "M"), ("X", "M"), ("M", "X"), ("Q", "M"), ("M", "Q"), ("X", "X"
 DATA_TYPES = {2: 2, 4: 0}  # cudaDataType of float16 and float32, by their bytes
 ANY_ALGORITHM = -1  # cublasGemmAlgo_t: the library chooses
 MOMENTS_SHARE = 4  # they may take a quarter of the free memory
+
+
+def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
+    """Memory that finding neighbours takes on the device, at its peak.
+
+    Counted: ratings by user and by item (16 bytes, 16 a user and an item), keys and baselines (12), Ψ and what it is
+    computed from, or for `gsm` the test of float16 (24); drawn bits of a user (32), pieces of columns; sums and
+    signatures; ranks and lists (32 a neighbour) and work space of ranking (64 an item); agreements in memory at once,
+    or dense rows and the moments of one item, since a batch of them takes what is there.
+    """
+    n_users, n_items, n_bits = ratings.n_users, ratings.n_items, params.n_bits
+    placed = 40 * len(ratings) + 28 * (n_users + n_items)
+    ranking = (32 * params.n_neighbours + 64) * n_items
+    stride = -(-max(n_items, 1) // ROW_UNIT) * ROW_UNIT
+    if params.similarity == "gsm":
+        work = max(min(USERS_BYTES, 12 * n_users * stride), 12 * stride) + 4 * len(MOMENTS) * stride
+    else:
+        hashed = {"minhash": 8 * n_bits, "random": 0}.get(params.similarity, 4 * n_bits)
+        at_once = max(hamming.AT_ONCE_BYTES, 2 * hamming.TILE * stride)
+        work = (hashed + n_bits // 8) * n_items + lsh.STATE_BYTES * n_users + min(at_once, 2 * n_items * stride)
+    return placed + ranking + work + WORKSPACE
 
 
 def gsm(ratings: Ratings, k: int, shrinkage: float) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gpu import evaluate
 from gpu.host import sgd
-from gpu.model import Model
+from gpu.model import Model, bytes_of
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import Ratings
 from gpu.training import Rates, Samples, arrays_of, balanced_bounds
@@ -21,6 +21,19 @@ from gpu.training import Rates, Samples, arrays_of, balanced_bounds
 # D: as many threads can work at once. A constant, so that a result does not depend on the machine; more groups mean
 # that a user's ratings are looked up more often in an epoch.
 N_GROUPS = 8
+
+
+def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
+    """Memory that a training takes beside its ratings.
+
+    The model, cuts of each user's row and lines of residuals; what an epoch's errors are computed from (24 bytes a
+    sample), and samples and negatives (12) where they are drawn.
+    """
+    n_negatives = int(getattr(params, "n_negatives", 0))
+    a_sample = 24 + 12 * (n_negatives > 0)
+    cuts, lines = 8 * (N_GROUPS + 1) * ratings.n_users, 4 * N_GROUPS * ratings.n_items
+    model = sum(bytes_of(params, ratings.n_users, ratings.n_items))
+    return model + cuts + lines + a_sample * len(ratings) * (1 + n_negatives)
 
 
 class Descent:

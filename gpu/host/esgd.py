@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from gpu.baselines import Baselines
 from gpu.esgd import BLOCK, CHUNK, Order
+from gpu.model import bytes_of
+from gpu.params import EsgdParams
 from gpu.ratings import Ratings
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -29,6 +31,15 @@ class Samples(NamedTuple):
     targets: NDArray[np.float32]
     visits: NDArray[np.uint16]
     stride: int
+
+
+def bytes_needed(ratings: Ratings, params: EsgdParams) -> int:
+    """Memory that a training takes beside its ratings.
+
+    What is learned of each with what it is computed from (24 bytes), the model and both tables once more.
+    """
+    users, items = bytes_of(params, ratings.n_users, ratings.n_items)
+    return 24 * len(ratings) + 2 * (users + items)
 
 
 def place(ratings: Ratings, biases: Baselines, order: Order) -> Samples:

@@ -21,7 +21,6 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from gpu.host.als import free_bytes
 from gpu.host.blocks import (
     LANES,
     Entries,
@@ -35,8 +34,6 @@ from gpu.host.blocks import (
     to_rows,
 )
 from gpu.ratings import Ratings
-
-__all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
 # [002]'s ε: no column can vanish. It bounds W after the norms too: below it, squares in float32 would be denormal, and
 # arithmetic with those is a hundred times slower.

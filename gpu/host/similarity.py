@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from gpu.baselines import baselines
 from gpu.host.lsh import GOLDEN, TASKS, mix
+from gpu.params import CulshParams
 from gpu.ratings import Ratings, Rows
+
+
+def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
+    """Memory that finding neighbours takes beside the ratings.
+
+    Ψ and what it is computed from (48 bytes a rating), sums and signatures, ranks and lists; for `gsm` a line of
+    moments a thread, for `minhash` signatures only.
+    """
+    n_items, lists = ratings.n_items, 32 * ratings.n_items * params.n_neighbours
+    if params.similarity == "gsm":
+        return lists + 64 * n_items * get_num_threads()
+    if params.similarity in ("minhash", "random"):
+        return lists + params.n_bits // 8 * n_items
+    return lists + 48 * len(ratings) + (4 * params.n_bits + params.n_bits // 8 + 64) * n_items
 
 
 def gsm(ratings: Ratings, k: int, shrinkage: float) -> NDArray[np.int32]:

@@ -204,7 +204,7 @@ def test_matrices_that_cannot_be_factorised_are_refused(matrix: np.ndarray) -> N
 
 
 def test_too_large_a_training_says_both_numbers(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend.primitives("hals"), "free_bytes", lambda: 1234)
+    monkeypatch.setattr(backend.primitives("als"), "free_bytes", lambda: 1234)
     with pytest.raises(NotEnoughMemory, match="bytes and 1,234 are free"):
         gpu.fit(planted(), NmfParams(n_factors=1024), backend=backend)
 

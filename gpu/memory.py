@@ -1,0 +1,28 @@
+"""Whether there is room for a training: asked before it takes any."""
+
+from __future__ import annotations
+
+from gpu.backend import Backend
+from gpu.errors import NotEnoughMemory
+from gpu.ratings import Ratings
+
+
+def check_training(needed_bytes: int, n_factors: int, ratings: Ratings, backend: Backend) -> None:
+    """Return if `backend` has `needed_bytes` for a training on `ratings`.
+
+    Raises:
+        NotEnoughMemory: it has not; says both numbers and the size of the problem.
+    """
+    size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
+    check_room(f"Training on the {backend.name} with {n_factors} factors ({size})", needed_bytes, backend)
+
+
+def check_room(what: str, needed_bytes: int, backend: Backend) -> None:
+    """Return if `backend` has `needed_bytes` for `what`.
+
+    Raises:
+        NotEnoughMemory: it has not; says both numbers, and what is kept back for others.
+    """
+    free = backend.free_bytes()
+    if needed_bytes > free:
+        raise NotEnoughMemory(what, needed_bytes, free, backend.kept_bytes)

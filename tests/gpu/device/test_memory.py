@@ -1,0 +1,60 @@
+"""What trainings take of a device's memory, against what they say they would."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import get_args
+
+import pytest
+
+import gpu
+from gpu.backend import Backend
+from gpu.device import obstacle
+from gpu.params import CulshParams, Params, SgdParams, Similarity
+from tests.data import planted
+
+pytestmark = pytest.mark.gpu
+DEVICE = Backend("device", "under test")
+SHORT = {"n_epochs": 2}
+CASES: list[Params] = [
+    *(gpu.params_for(algorithm, SHORT) for algorithm in sorted(gpu.ALGORITHMS)),
+    *(CulshParams(n_epochs=1, similarity=name) for name in get_args(Similarity) if name not in ("gsm", "simlsh")),
+    SgdParams(n_epochs=1, deterministic=True),
+    gpu.AlsParams(n_epochs=1, precision="float32"),
+]
+
+
+@pytest.fixture(autouse=True)
+def memory() -> ModuleType:
+    """What measures it."""
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
+    return importlib.import_module("gpu.device.memory")
+
+
+def ids(params: Params) -> str:
+    return "-".join([params.algorithm, str(getattr(params, "similarity", ""))])
+
+
+@pytest.mark.parametrize("params", CASES, ids=ids)
+def test_estimates_are_upper_bounds(params: Params, memory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    for module in (gpu.nmf, importlib.import_module("gpu.memory")):
+        monkeypatch.setattr(module, "check_room", lambda what, needed, backend: asked.append(needed))
+    ratings = planted(10_000, 2_000, 100)
+    taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE))
+    (needed,) = asked
+    assert taken <= needed
+
+
+def test_what_is_held_for_later_is_given_back(memory: ModuleType) -> None:
+    cupy = importlib.import_module("cupy")
+    kept = cupy.empty(1 << 20, dtype=cupy.uint8)
+    del kept
+    pool = cupy.get_default_memory_pool()
+    assert pool.free_bytes() >= 1 << 20
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    DEVICE.release()
+    assert pool.free_bytes() == 0
+    assert cupy.cuda.runtime.memGetInfo()[0] >= free

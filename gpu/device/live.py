@@ -6,8 +6,8 @@ once; between its kernels the host reads eight counts and the number of items to
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -26,6 +26,13 @@ from gpu.rules import Rules, beside_items, item_rules, user_rules
 Steps = tuple[tuple[str, Callable[[], None]], ...]
 
 
+class Refitted(NamedTuple):
+    """Rows on the device: users, int32 (A,), and items newer than the snapshot, int64 (C,)."""
+
+    users: Any
+    items: Any
+
+
 class LiveModel:
     """A model and the ratings it follows, resident on the device.
 
@@ -35,7 +42,12 @@ class LiveModel:
     Attributes:
         table: the ratings.
         parameters: the model.
+        refitted: what the last call has refitted.
     """
+
+    table: RatingTable
+    parameters: Parameters
+    refitted: Refitted
 
     def __init__(
         self,
@@ -55,15 +67,27 @@ class LiveModel:
             rows, positions: ratings by user, as `gpu.table.RatingTable` has them.
             user_keys, item_keys: uint64, of all rows.
         """
-        assert isinstance(model.params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
-        self.table = RatingTable(rows, positions, model.n_items)
-        self.parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
-        self._user_rules, self._item_rules = _rules_of_users(model, model.params), item_rules(model.params)
-        self._signatures = _signatures(model, self.parameters, self.table)
-        n_new = len(self.parameters.new_items)
-        self._absent = Growing(cupy.full((n_new, newcomers.n_absent(self._item_rules)), -1, dtype=cupy.int32), -1)
-        self.parameters.is_due.fill(1)
+        parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
+        for _ in self._adopt(model, parameters, RatingTable(rows, positions, model.n_items), _rules_of_users(model)):
+            pass
         self.touch(np.flatnonzero(~model.user_trained & (rows.lengths > 0)))
+
+    @classmethod
+    def of(
+        cls, model: Model, parameters: Parameters, table: RatingTable, rules: Rules
+    ) -> Generator[None, None, LiveModel]:
+        """A model of what lies there already; in slices of some milliseconds.
+
+        Nothing is refitted: the first `touch` must name whoever was not trained, if nobody with an empty array, and
+        refits all new items.
+
+        Args:
+            model: what `parameters` are of.
+            rules: of users, with `spread` on the host.
+        """
+        made = cls.__new__(cls)
+        yield from made._adopt(model, parameters, table, rules)
+        return made
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Add users and items with these keys, uint64, after those known; before the batch that names them."""
@@ -116,6 +140,7 @@ class LiveModel:
             self._signatures.forget(user)
         self.parameters.drop_user(user)
         self.parameters.is_touched[user] = 1  # items that have drawn the user draw anew
+        self.refitted = Refitted(cupy.zeros(0, dtype=cupy.int32), cupy.zeros(0, dtype=cupy.int64))
         self._list_new_items()
         self._refit_items()
 
@@ -124,9 +149,27 @@ class LiveModel:
         rows = {"U": cupy.asarray(users.astype(np.int64)), "I": cupy.asarray(items.astype(np.int64))}
         return {name: getattr(self.parameters, name)[rows[axes[0]]].get() for name, (axes, _) in ARRAYS.items()}
 
+    def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
+        """As of the host's `OnlineModel`."""
+        if self._signatures is None:
+            return np.zeros(len(others), dtype=np.float32)
+        return self._signatures.agreement(item, others)
+
     def finish(self) -> None:
         """Wait for what was begun."""
         cupy.cuda.get_current_stream().synchronize()
+
+    def _adopt(self, model: Model, parameters: Parameters, table: RatingTable, rules: Rules) -> Iterator[None]:
+        params = model.params
+        assert isinstance(params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
+        self.table, self.parameters = table, parameters
+        self._user_rules = rules._replace(spread=online.placed(rules.spread))
+        self._item_rules, self._signatures = item_rules(params), _signatures(model, parameters, table)
+        n_new = len(parameters.new_items)
+        self._absent = Growing(cupy.full((n_new, newcomers.n_absent(self._item_rules)), -1, dtype=cupy.int32), -1)
+        parameters.is_due.fill(1)
+        if self._signatures is not None:
+            yield from self._signatures.prepare()
 
     def _note(self, changes: Changes) -> None:
         self.parameters.is_due[changes.items] = 1
@@ -135,6 +178,7 @@ class LiveModel:
 
     def _refit_users(self, users: Any, n_ratings: int) -> None:
         online.refit_users(users, n_ratings, self.table, self.parameters, self._user_rules)
+        self.refitted = Refitted(users, cupy.zeros(0, dtype=cupy.int64))
 
     def _list_new_items(self) -> None:
         if self._signatures is not None:
@@ -147,16 +191,16 @@ class LiveModel:
                 newcomers.mark_absent(absent, parameters)
             due = cupy.flatnonzero(parameters.is_due[parameters.new_items])
             newcomers.refit_items(due, absent, self.table, parameters, self._item_rules)
+            self.refitted = self.refitted._replace(items=parameters.new_items[due])
         parameters.is_due.fill(0)
         parameters.is_touched.fill(0)
 
 
-def _rules_of_users(model: Model, params: GradientParams) -> Rules:
+def _rules_of_users(model: Model) -> Rules:
     """With P, for models of ratings; see `gpu.sampled`."""
-    rules, known = user_rules(params), model.item_factors[model.item_trained].astype(np.float64)
-    if not model.is_implicit:
-        rules = beside_items(rules, params, known.T @ known, len(known))
-    return rules._replace(spread=online.placed(rules.spread))
+    assert isinstance(model.params, GradientParams)  # noqa: S101 - as above
+    rules, known = user_rules(model.params), model.item_factors[model.item_trained].astype(np.float64)
+    return rules if model.is_implicit else beside_items(rules, model.params, known.T @ known, len(known))
 
 
 def _signatures(model: Model, parameters: Parameters, table: RatingTable) -> Signatures | None:

@@ -6,10 +6,12 @@ snapshot are made anew after every batch: nearly every batch changes so many sig
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import cupy
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu import simlsh
 from gpu.device import hamming, lsh
@@ -31,18 +33,22 @@ class Signatures:
     def __init__(
         self, parameters: Parameters, params: CulshParams, scale: tuple[float, float], table: RatingTable
     ) -> None:
-        """Hash all ratings of `table` into `parameters.projections`."""
+        """Take over the arrays; `prepare` must end before all else."""
         self._parameters, self._params, self._table = parameters, params, table
         self._user_baseline = Growing(parameters.user_baseline.copy())  # online, that of users moves; in Ψ it must not
         self._unit = np.float64(simlsh.unit(params, scale))
         self._packed = Growing(cupy.zeros(self._shape(), dtype=cupy.uint64))
-        parameters.projections.fill(0)
-        users, items, values = table.entries()
+
+    def prepare(self) -> Iterator[None]:
+        """Hash all ratings of the table into `parameters.projections`, in slices."""
+        self._parameters.projections.fill(0)
+        users, items, values = self._table.entries()
         nothing = cupy.full(min(len(users), AT_ONCE), np.nan, dtype=cupy.float32)
         for first in range(0, len(users), AT_ONCE):
             part = slice(first, first + AT_ONCE)
             self._add(users[part], items[part], nothing, values[part])
-        self._sign(cupy.arange(parameters.n_items))
+            yield
+        self._sign(cupy.arange(self._parameters.n_items))
 
     def grow(self) -> None:
         """Follow the parameters, which have grown."""
@@ -58,6 +64,13 @@ class Signatures:
     def forget(self, user: int) -> None:
         """After the ratings of a user are gone: whoever comes back is new."""
         self._user_baseline.values[user] = 0
+
+    def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Share of equal bits in the signatures of `item` and each of `others`, host arrays (B,); 0 to 1."""
+        words = self._packed.values[cupy.asarray(np.append(others, item).astype(np.int64))].get()
+        differing = np.bitwise_count(words[:-1] ^ words[-1]).sum(axis=1)
+        shares: NDArray[np.float32] = (1 - differing / self._parameters.projections.shape[1]).astype(np.float32)
+        return shares
 
     def list_new_items(self) -> None:
         """Make the lists of all new items; marks those in `is_due` whose list differs."""

@@ -19,7 +19,7 @@ class Backend:
     Attributes:
         name: "host" (Numba on the CPU) or "device" (CuPy on a GPU).
         reason: why this one, for the log line that says so.
-        kept_bytes: memory that computations here leave to others.
+        kept_bytes: memory that a training here must leave free for others.
     """
 
     name: Literal["host", "device"]
@@ -53,9 +53,9 @@ class Backend:
         return found
 
     def free_bytes(self) -> int:
-        """Memory that a computation can take here now, whatever other processes hold; 0 where less is kept for them."""
+        """Memory that nobody holds here now, no other process either; `kept_bytes` included."""
         free: int = self.primitives("als").free_bytes()
-        return max(0, free - self.kept_bytes)
+        return free
 
     def release(self) -> None:
         """Give back what is only held to be used again, for other processes to have; may wait for the device."""

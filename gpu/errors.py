@@ -38,13 +38,13 @@ class NotEnoughMemory(EngineError):
 
     Attributes:
         needed_bytes: the estimate.
-        free_bytes: what the machine or device had free, without `kept_bytes`.
-        kept_bytes: what is kept for others, in a worker for the model that it makes beside the one that answers.
+        free_bytes: what the machine or device had free.
+        kept_bytes: what must be left of it: to the service, for the model that a worker makes beside the one it has.
     """
 
     def __init__(self, what: str, needed_bytes: int, free_bytes: int, kept_bytes: int = 0) -> None:
-        kept = f", beside {kept_bytes:,} that are kept for the service" if kept_bytes else ""
-        super().__init__(f"{what} needs about {needed_bytes:,} bytes and {free_bytes:,} are free{kept}")
+        kept = f", {kept_bytes:,} more are kept for the service," if kept_bytes else ""
+        super().__init__(f"{what} needs about {needed_bytes:,} bytes{kept} and {free_bytes:,} are free")
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
         self.kept_bytes = kept_bytes

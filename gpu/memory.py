@@ -18,11 +18,11 @@ def check_training(needed_bytes: int, n_factors: int, ratings: Ratings, backend:
 
 
 def check_room(what: str, needed_bytes: int, backend: Backend) -> None:
-    """Return if `backend` has `needed_bytes` for `what`.
+    """Return if `backend` has `needed_bytes` for `what` beside those that it keeps.
 
     Raises:
-        NotEnoughMemory: it has not; says both numbers, and what is kept back for others.
+        NotEnoughMemory: it has not; says all these numbers.
     """
     free = backend.free_bytes()
-    if needed_bytes > free:
+    if needed_bytes + backend.kept_bytes > free:
         raise NotEnoughMemory(what, needed_bytes, free, backend.kept_bytes)

@@ -15,12 +15,12 @@ import msgspec
 import structlog
 
 from gpu import item_index
-from gpu.backend import HOST, Backend
+from gpu.backend import HOST
 from gpu.errors import NotEnoughMemory
 from gpu.item_index import ItemIndex
-from gpu.model import bytes_of
+from gpu.memory import check_room
 from gpu.params import params_for
-from service import live, snapshot
+from service import live, room, snapshot
 from service.engine import Engine
 from service.errors import CorruptSnapshot, NotReady, ServiceError
 from service.metrics import Metrics
@@ -178,6 +178,7 @@ class HotSwap:
             self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)
             self._show_live()
             _log.info("model is live", version=version, seconds=round(time.monotonic() - started_s, 3))
+        self._engine.backend.release()  # what the model before had: a training may need it
 
     def _note_failure(self, name: str, version: str, error: Exception) -> None:
         if version not in self._failures:  # said once, however often it is tried
@@ -193,19 +194,12 @@ class HotSwap:
         Raises:
             NotEnoughMemory: it does not, on the host or on the device; says what it needs and what is free.
         """
-        engine = self._engine
+        backend, table = self._engine.backend, self._engine.history.table
         params = params_for(manifest.algorithm, manifest.parameters)
-        read = sum(bytes_of(params, manifest.n_users, manifest.n_items))
-        table = engine.history.table
-        users, items = bytes_of(params, table.n_users, table.n_items)
-        what = f"{manifest.version} beside the models that answer"
-        needed = {HOST.name: read + users + 2 * items}  # as read, in our rows, and its items laid out for ranking
-        if engine.backend.name != HOST.name:
-            needed[engine.backend.name] = users + 2 * items
-        for backend, n_bytes in needed.items():
-            free = Backend(backend, "").primitives("als").free_bytes()
-            if n_bytes > free:
-                raise NotEnoughMemory(f"{what} ({backend})", n_bytes, free)
+        sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
+        for name, n_bytes in room.needed_bytes(params, *sizes, backend).items():
+            what = f"{manifest.version} beside the models that answer ({name})"
+            check_room(what, n_bytes, HOST if name == HOST.name else backend)
 
     def _take_in(self, loaded: Snapshot) -> None:
         engine = self._engine

@@ -11,6 +11,7 @@ import math
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Literal, NamedTuple
@@ -23,7 +24,7 @@ import gpu
 from gpu.backend import Backend, BackendName
 from gpu.model import Model
 from gpu.ratings import Ratings, Rows
-from service import live, snapshot, threads
+from service import live, room, snapshot, threads
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.events import StreamId
 from service.history import History
@@ -100,7 +101,8 @@ def train(
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, CorruptLog: the training
-            failed; nothing was written.
+            failed; nothing was written. Memory has to suffice for the training and, beside it, for the model in the
+            service: one that is just being taken in must not fail for it.
     """
     chosen = gpu.choose(backend)
     where = f"{chosen.name}: {chosen.reason}"
@@ -110,7 +112,10 @@ def train(
     def on_epoch(report: gpu.EpochReport) -> None:
         tell(Line(progress=report.epoch / report.n_epochs, metrics=dict(report.metrics), backend=where))
 
-    model = gpu.fit(corpus.training, hyperparameters, backend=chosen, on_epoch=on_epoch)
+    size = corpus.training.n_users, corpus.training.n_items
+    kept = room.needed_bytes(hyperparameters, size, size, chosen)[chosen.name]
+    model = gpu.fit(corpus.training, hyperparameters, backend=replace(chosen, kept_bytes=kept), on_epoch=on_epoch)
+    chosen.release()
     metrics = measure(model, corpus, chosen)
     reason = objection(data, model, metrics, corpus, chosen)
     for _ in warm_up(algorithm, chosen):

@@ -153,11 +153,6 @@ def test_families_without_a_twin_on_the_device_compute_on_the_host():
     assert backend.Backend("device", "under test").primitives("exact").__name__ == "gpu.host.exact"
 
 
-def test_what_is_kept_for_others_is_not_free(monkeypatch):
-    monkeypatch.setattr(HOST.primitives("als"), "free_bytes", lambda: 100)
-    assert [Backend("host", "", kept).free_bytes() for kept in (0, 30, 130)] == [100, 70, 0]
-
-
 def test_a_device_gives_back_what_its_pool_does_not_use(monkeypatch):
     calls = []
     pool = SimpleNamespace(free_all_blocks=lambda: calls.append("given back"))

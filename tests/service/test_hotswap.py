@@ -77,9 +77,9 @@ def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
     whole.send(events())
     first = whole.train("culsh", **SMALL)
     manifest = snapshot.read_manifest(whole.data / "snapshots", first)
+    second = whole.trained("culsh", **SMALL)
     with monkeypatch.context() as patched:
         patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 12_345)
-        second = whole.trained("culsh", **SMALL)
         live.set_version(whole.data, "culsh", second)
         whole.hotswap.poke()
         until(lambda: whole.hotswap.failure_of(second) is not None)
@@ -90,6 +90,14 @@ def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
     assert whole.recommend("u1").personalized
     whole.hotswap.activate(second)
     until(lambda: whole.hotswap.served() == {"culsh": second})
+
+
+def test_what_the_model_before_had_is_given_back(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[dict[str, str]] = []
+    monkeypatch.setattr(Backend, "release", lambda backend: served.append(whole.hotswap.served()))
+    whole.send(events())
+    versions = [whole.train("sgd", n_factors=8, n_epochs=2) for _ in range(2)]
+    until(lambda: {"sgd": versions[1]} in served)
 
 
 def test_a_start_without_room_takes_the_model_in_when_there_is_some(

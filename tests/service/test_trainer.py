@@ -127,7 +127,9 @@ def test_too_little_memory_is_refused_with_both_numbers(
     assert trainer.main([str(part) for name, value in options.items() for part in (f"--{name}", value)]) == 1
     (last,) = lines(capsysbinary.readouterr().out)
     assert last.outcome == "failed"
-    assert re.search(r"NotEnoughMemory: .* needs about [\d,]+ bytes and 12,345 are free", str(last.error))
+    assert re.search(
+        r"NotEnoughMemory: .* needs about [\d,]+ bytes, [\d,]+ more are kept .* and 12,345 are free", str(last.error)
+    )
     assert snapshot.versions(data / "snapshots") == []
 
 

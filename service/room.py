@@ -1,0 +1,23 @@
+"""Memory that a model takes where it answers: counted before one is taken in, and before a training that makes one."""
+
+from __future__ import annotations
+
+from gpu.backend import HOST, Backend
+from gpu.model import bytes_of
+from gpu.params import Params
+
+
+def needed_bytes(params: Params, read: tuple[int, int], served: tuple[int, int], backend: Backend) -> dict[str, int]:
+    """Bytes that taking in a model takes beside those that answer, by name of the backend where it takes them.
+
+    Args:
+        params: of the model.
+        read, served: its users and items, in its snapshot and in the service.
+        backend: where it answers.
+    """
+    users, items = bytes_of(params, *served)
+    answering = users + 2 * items  # items once more: laid out for ranking
+    needed: dict[str, int] = {HOST.name: sum(bytes_of(params, *read)) + answering}
+    if backend.name != HOST.name:
+        needed[backend.name] = answering
+    return needed

@@ -13,11 +13,12 @@ from typing import Any
 
 import cupy
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu.device import near, shared_memory
 from gpu.device.als import WORKSPACE
 from gpu.device.arrays import placed
-from gpu.device.factors import WARP, Geometry, Parameters
+from gpu.device.factors import MOST_THREADS, WARP, Geometry, Parameters
 from gpu.device.kernels import kernel
 from gpu.device.resident import Placed, rows_of
 from gpu.device.tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
@@ -29,6 +30,7 @@ from gpu.training import Rates, balanced_bounds
 NAME = "sgd"
 # A tile has at least so many samples: the fewer tiles there are at once, the more they see of what others learn.
 LEAST_TILE = 100_000
+MET = 0.5  # others that learn from an item at once: the fewer, the more of each step counts, and the slower an epoch
 MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid at most, and ratings of a cell that it aims at
 STATIC_SHARED = 1024  # bytes, at most, of `learn_tiles` beside the tile
 RATES = np.dtype([(name, "<f4") for name in (
@@ -63,20 +65,27 @@ class Descent:
     tiles: Tiles
     visits: Visits
 
-    def __init__(self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        params: SgdParams,
+        ratings: Ratings,
+        test: Ratings | None,
+        geometry: Geometry | None = None,
+    ) -> None:
         self._model, self._params, self._ratings, self._test = model, params, ratings, test
-        self._geometry = Geometry.of(params)
         self._n_negatives = int(getattr(params, "n_negatives", 0))
         self._n_samples = _n_samples(ratings, params)
         self._rows = rows_of(ratings)
         self._base = float(model.mean), placed(model.user_baseline), placed(model.item_baseline)
-        self._parameters = Parameters(model, self._geometry)
         self._n_tiles = n_tiles(ratings, params)
+        self._geometry = geometry or Geometry.of(params, self._most_groups())
+        self._parameters = Parameters(model, self._geometry)
         self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles)
 
     def compile(self) -> None:
         """Compile what the rest calls, by a rehearsal of two users."""
-        _rehearse(self._params, self._model.n_items)
+        _rehearse(self._params, self._model.n_items, self._geometry)
 
     def prepare(self) -> None:
         """Deal the users into tiles and lay their ratings out."""
@@ -128,11 +137,21 @@ class Descent:
         assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
         return self._laid_out(rows_of(self._test), 0)
 
+    def _most_groups(self) -> int:
+        """Groups at once that leave a sample's item, on average, to `MET` others; no bound where speed matters."""
+        if self._n_tiles > 1:
+            return MOST_THREADS
+        counts = self._samples_of_items()
+        return max(1, int(MET * counts.sum() ** 2 / max(counts @ counts, 1)))
+
     def _shares(self) -> Any:
         """1 over one more than the groups that are likely to learn from each item at once: float32 (N,)."""
         in_flight = self._n_blocks() * self._geometry.threads // self._geometry.lanes
-        counts = placed(self._ratings.by_item.lengths) + self._n_negatives * len(self._ratings) / self._model.n_items
-        return (1 / (1 + in_flight / self._n_samples * counts)).astype(cupy.float32)
+        return placed((1 / (1 + in_flight / self._n_samples * self._samples_of_items())).astype(np.float32))
+
+    def _samples_of_items(self) -> NDArray[np.float64]:
+        drawn = self._n_negatives * len(self._ratings) / self._model.n_items
+        return self._ratings.by_item.lengths.astype(np.float64) + drawn
 
     def _n_blocks(self) -> int:
         return min(self.tiles.n_tiles, int(cupy.cuda.Device().attributes["MultiProcessorCount"]))
@@ -230,9 +249,9 @@ def _n_samples(ratings: Ratings, params: SgdParams) -> int:
     return len(ratings) * (1 + int(getattr(params, "n_negatives", 0)))
 
 
-def _rehearse(params: SgdParams, n_items: int) -> None:
+def _rehearse(params: SgdParams, n_items: int, geometry: Geometry) -> None:
     few = Ratings.from_coo(np.array([0, 1, 1]), np.array([0, 0, n_items - 1]), np.ones(3), (2, n_items))
-    rehearsal = Descent(Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items), params, few, None)
+    rehearsal = Descent(Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items), params, few, None, geometry)
     rehearsal.prepare()
     rehearsal.learn(0, Rates.none())
     rehearsal.train_error()

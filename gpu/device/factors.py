@@ -17,6 +17,7 @@ from gpu.model import Model
 from gpu.params import SgdParams
 
 WARP = 32
+MOST_THREADS = 1024  # of a block
 PIECE = 4  # factors that a lane has at least, and that are added at once
 LEAST_LANES = 8  # where there are so many pieces: fewer ratings are in work at once, and see more of each other
 FACTORS_A_LANE, NEIGHBOURS_A_LANE = 16, 16  # at most, where there are lanes to share them
@@ -35,9 +36,10 @@ class Geometry:
     n_neighbours: int
     is_half: bool
     is_implicit: bool
+    most_groups: int  # of lanes in a block, as far as whole warps allow
 
     @classmethod
-    def of(cls, params: SgdParams) -> Geometry:
+    def of(cls, params: SgdParams, most_groups: int = MOST_THREADS) -> Geometry:
         """The fewest lanes whose registers hold the item side."""
         n_neighbours = int(getattr(params, "n_neighbours", 0))
         if n_neighbours > MOST_NEIGHBOURS:
@@ -52,7 +54,8 @@ class Geometry:
         unit = lanes * (8 if is_half and params.n_factors > lanes * PIECE else PIECE)
         a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbours / lanes, 1))))) if n_neighbours else 0
         n_factors = -(-params.n_factors // unit) * unit
-        return cls(lanes, n_factors, max(near.EIGHT, a_lane * lanes) if a_lane else 0, is_half, params.is_implicit)
+        k = max(near.EIGHT, a_lane * lanes) if a_lane else 0
+        return cls(lanes, n_factors, k, is_half, params.is_implicit, most_groups)
 
     @property
     def row_bytes(self) -> int:
@@ -66,10 +69,11 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """Of a block: as many as the registers of a multiprocessor allow, counted generously."""
+        """Of a block: as many as a multiprocessor has registers for, counted generously, or as may learn at once."""
         held, a_lane = self.n_factors / self.lanes, self.n_neighbours / self.lanes
         wanted = 46 + 3.2 * held + (5 if self.is_implicit else 8) * a_lane
-        return next((n for n in (1024, 768, 640, 512, 448, 384) if 65536 // n >= wanted), 256)
+        fitting = next((n for n in (MOST_THREADS, 768, 640, 512, 448, 384) if 65536 // n >= wanted), 256)
+        return min(fitting, max(WARP, 1 << ((self.most_groups * self.lanes).bit_length() - 1)))
 
     def macros(self, *, learn: bool) -> dict[str, int]:
         """Of kernels/sgd.cu."""

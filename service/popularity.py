@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +13,10 @@ from gpu.ratings import Rows
 SHRINKAGE = 10  # ratings of average value that every item is given beside its own
 UNITS = 1 << 20  # ratings are summed in these fractions: integer sums do not depend on the order of changes
 TOP = 1024  # items that are kept in order
+MOST_CHANGES = 1 << 16  # that are waited for before the order is found anew: up to there, sorting them in takes less
 LOWEST = (1, int(np.iinfo(np.int64).min), 0)  # count, sum and row
+
+Top = TypeVar("Top", NDArray[np.int64], None)
 
 
 class Popularity:
@@ -29,7 +34,13 @@ class Popularity:
         self._n_ratings = self._sum = 0
         self._top: NDArray[np.int64] | None = None  # rows, best first; None where it must be found anew
         self._bound = LOWEST  # what comes after it in order is not in the top
-        self._changed: set[int] = set()  # rows that have changed since
+        self._changed: list[NDArray[np.integer]] = []  # rows that have changed since, some of them repeatedly
+        self._n_changed = 0
+
+    @property
+    def n_ratings(self) -> int:
+        """Ratings counted."""
+        return self._n_ratings
 
     def recount(self, rows: Rows, n_items: int) -> None:
         """Start anew from all ratings."""
@@ -53,9 +64,10 @@ class Popularity:
         self._n_ratings += int(counts.sum())
         self._sum += int(sums.sum())
         if self._top is not None:
-            self._changed.update(items.tolist())
-            if len(self._changed) > TOP:
-                self._top = None
+            self._changed.append(items)
+            self._n_changed += len(items)
+            if self._n_changed > MOST_CHANGES:
+                self._hold(None)
 
     def best(self, n: int, offset: int, shown: NDArray[np.bool_]) -> tuple[list[int], list[float]]:
         """Rows and scores of the `n` most popular items behind the first `offset`, of those where `shown` (N,)."""
@@ -70,22 +82,25 @@ class Popularity:
 
     def _ordered(self, top: NDArray[np.int64]) -> NDArray[np.int64]:
         """The top with what has changed since in its place; what fell behind the bound leaves it."""
-        if self._changed:
-            rows = np.union1d(top, np.fromiter(self._changed, np.int64))
-            counts, sums = self._counts.values[rows], self._sums.values[rows]
-            count, total, row = self._bound
-            is_even = (counts == count) & ((sums > total) | ((sums == total) & (rows <= row)))
-            self._top = top = self._sorted(rows[(counts > count) | is_even])
-            self._changed.clear()
-        return top
+        if not self._changed:
+            return top
+        rows = np.concatenate([top, *self._changed])
+        counts, sums = self._counts.values[rows], self._sums.values[rows]
+        count, total, row = self._bound
+        is_even = (counts == count) & ((sums > total) | ((sums == total) & (rows <= row)))
+        return self._hold(self._sorted(np.unique(rows[(counts > count) | is_even])))
 
     def _found(self, wanted: int) -> NDArray[np.int64]:
         """At least so many of the best, from all rows; as many as there are where that is less."""
         rows, n = np.flatnonzero(self._counts.values), max(wanted, TOP)
         has_all = len(rows) <= n
-        self._top = top = self._sorted(rows if has_all else self._best_of(rows, n))
+        top = self._hold(self._sorted(rows if has_all else self._best_of(rows, n)))
         self._bound = LOWEST if has_all else (self._counts.values[top[-1]], self._sums.values[top[-1]], top[-1])
-        self._changed.clear()
+        return top
+
+    def _hold(self, top: Top) -> Top:
+        """Take `top` for the present order."""
+        self._top, self._changed, self._n_changed = top, [], 0
         return top
 
     def _best_of(self, rows: NDArray[np.int64], n: int) -> NDArray[np.int64]:

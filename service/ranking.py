@@ -253,7 +253,7 @@ class Ranking:
         return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
 
     def _warnings(self, otherwise: str | None) -> list[str]:
-        if not self._history.table.n_ratings:
+        if not self._popularity.n_ratings:
             return [NO_RATINGS]
         return [] if otherwise is None else [otherwise]
 

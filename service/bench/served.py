@@ -3,6 +3,7 @@
 # ruff: noqa: PLC0415 - as in `service.bench.main`
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Annotated
 
@@ -22,9 +23,9 @@ def topn(
     items: Annotated[str, typer.Option(help="Comma-separated items of the catalogue.")] = "10000,100000,1000000",
     users: Annotated[str, typer.Option(help="Comma-separated users of a call.")] = "1,64,1024",
     n: Annotated[str, typer.Option("--n", help="Comma-separated lengths of the lists.")] = "10",
-    factors: Annotated[int, typer.Option(help="F.")] = 64,
-    neighbours: Annotated[int, typer.Option(help="K; 0 for none.")] = 0,
-    rated: Annotated[int, typer.Option(help="Items that each user has rated, which stay out.")] = 50,
+    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "64",
+    neighbours: Annotated[str, typer.Option(help="Comma-separated K; 0 for none.")] = "0",
+    rated: Annotated[str, typer.Option(help="Comma-separated items that each user has rated, which stay out.")] = "50",
     backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
     json: Json = False,
 ) -> None:
@@ -36,9 +37,11 @@ def topn(
     threads.configure()
     chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"backend: {chosen.name} ({chosen.reason})")
-    sizes, batches, lengths = (list(map(int, text.split(","))) for text in (items, users, n))
-    catalogue = factors, neighbours, rated
-    shapes = [table.Shape(size, batch, length, *catalogue) for size in sizes for batch in batches for length in lengths]
+    given = [list(map(int, text.split(","))) for text in (items, factors, neighbours, users, n, rated)]
+    shapes = [
+        table.Shape(size, batch, length, f, k, history)
+        for size, f, k, batch, length, history in itertools.product(*given)
+    ]
     show(list(table.run(shapes, chosen)), json)
 
 

@@ -42,8 +42,12 @@ def test_counts_decide_and_the_shrunk_mean_breaks_ties() -> None:
     assert popularity.best(2, 1, np.array([True, True, False, True, True]))[0] == [1, 3]
 
 
-def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most_changes", [2, 3, 1 << 16])
+def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(
+    monkeypatch: pytest.MonkeyPatch, most_changes: int
+) -> None:
     monkeypatch.setattr("service.popularity.TOP", 8)
+    monkeypatch.setattr("service.popularity.MOST_CHANGES", most_changes)
     rng, n_items = np.random.default_rng(0), 60
     kept, values = Popularity(), np.full((50, n_items), np.nan, dtype=np.float32)
     shown = np.arange(n_items) % 7 > 0

@@ -51,7 +51,7 @@ class Geometry:
         is_half = params.precision == "float16"
         lanes = max(lanes, min(LEAST_LANES, params.n_factors // PIECE))
         lanes = 1 << (lanes.bit_length() - 1)
-        unit = lanes * (8 if is_half and params.n_factors > lanes * PIECE else PIECE)
+        unit = lanes * PIECE
         a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbours / lanes, 1))))) if n_neighbours else 0
         n_factors = -(-params.n_factors // unit) * unit
         k = max(near.EIGHT, a_lane * lanes) if a_lane else 0

@@ -24,7 +24,7 @@
 // Limits: records of a tile below 2³¹.
 
 constexpr int WARP = 32, GROUPS = WARP / LANES, WARPS = THREADS / WARP;
-constexpr int VEC = F / LANES < 8 || !HALF ? 4 : 8;  // factors of u that a lane reads at a time: 16 bytes, or 8
+constexpr int VEC = F / LANES % 8 || !HALF ? 4 : 8;  // factors of u that a lane reads at a time: 16 bytes, or 8
 constexpr int CHUNKS = F / (LANES * VEC);
 constexpr int V = CHUNKS * VEC;                 // factors of a lane
 constexpr int KL = K / LANES;                   // neighbours of a lane

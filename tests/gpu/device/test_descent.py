@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from types import ModuleType
 from typing import Any
@@ -108,6 +109,22 @@ def test_errors_are_those_of_the_fetched_model(descent: ModuleType, kind: type[S
     found = dict(reports[-1].metrics)
     assert found["train_rmse"] == pytest.approx(gpu.evaluate.rmse(model, train.by_user, *train.coo()), rel=1e-5)
     assert found["test_rmse"] == pytest.approx(gpu.evaluate.rmse(model, train.by_user, *test.coo()), rel=1e-5)
+
+
+@pytest.mark.parametrize("n_factors", [4, 24, 96, 128, 160])
+def test_factors_in_half_precision_are_those_in_single_to_rounding(descent: ModuleType, n_factors: int) -> None:
+    matrix = sparse_matrix(70, 40)
+    model = random_model(matrix, 5, False, 1, n_factors)
+    model.user_factors /= np.float32(np.sqrt(n_factors))
+    model.item_factors /= np.float32(np.sqrt(n_factors))
+    learned = []
+    for precision in ("float32", "float16"):
+        started = begun(descent, matrix, copy.deepcopy(model), deterministic=True, precision=precision)
+        started.learn(3, RATES)
+        learned.append(started.fetch())
+    for name in ("user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights", "implicit_weights"):
+        exact, rounded = (getattr(found, name) for found in learned)
+        np.testing.assert_allclose(rounded, exact, rtol=1e-2, atol=1e-2, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", [SgdParams, CulshParams, CulshImplicitParams])

@@ -24,6 +24,7 @@ import numpy as np
 from gpu.errors import EngineError
 from gpu.model import Model
 from gpu.params import params_for
+from service import snapshot_files
 from service.errors import CorruptSnapshot, UnknownVersion
 
 FORMAT = 1
@@ -94,9 +95,9 @@ def write(
     temporary = folder / f".{version}.{os.getpid()}.tmp"
     temporary.mkdir(parents=True)
     try:
-        _write_arrays(temporary / ARRAYS_FILE, model)
-        _write_ids(temporary / USERS_FILE, user_ids)
-        _write_ids(temporary / ITEMS_FILE, item_ids)
+        snapshot_files.write_arrays(temporary / ARRAYS_FILE, model)
+        snapshot_files.write_ids(temporary / USERS_FILE, user_ids)
+        snapshot_files.write_ids(temporary / ITEMS_FILE, item_ids)
         manifest = Manifest(
             version=version,
             algorithm=model.params.algorithm,
@@ -228,7 +229,7 @@ def holds_user(folder: Path, version: str, user_id: str) -> bool:
         CorruptSnapshot: the table cannot be read.
     """
     try:
-        return user_id in _read_ids(path_of(folder, version) / USERS_FILE)
+        return user_id in snapshot_files.read_ids(path_of(folder, version) / USERS_FILE)
     except (OSError, ValueError) as error:
         raise CorruptSnapshot(f"snapshot {version}: {USERS_FILE} cannot be read: {error}") from error
 
@@ -265,58 +266,28 @@ def _written_ns(path: Path) -> int:
 
 
 def _loaded(path: Path, manifest: Manifest) -> Snapshot:
-    from safetensors.numpy import load_file  # noqa: PLC0415 (only a process that loads a model pays for it)
-
     params = params_for(manifest.algorithm, manifest.parameters)
-    model = Model(params, manifest.mean, manifest.scale, load_file(path / ARRAYS_FILE))
-    snapshot = Snapshot(manifest, model, _read_ids(path / USERS_FILE), _read_ids(path / ITEMS_FILE))
+    model = Model(params, manifest.mean, manifest.scale, snapshot_files.read_arrays(path / ARRAYS_FILE))
+    snapshot = Snapshot(
+        manifest, model, snapshot_files.read_ids(path / USERS_FILE), snapshot_files.read_ids(path / ITEMS_FILE)
+    )
     if (len(snapshot.user_ids), len(snapshot.item_ids)) != (model.n_users, model.n_items):
         raise ValueError(f"expected ids for {model.n_users} users and {model.n_items} items")
     return snapshot
-
-
-def _write_arrays(path: Path, model: Model) -> None:
-    from safetensors.numpy import save_file  # noqa: PLC0415
-
-    save_file({name: np.ascontiguousarray(array) for name, array in model.arrays.items()}, path)
-    _sync(path)
-
-
-def _write_ids(path: Path, ids: Sequence[str]) -> None:
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    pq.write_table(pa.table({"id": pa.array(ids, pa.string())}), path, compression="zstd")
-    _sync(path)
-
-
-def _read_ids(path: Path) -> list[str]:
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    ids: list[str] = pq.read_table(path, columns=["id"], use_threads=False).column("id").to_pylist()
-    return ids
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     (folder / MANIFEST_FILE).write_bytes(content)
     (folder / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
-    _sync(folder / MANIFEST_FILE)
-    _sync(folder / DIGEST_FILE)
+    snapshot_files.sync(folder / MANIFEST_FILE)
+    snapshot_files.sync(folder / DIGEST_FILE)
 
 
 def _commit(temporary: Path, final: Path) -> None:
-    _sync(temporary)
+    snapshot_files.sync(temporary)
     temporary.rename(final)
-    _sync(final.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    snapshot_files.sync(final.parent)
 
 
 def _sha256(path: Path) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from gpu.model import Model
 from gpu.params import params_for
-from service import snapshot
+from service import snapshot, snapshot_files
 from service.errors import CorruptSnapshot, UnknownVersion
 
 USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
@@ -28,6 +28,15 @@ def written(folder: Path, version: str | None = None) -> str:
     return snapshot.write(
         folder, a_model(), USERS, ITEMS, metrics={"rmse": 0.9}, watermark="5-1", version=version
     ).version
+
+
+def test_what_is_written_is_loaded_in_however_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_files, "PART_BYTES", 24)
+    monkeypatch.setattr(snapshot_files, "PART_IDS", 2)
+    loaded = snapshot.load(tmp_path, written(tmp_path))
+    assert (loaded.user_ids, loaded.item_ids) == (USERS, ITEMS)
+    for name, array in a_model().arrays.items():
+        np.testing.assert_array_equal(loaded.model.arrays[name], array)
 
 
 def test_what_is_written_is_loaded(tmp_path: Path) -> None:

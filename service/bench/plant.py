@@ -77,7 +77,7 @@ def plant(data: Path, params: Params, n_users: int, n_items: int, n_ratings: int
     _write_sample(data / SAMPLE, history)
     log_s = time.perf_counter() - began
     say(f"log: {n_ratings:,} ratings in {log_s:.1f} s")
-    model = _model(params, n_users, n_items, seed)
+    model = drawn_model(params, n_users, n_items, seed)
     names = [[f"{kind}-{row}" for row in range(n)] for kind, n in (("user", n_users), ("item", n_items))]
     manifest = snapshot.write(data / "snapshots", model, *names, metrics={}, watermark=str(watermark))
     live.set_version(data, manifest.algorithm, manifest.version)
@@ -97,7 +97,7 @@ class _History:
     @classmethod
     def drawn(cls, n_users: int, n_items: int, n_ratings: int, seed: int) -> _History:
         rng = np.random.default_rng(seed)
-        items = _ranks(rng.random(n_ratings), n_items)
+        items = ranks(rng.random(n_ratings), n_items)
         items[np.arange(n_items) * (n_ratings // n_items)] = rng.permutation(n_items)  # nobody is left out
         return cls(_lengths(n_users, n_ratings), items, rng.choice(STARS, n_ratings), n_items)
 
@@ -115,7 +115,7 @@ def _lengths(n_users: int, n_ratings: int) -> NDArray[np.int64]:
     return lengths
 
 
-def _ranks(uniform: NDArray[np.float64], n: int) -> NDArray[np.int32]:
+def ranks(uniform: NDArray[np.float64], n: int) -> NDArray[np.int32]:
     """Ranks from 0, drawn with a density of rank ** −ITEM_SKEW: the inverse of its integral."""
     power = 1 - ITEM_SKEW
     drawn = (1 + uniform * ((n + 1) ** power - 1)) ** (1 / power) - 1
@@ -179,7 +179,7 @@ def _write_sample(path: Path, history: _History) -> None:
 # --- the model
 
 
-def _model(params: Params, n_users: int, n_items: int, seed: int) -> Model:
+def drawn_model(params: Params, n_users: int, n_items: int, seed: int) -> Model:
     """A trained model of drawn parameters, all arrays that `params` give it filled."""
     model = Model.zeros(params, MEAN, SCALE, n_users, n_items, n_bits=getattr(params, "n_bits", 0))
     model.user_trained[:], model.item_trained[:] = True, True

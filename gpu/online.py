@@ -131,13 +131,16 @@ class OnlineModel:
         items: NDArray[np.integer],
         old: NDArray[np.float32],
         new: NDArray[np.float32],
+        positions: NDArray[np.int64],
     ) -> None:
         """Mark what changes of the table affect; cheap. Must follow each `RatingTable.apply` before the next `settle`.
 
         Args:
             users, items: rows, (B,), in the order applied.
             old, new: rating before and after, NaN for none, (B,).
+            positions: as `RatingTable.apply` was given them, (B,).
         """
+        del positions
         self._users.update(users.tolist())
         self._items.update(items[~self.model.item_trained[items]].tolist())
         if self._signatures is not None:
@@ -181,9 +184,7 @@ class OnlineModel:
             items: item rows, ascending, (B,).
             values: their ratings, (B,).
         """
-        found, baseline = self._refits.fold_in(items.astype(np.int32), values.astype(np.float32))
-        user = found.astype(np.float32)
-        return topn.Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
+        return folded_in(self._refits, items, values)
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
         """Share of equal signature bits of `item` and each of `others`, float32 (B,); 0 for models without hashing."""
@@ -229,6 +230,13 @@ class OnlineModel:
     def _refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
         yield from self._refits.refit_items(items)
         self.index.refresh(items)
+
+
+def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
+    """See `OnlineModel.fold_in`."""
+    found, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32))
+    user = found.astype(np.float32)
+    return topn.Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
 
 
 def _refits(

@@ -34,7 +34,11 @@ POLL_S = 0.001
 
 
 class SampledRefits:
-    """Solves rows of a model in place from samples of their ratings; see `gpu.online.Refits`."""
+    """Solves rows of a model in place from samples of their ratings; see `gpu.online.Refits`.
+
+    Attributes:
+        user_rules: constants of users, with P once `prepare` has run.
+    """
 
     gram: NDArray[np.float64] | None = None
 
@@ -49,7 +53,7 @@ class SampledRefits:
     ) -> None:
         self._model, self._params, self._table = model, params, table
         self._sums = backend.primitives("exact")
-        self._user_rules, self._item_rules = user_rules(params), item_rules(params)
+        self.user_rules, self._item_rules = user_rules(params), item_rules(params)
         self._of_users, self._of_items = backend.primitives("online"), backend.primitives("newcomers")
         self._trained_items = self._trained_users = np.zeros(0, dtype=np.int64)  # by key, once `prepare` has run
         self._trained_user_keys = np.zeros(0, dtype=np.uint64)
@@ -71,7 +75,7 @@ class SampledRefits:
         gram = np.zeros((model.params.n_factors, model.params.n_factors))
         bound = yield from exact.bound_of(model.item_factors, is_trained)
         yield from exact.add_side(self._sums, gram, model.item_factors, is_trained, bound)
-        self._user_rules = beside_items(self._user_rules, self._params, gram, int(is_trained.sum()))
+        self.user_rules = beside_items(self.user_rules, self._params, gram, int(is_trained.sum()))
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Take the keys of all rows."""
@@ -92,7 +96,7 @@ class SampledRefits:
         line = np.full(self._model.n_items, self._of_users.UNRATED)
         found: tuple[NDArray[np.float64], float] = self._of_users.fold_in(
             ANONYMOUS_KEY, items, items, values, line, arrays_of(self._model), self._trained_items,
-            self._model.item_trained, self._item_keys, self._user_rules,
+            self._model.item_trained, self._item_keys, self.user_rules,
         )  # fmt: skip
         return found
 
@@ -102,7 +106,7 @@ class SampledRefits:
         refit = kernels.refit_users_parallel if len(users) >= PARALLEL_FROM else kernels.refit_users
         refit(
             users, self._user_keys[users], self._table.rows, self._table.positions, arrays_of(self._model),
-            self._trained_items, self._model.item_trained, self._item_keys, self._user_rules,
+            self._trained_items, self._model.item_trained, self._item_keys, self.user_rules,
         )  # fmt: skip
         return iter(())
 

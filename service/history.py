@@ -34,6 +34,7 @@ class Changes(NamedTuple):
     Attributes:
         users, items: int32 rows, one per rating event, in order.
         old, new: float32 values before and after each event; NaN: no rating.
+        positions: int64, of the events in the order of all.
         forgotten: users dropped, in order.
     """
 
@@ -41,6 +42,7 @@ class Changes(NamedTuple):
     items: NDArray[np.int32]
     old: NDArray[np.float32]
     new: NDArray[np.float32]
+    positions: NDArray[np.int64]
     forgotten: list[Forgotten]
 
 
@@ -154,7 +156,7 @@ class History:
         positions = np.arange(self.n_events, self.n_events + len(users))
         self.n_events += len(users)
         old = self.table.apply(users, items, values, timestamps, positions)
-        return Changes(users, items, old, values, [])
+        return Changes(users, items, old, values, positions, [])
 
     def _apply_subject(self, kind: str, subject: str) -> Changes:
         if kind == "forget":
@@ -213,6 +215,8 @@ def _joined(parts: Sequence[Changes], forgotten: Sequence[Forgotten] = ()) -> Ch
     if len(parts) == 1:
         return parts[0]
     rows, values = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-    columns = zip(*(part[:4] for part in [Changes(rows, rows, values, values, []), *parts]), strict=True)
-    users, items, old, new = map(np.concatenate, columns)
-    return Changes(users, items, old, new, [*forgotten, *(gone for part in parts for gone in part.forgotten)])
+    nothing = Changes(rows, rows, values, values, np.zeros(0, dtype=np.int64), [])
+    columns = zip(*(part[:5] for part in [nothing, *parts]), strict=True)
+    users, items, old, new, positions = map(np.concatenate, columns)
+    gone = [*forgotten, *(one for part in parts for one in part.forgotten)]
+    return Changes(users, items, old, new, positions, gone)

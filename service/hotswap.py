@@ -17,7 +17,7 @@ import structlog
 from gpu import item_index
 from gpu.backend import HOST
 from gpu.errors import NotEnoughMemory
-from gpu.item_index import ItemIndex
+from gpu.follower import Placed, place
 from gpu.memory import check_room
 from gpu.params import params_for
 from service import live, room, snapshot
@@ -197,34 +197,34 @@ class HotSwap:
         backend, table = self._engine.backend, self._engine.history.table
         params = params_for(manifest.algorithm, manifest.parameters)
         sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
-        for name, n_bytes in room.needed_bytes(params, *sizes, backend).items():
+        for name, n_bytes in room.needed_bytes(params, *sizes, table.n_ratings, backend).items():
             what = f"{manifest.version} beside the models that answer ({name})"
             check_room(what, n_bytes, HOST if name == HOST.name else backend)
 
     def _take_in(self, loaded: Snapshot) -> None:
-        engine = self._engine
+        engine, history = self._engine, self._engine.history
         item_index.prepare(loaded.model.params.n_factors, engine.backend)
         while True:
             n_forgotten = engine.n_forgotten
-            user_rows, item_rows = engine.run_slices(rows_of(loaded, engine.history)).result()
-            table = engine.history.table
-            model = loaded.model.mapped(user_rows, item_rows, table.n_users, table.n_items)
-            index = ItemIndex(model, engine.backend)  # for the engine that would be a long slice
+            user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()
+            model = loaded.model.mapped(user_rows, item_rows, history.table.n_users, history.table.n_items)
+            # For the engine this would be a long slice, and the first time a device compiles for seconds.
+            placed = place(model, history.table, history.users.keys, history.items.keys, engine.backend)
             try:
-                engine.run_slices(self._installing(loaded.manifest, index, n_forgotten)).result()
+                engine.run_slices(self._installing(loaded.manifest, placed, n_forgotten)).result()
             except _Outdated:
                 continue
             return
 
-    def _installing(self, manifest: Manifest, index: ItemIndex, n_forgotten: int) -> Slices:
+    def _installing(self, manifest: Manifest, placed: Placed, n_forgotten: int) -> Slices:
         engine = self._engine
         if engine.n_forgotten != n_forgotten:
             raise _Outdated
-        resident = Resident(manifest, index.model, engine.history, engine.backend, index)
+        resident = Resident(manifest, placed, engine.history)
         engine.prepare(resident)
         try:
             yield
-            yield from warm_up(resident.name, engine.backend)
+            yield from warm_up(resident.name)
             while not engine.try_install(resident):
                 yield
         except BaseException:

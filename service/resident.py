@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu import explain, topn
-from gpu.backend import Backend
-from gpu.item_index import ItemIndex
+from gpu.follower import Placed, place
 from gpu.model import Model
-from gpu.online import OnlineModel
 from gpu.params import ALGORITHMS, params_for
 from gpu.ratings import Rows
 from service.events import Entry, RatingEvent, StreamId
@@ -39,20 +37,15 @@ class Resident:
         online: parameters, kept up with the history.
     """
 
-    def __init__(
-        self, manifest: Manifest, model: Model, history: History, backend: Backend, index: ItemIndex | None = None
-    ) -> None:
-        """Take over `model`, which has the rows of `history`, and mark whoever changed since its watermark.
+    def __init__(self, manifest: Manifest, placed: Placed, history: History) -> None:
+        """Take over a model, which has the rows of `history`, and mark whoever changed since its watermark.
 
         The model is behind until `settle` returns true.
-
-        Args:
-            index: see `OnlineModel`.
         """
         self.manifest = manifest
         self._history, self._has_news = history, True
         self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings of which the model knows nothing either
-        self.online = OnlineModel(model, history.table, history.users.keys, history.items.keys, backend, index)
+        self.online = placed.follow(history.users.keys, history.items.keys)
         self.online.touch(history.changed_since(StreamId.parse(manifest.watermark)))
         self._look_at(NO_ITEMS)
 
@@ -75,7 +68,7 @@ class Resident:
         """Take in what the history has just changed; cheap, the work is done by `settle`."""
         self._has_news = True
         self.online.grow(self._history.users.keys, self._history.items.keys)
-        self.online.note(changes.users, changes.items, changes.old, changes.new)
+        self.online.note(changes.users, changes.items, changes.old, changes.new, changes.positions)
         for gone in changes.forgotten:
             self.online.forget(gone.user, gone.items, gone.values)
         self._look_at(np.concatenate([changes.items, *(gone.items for gone in changes.forgotten)]))
@@ -173,7 +166,7 @@ class Resident:
         self._unknown[items] = (counts[items] == 0) & ~trained[items]
 
 
-def warm_up(algorithm: str, backend: Backend) -> Generator[None, None, None]:
+def warm_up(algorithm: str) -> Generator[None, None, None]:
     """Compile, or load from the cache, everything that a model of `algorithm` needs to answer and to learn; in slices.
 
     It is done on a model made for it: a real one must not learn what nobody rated.
@@ -186,8 +179,9 @@ def warm_up(algorithm: str, backend: Backend) -> Generator[None, None, None]:
     known = Model.zeros(params, 1.0, (0.0, 2.0), WARM_USERS, 2, n_bits=getattr(params, "n_bits", 0))
     known.item_trained[:] = True
     manifest = Manifest("", algorithm, {}, 1.0, (0.0, 2.0), {}, "0-0", WARM_USERS, 2, {})
-    index = ItemIndex(known)  # on the host: a device ranks with kernels of its model's factors, `item_index.prepare`
-    scratch = Resident(manifest, known, history, backend, index)
+    # On the host: a device compiles for the sizes of its model, see `gpu.follower.place`.
+    placed = place(known, history.table, history.users.keys, history.items.keys)
+    scratch = Resident(manifest, placed, history)
     yield
     scratch.settle(None)
     scratch.online.index.refresh(np.array([2]))  # once more: what was listed is taken out first

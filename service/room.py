@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from gpu.backend import HOST, Backend
+from gpu.follower import device_bytes
 from gpu.model import bytes_of
 from gpu.params import Params
 
 
-def needed_bytes(params: Params, read: tuple[int, int], served: tuple[int, int], backend: Backend) -> dict[str, int]:
+def needed_bytes(
+    params: Params, read: tuple[int, int], served: tuple[int, int], n_ratings: int, backend: Backend
+) -> dict[str, int]:
     """Bytes that taking in a model takes beside those that answer, by name of the backend where it takes them.
 
     Args:
         params: of the model.
         read, served: its users and items, in its snapshot and in the service.
+        n_ratings: of the service, which a model that learns on a device has there too.
         backend: where it answers.
     """
     users, items = bytes_of(params, *served)
     answering = users + 2 * items  # items once more: laid out for ranking
     needed: dict[str, int] = {HOST.name: sum(bytes_of(params, *read)) + answering}
     if backend.name != HOST.name:
-        needed[backend.name] = answering
+        needed[backend.name] = device_bytes(params, *served, n_ratings, backend)
     return needed

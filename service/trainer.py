@@ -113,12 +113,12 @@ def train(
         tell(Line(progress=report.epoch / report.n_epochs, metrics=dict(report.metrics), backend=where))
 
     size = corpus.training.n_users, corpus.training.n_items
-    kept = room.needed_bytes(hyperparameters, size, size, chosen)[chosen.name]
+    kept = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
     model = gpu.fit(corpus.training, hyperparameters, backend=replace(chosen, kept_bytes=kept), on_epoch=on_epoch)
     chosen.release()
     metrics = measure(model, corpus, chosen)
     reason = objection(data, model, metrics, corpus, chosen)
-    for _ in warm_up(algorithm, chosen):
+    for _ in warm_up(algorithm):
         pass  # the service finds these kernels in the compile cache when it takes the model in
     manifest = snapshot.write(
         data / "snapshots", model, corpus.user_ids, corpus.item_ids, metrics=metrics, watermark=watermark

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu.backend import HOST
+from gpu.follower import place
 from gpu.model import Model
 from gpu.params import params_for
 from service import memory
@@ -94,4 +94,4 @@ def _resident(history: History, algorithm: str, n_factors: int) -> Resident:
     rows = np.arange(len(history.users)), np.arange(len(history.items))
     model = known.mapped(*rows, len(history.users), len(history.items))
     manifest = Manifest("", algorithm, {}, 1.0, (0.0, 5.0), {}, str(history.position), len(rows[0]), len(rows[1]), {})
-    return Resident(manifest, model, history, HOST)
+    return Resident(manifest, place(model, history.table, history.users.keys, history.items.keys), history)

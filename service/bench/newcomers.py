@@ -173,7 +173,7 @@ def _learned_on_host(
     began = time.perf_counter()
     if not is_kept:
         events = _events(ratings.where(is_new), len(known))
-        online.note(events[0], events[1], table.apply(*events), events[2])
+        online.note(events[0], events[1], table.apply(*events), events[2], events[4])
     online.settle()
     return model, time.perf_counter() - began
 

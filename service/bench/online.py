@@ -148,7 +148,7 @@ class OnHost:
         times = batch.positions.astype(np.float64)
         old = self._table.apply(batch.users, batch.items, batch.values, times, batch.positions)
         note()
-        self._online.note(batch.users, batch.items, old, batch.values)
+        self._online.note(batch.users, batch.items, old, batch.values, batch.positions)
         note()
         self._online.settle()
 

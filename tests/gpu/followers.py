@@ -57,13 +57,14 @@ class Follower:
     def learn(self, events: list[Event]) -> None:
         self.online.note(*self._apply(events))
 
-    def _apply(self, events: list[Event]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _apply(self, events: list[Event]) -> tuple[np.ndarray, ...]:
         users = np.array([event.user for event in events], dtype=np.int64)
         items = np.array([event.item for event in events], dtype=np.int64)
         new = np.array([np.nan if event.value is None else event.value for event in events], dtype=np.float32)
         positions = np.arange(len(events)) + self.position
         self.position += len(events)
-        return users, items, self.table.apply(users, items, new, positions.astype(np.float64), positions), new
+        old = self.table.apply(users, items, new, positions.astype(np.float64), positions)
+        return users, items, old, new, positions
 
     def forget(self, user: int) -> None:
         self.online.forget(user, *self.table.drop_user(user))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.backend import HOST
+from gpu.follower import place
 from service.errors import UnknownItem, UnknownModel, UnknownUser
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
@@ -39,7 +39,7 @@ def resident_of(history: History, algorithm: str) -> Resident:
     manifest = Manifest(
         f"{algorithm}-1", algorithm, dataclasses.asdict(params), model.mean, model.scale, {}, "2000-0", *sizes, {}
     )
-    resident = Resident(manifest, model, history, HOST)
+    resident = Resident(manifest, place(model, history.table, history.users.keys, history.items.keys), history)
     assert resident.settle(None)
     return resident
 

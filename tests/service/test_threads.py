@@ -10,9 +10,8 @@ import numpy
 from threadpoolctl import threadpool_info
 threads.limit_blas()
 print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
-from gpu.backend import HOST
 from service.resident import warm_up
-for _ in warm_up("sgd", HOST):
+for _ in warm_up("sgd"):
     pass
 import numba
 print(numba.config.THREADING_LAYER)

@@ -137,6 +137,11 @@ def test_kernels_of_ranking_compile(name, macros, architecture, tmp_path):
 
 
 @needs_nvcc
+def test_kernels_of_the_mirror_compile(tmp_path):
+    compile_with_nvcc("mirror", {}, "sm_75", tmp_path)
+
+
+@needs_nvcc
 def test_plain_kernels_compile_for_older_devices(tmp_path):
     compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_75", tmp_path)
     compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_80", tmp_path)

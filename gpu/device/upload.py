@@ -1,0 +1,51 @@
+"""A table of ratings copied to the device while the one on the host goes on changing."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu import table as host
+from gpu.device.arrays import placed
+from gpu.device.growing import Growing
+from gpu.device.table import RatingTable
+from gpu.ratings import Rows
+
+RATINGS_AT_ONCE, USERS_AT_ONCE = 100_000, 100_000  # gathered and copied in a slice: about two milliseconds
+COLUMNS = np.int32, np.float32, np.int64  # items, values, positions
+
+
+def uploaded(table: host.RatingTable) -> Generator[None, None, RatingTable]:
+    """A copy of `table`, in slices of some milliseconds, between which it may grow and change.
+
+    Of each user it has what was there when their turn came: whoever replays what has changed since the first slice, in
+    order, gets what the table then holds.
+    """
+    n_known, lengths, n_users, n_ratings = table.n_ratings, list[Any](), 0, 0
+    columns = [Growing(cupy.zeros(n_known, dtype=kind)) for kind in COLUMNS]
+    while n_users < table.n_users:
+        counts = table.rows.lengths[n_users : n_users + USERS_AT_ONCE]
+        counts = counts[: 1 + int(np.searchsorted(np.cumsum(counts), RATINGS_AT_ONCE))]
+        part = _part(table, n_users, counts)
+        for column, values in zip(columns, part, strict=True):
+            column.grow(n_ratings + len(values))
+            column.values[n_ratings : n_ratings + len(values)] = placed(values)
+        lengths.append(placed(counts))
+        n_users, n_ratings = n_users + len(counts), n_ratings + len(part[0])
+        yield
+    items, values, positions = (column.values[:n_ratings] for column in columns)
+    all_lengths = cupy.concatenate(lengths) if lengths else cupy.zeros(0, dtype=cupy.int64)
+    rows = Rows(cupy.cumsum(all_lengths) - all_lengths, all_lengths, items, values)
+    return RatingTable(rows, positions, table.n_items)
+
+
+def _part(table: host.RatingTable, first: int, lengths: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+    """Items, values and positions of the users from `first` on who have so many ratings."""
+    starts, _, items, values = table.rows
+    begins = starts[first : first + len(lengths)] - np.cumsum(lengths) + lengths
+    places = np.repeat(begins, lengths) + np.arange(lengths.sum())
+    return items[places], values[places], table.positions[places]

@@ -1,0 +1,134 @@
+"""`Follower`: a model that is told of every change of ratings and learns from it; where it does so is decided here."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu import topn
+from gpu.backend import HOST, Backend
+from gpu.item_index import ItemIndex
+from gpu.model import Model, bytes_of
+from gpu.online import OnlineModel
+from gpu.params import GradientParams, Params
+from gpu.table import RatingTable
+
+# Bytes that a model which learns on the device takes beside its parameters and the items laid out for ranking. A user:
+# key, place in the order of keys, mark, baseline, place of the ratings. An item: the same, and what changes of it. A
+# rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed.
+A_USER, AN_ITEM, A_RATING = 64, 80, 64
+
+
+class Follower(Protocol):
+    """What follows a table of ratings. One thread uses it, and tells of changes right after the table has seen them.
+
+    Its state once it has settled depends on the snapshot, the present ratings and the users touched, on nothing else:
+    see `gpu.online`.
+    """
+
+    @property
+    def model(self) -> Model:
+        """The parameters, on the host; only to be read."""
+
+    @property
+    def index(self) -> ItemIndex:
+        """The item side, where it is ranked."""
+
+    @property
+    def gram(self) -> NDArray[np.float64] | None:
+        """See `OnlineModel.gram`."""
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Follow the growth of the table and take the keys of all rows; before `note` of a new row."""
+
+    def touch(self, users: NDArray[np.integer]) -> None:
+        """Mark users whose ratings are not those the snapshot was trained on."""
+
+    def note(
+        self,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        old: NDArray[np.float32],
+        new: NDArray[np.float32],
+        positions: NDArray[np.int64],
+    ) -> None:
+        """Take note of changes; cheap. Arguments: see `OnlineModel.note`."""
+
+    def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
+        """Make a user, whom the table has dropped with these ratings, as if never seen."""
+
+    def settle(self, budget_s: float | None = None) -> bool:
+        """Learn what is noted, in slices of a few milliseconds until the budget has run out; true when all is."""
+
+    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
+        """Parameters of somebody with these ratings, of whom nothing is kept."""
+
+    def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Share of equal signature bits of `item` and each of `others`; 0 for models without hashing."""
+
+
+class Placed(Protocol):
+    """A model where it will learn."""
+
+    @property
+    def model(self) -> Model:
+        """The parameters, on the host."""
+
+    def follow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> Follower:
+        """The model, from now on told of every change; cheap. Keys of all rows of the table.
+
+        Users and items that have ratings but were not trained are pending at once. Trained users whose ratings have
+        changed since must be named with `touch`.
+        """
+
+
+@dataclass(frozen=True)
+class _OnHost:
+    model: Model
+    table: RatingTable
+    backend: Backend
+    index: ItemIndex
+
+    def follow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> Follower:
+        return OnlineModel(self.model, self.table, user_keys, item_keys, self.backend, self.index)
+
+
+def place(
+    model: Model,
+    table: RatingTable,
+    user_keys: NDArray[np.uint64],
+    item_keys: NDArray[np.uint64],
+    backend: Backend = HOST,
+) -> Placed:
+    """Prepare `model` to follow `table`: all that takes long and does not depend on ratings. Any thread.
+
+    Models of stochastic gradient descent learn on the backend; those of ALS and NMF on the host.
+
+    Args:
+        model: in the rows of `table`, which may grow and change meanwhile.
+        user_keys, item_keys: of all rows of the model.
+    """
+    if _learns_on_device(model.params, backend):
+        placed: Placed = importlib.import_module("gpu.device.mirror").Placed(
+            model, table, user_keys, item_keys, backend
+        )
+        return placed
+    return _OnHost(model, table, backend, ItemIndex(model, backend))
+
+
+def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:
+    """Memory that such a model takes on the device, at its peak, to follow so many ratings; 0 for the host."""
+    if backend.name == HOST.name:
+        return 0
+    users, items = bytes_of(params, n_users, n_items)
+    if not _learns_on_device(params, backend):
+        return 2 * items  # laid out for ranking, neighbours in both directions
+    return users + A_USER * n_users + 3 * items + AN_ITEM * n_items + A_RATING * n_ratings
+
+
+def _learns_on_device(params: Params, backend: Backend) -> bool:
+    return backend.name != HOST.name and isinstance(params, GradientParams)

@@ -1,0 +1,223 @@
+"""A model that learns on the device, mirrored on the host: against the model that learns on the host."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu import topn
+from gpu.backend import HOST, Backend
+from gpu.device import obstacle
+from gpu.follower import Follower, device_bytes, place
+from gpu.model import ARRAYS, Model
+from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.table import RatingTable
+from tests.gpu.device.live import assert_near
+from tests.gpu.followers import MEANS
+from tests.gpu.models import SAMPLED_KINDS, random_model, random_params
+
+pytestmark = pytest.mark.gpu
+DEVICE = Backend("device", "under test")
+TRAINED_USERS, TRAINED_ITEMS, MOST = 6, 9, 14  # rows at the end: 8 users and 5 items more
+USER_KEYS = np.random.default_rng(0).integers(0, 2**63, MOST).astype(np.uint64)
+ITEM_KEYS = np.random.default_rng(1).integers(0, 2**63, MOST).astype(np.uint64)
+KINDS = pytest.mark.parametrize("kind", SAMPLED_KINDS)
+
+
+@pytest.fixture(autouse=True)
+def needs_device() -> None:
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history is copied, and batches are cut, in many slices."""
+    mirror, upload = (importlib.import_module(f"gpu.device.{name}") for name in ("mirror", "upload"))
+    for name in ("CHANGES_AT_ONCE", "SAMPLES_AT_ONCE", "USERS_AT_ONCE"):
+        monkeypatch.setattr(mirror, name, 3)
+    monkeypatch.setattr(upload, "RATINGS_AT_ONCE", 2)
+
+
+class Told:
+    """A table with followers, which are told of all that happens to it."""
+
+    def __init__(self, kind: type[Params], seed: int, backends: tuple[Backend, ...] = (HOST, DEVICE)) -> None:
+        self.rng, self.position = np.random.default_rng(seed), 0
+        self.table = RatingTable(TRAINED_USERS + 1, TRAINED_ITEMS + 1)
+        self.followers: list[Follower] = []
+        self.gone: set[int] = set()
+        self.rate(12)
+        models = [self._model(kind) for _ in backends]
+        for model, backend in zip(models, backends, strict=True):
+            self.followers.append(place(model, self.table, *self.keys, backend).follow(*self.keys))
+
+    @property
+    def keys(self) -> tuple[np.ndarray, np.ndarray]:
+        return USER_KEYS[: self.table.n_users], ITEM_KEYS[: self.table.n_items]
+
+    def _model(self, kind: type[Params]) -> Model:
+        model = random_model(random_params(kind), TRAINED_USERS, TRAINED_ITEMS)
+        model.mean = MEANS[kind]
+        model.grow(self.table.n_users, self.table.n_items)
+        return model
+
+    def rate(self, n: int) -> None:
+        users = self.rng.choice(sorted(set(range(self.table.n_users)) - self.gone), n)
+        items, new = self.rng.integers(0, self.table.n_items, n), self.rng.integers(1, 6, n).astype(np.float32)
+        new[self.rng.random(n) < 0.2] = np.nan
+        positions = np.arange(self.position, self.position + n)
+        self.position += n
+        old = self.table.apply(users, items, new, np.zeros(n), positions)
+        for follower in self.followers:
+            follower.note(users, items, old, new, positions)
+
+    def grow(self) -> None:
+        sizes = (min(n + int(self.rng.integers(0, 4)), MOST) for n in (self.table.n_users, self.table.n_items))
+        self.table.grow(*sizes)
+        for follower in self.followers:
+            follower.grow(*self.keys)
+
+    def forget(self) -> None:
+        user = int(self.rng.integers(0, self.table.n_users))
+        if user in self.gone or len(self.gone) > 3:
+            return
+        self.gone.add(user)
+        items, values = self.table.drop_user(user)
+        for follower in self.followers:
+            follower.forget(user, items, values)
+
+    def touch(self) -> None:
+        users = np.array(sorted(set(range(TRAINED_USERS)) - self.gone))[::2]
+        for follower in self.followers:
+            follower.touch(users)
+
+    def settle(self) -> None:
+        for follower in self.followers:
+            assert follower.settle()
+
+    def assert_alike(self) -> None:
+        host, device = (follower.model for follower in self.followers)
+        for name in ("user_trained", "item_trained"):
+            np.testing.assert_array_equal(getattr(host, name), getattr(device, name))
+        names = [name for name in ARRAYS if name not in ("projections", "user_trained", "item_trained")]
+        assert_near({name: getattr(device, name) for name in names}, host, 1e-3)
+        users = np.arange(self.table.n_users)
+        answers = [
+            topn.recommend(follower.index, topn.users_of(follower.model, users), self.table.rows, 5)
+            for follower in self.followers
+        ]
+        np.testing.assert_allclose(answers[0][1], answers[1][1], rtol=2e-3, atol=2e-3)
+
+
+def run(told: Told, steps: list[str]) -> None:
+    for step in steps:
+        if step == "slice":
+            for follower in told.followers:
+                follower.settle(0.0)
+        elif step == "settle":
+            told.settle()
+        elif step.startswith("rate"):
+            told.rate(int(step[4:]))
+        else:
+            getattr(told, step)()
+
+
+STEPS = st.lists(
+    st.sampled_from(["rate1", "rate7", "rate20", "grow", "forget", "slice", "slice", "settle", "touch"]), max_size=16
+)
+
+
+@given(kind=st.sampled_from(SAMPLED_KINDS), seed=st.integers(0, 10_000), steps=STEPS)
+@settings(deadline=None, max_examples=25)
+def test_what_is_learned_is_what_the_host_learns(kind: type[Params], seed: int, steps: list[str]) -> None:
+    told = Told(kind, seed)
+    run(told, steps)
+    told.settle()
+    told.assert_alike()
+
+
+@pytest.mark.usefixtures("small_slices")
+@KINDS
+def test_a_history_that_changes_while_it_is_copied(kind: type[Params]) -> None:
+    for seed in range(4):
+        told = Told(kind, seed)
+        told.touch()
+        run(told, ["slice", "rate7", "slice", "forget", "grow", "slice", "rate20", "slice", "forget", "slice", "rate7"])
+        told.settle()
+        told.assert_alike()
+
+
+@KINDS
+def test_what_waits_together_is_one_batch(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    live = importlib.import_module("gpu.device.live")
+    sizes: list[int] = []
+    apply = live.LiveModel.apply
+
+    def counting(self: Any, users: np.ndarray, *columns: np.ndarray) -> None:
+        sizes.append(len(users))
+        apply(self, users, *columns)
+
+    told = Told(kind, 1)
+    told.settle()
+    monkeypatch.setattr(live.LiveModel, "apply", counting)
+    run(told, ["rate1"] * 9 + ["settle", "rate1", "forget", "rate1", "rate1", "settle"])
+    assert sizes == [9, 1, 2]
+
+
+@KINDS
+def test_batches_leave_no_trace(kind: type[Params]) -> None:
+    """Bit for bit: cut in another way, and read at another time."""
+    together, apart = Told(kind, 3, (DEVICE,)), Told(kind, 3, (DEVICE,))
+    steps = ["touch", "rate7", "grow", "rate20", "forget", "rate7", "grow", "rate20"]
+    run(together, [*steps, "settle"])
+    run(apart, ["settle", *(part for step in steps for part in (step, "settle"))])
+    one, other = together.followers[0].model, apart.followers[0].model
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def test_two_models_side_by_side() -> None:
+    table_of_both = Told(CulshParams, 5, (DEVICE,))
+    second = table_of_both._model(CulshImplicitParams)
+    table_of_both.followers.append(
+        place(second, table_of_both.table, *table_of_both.keys, DEVICE).follow(*table_of_both.keys)
+    )
+    run(table_of_both, ["slice", "rate20", "grow", "settle", "rate7", "forget", "settle"])
+    alone = Told(CulshImplicitParams, 5, (DEVICE,))
+    run(alone, ["slice", "rate20", "grow", "settle", "rate7", "forget", "settle"])
+    for name in ("user_factors", "item_factors", "neighbours"):
+        one, other = getattr(second, name), getattr(alone.followers[0].model, name)
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def test_agreement_is_that_of_the_host() -> None:
+    told = Told(CulshParams, 7)
+    run(told, ["rate20", "rate20", "settle"])
+    host, device = told.followers
+    item = int(np.flatnonzero((host.model.neighbours >= 0).any(axis=1) & ~host.model.item_trained)[0])
+    others = host.model.neighbours[item][host.model.neighbours[item] >= 0]
+    np.testing.assert_array_equal(host.agreement(item, others), device.agreement(item, others))
+    sgd = Told(SgdParams, 7, (DEVICE,))
+    assert not sgd.followers[0].agreement(0, np.array([1, 2])).any()
+
+
+def test_somebody_passing_through() -> None:
+    told = Told(CulshParams, 9)
+    run(told, ["rate20", "grow", "settle"])
+    items, values = np.array([0, 3, 8], dtype=np.int32), np.array([5.0, 1.0, 4.0], dtype=np.float32)
+    one, other = (follower.fold_in(items, values) for follower in told.followers)
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_memory_on_the_device_is_counted_where_a_model_learns_there() -> None:
+    assert device_bytes(SgdParams(), 1000, 100, 10_000, HOST) == 0
+    exact, learned = (device_bytes(params, 1000, 100, 10_000, DEVICE) for params in (AlsParams(), SgdParams()))
+    assert learned > exact + 4 * 1000 * SgdParams().n_factors
+    assert device_bytes(SgdParams(), 1000, 100, 20_000, DEVICE) > learned

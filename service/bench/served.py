@@ -82,6 +82,28 @@ def plant(
 
 
 @app.command()
+def place(
+    users: Annotated[int, typer.Option(help="U.")] = 10_000_000,
+    items: Annotated[int, typer.Option(help="I.")] = 1_000_000,
+    ratings: Annotated[int, typer.Option(help="Ratings that it follows.")] = 5_000_000,
+    algorithm: Annotated[str, typer.Option(help="Of the model.")] = "culsh",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
+    backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Bring a drawn model to where it answers and learns: seconds, memory, and milliseconds of a read and a lesson."""
+    from gpu.backend import choose
+    from gpu.params import params_for
+    from service import threads
+    from service.bench import place as table
+
+    threads.configure()
+    chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    given = dict(pair.split("=", 1) for pair in set_ or [])
+    show([table.run(params_for(algorithm, given), users, items, ratings, chosen)], json)
+
+
+@app.command()
 def http(
     ratings: File,
     algorithms: Names = "als-implicit",

@@ -67,14 +67,15 @@ class SampledRefits:
         The second is for models of ratings alone.
         """
         model, is_trained = self._model, self._model.item_trained
+        factors = model.item_factors  # as long as `is_trained`: the model may grow between two slices
         self._trained_items = yield from _by_key(is_trained, self._item_keys)
         self._trained_users = yield from _by_key(model.user_trained, self._user_keys)
         self._trained_user_keys = self._user_keys[self._trained_users]
         if model.is_implicit:
             return
         gram = np.zeros((model.params.n_factors, model.params.n_factors))
-        bound = yield from exact.bound_of(model.item_factors, is_trained)
-        yield from exact.add_side(self._sums, gram, model.item_factors, is_trained, bound)
+        bound = yield from exact.bound_of(factors, is_trained)
+        yield from exact.add_side(self._sums, gram, factors, is_trained, bound)
         self.user_rules = beside_items(self.user_rules, self._params, gram, int(is_trained.sum()))
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:

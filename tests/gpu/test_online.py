@@ -238,3 +238,17 @@ def test_an_item_with_very_many_raters_reads_some_of_them(kind: type[Params], mo
         follower.online.settle()
     assert_same_state(*ways)
     assert ways[0].online.model.item_factors[10].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_that_come_before_the_first_refit(kind: type[Params]) -> None:
+    """Sums over the snapshot are made in slices, between which the model may grow."""
+    keys = np.append(ITEM_KEYS, np.arange(4, dtype=np.uint64))
+    follower = Follower(kind, history_of(random_matrix(N_USERS, N_ITEMS, 0.5)))
+    for n in range(1, 4):
+        follower.online.settle(0.0)
+        follower.table.grow(N_USERS, N_ITEMS + n)
+        follower.online.grow(USER_KEYS, keys[: N_ITEMS + n])
+        follower.learn([Event(n, N_ITEMS + n - 1, 5.0)])
+    follower.settle_in_slices()
+    assert follower.online.model.item_factors[N_ITEMS : N_ITEMS + 3].any(axis=1).all()

@@ -7,10 +7,10 @@ from typing import Any
 import cupy
 
 from gpu.device.growing import Growing
-from gpu.device.kernels import kernel
+from gpu.device.launcher import Launcher
 from gpu.device.structures import structure
 
-NAME = "table"
+run = Launcher("table", {})
 ROW_THREADS = 128  # as kernels/table.cu has it
 ROW_SPARE, END_SPARE, MIN_ROOM = 8, 4, 65_536  # as in `gpu.arena`, and what is free at least after packing
 
@@ -31,6 +31,9 @@ class Arena:
         self.end = cupy.zeros(1, dtype=cupy.int64)
         self._end = len(columns[0])  # `end` as the host knows it
 
+    def __len__(self) -> int:
+        return len(self._starts)
+
     @property
     def starts(self) -> Any:
         """First place of each row."""
@@ -44,7 +47,7 @@ class Arena:
     @property
     def directory(self) -> tuple[Any, Any, Any, Any]:
         """Fields of `Directory` of the kernels."""
-        return self._starts.values, self._lengths.values, self._capacities.values, self.end
+        return self._starts, self._lengths, self._capacities, self.end
 
     def grow(self, n_rows: int) -> None:
         """Lengthen to at least `n_rows`; new rows are empty."""
@@ -74,8 +77,3 @@ class Arena:
         self._starts.values[:], self._capacities.values[:] = starts, capacities
         self.end.fill(used)
         self._end = used
-
-
-def run(function: str, blocks: int, threads: int, *arguments: Any) -> None:
-    """Launch a kernel of kernels/table.cu."""
-    kernel(NAME, function, {})((blocks,), (threads,), arguments)

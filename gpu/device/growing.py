@@ -11,19 +11,43 @@ class Growing:
     """An array whose first axis may grow; spare rows are taken by the half.
 
     Attributes:
-        values: the array at its present length, a view of a longer one.
+        buffer: the array and its spare rows; it moves when it grows beyond them.
     """
 
     def __init__(self, values: Any, fill: float = 0) -> None:
         """Adopt `values`, (rows, …) on the device; new rows hold `fill`."""
-        self._buffer, self._fill = values, fill
-        self.values = values
+        self.buffer, self._fill, self._n_rows = values, fill, len(values)
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    @property
+    def values(self) -> Any:
+        """The array at its present length, a view of `buffer`."""
+        return self.buffer[: self._n_rows]
 
     def grow(self, n_rows: int) -> None:
-        """Lengthen to at least `n_rows`: amortised constant time a row."""
-        held = len(self._buffer)
+        """Lengthen to at least `n_rows`: amortised constant time a row, and no work on the device but when it moves."""
+        held = len(self.buffer)
         if n_rows > held:
-            longer = cupy.full((max(n_rows, held + held // 2), *self._buffer.shape[1:]), self._fill, self._buffer.dtype)
-            longer[:held] = self._buffer
-            self._buffer = longer
-        self.values = self._buffer[: max(n_rows, len(self.values))]
+            self.buffer = self._longer(self.buffer, max(n_rows, held + held // 2))
+        self._n_rows = max(n_rows, self._n_rows)
+
+    def _longer(self, held: Any, n_rows: int) -> Any:
+        longer = cupy.full((n_rows, *held.shape[1:]), self._fill, held.dtype)
+        longer[: len(held)] = held
+        return longer
+
+
+class Counting(Growing):
+    """Ascending numbers, int64, that go on from the last row of a side: new rows are that many later ones."""
+
+    def __init__(self, values: Any, following: int) -> None:
+        """Adopt `values`; the first new row holds `following`, the next one more."""
+        super().__init__(values)
+        self._offset = following - len(values)
+
+    def _longer(self, held: Any, n_rows: int) -> Any:
+        longer = cupy.arange(self._offset, self._offset + n_rows)
+        longer[: len(held)] = held
+        return longer

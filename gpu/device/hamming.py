@@ -5,6 +5,7 @@ The twin of `gpu.host.hamming`, key for key. Kernels, and who owns what: kernels
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import cupy
@@ -28,18 +29,35 @@ def rank_all(best: Any, signatures: Any, candidates: Any, queries: Any) -> None:
         signatures: uint64 (I, W).
         candidates, queries: int64 item rows; `candidates` ascends.
     """
-    stride = -(-len(candidates) // ROW_UNIT) * ROW_UNIT
-    if not len(queries) or not stride:
+    if not len(candidates):
         best.fill(-1)
         return
     ones = cupy.empty(len(signatures), dtype=cupy.int32)
     _run("count_ones", len(signatures) * WARP, signatures, _words(signatures), np.int32(len(signatures)), ones)
-    rows = min(len(queries), max(TILE, AT_ONCE_BYTES // (2 * stride) // TILE * TILE))
-    agreements = cupy.empty((rows, stride), dtype=cupy.uint16)
-    for first in range(0, len(queries), rows):
-        part = queries[first : first + rows]
+    for first, agreements in agreeing(signatures, ones, candidates, queries):
+        part = slice(first, first + len(agreements))
+        _select(best[part], agreements, queries[part], candidates)
+
+
+def agreeing(signatures: Any, ones: Any, candidates: Any, queries: Any) -> Iterator[tuple[int, Any]]:
+    """Equal bits of queries and candidates, so many queries at once as there is memory for.
+
+    Args:
+        signatures: uint64 (I, W).
+        ones: int32 (I,), bits that are 1.
+        candidates, queries: int64 item rows.
+
+    Yields:
+        (first, uint16 (rows, stride)): row n is of query first + n, its first numbers of the candidates, in their
+        order. The memory is used again.
+    """
+    stride = -(-len(candidates) // ROW_UNIT) * ROW_UNIT
+    n_rows = min(len(queries), max(TILE, AT_ONCE_BYTES // (2 * stride) // TILE * TILE))
+    agreements = cupy.empty((n_rows, stride), dtype=cupy.uint16)
+    for first in range(0, len(queries), n_rows or 1):
+        part = queries[first : first + n_rows]
         _agree(agreements, signatures, ones, part, candidates)
-        _select(best[first : first + rows], agreements, part, candidates)
+        yield first, agreements[: len(part)]
 
 
 def coarse_words(signatures: Any, candidates: Any, table: int) -> Any:

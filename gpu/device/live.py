@@ -1,7 +1,7 @@
 """`LiveModel`: a model of the SGD family that follows the history on the device ([004] Alg. 4); see `gpu.online`.
 
 Everything it reads and writes stays there: ratings, parameters, sums and signatures of simLSH. A batch is uploaded
-once; between its kernels the host reads eight counts and the number of items to refit.
+once; between its kernels the host reads nine counts of the table, and how many items are to be refitted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import newcomers, online
-from gpu.device.growing import Growing
+from gpu.device.newcomers import ItemRefits
+from gpu.device.online import UserRefits
 from gpu.device.parameters import Parameters
 from gpu.device.signatures import Signatures
 from gpu.device.table import Changes, RatingTable
@@ -27,7 +27,7 @@ Steps = tuple[tuple[str, Callable[[], None]], ...]
 
 
 class Refitted(NamedTuple):
-    """Rows on the device: users, int32 (A,), and items newer than the snapshot, int64 (C,)."""
+    """Rows on the device: users, int32 (A,), and items newer than the snapshot, int64 (C,); until the next call."""
 
     users: Any
     items: Any
@@ -93,7 +93,7 @@ class LiveModel:
         """Add users and items with these keys, uint64, after those known; before the batch that names them."""
         self.parameters.grow(user_keys, item_keys)
         self.table.grow(self.parameters.n_users, self.parameters.n_items)
-        self._absent.grow(len(self.parameters.new_items))
+        self._items.grow()
         if self._signatures is not None:
             self._signatures.grow()
 
@@ -163,21 +163,19 @@ class LiveModel:
         params = model.params
         assert isinstance(params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
         self.table, self.parameters = table, parameters
-        self._user_rules = rules._replace(spread=online.placed(rules.spread))
-        self._item_rules, self._signatures = item_rules(params), _signatures(model, parameters, table)
-        n_new = len(parameters.new_items)
-        self._absent = Growing(cupy.full((n_new, newcomers.n_absent(self._item_rules)), -1, dtype=cupy.int32), -1)
+        self._users, self._items = UserRefits(parameters, rules), ItemRefits(parameters, item_rules(params))
+        self._signatures = _signatures(model, parameters, table)
         parameters.is_due.fill(1)
         if self._signatures is not None:
             yield from self._signatures.prepare()
 
     def _note(self, changes: Changes) -> None:
-        self.parameters.is_due[changes.items] = 1
+        self._items.mark(changes)
         if self._signatures is not None:
             self._signatures.note(changes)
 
     def _refit_users(self, users: Any, n_ratings: int) -> None:
-        online.refit_users(users, n_ratings, self.table, self.parameters, self._user_rules)
+        self._users.refit(users, n_ratings, self.table)
         self.refitted = Refitted(users, cupy.zeros(0, dtype=cupy.int64))
 
     def _list_new_items(self) -> None:
@@ -185,15 +183,8 @@ class LiveModel:
             self._signatures.list_new_items()
 
     def _refit_items(self) -> None:
-        parameters, absent = self.parameters, self._absent.values
-        if len(parameters.new_items):
-            if parameters.is_implicit:
-                newcomers.mark_absent(absent, parameters)
-            due = cupy.flatnonzero(parameters.is_due[parameters.new_items])
-            newcomers.refit_items(due, absent, self.table, parameters, self._item_rules)
-            self.refitted = self.refitted._replace(items=parameters.new_items[due])
-        parameters.is_due.fill(0)
-        parameters.is_touched.fill(0)
+        self.refitted = self.refitted._replace(items=self._items.refit(self.table))
+        self.parameters.is_touched.fill(0)
 
 
 def _rules_of_users(model: Model) -> Rules:

@@ -7,73 +7,111 @@ from typing import Any
 import cupy
 import numpy as np
 
-from gpu.device.kernels import kernel
+from gpu.device.growing import Growing
+from gpu.device.launcher import Launcher
 from gpu.device.online import constants_of, geometry
 from gpu.device.parameters import Parameters
+from gpu.device.scratch import Scratch, fetched, pinned
 from gpu.device.structures import structure
-from gpu.device.table import RatingTable
+from gpu.device.table import Changes, RatingTable
 from gpu.rules import Rules
 
-NAME = "newcomers"
-OBSERVE_THREADS = 256  # as kernels/newcomers.cu has it
-AT_ONCE = 256  # items whose observations are held at a time: some tens of megabytes
+OBSERVE_THREADS, FEW_THREADS, WARP = 256, 128, 32  # as kernels/newcomers.cu has them
+AT_ONCE = 512  # items of many raters whose observations are held at a time: a hundred megabytes or two
+WORD_BYTES = 4
 
 
-def n_absent(rules: Rules) -> int:
-    """Users at most whose absence a refit of an item follows."""
-    return rules.n_negatives * rules.max_ratings
+class ItemRefits:
+    """Refits of new items of one model by the same rules, with the memory that they take."""
+
+    def __init__(self, parameters: Parameters, rules: Rules) -> None:
+        """`rules`: of items."""
+        self._parameters, self._rules, self._constants = parameters, rules, constants_of(rules)
+        n_factors, self._n_neighbours = parameters.user_factors.shape[1], parameters.neighbours.shape[1]
+        sizes = {"F": n_factors, "K": self._n_neighbours, "DIM": n_factors + 1 + 2 * self._n_neighbours}
+        self._run = Launcher("newcomers", {**sizes, "IMPLICIT": int(parameters.is_implicit)})
+        n_absent = rules.n_negatives * rules.max_ratings if parameters.is_implicit else 0
+        drawn = cupy.full((len(parameters.new_items), n_absent), -1, dtype=cupy.int32)
+        self._absent = Growing(drawn, -1)  # by new item, users whose absence its refit follows
+        self._due, self._observed = Scratch(_new_lists), Scratch(self._new_arrays)
+        self._counts, self._told = cupy.zeros(3, dtype=cupy.int32), pinned(3 * WORD_BYTES).view(np.int32)
+
+    def grow(self) -> None:
+        """Follow the parameters, which have grown."""
+        self._absent.grow(len(self._parameters.new_items))
+
+    def mark(self, changes: Changes) -> None:
+        """Mark in `is_due` the new items of which ratings were deleted; the others follow their raters."""
+        work, parameters, n = changes.work, self._parameters, changes.n_deleted
+        arguments = work.deleted, np.int32(n), work.items, parameters.item_trained, parameters.is_due
+        self._run("mark_deleted", -(-n // OBSERVE_THREADS), OBSERVE_THREADS, *arguments)
+
+    def refit(self, table: RatingTable) -> Any:
+        """Refit the new items in `is_due`, and those that a touched user was drawn for, over their present raters.
+
+        In place of the parameters; without raters they become zero. Clears `is_due`.
+
+        Returns:
+            Which they are, int64 on the device, in any order, before the work is done; the next call overwrites them.
+        """
+        n_new = len(self._parameters.new_items)
+        due, items = self._due.of(n_new)
+        if not n_new:
+            return items[:0]
+        n_few, n_many = self._list(due, items, n_new, table)
+        users = self._parameters.users_side
+        _, _, shared = geometry(self._run)
+        given = users, self._items(due), table.pointers, self._constants
+        self._run("refit_few", n_few, FEW_THREADS, *given, shared=shared)
+        for first in range(n_new - n_many, n_new, AT_ONCE):
+            self._refit(due[first:], min(AT_ONCE, n_new - first), users, table)
+        return items[: n_few + n_many]
+
+    def _list(self, due: Any, items: Any, n_new: int, table: RatingTable) -> tuple[int, int]:
+        """Fill `due` with slots of new items, those of few raters from the front, others from the back, and `items`."""
+        parameters, absent = self._parameters, self._absent.buffer
+        self._counts.fill(0)
+        flags = parameters.is_touched, table.item_counts, parameters.is_due
+        given = (
+            parameters.new_items,
+            np.int32(n_new),
+            absent,
+            np.int32(absent.shape[1]),
+            *flags,
+            due,
+            items,
+            self._counts,
+        )
+        self._run("list_due", -(-n_new * WARP // OBSERVE_THREADS), OBSERVE_THREADS, *given)
+        n_few, n_many, _ = fetched(self._counts, self._told).tolist()
+        return n_few, n_many
+
+    def _refit(self, due: Any, n: int, users: Any, table: RatingTable) -> None:
+        """Refit `n` items of many raters."""
+        side, constants, observed = self._items(due), self._constants, self._observed.of(n)
+        n_words = 1 << (self._rules.max_ratings - 1).bit_length()
+        shared = WORD_BYTES * (n_words + 2 * self._n_neighbours + 1)
+        given = users, side, table.pointers, constants, observed, np.int32(n_words)
+        self._run("observe_items", n, OBSERVE_THREADS, *given, shared=shared)
+        threads, shared, _ = geometry(self._run)
+        self._run("solve_items", n, threads, users, side, constants, observed, shared=shared)
+
+    def _new_arrays(self, n: int) -> Any:
+        """`Observed` of the kernels for `n` items."""
+        n_terms, rules = 2 * self._n_neighbours, self._rules
+        room = rules.max_ratings * (1 + rules.n_negatives)
+        terms = cupy.empty((n, room, n_terms), dtype=cupy.float32)
+        offsets, targets = cupy.empty((2, n, room), dtype=cupy.float32)
+        raters, lengths = cupy.empty((n, room), dtype=cupy.int32), cupy.empty(n, dtype=cupy.int32)
+        counts = cupy.empty((n, n_terms + 1), dtype=cupy.int32)
+        self._kept = terms, raters, offsets, targets, lengths, counts
+        return structure(*self._kept, np.int32(room), np.int32(0))
+
+    def _items(self, due: Any) -> Any:
+        """`Items` of the kernels."""
+        return structure(*self._parameters.new_items_side(due), self._absent, np.int64(self._parameters.n_items))
 
 
-def mark_absent(absent: Any, parameters: Parameters) -> None:
-    """Mark in `is_due` the new items that a touched user was drawn as a negative of."""
-    mark = kernel(NAME, "mark_absent", defines(parameters))
-    arguments = parameters.new_items, absent, np.int32(absent.shape[1]), parameters.is_touched, parameters.is_due
-    mark((len(parameters.new_items),), (OBSERVE_THREADS,), arguments)
-
-
-def refit_items(due: Any, absent: Any, table: RatingTable, parameters: Parameters, rules: Rules) -> None:
-    """Refit new items over their present raters, in place of `parameters`; without raters they become zero.
-
-    Returns before the work is done.
-
-    Args:
-        due: int64 (B,) on the device, which of `new_items`.
-        absent: int32 (new items, `n_absent`), filled with the users drawn for each item refitted, −1 for none.
-        rules: of items.
-    """
-    for first in range(0, len(due), AT_ONCE):
-        _refit(due[first : first + AT_ONCE], absent, table, parameters, rules)
-
-
-def defines(parameters: Parameters) -> dict[str, int]:
-    """The macros of kernels/newcomers.cu."""
-    n_factors, n_neighbours = parameters.user_factors.shape[1], parameters.neighbours.shape[1]
-    n_terms = n_factors + 1 + 2 * n_neighbours
-    return {"F": n_factors, "K": n_neighbours, "IMPLICIT": int(parameters.is_implicit), "DIM": n_terms}
-
-
-def _refit(due: Any, absent: Any, table: RatingTable, parameters: Parameters, rules: Rules) -> None:
-    macros, n = defines(parameters), len(due)
-    users, constants, side = parameters.users_side, constants_of(rules), _items(due, absent, parameters)
-    n_terms, room = 2 * macros["K"], rules.max_ratings + n_absent(rules)
-    terms = cupy.empty((n, room, n_terms), dtype=cupy.float32)
-    offsets, targets = cupy.empty((2, n, room), dtype=cupy.float32)
-    raters, lengths = cupy.empty((n, room), dtype=cupy.int32), cupy.empty(n, dtype=cupy.int32)
-    counts = cupy.empty((n, n_terms + 1), dtype=cupy.int32)
-    observed = structure(terms, raters, offsets, targets, lengths, counts, np.int32(room), np.int32(0))
-    n_words = 1 << (rules.max_ratings - 1).bit_length()
-    observe, shared = kernel(NAME, "observe_items", macros), 4 * (n_words + n_terms + 1)
-    arguments = users, side, table.pointers, constants, observed, np.int32(n_words)
-    observe((n,), (OBSERVE_THREADS,), arguments, shared_mem=shared)
-    threads, shared, _ = geometry(NAME, macros)
-    solve = kernel(NAME, "solve_items", macros, shared)
-    solve((n,), (threads,), (users, side, constants, observed), shared_mem=shared)
-
-
-def _items(due: Any, absent: Any, parameters: Parameters) -> Any:
-    """`Items` of the kernels."""
-    return structure(
-        parameters.new_items, due, parameters.item_keys, parameters.item_baseline, parameters.neighbours,
-        parameters.item_factors, parameters.item_bias, parameters.explicit_weights, parameters.implicit_weights,
-        absent, np.int64(parameters.n_items),
-    )  # fmt: skip
+def _new_lists(n: int) -> tuple[Any, Any]:
+    """(slots, items) of at most `n` new items."""
+    return cupy.empty(n, dtype=cupy.int32), cupy.empty(n, dtype=cupy.int64)

@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.growing import Growing
+from gpu.device.growing import Counting, Growing
 from gpu.device.structures import structure
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
 
@@ -52,18 +52,24 @@ class Parameters:
         self._growing = {name: (axis, Growing(array, fills.get(name, 0))) for name, (axis, array) in arrays.items()}
         self.pool, self.pool_keys = _by_key(model.user_trained, user_keys)
         self.item_pool, _ = _by_key(model.item_trained, item_keys)
-        self._new_items = Growing(cupy.asarray(np.flatnonzero(~model.item_trained)))
-        self._show()
+        self._new_items = Counting(cupy.asarray(np.flatnonzero(~model.item_trained)), model.n_items)
+
+    def __getattr__(self, name: str) -> Any:
+        """An array at its present length."""
+        try:
+            return self.__dict__["_growing"][name][1].values
+        except KeyError:
+            raise AttributeError(name) from None
 
     @property
     def n_users(self) -> int:
         """M."""
-        return len(self.user_bias)
+        return len(self._growing["user_bias"][1])
 
     @property
     def n_items(self) -> int:
         """N."""
-        return len(self.item_bias)
+        return len(self._growing["item_bias"][1])
 
     @property
     def new_items(self) -> Any:
@@ -72,13 +78,11 @@ class Parameters:
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Add rows with these keys: zeros without neighbours, not trained."""
-        n_users, n_items, n_new = self.n_users, self.n_items, len(self.new_items)
+        n_users, n_items = self.n_users, self.n_items
         sizes = {"U": n_users + len(user_keys), "I": n_items + len(item_keys)}
         for axis, growing in self._growing.values():
             growing.grow(sizes[axis])
-        self._new_items.grow(n_new + len(item_keys))
-        self.new_items[n_new:] = cupy.arange(n_items, sizes["I"])
-        self._show()
+        self._new_items.grow(len(self._new_items) + len(item_keys))
         if len(user_keys):
             self.user_keys[n_users:].set(user_keys)
         if len(item_keys):
@@ -94,23 +98,33 @@ class Parameters:
     @property
     def items_side(self) -> Any:
         """`Items` of kernels/online.cu."""
+        names = "item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "neighbours"
         return structure(
-            self.item_factors, self.item_bias, self.item_baseline, self.explicit_weights, self.implicit_weights,
-            self.neighbours, self.item_trained, self.item_keys, self.item_pool, np.int64(self.n_items),
+            *self._arrays(*names, "item_trained", "item_keys"), self.item_pool, np.int64(self.n_items),
             np.int64(len(self.item_pool)), np.float32(self.mean), np.int32(0),
         )  # fmt: skip
+
+    @property
+    def refitted(self) -> Any:
+        """`Users` of kernels/online.cu."""
+        names = "user_keys", "user_factors", "user_bias", "user_baseline", "is_touched", "is_due"
+        return structure(*self._arrays(*names))
 
     @property
     def users_side(self) -> Any:
         """`Users` of kernels/newcomers.cu."""
         return structure(
-            self.user_factors, self.user_bias, self.user_baseline, self.user_keys, self.pool, self.pool_keys,
+            *self._arrays("user_factors", "user_bias", "user_baseline", "user_keys"), self.pool, self.pool_keys,
             np.int64(len(self.pool)), np.float32(self.mean), np.int32(0),
         )  # fmt: skip
 
-    def _show(self) -> None:
-        for name, (_, growing) in self._growing.items():
-            setattr(self, name, growing.values)
+    def new_items_side(self, due: Any) -> tuple[Any, ...]:
+        """The first fields of `Items` of kernels/newcomers.cu, for the new items in these places."""
+        names = "item_keys", "item_baseline", "neighbours", "item_factors", "item_bias"
+        return self._new_items, due, *self._arrays(*names, "explicit_weights", "implicit_weights")
+
+    def _arrays(self, *names: str) -> list[Growing]:
+        return [self._growing[name][1] for name in names]
 
 
 def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> tuple[Any, Any]:

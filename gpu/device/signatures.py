@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from gpu import simlsh
 from gpu.device import hamming, lsh
-from gpu.device.growing import Growing
-from gpu.device.kernels import kernel
+from gpu.device.growing import Counting, Growing
+from gpu.device.launcher import Launcher
 from gpu.device.parameters import Parameters
 from gpu.device.structures import structure
 from gpu.device.table import Changes, RatingTable
 from gpu.params import CulshParams
 
-NAME = "signatures"
-THREADS = 256
+HASH_THREADS, LIST_THREADS = 128, 256  # as kernels/signatures.cu has them
 AT_ONCE = 1 << 20  # ratings hashed at a time when a table is taken in
+RANK_BYTES, COUNT_BYTES = 8, 4
 
 
 class Signatures:
@@ -37,7 +37,13 @@ class Signatures:
         self._parameters, self._params, self._table = parameters, params, table
         self._user_baseline = Growing(parameters.user_baseline.copy())  # online, that of users moves; in Ψ it must not
         self._unit = np.float64(simlsh.unit(params, scale))
-        self._packed = Growing(cupy.zeros(self._shape(), dtype=cupy.uint64))
+        n_items, self._n_bits = parameters.n_items, parameters.projections.shape[1]
+        words = cupy.zeros((n_items, self._n_bits // simlsh.WORD_BITS), dtype=cupy.uint64)
+        self._packed, self._ones = Growing(words), Growing(cupy.zeros(n_items, dtype=cupy.int32))
+        self._is_rated = Growing(cupy.zeros(n_items, dtype=cupy.uint8))
+        self._items = Counting(cupy.arange(n_items), n_items)
+        kinds = {"KIND": lsh.KINDS[simlsh.psi_of(params)], "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
+        self._run = Launcher("signatures", {"S": self._n_bits // lsh.WARP, **kinds})
 
     def prepare(self) -> Iterator[None]:
         """Hash all ratings of the table into `parameters.projections`, in slices."""
@@ -45,21 +51,23 @@ class Signatures:
         users, items, values = self._table.entries()
         nothing = cupy.full(min(len(users), AT_ONCE), np.nan, dtype=cupy.float32)
         for first in range(0, len(users), AT_ONCE):
-            part = slice(first, first + AT_ONCE)
-            self._add(users[part], items[part], nothing, values[part])
+            n = min(AT_ONCE, len(users) - first)
+            self._add(n, users[first:], items[first:], nothing, values[first:])
             yield
-        self._sign(cupy.arange(self._parameters.n_items))
+        n_items = self._parameters.n_items
+        self._sign(n_items, cupy.arange(n_items, dtype=cupy.int32))
 
     def grow(self) -> None:
         """Follow the parameters, which have grown."""
         self._user_baseline.grow(self._parameters.n_users)
-        self._packed.grow(self._parameters.n_items)
+        for array in (self._packed, self._ones, self._is_rated, self._items):
+            array.grow(self._parameters.n_items)
 
     def note(self, changes: Changes) -> None:
         """Take in changes that the table has just seen."""
-        if len(changes.users):
-            self._add(changes.users, changes.items, changes.before, changes.now)
-            self._sign(changes.touched_items.astype(cupy.int64))
+        work = changes.work
+        self._add(changes.n_pairs, work.users, work.items, work.before, work.now)
+        self._sign(changes.n_items, work.touched_items)
 
     def forget(self, user: int) -> None:
         """After the ratings of a user are gone: whoever comes back is new."""
@@ -74,32 +82,28 @@ class Signatures:
 
     def list_new_items(self) -> None:
         """Make the lists of all new items; marks those in `is_due` whose list differs."""
-        parameters, new = self._parameters, self._parameters.new_items
-        if not len(new):
-            return
-        counts, k = self._table.item_counts, self._params.n_neighbours
-        best = cupy.full((len(new), k), -1, dtype=cupy.int64)
-        hamming.rank_all(best, self._packed.values, cupy.flatnonzero(counts), new)
-        lists = hamming.rows_of(best), new, np.uint32(len(new)), np.uint32(k)
-        self._run("take_lists", best.size, *lists, counts, parameters.neighbours, parameters.is_due)
+        parameters, new, k = self._parameters, self._parameters.new_items, self._params.n_neighbours
+        items, shared = self._items.values, 2 * RANK_BYTES * k + COUNT_BYTES * (self._n_bits + 1)
+        for first, agreements in hamming.agreeing(self._packed.values, self._ones.buffer, items, new):
+            n, stride = agreements.shape
+            rows = agreements, np.int32(stride), new[first:], np.int64(len(items)), self._signed
+            to = np.int32(self._n_bits + 1), np.int32(k), parameters.neighbours, parameters.is_due
+            self._run("take_lists", n, LIST_THREADS, *rows, *to, shared=shared)
 
-    def _add(self, users: Any, items: Any, before: Any, now: Any) -> None:
-        """Add Ψ(now) − Ψ(before) of each rating to the sums of its item."""
-        n, parameters = len(users), self._parameters
-        rows, keys = cupy.empty(n, dtype=cupy.int64), cupy.empty(n, dtype=cupy.uint64)
-        weights = cupy.empty(n, dtype=cupy.int32)
-        ratings = structure(users, items, before, now, np.uint32(n), np.int32(0))
-        baselines = self._user_baseline.values, parameters.item_baseline
-        constants = structure(*baselines, parameters.user_keys, np.float64(parameters.mean), self._unit)
-        self._run("weigh_changes", n, ratings, constants, rows, keys, weights)
-        lsh.update(parameters.projections, rows, keys, weights, np.uint64(self._params.seed))
+    @property
+    def _signed(self) -> Any:
+        """`Signed` of the kernels."""
+        return structure(self._packed, self._ones, self._is_rated)
 
-    def _sign(self, items: Any) -> None:
-        lsh.sign(self._packed.values.view(cupy.uint32), self._parameters.projections, items)
+    def _add(self, n: int, users: Any, items: Any, before: Any, now: Any) -> None:
+        """Add Ψ(now) − Ψ(before) of each of `n` ratings to the sums of its item."""
+        parameters, ratings = self._parameters, structure(users, items, before, now)
+        hashing = structure(
+            self._user_baseline, parameters.item_baseline, parameters.user_keys, np.float64(parameters.mean),
+            self._unit, np.uint64(self._params.seed),
+        )  # fmt: skip
+        self._run("add_changes", n, HASH_THREADS, ratings, hashing, parameters.projections)
 
-    def _run(self, function: str, n_threads: int, *arguments: Any) -> None:
-        macros = {"KIND": lsh.KINDS[simlsh.psi_of(self._params)], "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
-        kernel(NAME, function, macros)((-(-n_threads // THREADS),), (THREADS,), arguments)
-
-    def _shape(self) -> tuple[int, int]:
-        return self._parameters.n_items, self._parameters.projections.shape[1] // simlsh.WORD_BITS
+    def _sign(self, n: int, items: Any) -> None:
+        signed = self._table.item_counts, self._parameters.projections, self._signed
+        self._run("sign_items", n, HASH_THREADS, items, *signed)

@@ -8,7 +8,10 @@ from typing import Any
 import cupy
 import numpy as np
 
+from gpu.device.growing import Growing
+
 ADDRESS = "Q"
+ARRAYS = (cupy.ndarray, Growing)
 
 
 def structure(*fields: Any) -> Any:
@@ -18,10 +21,16 @@ def structure(*fields: Any) -> Any:
         fields: device arrays, which the caller keeps until the launch, and NumPy scalars. A structure within a
             structure is given by its fields.
     """
-    kinds = tuple(ADDRESS if isinstance(field, cupy.ndarray) else field.dtype.char for field in fields)
-    values = tuple(field.data.ptr if isinstance(field, cupy.ndarray) else field for field in fields)
+    kinds = tuple(ADDRESS if isinstance(field, ARRAYS) else field.dtype.char for field in fields)
+    values = tuple(address(field) if isinstance(field, ARRAYS) else field for field in fields)
     layout, plain = _layouts(kinds)
     return np.array(values, dtype=layout).view(plain)
+
+
+def address(array: Any) -> int:
+    """Where a device array, growing or not, begins."""
+    found: int = (array.buffer if isinstance(array, Growing) else array).data.ptr
+    return found
 
 
 @functools.cache

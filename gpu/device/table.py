@@ -1,54 +1,91 @@
 """`RatingTable` on the device: twin of `gpu.table.RatingTable`, which takes in whole batches in a few kernels.
 
 A batch is sorted, joined with the rows it touches, and those rows are made anew; see kernels/table.cu. The host learns
-eight numbers on the way: how much there is to do, and how much room it takes. Timestamps stay on the host.
+nine numbers on the way: how much there is to do, and how much room it takes. Timestamps stay on the host.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import cupy
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device.arena import ROW_THREADS, Arena, run
-from gpu.device.growing import Growing
+from gpu.device.scratch import Scratch, fetched, pinned
 from gpu.device.structures import structure
 from gpu.errors import InvalidInput
 from gpu.ratings import Rows
 
-THREADS, PLAN_THREADS = 256, 1024  # the second as kernels/table.cu has it
-N_COUNTS = 8
+TILE, PLAN_THREADS, MERGE_THREADS = 256, 1024, 512  # as kernels/table.cu has them
+CHANGE = np.dtype([("position", np.int64), ("key", np.int64), ("value", np.float32)], align=True)
+COUNTS = "pairs", "users", "items", "user_places", "user_most", "merged", "item_places", "item_most", "deleted"
 
 
-class Changes(NamedTuple):
-    """What a batch did to a table, on the device.
+@dataclass(frozen=True)
+class Changes:
+    """What a batch did to a table, on the device; arrays are views of memory that the next batch writes anew.
 
     Attributes:
-        old: float32 (B,), the value each change replaced, NaN where there was none.
-        users, items: int32 (P,), pairs that the batch named, ascending.
-        before, now: float32 (P,), their ratings before and after the batch, NaN where there is none.
-        touched_users: int32 (A,), users of these pairs, ascending; touched_items: int32 (C,), items whose raters or
-            ratings have changed, in any order.
-        n_ratings: what the touched users hold.
+        n_changes: B.
+        n_pairs: P, pairs that the batch named.
+        n_users, n_items: A and C, users of these pairs, and items whose raters or ratings have changed.
+        n_deleted: pairs whose rating is gone.
+        n_ratings: what the users hold.
+        work: whole arrays.
     """
 
-    old: Any
-    users: Any
-    items: Any
-    before: Any
-    now: Any
-    touched_users: Any
-    touched_items: Any
+    n_changes: int
+    n_pairs: int
+    n_users: int
+    n_items: int
+    n_deleted: int
     n_ratings: int
+    work: Work
+
+    @property
+    def old(self) -> Any:
+        """The value each change replaced, NaN where there was none; float32 (B,)."""
+        return self.work.old[: self.n_changes]
+
+    @property
+    def users(self) -> Any:
+        """Users of the pairs, int32 (P,); pairs ascend."""
+        return self.work.users[: self.n_pairs]
+
+    @property
+    def items(self) -> Any:
+        """Items of the pairs, int32 (P,)."""
+        return self.work.items[: self.n_pairs]
+
+    @property
+    def before(self) -> Any:
+        """Ratings of the pairs before the batch, NaN for none; float32 (P,)."""
+        return self.work.before[: self.n_pairs]
+
+    @property
+    def now(self) -> Any:
+        """Ratings of the pairs after the batch, NaN for none; float32 (P,)."""
+        return self.work.now[: self.n_pairs]
+
+    @property
+    def touched_users(self) -> Any:
+        """Users of the pairs, ascending, int32 (A,)."""
+        return self.work.touched_users[: self.n_users]
+
+    @property
+    def touched_items(self) -> Any:
+        """Items that have changed, in any order, int32 (C,)."""
+        return self.work.touched_items[: self.n_items]
 
 
 class RatingTable:
     """A mutable sparse matrix of ratings in device memory, by user with everything, by item with its raters.
 
     A rating takes 16 bytes by user and 4 by item, and up to half as much again in spare room; a batch of 10,000 changes
-    takes about half a millisecond on an H100.
+    takes about .15 ms on an H100.
     """
 
     def __init__(self, rows: Rows, positions: NDArray[np.int64], n_items: int) -> None:
@@ -63,17 +100,17 @@ class RatingTable:
         self._by_user = Arena(cupy.asarray(rows.starts), lengths, columns)
         self._by_user.pack(0)
         self._by_item = self._raters_of_items(n_items)
-        self._marks = [Growing(cupy.zeros(n_items, dtype=cupy.int32)) for _ in range(3)]
+        self._work, self._rows = Scratch(Work), Scratch(self._new_rows)
 
     @property
     def n_users(self) -> int:
         """M, rows of users (those without ratings too)."""
-        return len(self._by_user.starts)
+        return len(self._by_user)
 
     @property
     def n_items(self) -> int:
         """N, rows of items (those without ratings too)."""
-        return len(self._by_item.starts)
+        return len(self._by_item)
 
     @property
     def item_counts(self) -> Any:
@@ -99,8 +136,6 @@ class RatingTable:
         """Lengthen to at least (n_users, n_items); new rows are empty."""
         self._by_user.grow(n_users)
         self._by_item.grow(n_items)
-        for mark in self._marks:
-            mark.grow(n_items)
 
     def apply(
         self,
@@ -116,20 +151,20 @@ class RatingTable:
         """
         self._check(users, items, values, positions)
         n = len(users)
+        work = self._work.of(max(n, 1), self.n_items)
         if not n:
-            none, no_value = cupy.zeros(0, dtype=cupy.int32), cupy.zeros(0, dtype=cupy.float32)
-            return Changes(no_value, none, none, no_value, no_value, none, none, 0)
-        work = _Work(n, *_uploaded(users, items, values, positions), [mark.values for mark in self._marks])
-        table = self.pointers
-        run("look", _blocks(n), THREADS, np.uint32(n), table, work.batch)
+            return Changes(0, 0, 0, 0, 0, 0, work)
+        work.give(users, items, values, positions)
+        tiles, table = -(-n // TILE), self.pointers
+        run("sort_tiles", tiles, TILE, np.uint32(n), work.batch)
+        run("look", tiles, TILE, np.uint32(n), table, work.batch)
         run("plan", 1, PLAN_THREADS, np.uint32(n), work.batch)
-        run("measure", _blocks(n), THREADS, table, work.batch)
-        run("measure_items", _blocks(n), THREADS, table, work.batch)
-        pairs, n_users, n_items, places, most, merged, item_places, item_most = work.counts.get().tolist()
-        self._by_user.take(places, most)
-        self._by_item.take(item_places, item_most)
-        self._join(work, pairs, n_users, n_items, merged)
-        return work.changes(pairs, n_users, n_items, merged)
+        run("measure", tiles, TILE, table, work.batch)
+        counts = dict(zip(COUNTS, fetched(work.counts, work.told).tolist(), strict=True))
+        self._by_user.take(counts["user_places"], counts["user_most"])
+        self._by_item.take(counts["item_places"], counts["item_most"])
+        self._join(work, counts)
+        return Changes(n, counts["pairs"], counts["users"], counts["items"], counts["deleted"], counts["merged"], work)
 
     def drop_user(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32], Changes]:
         """Delete all ratings of a user, bytes included; returns what they were as (items, values), and the changes."""
@@ -172,15 +207,18 @@ class RatingTable:
         arena.pack(0)
         return arena
 
-    def _join(self, work: _Work, pairs: int, n_users: int, n_items: int, merged: int) -> None:
+    def _new_rows(self, n: int) -> list[Any]:
+        """Columns that rows of users are put together in."""
+        return [cupy.empty(n, dtype=column.dtype) for column in self._by_user.columns]
+
+    def _join(self, work: Work, counts: dict[str, int]) -> None:
         """Make the touched rows anew."""
-        rows = [cupy.empty(merged, dtype=column.dtype) for column in self._by_user.columns]
-        table = self.pointers
-        run("merge", n_users, ROW_THREADS, table, work.batch, structure(*rows))
-        if n_items:
-            run("mark_gone", pairs, ROW_THREADS, table, work.batch)
-            run("settle_items", n_items, ROW_THREADS, table, work.batch)
-            run("append", _blocks(pairs), THREADS, table, work.batch)
+        table, n_users = self.pointers, counts["users"]
+        rows = structure(*self._rows.of(counts["merged"]))
+        run("merge", n_users + counts["deleted"], MERGE_THREADS, table, work.batch, rows, np.int32(n_users))
+        if counts["items"]:
+            run("settle_items", counts["items"], ROW_THREADS, table, work.batch)
+            run("append", -(-counts["pairs"] // TILE), TILE, table, work.batch)
 
     def _check(self, users: Any, items: Any, *columns: Any) -> None:
         lengths = [len(users), len(items), *(len(column) for column in columns)]
@@ -193,55 +231,40 @@ class RatingTable:
                 )
 
 
-class _Work:
-    """Arrays of one batch of `n` changes: `Batch` of the kernels."""
+class Work:
+    """Memory of one batch of `n` changes, for a table of so many items: `Batch` of the kernels.
 
-    def __init__(self, n: int, positions: Any, users: Any, items: Any, values: Any, marks: list[Any]) -> None:
-        keys = cupy.empty(n, dtype=cupy.int64)
-        run("keys_of", _blocks(n), THREADS, users, items, np.uint32(n), keys)
-        order = cupy.argsort(keys)  # stable: changes of a pair stay in the order they came
-        self.counts = cupy.zeros(N_COUNTS, dtype=cupy.int64)
+    Attributes:
+        old, users, items, before, now, touched_users, touched_items: see `Changes`.
+        deleted: int32, which pairs are.
+        counts, told: int64, numbers of `COUNTS`, and pinned memory for them.
+        batch: the structure.
+    """
+
+    def __init__(self, n: int, n_items: int) -> None:
+        """Allocate."""
+        self._given, self._changes = pinned(n * CHANGE.itemsize), cupy.empty(n * CHANGE.itemsize, dtype=cupy.uint8)
+        self.counts, self.told = cupy.zeros(len(COUNTS), dtype=cupy.int64), pinned(8 * len(COUNTS)).view(np.int64)
+        marks = cupy.zeros((3, n_items), dtype=cupy.int32)
+        keys, positions, merged = cupy.empty((3, n), dtype=cupy.int64)
         self.old, held, self.before, self.now = cupy.empty((4, n), dtype=cupy.float32)
         codes = cupy.empty(n, dtype=cupy.uint8)
-        whole = cupy.empty((7, n + 1), dtype=cupy.int32)
-        sources, deltas, firsts, self.users, self.items, self.touched_users, self.touched_items = whole
-        pair_positions, merged = cupy.empty((2, n), dtype=cupy.int64)
+        tiled, order, sources, deltas, firsts, self.deleted = cupy.empty((6, n + 1), dtype=cupy.int32)
+        self.users, self.items, self.touched_users, self.touched_items = cupy.empty((4, n), dtype=cupy.int32)
         self.batch = structure(
-            users, items, values, positions, order, self.old, held, codes, sources, deltas, firsts, self.users,
-            self.items, self.before, self.now, pair_positions, self.touched_users, merged, self.touched_items, *marks,
+            self._changes, keys, tiled, order, self.old, held, codes, sources, deltas, firsts, self.users, self.items,
+            self.before, self.now, positions, self.deleted, self.touched_users, merged, self.touched_items, *marks,
             self.counts,
         )  # fmt: skip
-        self._kept = keys, order, whole, held, codes, pair_positions, merged, users, items, values, positions
+        self._kept = marks, keys, held, codes, tiled
 
-    def changes(self, pairs: int, n_users: int, n_items: int, merged: int) -> Changes:
-        """What was found."""
-        users, items, before, now = (column[:pairs] for column in (self.users, self.items, self.before, self.now))
-        touched = self.touched_users[:n_users], self.touched_items[:n_items]
-        return Changes(self.old, users, items, before, now, *touched, merged)
-
-
-def _uploaded(users: Any, items: Any, values: Any, positions: Any) -> tuple[Any, Any, Any, Any]:
-    """(positions, users, items, values) on the device, in one copy."""
-    n = len(users)
-    packed = np.empty(20 * n, dtype=np.uint8)
-    views = _columns_of(packed, n)
-    for view, column in zip(views, (positions, users, items, values), strict=True):
-        view[:] = column
-    found = cupy.empty(20 * n, dtype=cupy.uint8)
-    found.set(packed)
-    return _columns_of(found, n)
-
-
-def _columns_of(packed: Any, n: int) -> tuple[Any, Any, Any, Any]:
-    bounds = (0, 8 * n, 12 * n, 16 * n, 20 * n)
-    kinds = (np.int64, np.int32, np.int32, np.float32)
-    one, two, three, four = (packed[bounds[k] : bounds[k + 1]].view(kind) for k, kind in enumerate(kinds))
-    return one, two, three, four
+    def give(self, users: Any, items: Any, values: Any, positions: Any) -> None:
+        """Begin to copy changes to the device; those before have been read, since every batch waits for its counts."""
+        given = self._given.view(CHANGE)[: len(users)]
+        given["position"], given["value"] = positions, values
+        given["key"] = users.astype(np.int64) << 32 | items
+        self._changes.data.copy_from_host_async(self._given.ctypes.data, given.nbytes)
 
 
 def _pointers(by_user: Arena, by_item: Arena) -> Any:
     return structure(*by_user.directory, *by_user.columns, *by_item.directory, *by_item.columns)
-
-
-def _blocks(n: int) -> int:
-    return -(-n // THREADS)

@@ -18,6 +18,7 @@ PARTS = {
     "newcomers": ("rows.cuh", "blocks.cuh", "splitmix.cuh", "draws.cuh", "ridge.cuh"),
     "online": ("rows.cuh", "blocks.cuh", "splitmix.cuh", "draws.cuh", "ridge.cuh"),
     "sgd": ("strides.cuh",),
+    "signatures": ("splitmix.cuh", "lsh_bits.cuh", "lsh_phi.cuh", "ranks.cuh", "blocks.cuh"),
     "similarity": ("splitmix.cuh", "lsh_bits.cuh", "ranks.cuh"),
     "table": ("rows.cuh", "blocks.cuh"),
     "tiles": ("strides.cuh",),

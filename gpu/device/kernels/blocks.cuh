@@ -12,18 +12,23 @@ template <int WARPS, class Number> __device__ __forceinline__ Number sum_of_bloc
     return total;
 }
 
-// Number of threads before this one, in the block, for which `holds`; and of all. What was read before it has been read by all.
-template <int WARPS> __device__ __forceinline__ int rank_in_block(bool holds, int& total) {
+// Sum over the threads before this one, and over all. What was read before it has been read by all.
+template <int WARPS> __device__ __forceinline__ int sum_before(int mine, int& total) {
     __shared__ int of_warps[WARPS];
-    const unsigned ballot = __ballot_sync(~0u, holds);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int upto = mine;
+    for (int by = 1; by < 32; by *= 2) {
+        const int before = __shfl_up_sync(~0u, upto, by);
+        if (lane >= by) upto += before;
+    }
     __syncthreads();
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = __popc(ballot);
+    if (lane == 31) of_warps[warp] = upto;
     __syncthreads();
-    int before = __popc(ballot & ((1u << threadIdx.x % 32) - 1));
+    int before = upto - mine;
     total = 0;
-    for (int warp = 0; warp < WARPS; ++warp) {
-        if (warp < (int)(threadIdx.x / 32)) before += of_warps[warp];
-        total += of_warps[warp];
+    for (int other = 0; other < WARPS; ++other) {
+        if (other < warp) before += of_warps[other];
+        total += of_warps[other];
     }
     return before;
 }

@@ -239,14 +239,7 @@ extern "C" __global__ void update(
     if (weight == 0) return;
     if (threadIdx.x == 0) state = state_of(seed, keys[blockIdx.x]);
     __syncthreads();
-    int* const row = sums + items[blockIdx.x] * (WARP * S);
-    for (int w = threadIdx.x; w < S; w += blockDim.x) {
-        const Triple of = triple(w);
-        const unsigned y = state.words[of.y], z = state.words[of.z];
-        const unsigned word = state.words[of.x] ^ __funnelshift_r(y, y, 8 * of.r) ^ __funnelshift_r(z, z, 8 * of.t);
-#pragma unroll 8
-        for (int b = 0; b < WARP; ++b) atomicAdd(row + b * S + w, word >> b & 1 ? weight : -weight);
-    }
+    add_hashed<S>(sums + items[blockIdx.x] * (WARP * S), state, weight);
 }
 
 // Signatures of `items`: a bit is 1 where its sum is ≥ 0. Grid: a thread a half-word.
@@ -257,9 +250,5 @@ extern "C" __global__ void sign(
     if (at >= n * S) return;
     const long long item = items[at / S];
     const int w = (int)(at % S);
-    const int* const row = sums + item * (WARP * S) + w;
-    unsigned word = 0;
-#pragma unroll
-    for (int b = 0; b < WARP; ++b) word |= (unsigned)(row[b * S] >= 0) << b;
-    signatures[item * S + w] = word;
+    signatures[item * S + w] = signed_word<S>(sums + item * (WARP * S), w);
 }

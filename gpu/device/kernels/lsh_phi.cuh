@@ -23,3 +23,22 @@ __device__ __forceinline__ State state_of(Word seed, Word key) {
     }
     return state;
 }
+
+// sums of an item += weight · Φ, HALVES half-words long. For all threads of a block.
+template <int HALVES> __device__ __forceinline__ void add_hashed(int* sums, const State& state, int weight) {
+    for (int w = threadIdx.x; w < HALVES; w += blockDim.x) {
+        const Triple of = triple(w);
+        const unsigned y = state.words[of.y], z = state.words[of.z];
+        const unsigned word = state.words[of.x] ^ __funnelshift_r(y, y, 8 * of.r) ^ __funnelshift_r(z, z, 8 * of.t);
+#pragma unroll 8
+        for (int b = 0; b < WARP; ++b) atomicAdd(sums + b * HALVES + w, word >> b & 1 ? weight : -weight);
+    }
+}
+
+// Half-word w of the signature of an item with these sums, HALVES half-words long: a bit is 1 where its sum is ≥ 0.
+template <int HALVES> __device__ __forceinline__ unsigned signed_word(const int* sums, int w) {
+    unsigned word = 0;
+#pragma unroll
+    for (int b = 0; b < WARP; ++b) word |= (unsigned)(sums[b * HALVES + w] >= 0) << b;
+    return word;
+}

@@ -17,8 +17,13 @@ constexpr int TILES = (DIM + 1 + 7) / 8, WIDTH = 8 * TILES, HALF = 4 * TILES, LA
 constexpr int N_TILES = TILES * (TILES + 1) / 2;
 constexpr int MOST_THREADS = 576;  // of a block whose threads have registers for a tile each
 constexpr int THREADS = N_TILES <= MOST_THREADS ? (N_TILES + 31) / 32 * 32 : 512;
-constexpr int HELD = (N_TILES + THREADS - 1) / THREADS, WARPS = THREADS / 32;
+constexpr int HELD = (N_TILES + THREADS - 1) / THREADS;
 constexpr int STAGE = DIM <= 512 ? 16 : 8;  // observations staged at once
+constexpr int BLOCKS = THREADS < 512 ? 512 / THREADS : 1;  // on a multiprocessor: leaves a thread 128 registers
+
+constexpr int power_below(int n) { return n < 2 ? 1 : 2 * power_below(n / 2); }
+constexpr int SCORERS = power_below(THREADS / STAGE < 32 ? THREADS / STAGE : 32);  // threads that work out one score
+static_assert(SCORERS * STAGE % 32 == 0, "whole warps");
 
 struct Shared {
     alignas(16) float rows[2][STAGE][WIDTH];  // of stages in turn; then columns of the factor
@@ -110,7 +115,7 @@ __device__ __forceinline__ void factor_tile(Sums& sums, int tile, Shared& shared
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
         if (j == 7 && tile == TILES - 1) break;
-        const float inverse = 1 / sqrtf(sums[j][j]);
+        const float inverse = rsqrtf(sums[j][j]);
         shared.inverse[8 * tile + j] = inverse;
 #pragma unroll
         for (int r = j; r < 8; ++r) sums[r][j] *= inverse;
@@ -243,9 +248,9 @@ __device__ __forceinline__ float sigmoid(float score) { return 1 / (1 + expf(-sc
 // (σ(x) − ½) / x: see gpu/host/online.py.
 __device__ __forceinline__ float curvature(float score) { return fabsf(score) < 1e-3f ? 0.25f : 0.5f * tanhf(0.5f * score) / score; }
 
-// Sum over a warp, in a fixed order, the same in every lane.
-__device__ __forceinline__ float sum_of_warp(float mine) {
-    for (int by = 16; by > 0; by /= 2) mine += __shfl_xor_sync(~0u, mine, by);
+// Sum over N neighbouring lanes, in a fixed order, the same in each of them.
+template <int N = 32> __device__ __forceinline__ float sum_of_lanes(float mine) {
+    for (int by = N / 2; by > 0; by /= 2) mine += __shfl_xor_sync(~0u, mine, by);
     return mine;
 }
 
@@ -254,20 +259,26 @@ __device__ __forceinline__ void clear_stages(Shared& shared) {
     for (int at = threadIdx.x; at < 2 * STAGE * WIDTH; at += THREADS) (&shared.rows[0][0][0])[at] = 0;
 }
 
-// The number y of a staged observation and its weight, by its score: [004] §5.4, as a step of Newton's method.
-__device__ __forceinline__ void weigh(Shared& shared, int turn, int n, float offset, float target, float count) {
+struct Observation { float offset, target, count; };  // count 0: none
+
+// The number y of each staged observation and its weight, by its score: [004] §5.4, as a step of Newton's method.
+template <class Observed> __device__ __forceinline__ void weigh(Shared& shared, int turn, Observed observed) {
+    if (threadIdx.x >= SCORERS * STAGE) return;
+    const int n = threadIdx.x / SCORERS, lane = threadIdx.x % SCORERS;
+    const Observation own = observed(n);
     float score = 0;
-    for (int column = threadIdx.x % 32; column < DIM; column += 32) score += shared.rows[turn][n][column] * shared.start[column];
-    score = sum_of_warp(score) + offset;
+    for (int column = lane; column < DIM; column += SCORERS) score += shared.rows[turn][n][column] * shared.start[column];
+    score = sum_of_lanes<SCORERS>(score) + own.offset;
     const float bound = curvature(score);
-    if (threadIdx.x % 32 > 0) return;
-    shared.weights[turn][n] = count * bound;
-    shared.rows[turn][n][LAST] = (target - sigmoid(score)) / bound;
+    if (lane > 0) return;
+    shared.weights[turn][n] = own.count * bound;
+    shared.rows[turn][n][LAST] = (own.target - sigmoid(score)) / bound;
 }
 
-// Add n observations to `sums`: `stage(first, turn)` begins to copy observations `first` on to stage `turn`;
-// `weigh(first, turn)` gives each a weight and its y once they are there.
-template <bool WEIGHTED, class Stage, class Weigh> __device__ __forceinline__ void add_observations(Sums (&sums)[HELD], Shared& shared, int n, Stage stage, Weigh weigh) {
+// Add n observations to `sums`: `stage(first, turn)` begins to copy observations `first` on to stage `turn`. WEIGHTED:
+// `observed(at)` says what is known of one, and each gets a weight and its y once it is there.
+template <bool WEIGHTED, class Stage, class Observed>
+__device__ __forceinline__ void add_observations(Sums (&sums)[HELD], Shared& shared, int n, Stage stage, Observed observed) {
     clear_stages(shared);
     __syncthreads();
     stage(0, 0);
@@ -279,7 +290,7 @@ template <bool WEIGHTED, class Stage, class Weigh> __device__ __forceinline__ vo
         wait_but<1>();
         __syncthreads();
         if (WEIGHTED) {
-            weigh(first, turn);
+            weigh(shared, turn, [&](int at) { return first + at < n ? observed(first + at) : Observation{0, 0, 0}; });
             __syncthreads();
         }
         for_tiles(sums, [&](Tile tile, Sums& mine) { add_rows<WEIGHTED, 1, STAGE>(mine, tile, shared.rows[turn], shared.weights[turn]); });

@@ -14,9 +14,9 @@ struct Table {
 static_assert(sizeof(Table) == 96, "as NumPy writes it");
 
 // Place of the first entry that is not below `wanted`, from `low` to `low + length`.
-template <class Entry> __device__ __forceinline__ long long find(const Entry* entries, long long low, long long length, Entry wanted) {
+template <class Entry, class Place> __device__ __forceinline__ Place find(const Entry* entries, Place low, Place length, Entry wanted) {
     while (length > 0) {
-        const long long half = length / 2;
+        const Place half = length / 2;
         const bool is_above = entries[low + half] < wanted;
         low = is_above ? low + half + 1 : low;
         length = is_above ? length - half - 1 : half;

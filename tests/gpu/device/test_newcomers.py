@@ -16,6 +16,7 @@ from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 2, 40, 17, 80, 60, 99, 100, 33, 7, 90]
+MANY = 6 * LENGTHS  # so that items have more raters than a warp has lanes, or fewer
 N_ITEMS, N_NEW = 100, 30
 KINDS = pytest.mark.parametrize("kind", SAMPLED_KINDS)
 
@@ -29,12 +30,11 @@ def needs_device() -> None:
 def refit_all(here: World) -> dict[str, np.ndarray]:
     """All new items of a world, refitted on the device and, in place, on the host."""
     table, parameters = here.on_device()
-    cupy, newcomers = importlib.import_module("cupy"), importlib.import_module("gpu.device.newcomers")
-    constants = rules.item_rules(here.model.params)
+    newcomers = importlib.import_module("gpu.device.newcomers")
     items = np.flatnonzero(~here.model.item_trained)
-    absent = cupy.full((len(items), newcomers.n_absent(constants)), -1, dtype=cupy.int32)
-    due = cupy.asarray(np.random.default_rng(0).permutation(len(items)))
-    newcomers.refit_items(due, absent, table, parameters, constants)
+    parameters.is_due.fill(1)
+    found = newcomers.ItemRefits(parameters, rules.item_rules(here.model.params)).refit(table)
+    assert sorted(found.get().tolist()) == items.tolist()
     for _ in here.refits().refit_items(items):
         pass
     return fetched(parameters)
@@ -42,15 +42,16 @@ def refit_all(here: World) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("sizes", [(1, 4), (5, 3), (8, 0), (31, 32), (64, 33), (128, 32)])
 @KINDS
-def test_items(kind: type[Params], sizes: tuple[int, int]) -> None:
-    here = world(kind, sizes, LENGTHS, N_ITEMS, N_NEW)
+@pytest.mark.parametrize("lengths", [LENGTHS, MANY])
+def test_items(kind: type[Params], sizes: tuple[int, int], lengths: list[int]) -> None:
+    here = world(kind, sizes, lengths, N_ITEMS, N_NEW)
     found = refit_all(here)
     assert_near(found, here.model, 5e-4)
     assert found["item_factors"][N_ITEMS - N_NEW :].any(axis=1).sum() > N_NEW / 2
 
 
 def test_more_tiles_than_threads() -> None:
-    here = world(CulshParams, (128, 128), LENGTHS, 300, 10)
+    here = world(CulshParams, (128, 128), MANY, 100, 10)
     assert_near(refit_all(here), here.model, 5e-4)
 
 
@@ -64,13 +65,14 @@ def test_a_very_long_column_is_read_in_part(kind: type[Params]) -> None:
 @pytest.mark.parametrize("kind", [CulshParams, CulshImplicitParams])
 def test_items_are_refitted_in_parts(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("gpu.device.newcomers"), "AT_ONCE", 7)
-    here = world(kind, (8, 4), LENGTHS, N_ITEMS, N_NEW)
+    here = world(kind, (8, 4), MANY, N_ITEMS, N_NEW)
     assert_near(refit_all(here), here.model, 5e-4)
 
 
 @pytest.mark.parametrize("kind", [SgdParams, CulshParams])
-def test_items_solve_the_ridge_regression_of_their_raters(kind: type[Params]) -> None:
-    here = world(kind, (6, 4), LENGTHS, N_ITEMS, N_NEW)
+@pytest.mark.parametrize("lengths", [LENGTHS, MANY])
+def test_items_solve_the_ridge_regression_of_their_raters(kind: type[Params], lengths: list[int]) -> None:
+    here = world(kind, (6, 4), lengths, N_ITEMS, N_NEW)
     found, constants = refit_all(here), rules.item_rules(here.model.params)
     ridge = (
         constants.factor, constants.factor_prior, constants.bias, constants.bias_prior,

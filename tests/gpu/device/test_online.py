@@ -49,10 +49,8 @@ def refit_all(here: World) -> dict[str, np.ndarray]:
     table, parameters = here.on_device()
     cupy, online = importlib.import_module("cupy"), importlib.import_module("gpu.device.online")
     users = np.random.default_rng(0).permutation(here.table.n_users)
-    n_ratings = here.table.n_ratings
-    online.refit_users(
-        cupy.asarray(users.astype(np.int32)), n_ratings, table, parameters, rules.user_rules(here.model.params)
-    )
+    refits = online.UserRefits(parameters, rules.user_rules(here.model.params))
+    refits.refit(cupy.asarray(users.astype(np.int32)), here.table.n_ratings, table)
     for _ in here.refits().refit_users(users):
         pass
     return fetched(parameters)
@@ -102,9 +100,9 @@ def test_users_are_expected_where_items_are(n_factors: int) -> None:
     params, known = here.model.params, here.model.item_factors[here.model.item_trained].astype(np.float64)
     assert isinstance(params, CulshParams)
     constants = rules.beside_items(rules.user_rules(params), params, known.T @ known, len(known))
-    constants = constants._replace(spread=online.placed(constants.spread))
     users, refits = np.arange(here.table.n_users), here.refits()
-    online.refit_users(cupy.asarray(users.astype(np.int32)), here.table.n_ratings, table, parameters, constants)
+    rows = cupy.asarray(users.astype(np.int32))
+    online.UserRefits(parameters, constants).refit(rows, here.table.n_ratings, table)
     for step in (*refits.prepare(), *refits.refit_users(users)):
         assert step is None
     assert_near(fetched(parameters), here.model)
@@ -116,7 +114,7 @@ def test_new_items_of_refitted_users_are_due(kind: type[Params]) -> None:
     table, parameters = here.on_device()
     cupy, online = importlib.import_module("cupy"), importlib.import_module("gpu.device.online")
     users = cupy.asarray(np.array([1, 2], dtype=np.int32))
-    online.refit_users(users, 53, table, parameters, rules.user_rules(here.model.params))
+    online.UserRefits(parameters, rules.user_rules(here.model.params)).refit(users, 53, table)
     rated = np.concatenate([here.table.row(user)[0] for user in (1, 2)])
     assert np.flatnonzero(parameters.is_due.get()).tolist() == sorted(set(rated[rated >= 51].tolist()))
     assert parameters.is_touched.get().tolist() == [0, 1, 1, 0]

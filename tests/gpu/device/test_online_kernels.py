@@ -28,5 +28,5 @@ def test_table(architecture: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_signatures(kind: int, tmp_path: Path) -> None:
-    macros = {"KIND": kind, "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
+    macros = {"S": 76, "KIND": kind, "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
     compile_with_nvcc("signatures", macros, "sm_90", tmp_path)

@@ -100,6 +100,7 @@ class Descent:
     def learn(self, epoch: int, rates: Rates) -> None:
         """One epoch of eq. 5."""
         if isinstance(self._params, CulshImplicitParams):
+            vars(self).pop("visits", None)  # the next ones lie where they were
             near.draw(self._rows, self._model.n_items, self._params.seed, epoch, self._negatives)
             self.visits = self._laid_out(self._pairs, 1 + self._params.n_negatives)
         generator = np.random.default_rng((self._params.seed, epoch))
@@ -219,12 +220,12 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     """Memory that a training takes on the device, at its peak, once neighbours are found.
 
     Counted: the ratings (8 bytes, 16 a user; as much again by item, and the keys, where neighbours were found); items,
-    places and records of samples (16) with their neighbours, what a stable sort of them takes (48), segments (16);
+    places and records of samples (18) with their neighbours, what a stable sort of them takes (72), segments (16);
     parameters of users twice, as copied and in their places; work space of sorts and sums.
     """
     geometry, n_users, n_items = Geometry.of(params), ratings.n_users, ratings.n_items
     n = _n_samples(ratings, params)
-    a_sample = 16 + geometry.near_bytes + 48 * params.deterministic
+    a_sample = 18 + geometry.near_bytes + 72 * params.deterministic
     segments = 16 * segments_needed(n, n_tiles(ratings, params), n_items)
     users = n_users * (geometry.row_bytes + 4 * geometry.n_factors + 64)
     items = n_items * (4 * geometry.n_factors + 16 * geometry.n_neighbours + 16)

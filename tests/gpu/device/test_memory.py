@@ -42,7 +42,7 @@ def test_estimates_are_upper_bounds(params: Params, memory: ModuleType, monkeypa
     asked: list[int] = []
     for module in (gpu.nmf, importlib.import_module("gpu.memory")):
         monkeypatch.setattr(module, "check_room", lambda what, needed, backend: asked.append(needed))
-    ratings = planted(10_000, 2_000, 100)
+    ratings = planted(4_000, 1_000, 100)
     taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE))
     (needed,) = asked
     assert taken <= needed

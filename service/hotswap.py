@@ -204,6 +204,7 @@ class HotSwap:
     def _take_in(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
         item_index.prepare(loaded.model.params.n_factors, engine.backend)
+        warm_up(loaded.manifest.algorithm)
         while True:
             n_forgotten = engine.n_forgotten
             user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()
@@ -224,7 +225,6 @@ class HotSwap:
         engine.prepare(resident)
         try:
             yield
-            yield from warm_up(resident.name)
             while not engine.try_install(resident):
                 yield
         except BaseException:

@@ -166,9 +166,10 @@ class Resident:
         self._unknown[items] = (counts[items] == 0) & ~trained[items]
 
 
-def warm_up(algorithm: str) -> Generator[None, None, None]:
-    """Compile, or load from the cache, everything that a model of `algorithm` needs to answer and to learn; in slices.
+def warm_up(algorithm: str) -> None:
+    """Compile, or load from the cache, everything that a model of `algorithm` needs to answer and to learn.
 
+    Takes seconds the first time on a machine and a fifth of one the first time in a process: not for the engine thread.
     It is done on a model made for it: a real one must not learn what nobody rated.
     """
     history = History()
@@ -182,14 +183,10 @@ def warm_up(algorithm: str) -> Generator[None, None, None]:
     # On the host: a device compiles for the sizes of its model, see `gpu.follower.place`.
     placed = place(known, history.table, history.users.keys, history.items.keys)
     scratch = Resident(manifest, placed, history)
-    yield
     scratch.settle(None)
     scratch.online.index.refresh(np.array([2]))  # once more: what was listed is taken out first
-    yield
     users, rows = scratch.fold_in(np.array([0, 1], dtype=np.int32), np.array([1.0, 2.0], dtype=np.float32))
-    yield
     scratch.recommend(users, rows, 1, history.hidden)
-    yield
     scratch.reasons(rows.items, rows.values, [2], 1)
     scratch.estimate(0, 1)
     scratch.similar_users(0, 1)

@@ -118,8 +118,7 @@ def train(
     chosen.release()
     metrics = measure(model, corpus, chosen)
     reason = objection(data, model, metrics, corpus, chosen)
-    for _ in warm_up(algorithm):
-        pass  # the service finds these kernels in the compile cache when it takes the model in
+    warm_up(algorithm)  # the service finds these kernels in the compile cache when it takes the model in
     manifest = snapshot.write(
         data / "snapshots", model, corpus.user_ids, corpus.item_ids, metrics=metrics, watermark=watermark
     )

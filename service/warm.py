@@ -17,8 +17,7 @@ def main() -> None:
     ratings = gpu.Ratings.from_coo(drawn.viewers, drawn.items, drawn.ratings, (N_VIEWERS, N_ITEMS))
     for algorithm, kind in gpu.ALGORITHMS.items():
         gpu.fit(ratings, dataclasses.replace(kind(), n_epochs=1), test=ratings, on_epoch=lambda _report: None)
-        for _ in resident.warm_up(algorithm):
-            pass
+        resident.warm_up(algorithm)
 
 
 if __name__ == "__main__":

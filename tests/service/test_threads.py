@@ -11,8 +11,7 @@ from threadpoolctl import threadpool_info
 threads.limit_blas()
 print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
 from service.resident import warm_up
-for _ in warm_up("sgd"):
-    pass
+warm_up("sgd")
 import numba
 print(numba.config.THREADING_LAYER)
 """

@@ -8,6 +8,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.device.arrays import placed
 from gpu.device.growing import Counting, Growing
 from gpu.device.structures import structure
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
@@ -45,14 +46,14 @@ class Parameters:
         """Copy `model`; keys of all its rows."""
         self.mean, self.is_implicit = model.mean, model.is_implicit
         fills = {"neighbours": NO_NEIGHBOUR}
-        arrays = {name: (axes[0], cupy.asarray(getattr(model, name))) for name, (axes, _) in ARRAYS.items()}
-        arrays |= {"user_keys": ("U", cupy.asarray(user_keys)), "item_keys": ("I", cupy.asarray(item_keys))}
+        arrays = {name: (axes[0], placed(getattr(model, name))) for name, (axes, _) in ARRAYS.items()}
+        arrays |= {"user_keys": ("U", placed(user_keys)), "item_keys": ("I", placed(item_keys))}
         arrays["is_touched"] = ("U", cupy.zeros(model.n_users, dtype=cupy.uint8))
         arrays["is_due"] = ("I", cupy.zeros(model.n_items, dtype=cupy.uint8))
         self._growing = {name: (axis, Growing(array, fills.get(name, 0))) for name, (axis, array) in arrays.items()}
         self.pool, self.pool_keys = _by_key(model.user_trained, user_keys)
         self.item_pool, _ = _by_key(model.item_trained, item_keys)
-        self._new_items = Counting(cupy.asarray(np.flatnonzero(~model.item_trained)), model.n_items)
+        self._new_items = Counting(placed(np.flatnonzero(~model.item_trained)), model.n_items)
 
     def __getattr__(self, name: str) -> Any:
         """An array at its present length."""
@@ -131,4 +132,4 @@ def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> tuple[Any, Any
     """Rows where `mask` holds, by key, and their keys."""
     rows = np.flatnonzero(mask)
     rows = rows[np.argsort(keys[rows], kind="stable")]
-    return cupy.asarray(rows), cupy.asarray(keys[rows])
+    return placed(rows), placed(keys[rows])

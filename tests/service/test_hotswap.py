@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,16 @@ def test_a_new_model_catches_up_before_it_answers(whole: Whole) -> None:
     assert positions == sorted(positions)
     assert whole.hotswap.served() == {"culsh": job.version}
     assert whole.recommend("w59").personalized
+
+
+def test_nothing_holds_the_model_before(whole: Whole) -> None:
+    """Its memory, on a device too, is free once the new one answers."""
+    whole.send(events())
+    whole.train("culsh", **SMALL)
+    before = [weakref.ref(held) for resident in whole.engine.models() for held in (resident, resident.online)]
+    whole.train("culsh", **SMALL)
+    whole.rate(("u1", "i1", 3.0))
+    until(lambda: all(held() is None for held in before), 5.0)
 
 
 def test_two_models_by_name(whole: Whole) -> None:

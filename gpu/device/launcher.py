@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
-from gpu.device.kernels import kernel
+import cupy
+
+from gpu.device.kernels import kernel, module
 
 
 class Launcher:
@@ -12,7 +15,7 @@ class Launcher:
 
     def __init__(self, name: str, macros: dict[str, int]) -> None:
         """Kernels of `name`.cu; compiled at the first launch."""
-        self.name, self.macros = name, macros
+        self._name, self._macros = name, macros
         self._found: dict[tuple[str, int], Any] = {}
 
     def __call__(self, function: str, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
@@ -21,5 +24,12 @@ class Launcher:
             return
         found = self._found.get((function, shared))
         if found is None:
-            found = self._found[function, shared] = kernel(self.name, function, self.macros, shared)
+            found = self._found[function, shared] = kernel(self._name, function, self._macros, shared)
         found((blocks,), (threads,), arguments, shared_mem=shared)
+
+    @cached_property
+    def geometry(self) -> list[int]:
+        """Three numbers that the file says of itself in `geometry`; what they are is said there."""
+        said = module(self._name, self._macros).get_global("geometry")
+        found: list[int] = cupy.ndarray(3, cupy.int32, said).get().tolist()
+        return found

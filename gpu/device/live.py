@@ -122,7 +122,7 @@ class LiveModel:
             ("signatures", lambda: self._note(found[0])),
             ("users", lambda: self._refit_users(found[0].touched_users, found[0].n_ratings)),
             ("neighbours", self._list_new_items),
-            ("items", self._refit_items),
+            ("items", lambda: self._refit_items(found[0].touched_users)),
         )
 
     def touch(self, users: NDArray[np.integer]) -> None:
@@ -130,7 +130,7 @@ class LiveModel:
         rows = cupy.asarray(users.astype(np.int32))
         self._refit_users(rows, int(self.table.lengths[rows].sum()))
         self._list_new_items()
-        self._refit_items()
+        self._refit_items(rows)
 
     def forget(self, user: int) -> None:
         """Delete a user's ratings and make them as if never seen."""
@@ -140,9 +140,8 @@ class LiveModel:
             self._signatures.forget(user)
         self.parameters.drop_user(user)
         self.parameters.is_touched[user] = 1  # items that have drawn the user draw anew
-        self.refitted = Refitted(cupy.zeros(0, dtype=cupy.int32), cupy.zeros(0, dtype=cupy.int64))
         self._list_new_items()
-        self._refit_items()
+        self._refit_items(cupy.zeros(0, dtype=cupy.int32))
 
     def fetch(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> dict[str, NDArray[Any]]:
         """The named arrays of `gpu.model.ARRAYS` at these rows, on the host."""
@@ -176,14 +175,14 @@ class LiveModel:
 
     def _refit_users(self, users: Any, n_ratings: int) -> None:
         self._users.refit(users, n_ratings, self.table)
-        self.refitted = Refitted(users, cupy.zeros(0, dtype=cupy.int64))
 
     def _list_new_items(self) -> None:
         if self._signatures is not None:
             self._signatures.list_new_items()
 
-    def _refit_items(self) -> None:
-        self.refitted = self.refitted._replace(items=self._items.refit(self.table))
+    def _refit_items(self, refitted: Any) -> None:
+        """Refit new items after the users `refitted`."""
+        self.refitted = Refitted(refitted, self._items.refit(self.table))
         self.parameters.is_touched.fill(0)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu.device.growing import Growing
 from gpu.device.launcher import Launcher
-from gpu.device.online import constants_of, geometry
+from gpu.device.online import constants_of
 from gpu.device.parameters import Parameters
 from gpu.device.scratch import Scratch, fetched, pinned
 from gpu.device.structures import structure
@@ -60,7 +60,7 @@ class ItemRefits:
             return items[:0]
         n_few, n_many = self._list(due, items, n_new, table)
         users = self._parameters.users_side
-        _, _, shared = geometry(self._run)
+        _, _, shared = self._run.geometry
         given = users, self._items(due), table.pointers, self._constants
         self._run("refit_few", n_few, FEW_THREADS, *given, shared=shared)
         for first in range(n_new - n_many, n_new, AT_ONCE):
@@ -93,7 +93,7 @@ class ItemRefits:
         shared = WORD_BYTES * (n_words + 2 * self._n_neighbours + 1)
         given = users, side, table.pointers, constants, observed, np.int32(n_words)
         self._run("observe_items", n, OBSERVE_THREADS, *given, shared=shared)
-        threads, shared, _ = geometry(self._run)
+        threads, shared, _ = self._run.geometry
         self._run("solve_items", n, threads, users, side, constants, observed, shared=shared)
 
     def _new_arrays(self, n: int) -> Any:

@@ -5,14 +5,12 @@ Sums and solutions are float32 where the host has float64; draws are the same bi
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.kernels import module
 from gpu.device.launcher import Launcher
 from gpu.device.parameters import Parameters
 from gpu.device.scratch import Scratch
@@ -56,7 +54,7 @@ class UserRefits:
         self._run("describe_users", n, DESCRIBE_THREADS, *read)
         n_parts, most = room // PART + n, WORD_BYTES * (2 * rules.max_ratings + BUCKETS + 1)
         self._run("list_samples", n_parts, PART, *read, shared=most)
-        threads, shared, _ = geometry(self._run)
+        threads, shared, _ = self._run.geometry
         solved = into, users, side, self._constants, described
         for step in range(rules.n_steps if parameters.is_implicit else 1):
             self._run("solve_users", n_parts, threads, *solved, np.int32(step), self._spread, shared=shared)
@@ -71,7 +69,7 @@ class UserRefits:
 
         Sums go through memory where a user has several parts: at most twice as many as parts fit the samples.
         """
-        _, _, partial = geometry(self._run)
+        _, _, partial = self._run.geometry
         samples = cupy.empty(room * SAMPLE_BYTES, dtype=cupy.uint8)
         items, values = cupy.empty(room, dtype=cupy.int32), cupy.empty(room, dtype=cupy.float32)
         baselines = cupy.empty(n, dtype=cupy.float64)
@@ -92,22 +90,6 @@ def constants_of(rules: Rules) -> Any:
     numbers = [np.float32(number) for number in rules[:6]]
     counts = [np.int32(n) for n in (rules.max_ratings, rules.n_negatives, rules.max_negatives, rules.n_steps)]
     return structure(*numbers, np.float64(rules.baseline_prior), *counts, np.uint64(rules.seed))
-
-
-def geometry(run: Launcher) -> tuple[int, int, int]:
-    """Three numbers that the kernels say of themselves.
-
-    Returns:
-        Threads of a block that solves, bytes of its shared memory, and of online.cu the numbers of its sums, of
-        newcomers.cu the bytes of shared memory of a block that solves an item of few raters.
-    """
-    return _geometry_of(module(run.name, run.macros))
-
-
-@functools.cache
-def _geometry_of(loaded: Any) -> tuple[int, int, int]:
-    one, two, three = cupy.ndarray(3, cupy.int32, loaded.get_global("geometry")).get().tolist()
-    return one, two, three
 
 
 def _placed(spread: NDArray[np.float64]) -> Any:

@@ -238,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(FEW_THREADS) refit_few(Users users,
     for (int first = 0; first < n; first += FEW_THREADS / LOOKERS) {
         const int at = first + threadIdx.x / LOOKERS;
         observe(table, users, side, item, at < n ? few.raters[at] : -1, &few.rows[min(at, n - 1)][F], few.counts);
-        if (at < n) few.rows[at][DIM - 1] = 1;
+        if (at < n && threadIdx.x % LOOKERS == 0) few.rows[at][DIM - 1] = 1;
     }
     __syncthreads();
     for (int column = threadIdx.x; column < DIM; column += FEW_THREADS) few.inverse[column] = 1 / ridge_of(column, few.counts, rules);
@@ -334,4 +334,5 @@ solve_items(Users users, Items side, Rules rules, Observed from) {
     for (int column = threadIdx.x; column < DIM; column += THREADS) write_term(side, item, column, shared.start[column]);
 }
 
+// Of `solve_items`: threads, bytes of shared memory; bytes of shared memory of `refit_few`.
 extern "C" __constant__ int geometry[3] = {THREADS, (int)sizeof(Shared), (int)sizeof(Few)};

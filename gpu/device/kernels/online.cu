@@ -286,4 +286,5 @@ solve_users(Users users, const int* rows, Items side, Rules rules, Described fro
     if (threadIdx.x == 0) users.bias[user] = shared.start[F];
 }
 
+// Of `solve_users`: threads, bytes of shared memory, numbers of a block's sums.
 extern "C" __constant__ int geometry[3] = {THREADS, (int)sizeof(Solving), PARTIAL};

@@ -54,6 +54,7 @@ class History:
         table: the last rating of every (user, item).
         position: id of the last entry applied.
         n_events: ratings applied ever, deletions too; numbers their order.
+        n_hidings: how often items were hidden or shown.
     """
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class History:
         self.items = IdTable()
         self.table = RatingTable()
         self.position = ZERO
-        self.n_events = 0
+        self.n_events = self.n_hidings = 0
         self._hidden_items = Growing(np.zeros(0, dtype=np.bool_))
         self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last event of each user
         self._first_ms = Growing(np.zeros(0, dtype=np.int64))
@@ -165,6 +166,7 @@ class History:
         row = self.items.row_or_new(subject)
         self._grow()
         self._hidden_items.values[row] = kind == "hide"
+        self.n_hidings += 1
         return _joined([])
 
     def _grow(self) -> None:

@@ -43,7 +43,8 @@ class Resident:
         The model is behind until `settle` returns true.
         """
         self.manifest = manifest
-        self._history, self._has_news = history, True
+        self._history = history
+        self._has_news, self._n_hidings = True, 0  # news: others are unknown, or hidden, than the index was told last
         self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings of which the model knows nothing either
         self.online = placed.follow(history.users.keys, history.items.keys)
         self.online.touch(history.changed_since(StreamId.parse(manifest.watermark)))
@@ -66,7 +67,6 @@ class Resident:
 
     def learn(self, changes: Changes) -> None:
         """Take in what the history has just changed; cheap, the work is done by `settle`."""
-        self._has_news = True
         self.online.grow(self._history.users.keys, self._history.items.keys)
         self.online.note(changes.users, changes.items, changes.old, changes.new, changes.positions)
         for gone in changes.forgotten:
@@ -105,9 +105,10 @@ class Resident:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The `n` best items behind the first `offset`, or as many as there are, of each user; see `gpu.topn`."""
         n = max(1, min(n, self.model.n_items))
-        if self._has_news:
+        self._has_news |= self._n_hidings != self._history.n_hidings
+        if self._has_news:  # with a million items half a millisecond, too much for each lesson
             self.online.index.hide(hidden | self._unknown)
-            self._has_news = False
+            self._has_news, self._n_hidings = False, self._history.n_hidings
         return topn.recommend(
             self.online.index,
             users,
@@ -163,7 +164,10 @@ class Resident:
         counts, trained, n_seen = self._history.table.item_counts, self.model.item_trained, len(self._unknown)
         if len(counts) > n_seen:
             self._unknown = np.append(self._unknown, (counts[n_seen:] == 0) & ~trained[n_seen:])
-        self._unknown[items] = (counts[items] == 0) & ~trained[items]
+            self._has_news = True
+        are_unknown = (counts[items] == 0) & ~trained[items]
+        self._has_news |= bool((are_unknown != self._unknown[items]).any())
+        self._unknown[items] = are_unknown
 
 
 def warm_up(algorithm: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -250,3 +251,32 @@ def test_one_rating_makes_a_user_personal_and_none_unmakes_it() -> None:
     assert not nothing_known.personalized
     assert "unheard-of" not in {item.item for item in nothing_known.items}
     assert len(nothing_known.warnings) == 1
+
+
+def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkeypatch):
+    history = History()
+    history.apply(entries())
+    resident, told, ms = resident_of(history, "sgd"), [], itertools.count(10_000)
+    hide = resident.online.index.hide
+    monkeypatch.setattr(resident.online.index, "hide", lambda hidden: (told.append(hidden.copy()), hide(hidden)))
+
+    def after(*ratings: tuple[str, str, float | None], subject: tuple[str, str] | None = None) -> list[int]:
+        """How often the index has been told, and the items that stay out."""
+        events = [RatingEvent(*rating, 0.0) for rating in ratings]
+        entry = Entry(StreamId(next(ms), 0), *(("rating", events) if subject is None else (subject[0], [], subject[1])))
+        resident.learn(history.apply([entry]))
+        resident.settle(None)
+        rows = gpu.topn.rows_of(history.table.rows, np.array([0]))
+        resident.recommend(gpu.topn.users_of(resident.model, np.array([0])), rows, 3, history.hidden)
+        return [len(told), *np.flatnonzero(told[-1]).tolist()]
+
+    user, item = history.users.id(0), history.items.id(0)
+    assert after((user, item, 3.0)) == [1]
+    assert after((user, item, 4.0)) == [1]
+    assert after(subject=("hide", item)) == [2, 0]
+    assert after((user, item, 5.0)) == [2, 0]
+    assert after(subject=("show", item)) == [3]
+    assert after((user, "new", 5.0))[1:] == []
+    assert after((user, "new", None))[1:] == [history.items.row("new")]
+    n_told = len(told)
+    assert after((user, item, 1.0))[0] == n_told

@@ -19,8 +19,9 @@ from gpu.table import RatingTable
 
 # Bytes that a model which learns on the device takes beside its parameters and the items laid out for ranking. A user:
 # key, place in the order of keys, mark, baseline, place of the ratings. An item: the same, and what changes of it. A
-# rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed.
-A_USER, AN_ITEM, A_RATING = 64, 80, 64
+# rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed. A batch: samples,
+# sums of users in parts, observations of new items, and agreements of signatures (256 MB at most).
+A_USER, AN_ITEM, A_RATING, A_BATCH = 64, 80, 64, 512 * 2**20
 
 
 class Follower(Protocol):
@@ -127,7 +128,7 @@ def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, bac
     users, items = bytes_of(params, n_users, n_items)
     if not _learns_on_device(params, backend):
         return 2 * items  # laid out for ranking, neighbours in both directions
-    return users + A_USER * n_users + 3 * items + AN_ITEM * n_items + A_RATING * n_ratings
+    return users + A_USER * n_users + 3 * items + AN_ITEM * n_items + A_RATING * n_ratings + A_BATCH
 
 
 def _learns_on_device(params: Params, backend: Backend) -> bool:

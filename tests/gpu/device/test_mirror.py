@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gpu import topn
 from gpu.backend import HOST, Backend
 from gpu.device import obstacle
-from gpu.follower import Follower, device_bytes, place
+from gpu.follower import Follower, place
 from gpu.model import ARRAYS, Model
-from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
 from gpu.table import RatingTable
 from tests.gpu.device.live import assert_near
 from tests.gpu.followers import MEANS
@@ -214,10 +214,3 @@ def test_somebody_passing_through() -> None:
     one, other = (follower.fold_in(items, values) for follower in told.followers)
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_memory_on_the_device_is_counted_where_a_model_learns_there() -> None:
-    assert device_bytes(SgdParams(), 1000, 100, 10_000, HOST) == 0
-    exact, learned = (device_bytes(params, 1000, 100, 10_000, DEVICE) for params in (AlsParams(), SgdParams()))
-    assert learned > exact + 4 * 1000 * SgdParams().n_factors
-    assert device_bytes(SgdParams(), 1000, 100, 20_000, DEVICE) > learned

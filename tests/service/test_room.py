@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+import gpu
+from gpu.backend import HOST, Backend
+from gpu.model import bytes_of
+from service.room import needed_bytes
+
+DEVICE = Backend("device", "only counted")
+READ, SERVED, N_RATINGS = (1000, 200), (1100, 300), 50_000
+
+
+@pytest.mark.parametrize("algorithm", ["culsh", "sgd", "als"])
+def test_the_host_holds_a_model_as_read_and_in_its_own_rows(algorithm: str) -> None:
+    params = gpu.params_for(algorithm, {})
+    users, items = bytes_of(params, *SERVED)
+    for backend in (HOST, DEVICE):
+        needed = needed_bytes(params, READ, SERVED, N_RATINGS, backend)
+        assert needed["host"] == sum(bytes_of(params, *READ)) + users + 2 * items
+    assert list(needed_bytes(params, READ, SERVED, N_RATINGS, HOST)) == ["host"]
+
+
+def test_a_device_holds_what_learns_there_and_for_others_the_items() -> None:
+    learned, exact = gpu.params_for("culsh", {}), gpu.params_for("als", {})
+    of = {n: needed_bytes(learned, READ, SERVED, n, DEVICE)["device"] for n in (0, N_RATINGS)}
+    assert of[0] > sum(bytes_of(learned, *SERVED)) + bytes_of(learned, *SERVED)[1]
+    assert of[N_RATINGS] - of[0] >= 22 * N_RATINGS
+    assert needed_bytes(exact, READ, SERVED, N_RATINGS, DEVICE)["device"] == 2 * bytes_of(exact, *SERVED)[1]

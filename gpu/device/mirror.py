@@ -135,7 +135,7 @@ class MirroredModel:
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Make a user as if never seen: here at once, on the device after all that waits."""
         del items, values
-        self._waiting.append(user)
+        self._waiting.append(int(user))
         self._touched = self._touched[self._touched != user]
         self._drop(user)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import time
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ import uvloop
 from loadtest.client import Client
 from loadtest.driver import Driven, drive
 from loadtest.workload import Plan, Population, arrivals
+
+START_S = 0.1  # that each of the first tasks takes, so that no process takes two of them
 
 
 class _Driver(NamedTuple):
@@ -29,10 +32,13 @@ class Crowd:
     """Processes that wait to be told what to send."""
 
     def __init__(self, n_drivers: int, url: str, key: str | None, population: Population) -> None:
-        """Start `n_drivers`, which speak of `population`."""
+        """Start `n_drivers`, which speak of `population`; returns when all are there."""
         spawn = multiprocessing.get_context("spawn")
         self._n_drivers = n_drivers
         self._pool = ProcessPoolExecutor(n_drivers, spawn, _begin, (url, key, population))
+        started = [self._pool.submit(time.sleep, START_S) for _ in range(n_drivers)]
+        for one in started:
+            one.result()
 
     async def drive(self, plan: Plan) -> Driven:
         """Send what `plan` asks for, all drivers together."""

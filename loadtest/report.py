@@ -146,7 +146,7 @@ def _plot_latency(axes: Any, steps: list[dict[str, Any]]) -> None:
             axes.plot(*zip(*points, strict=True), marker="o", label=f"{kind} {line}")
     axes.set(xlabel="offered requests per second", ylabel="ms", xscale="log", yscale="log")
     axes.grid(True, which="both", alpha=0.3)
-    axes.legend()
+    axes.legend(fontsize="x-small", ncols=2)
 
 
 def _plot_answered(axes: Any, steps: list[dict[str, Any]]) -> None:

@@ -21,7 +21,7 @@ from gpu.table import RatingTable
 # key, place in the order of keys, mark, baseline, place of the ratings. An item: the same, and what changes of it. A
 # rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed. A batch: samples,
 # sums of users in parts, observations of new items, and agreements of signatures (256 MB at most).
-A_USER, AN_ITEM, A_RATING, A_BATCH = 64, 80, 64, 512 * 2**20
+A_USER, AN_ITEM, A_RATING, A_BATCH = 64, 80, 64, 768 * 2**20
 
 
 class Follower(Protocol):

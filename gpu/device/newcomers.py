@@ -17,7 +17,7 @@ from gpu.device.table import Changes, RatingTable
 from gpu.rules import Rules
 
 OBSERVE_THREADS, FEW_THREADS, WARP = 256, 128, 32  # as kernels/newcomers.cu has them
-AT_ONCE = 512  # items of many raters whose observations are held at a time: a hundred megabytes or two
+AT_ONCE = 512  # items of many raters whose observations are held at a time: 140 MB with 32 neighbours
 WORD_BYTES = 4
 
 
@@ -97,8 +97,8 @@ class ItemRefits:
         self._run("solve_items", n, threads, users, side, constants, observed, shared=shared)
 
     def _new_arrays(self, n: int) -> Any:
-        """`Observed` of the kernels for `n` items."""
-        n_terms, rules = 2 * self._n_neighbours, self._rules
+        """`Observed` of the kernels for `n` items, `AT_ONCE` at most."""
+        n, n_terms, rules = min(n, AT_ONCE), 2 * self._n_neighbours, self._rules
         room = rules.max_ratings * (1 + rules.n_negatives)
         terms = cupy.empty((n, room, n_terms), dtype=cupy.float32)
         offsets, targets = cupy.empty((2, n, room), dtype=cupy.float32)

@@ -9,6 +9,7 @@ from loadtest.client import Client
 
 CPU, LEARNED = "nearfield_process_cpu_seconds_total", "nearfield_ratings_learned_total"
 BATCHES, BATCHED = "nearfield_batch_size_count", "nearfield_batch_size_sum"
+AGES = 'nearfield_freshness_seconds_bucket{le="'  # of lessons, from acceptance until all live models have them
 LEVELS = {
     "resident_bytes": "nearfield_process_resident_memory_bytes",
     "device_arrays_bytes": 'nearfield_device_bytes{of="arrays"}',
@@ -29,11 +30,30 @@ class Gauges(NamedTuple):
         seconds = later.read_s - self.read_s
         grown = {name: later.values.get(name, 0.0) - self.values.get(name, 0.0) for name in (CPU, LEARNED)}
         batches, batched = (later.values.get(name, 0.0) - self.values.get(name, 0.0) for name in (BATCHES, BATCHED))
+        return (
+            {
+                "cores": round(grown[CPU] / seconds, 3),
+                "learned_per_s": round(grown[LEARNED] / seconds, 1),
+                "reads_a_batch": round(batched / max(batches, 1.0), 2),
+            }
+            | self._ages_until(later)
+            | {name: later.values[series] for name, series in LEVELS.items() if series in later.values}
+        )
+
+    def _ages_until(self, later: Gauges) -> dict[str, float]:
+        """Bounds, in milliseconds, below which half and 99 % of the lessons up to `later` were learned."""
+        counts = {
+            1000 * float(name[len(AGES) : -2].replace("+Inf", "inf")): count - self.values.get(name, 0.0)
+            for name, count in later.values.items()
+            if name.startswith(AGES)
+        }
+        n_lessons = max(counts.values(), default=0.0)
+        if not n_lessons:
+            return {}
         return {
-            "cores": round(grown[CPU] / seconds, 3),
-            "learned_per_s": round(grown[LEARNED] / seconds, 1),
-            "reads_a_batch": round(batched / max(batches, 1.0), 2),
-        } | {name: later.values[series] for name, series in LEVELS.items() if series in later.values}
+            f"learned_{name}_below_ms": min(bound for bound, count in counts.items() if count >= share * n_lessons)
+            for name, share in (("p50", 0.5), ("p99", 0.99))
+        }
 
 
 async def read(client: Client) -> Gauges:

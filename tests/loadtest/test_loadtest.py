@@ -146,6 +146,15 @@ def test_what_a_service_says_of_itself():
     assert before.until(gauges.Gauges({}, 12.0)) == {}
 
 
+def test_half_and_nearly_all_lessons_were_learned_below_bounds_of_the_histogram():
+    counts = {"0.01": (5, 65), "0.02": (5, 104), "0.05": (5, 104), "+Inf": (5, 105)}
+    names = {bound: f'{gauges.AGES}{bound}"}}' for bound in counts}
+    before, after = ({names[bound]: float(pair[n]) for bound, pair in counts.items()} for n in (0, 1))
+    found = gauges.Gauges(before, 0.0).until(gauges.Gauges(after, 1.0))
+    assert (found["learned_p50_below_ms"], found["learned_p99_below_ms"]) == (10.0, 20.0)
+    assert "learned_p50_below_ms" not in gauges.Gauges(after, 0.0).until(gauges.Gauges(after, 1.0))
+
+
 def test_busy_users_are_asked_for_more_often_and_ids_are_encoded():
     paths = [one.path for one in arrivals(PEOPLE, "read", 1000, 5, 0)]
     assert paths.count("/recommend/u%2F0?n=10") > 3 * paths.count("/recommend/u%2F19?n=10") > 0

@@ -27,7 +27,6 @@ from gpu.table import RatingTable
 from service.bench.report import say
 
 NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01
-STEPS = ("table", "signatures", "users", "neighbours", "items")
 NAN = float("nan")
 WARM_UP = 2  # batches: kernels are compiled, arenas packed, and the host hashes all items once
 
@@ -53,9 +52,11 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Learned:
-    """One place: median milliseconds of the steps of a batch, of a whole one, its 99th percentile, and the rate.
+    """One place: median milliseconds of a whole batch, its 99th percentile, the rate, and medians of the steps.
 
-    `ratings_per_second`: of batches that follow one another without waiting.
+    Every batch brings new items and all of them are ranked in each, so it matters when a batch comes: whole ones come
+    first, with `newer_items` there in the median one, then steps, then those of `ratings_per_second`, which follow one
+    another without waiting.
     """
 
     place: str
@@ -65,14 +66,15 @@ class Learned:
     users: int
     new_items: int
     batches: int
-    table_ms: float
-    signatures_ms: float
-    users_ms: float
-    neighbours_ms: float
-    items_ms: float
+    newer_items: int
     batch_ms: float
     p99_ms: float
     ratings_per_second: float
+    table_ms: float = NAN
+    signatures_ms: float = NAN
+    users_ms: float = NAN
+    neighbours_ms: float = NAN
+    items_ms: float = NAN
 
 
 class Stream:
@@ -190,25 +192,24 @@ def run(
         follower = (OnDevice if place == "device" else OnHost)(random_model(params, ratings), stream, ratings)
         n = n_batches * 8 if place == "device" else n_batches
         say(f"{place}: {len(ratings):,} ratings are there")
-        head = place, algorithm, params.n_factors, *shape, n
+        head = place, algorithm, params.n_factors, *shape, n, (WARM_UP + n // 2) * shape.new_items
         yield Learned(*head, *_measured(follower, stream, n, shape.ratings))
 
 
 def _measured(follower: OnHost | OnDevice, stream: Stream, n: int, n_ratings: int) -> list[float]:
-    """(steps of `STEPS`, batch, 99th percentile) in milliseconds, and ratings per second."""
+    """(batch, 99th percentile) in milliseconds, ratings per second, and milliseconds of steps as they come."""
     for _ in range(WARM_UP):
         _steps_of(follower, stream.batch())
+    whole = [_whole(follower, stream.batch()) for _ in range(n)]
     split = [_steps_of(follower, stream.batch()) for _ in range(n)]
     steps = [statistics.median(column) for column in zip(*split, strict=True)]
-    whole = [_whole(follower, stream.batch()) for _ in range(n)]
     batches = [stream.batch() for _ in range(n)]
     began = time.perf_counter()
     for batch in batches:
         follower.learn(batch)
     follower.finish()
     rate = n * n_ratings / (time.perf_counter() - began)
-    unknown = [NAN] * (len(STEPS) - len(steps))
-    return [*steps, *unknown, statistics.median(whole), float(np.quantile(whole, 0.99)), rate]
+    return [statistics.median(whole), float(np.quantile(whole, 0.99)), rate, *steps]
 
 
 def _whole(follower: OnHost | OnDevice, batch: Batch) -> float:

@@ -84,8 +84,7 @@ class Changes:
 class RatingTable:
     """A mutable sparse matrix of ratings in device memory, by user with everything, by item with its raters.
 
-    A rating takes 16 bytes by user and 4 by item, and up to half as much again in spare room; a batch of 10,000 changes
-    takes about .15 ms on an H100.
+    A rating takes 16 bytes by user and 4 by item, and up to half as much again in spare room.
     """
 
     def __init__(self, rows: Rows, positions: NDArray[np.int64], n_items: int) -> None:

@@ -83,6 +83,16 @@ class Metrics:
         ProcessCollector(namespace="nearfield", registry=registry)
         self.requests = Requests()
         registry.register(self.requests)
+        self._add_ratings(registry)
+        self._add_queues(registry)
+        self._add_models(registry)
+        self._add_state(registry)
+
+    def text(self) -> bytes:
+        """Everything in the text format of Prometheus."""
+        return generate_latest(self.registry)
+
+    def _add_ratings(self, registry: CollectorRegistry) -> None:
         self.ratings_accepted = Counter(
             "nearfield_ratings_accepted", "Ratings and deletions acknowledged with 202.", registry=registry
         )
@@ -101,6 +111,8 @@ class Metrics:
         self.learn_seconds = Histogram(
             "nearfield_learn_seconds", "Time to learn one batch.", buckets=FRESHNESS_SECONDS, registry=registry
         )
+
+    def _add_queues(self, registry: CollectorRegistry) -> None:
         self.queue_length = Gauge(
             "nearfield_queue_length",
             "What waits for the engine thread, and appends for Redis.",
@@ -113,6 +125,8 @@ class Metrics:
         self.batch_size = Tally("nearfield_batch_size", "Requests that were answered together.", (), BATCH_SIZES)
         registry.register(self.queue_seconds)
         registry.register(self.batch_size)
+
+    def _add_models(self, registry: CollectorRegistry) -> None:
         self.swap_seconds = Histogram(
             "nearfield_swap_seconds",
             "From loading a snapshot to serving it.",
@@ -127,6 +141,8 @@ class Metrics:
         self.model_info = Gauge(
             "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
         )
+
+    def _add_state(self, registry: CollectorRegistry) -> None:
         self.archiver_lag_seconds = Gauge(
             "nearfield_archiver_lag_seconds",
             "Age of the oldest entry that the log does not have yet.",
@@ -139,7 +155,3 @@ class Metrics:
         )
         self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
         self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
-
-    def text(self) -> bytes:
-        """Everything in the text format of Prometheus."""
-        return generate_latest(self.registry)

@@ -19,8 +19,8 @@ import redis
 from service.redis_server import RedisServer
 
 READY = re.compile(r"nearfield is ready on (\S+)")
-READY_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 60.0
 
 
 class Service:
@@ -106,7 +106,7 @@ class Service:
         return self.finished_job(answer.json())
 
 
-def eventually(condition, timeout_s: float = 20.0, every_s: float = 0.05):
+def eventually(condition, timeout_s: float = 60.0, every_s: float = 0.05):
     """The first truthy value of `condition()`; fails after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

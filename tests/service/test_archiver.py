@@ -23,7 +23,7 @@ from service.stream import RATINGS, Stream
 END = StreamId(2**62, 0)
 
 
-def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], within_s: float = 60.0) -> bool:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         if condition():

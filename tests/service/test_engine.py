@@ -86,7 +86,7 @@ def test_waiting_for_what_never_comes(whole: Whole) -> None:
         await whole.engine.wait_for(StreamId(last.ms + 100_000, 0), 0.05)
 
     with pytest.raises(NotSeenYet):
-        asyncio.run_coroutine_threadsafe(wait(), whole.loop).result(5)
+        asyncio.run_coroutine_threadsafe(wait(), whole.loop).result(60)
 
 
 def test_a_failing_slice_harms_nobody(whole: Whole) -> None:
@@ -95,7 +95,7 @@ def test_a_failing_slice_harms_nobody(whole: Whole) -> None:
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        whole.engine.run_slices(failing()).result(5)
+        whole.engine.run_slices(failing()).result(60)
     assert whole.ask(Popular()).items == []
 
 
@@ -118,7 +118,7 @@ def test_questions_are_answered_while_much_is_learned_and_mapped(whole: Whole) -
         whole.recommend("u1")
         waits.append(time.monotonic() - started)
     done.set()
-    future.result(5)
+    future.result(60)
     assert sorted(waits)[len(waits) // 2] < 0.05
 
 
@@ -129,11 +129,11 @@ def held(whole: Whole) -> Iterator[None]:
 
     def holding() -> Any:
         holds.set()
-        release.wait(5)
+        release.wait(60)
         yield
 
     whole.engine.run_slices(holding())
-    assert holds.wait(5)
+    assert holds.wait(60)
     yield
     release.set()
 
@@ -153,7 +153,7 @@ def sample(whole: Whole, name: str, **labels: str) -> float:
 def test_too_many_questions_are_refused(whole: Whole) -> None:
     with held(whole):
         answers = begun(whole, [Popular()] * (LIMITS.max_waiting + 5))
-    found = answers.result(5)
+    found = answers.result(60)
     assert [isinstance(answer, Overloaded) for answer in found].count(True) == 5
     assert whole.ask(Popular()).items == []
 
@@ -165,8 +165,8 @@ def test_a_question_that_has_waited_too_long_is_refused(redis_url: str, tmp_path
             time.sleep(1.6)  # machines stand still for a tenth of a second, so the bound is longer
             in_time = asyncio.run_coroutine_threadsafe(asked(whole, Popular()), whole.loop)
             until(lambda: sample(whole, "nearfield_queue_length", queue="queries") == 4)
-        assert all(isinstance(answer, Overloaded) for answer in late.result(5))
-        assert in_time.result(5).items == []
+        assert all(isinstance(answer, Overloaded) for answer in late.result(60))
+        assert in_time.result(60).items == []
 
 
 async def asked(whole: Whole, query: Any) -> Any:
@@ -177,7 +177,7 @@ def test_questions_that_wait_together_are_answered_together(redis_url: str, tmp_
     with Whole(redis_url, tmp_path, LIMITS._replace(max_batch=8)) as whole:
         with held(whole):
             answers = begun(whole, [Popular()] * 20)
-        assert len(answers.result(5)) == 20
+        assert len(answers.result(60)) == 20
         assert sample(whole, "nearfield_batch_size_count") == 3
         assert sample(whole, "nearfield_batch_size_bucket", le="8.0") == 3
         assert sample(whole, "nearfield_batch_size_sum") == 20
@@ -191,7 +191,7 @@ def test_questions_asked_as_the_engine_stops_are_answered(redis_url: str, tmp_pa
             answers = begun(whole, [Popular()] * 3)
             threading.Thread(target=whole.engine.stop).start()
             until(whole.engine._stopping.is_set)
-        assert all(isinstance(answer, NotReady) for answer in answers.result(5))
+        assert all(isinstance(answer, NotReady) for answer in answers.result(60))
         with pytest.raises(NotReady):
             whole.ask(Popular())
 
@@ -200,7 +200,7 @@ def test_an_exception_in_the_thread_stops_the_service(redis_url: str, tmp_path: 
     with Whole(redis_url, tmp_path) as whole:
         bad = RatingEvent("u", "i", "not a number", 0.0)  # type: ignore[arg-type]
         whole.engine.learn([Entry(StreamId(2**60, 0), "rating", [bad])])
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while not whole.failures and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not whole.engine.readiness.ready

@@ -16,7 +16,7 @@ from service.errors import ServerFailed
 from service.redis_server import RedisServer, find_binary, runtime_folder
 
 
-def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], within_s: float = 60.0) -> bool:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         if condition():

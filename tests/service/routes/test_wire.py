@@ -84,7 +84,7 @@ def talk(server: Server, scene: Talk) -> Any:
         listener = await asyncio.get_running_loop().create_server(server.protocol, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
         try:
-            return await asyncio.wait_for(scene(reader, writer), 5)
+            return await asyncio.wait_for(scene(reader, writer), 60)
         finally:
             writer.close()
             listener.close()
@@ -94,6 +94,11 @@ def talk(server: Server, scene: Talk) -> Any:
             await asyncio.sleep(0.01)
 
     return asyncio.run(main())
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    while not condition():  # `talk` ends it
+        await asyncio.sleep(0.01)
 
 
 async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], str]:
@@ -152,7 +157,7 @@ def test_requests_in_a_pipeline_are_answered_in_order() -> None:
 
     async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Any:
         writer.write(PLAIN + PLAIN.replace(b"n=3", b"n=4") + PLAIN.replace(b"/hot/", b"/cold/"))
-        await asyncio.sleep(0.05)
+        await until(lambda: server.held)
         assert [query for _, query in server.held] == ["a%2Fb n=3"]
         server.release()
         return [(await response(reader))[2] for _ in range(3)]
@@ -201,11 +206,11 @@ def test_a_client_that_has_gone_is_counted() -> None:
 
     async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(PLAIN)
-        await asyncio.sleep(0.05)
+        await until(lambda: server.held)
         writer.transport.abort()
-        await asyncio.sleep(0.05)
+        await until(lambda: not server.state.connections)
         server.release()
-        await asyncio.sleep(0.01)
+        await until(lambda: server.n_counted(499))
 
     talk(server, scene)
     assert server.n_counted(499) == 1
@@ -235,7 +240,7 @@ def test_a_stop_lets_the_answer_out_and_closes_the_connection() -> None:
 
     async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Any:
         writer.write(PLAIN)
-        await asyncio.sleep(0.05)
+        await until(lambda: server.held)
         for connection in server.state.connections:
             connection.shutdown()
         server.release()

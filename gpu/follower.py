@@ -15,7 +15,7 @@ from gpu.item_index import ItemIndex
 from gpu.model import Model, bytes_of
 from gpu.online import OnlineModel
 from gpu.params import GradientParams, Params
-from gpu.table import RatingTable
+from gpu.table import Changes, RatingTable
 
 # Bytes that a model which learns on the device takes beside its parameters and the items laid out for ranking. A user:
 # key, place in the order of keys, mark, baseline, place of the ratings. An item: the same, and what changes of it. A
@@ -49,15 +49,8 @@ class Follower(Protocol):
     def touch(self, users: NDArray[np.integer]) -> None:
         """Mark users whose ratings are not those the snapshot was trained on."""
 
-    def note(
-        self,
-        users: NDArray[np.integer],
-        items: NDArray[np.integer],
-        old: NDArray[np.float32],
-        new: NDArray[np.float32],
-        positions: NDArray[np.int64],
-    ) -> None:
-        """Take note of changes; cheap. Arguments: see `OnlineModel.note`."""
+    def note(self, changes: Changes) -> None:
+        """Take note of what the table has just done; cheap."""
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Make a user, whom the table has dropped with these ratings, as if never seen."""

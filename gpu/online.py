@@ -28,7 +28,7 @@ from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, CulshParams, GradientParams, NmfParams
 from gpu.sampled import SampledRefits
 from gpu.signatures import Signatures
-from gpu.table import RatingTable
+from gpu.table import Changes, RatingTable
 
 USERS_PER_SLICE = 1  # up to some milliseconds each
 ITEMS_PER_SLICE = 1
@@ -125,26 +125,12 @@ class OnlineModel:
         """Mark users whose ratings are not those the snapshot was trained on."""
         self._users.update(users.tolist())
 
-    def note(
-        self,
-        users: NDArray[np.integer],
-        items: NDArray[np.integer],
-        old: NDArray[np.float32],
-        new: NDArray[np.float32],
-        positions: NDArray[np.int64],
-    ) -> None:
-        """Mark what changes of the table affect; cheap. Must follow each `RatingTable.apply` before the next `settle`.
-
-        Args:
-            users, items: rows, (B,), in the order applied.
-            old, new: rating before and after, NaN for none, (B,).
-            positions: as `RatingTable.apply` was given them, (B,).
-        """
-        del positions
-        self._users.update(users.tolist())
-        self._items.update(items[~self.model.item_trained[items]].tolist())
+    def note(self, changes: Changes) -> None:
+        """Mark what is affected by what the table has just done; cheap. Before the next `settle`."""
+        self._users.update(changes.users.tolist())
+        self._items.update(changes.items[~self.model.item_trained[changes.items]].tolist())
         if self._signatures is not None:
-            self._signatures.note(users, items, old, new)
+            self._signatures.note(changes)
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Make a user, whom the table has dropped with these ratings, as if never seen."""

@@ -10,7 +10,7 @@ from gpu.backend import Backend
 from gpu.host.growing import Growing
 from gpu.model import Model
 from gpu.params import CulshParams
-from gpu.table import RatingTable
+from gpu.table import Changes, RatingTable
 
 HASHED_PER_SLICE = 4000  # ratings; two or three milliseconds
 LISTED_PER_SLICE = 16
@@ -58,24 +58,13 @@ class Signatures:
         self._user_baseline, self._is_hashed = self._baselines.values, self._hashed.values
         self._packed = self._words.values
 
-    def note(
-        self,
-        users: NDArray[np.integer],
-        items: NDArray[np.integer],
-        old: NDArray[np.float32],
-        new: NDArray[np.float32],
-    ) -> None:
-        """Take in changes that the table has just seen; arguments as in `OnlineModel.note`."""
-        known = self._is_hashed[items]
-        self._changed.update(items[known | ~self._model.item_trained[items]].tolist())
-        if known.any():
-            users, items = users[known], items[known]
-            weights = self._psi(users, items, new[known]) - self._psi(users, items, old[known])
-            self._add(users, items, weights)
+    def note(self, changes: Changes) -> None:
+        """Take in changes that the table has just seen."""
+        self._replace(changes.users, changes.items, changes.old, changes.new)
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Take out all ratings of a user, who becomes unknown."""
-        self.note(np.full(len(items), user), items, values, np.full(len(items), np.nan, dtype=np.float32))
+        self._replace(np.full(len(items), user), items, values, np.full(len(items), np.nan, dtype=np.float32))
         self._user_baseline[user] = 0
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
@@ -140,6 +129,20 @@ class Signatures:
         self.relisted.update(part[differs].tolist())
         self._stale.difference_update(part.tolist())
         self._listed.difference_update(part[self._table.item_counts[part] == 0].tolist())
+
+    def _replace(
+        self,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        old: NDArray[np.float32],
+        new: NDArray[np.float32],
+    ) -> None:
+        """Take ratings out of the sums and others in; NaN: none."""
+        known = self._is_hashed[items]
+        self._changed.update(items[known | ~self._model.item_trained[items]].tolist())
+        if known.any():
+            users, items = users[known], items[known]
+            self._add(users, items, self._psi(users, items, new[known]) - self._psi(users, items, old[known]))
 
     def _psi(
         self, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.float32]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +12,33 @@ from gpu.arena import Arena
 from gpu.errors import InvalidInput
 from gpu.host import table as kernels
 from gpu.ratings import Ratings, Rows
+
+
+class Changes(NamedTuple):
+    """What changes of ratings did to a table, in the order applied.
+
+    Attributes:
+        users, items: int64 (B,), rows.
+        old: float32 (B,), the value that each change replaced; NaN: there was none.
+        new: float32 (B,), the value since; NaN: it was deleted.
+        positions: int64 (B,), by which a user's newest ratings are told; ascend over the life of the table.
+    """
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    old: NDArray[np.float32]
+    new: NDArray[np.float32]
+    positions: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Changes]) -> Changes:
+        """One after the other; one part at least."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+
+    def part(self, which: slice) -> Changes:
+        """Some of them: views."""
+        users, items, old, new, positions = self
+        return Changes(users[which], items[which], old[which], new[which], positions[which])
 
 
 class RatingTable:
@@ -73,7 +103,7 @@ class RatingTable:
         values: NDArray[np.floating],
         timestamps: NDArray[np.float64],
         positions: NDArray[np.int64],
-    ) -> NDArray[np.float32]:
+    ) -> Changes:
         """Apply changes in order; the last one of a (user, item) wins.
 
         Args:
@@ -82,19 +112,18 @@ class RatingTable:
             timestamps, positions: kept beside each rating, (B,); positions ascend over the life of the table.
 
         Returns:
-            float32 (B,): the value each change replaced, NaN where there was none.
+            The changes, with what each replaced; in arrays of their own.
 
         Raises:
             InvalidInput: unequal lengths, or a row beyond the table (`grow` first).
         """
-        changes = users.astype(np.int64), items.astype(np.int64)
-        new = values.astype(np.float32), timestamps.astype(np.float64), positions.astype(np.int64)
-        self._check(*changes, new)
-        old = np.empty(len(users), dtype=np.float32)
-        done = 0
-        while (done := self._apply_from(done, *changes, new, old)) < len(users):
+        rows, old = (users.astype(np.int64), items.astype(np.int64)), np.empty(len(users), dtype=np.float32)
+        changes = Changes(*rows, old, values.astype(np.float32), positions.astype(np.int64))
+        times, done = timestamps.astype(np.float64), 0
+        self._check(changes, times)
+        while (done := self._apply_from(done, changes, times)) < len(users):
             self._make_room()
-        return old
+        return changes
 
     def pack(self) -> None:
         """Free the room that rows have left; nothing for a table that has to answer meanwhile."""
@@ -139,17 +168,11 @@ class RatingTable:
         start = int(self._by_user.starts[user])
         return slice(start, start + int(self._by_user.lengths[user]))
 
-    def _apply_from(
-        self,
-        first: int,
-        users: NDArray[np.int64],
-        items: NDArray[np.int64],
-        new: tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]],
-        old: NDArray[np.float32],
-    ) -> int:
-        by_user, by_item = self._by_user.directory, self._by_item.directory
+    def _apply_from(self, first: int, changes: Changes, timestamps: NDArray[np.float64]) -> int:
+        users, items, old, new, positions = changes
+        by_user, by_item, kept = self._by_user, self._by_item, (new, timestamps, positions)
         done: int = kernels.apply(
-            first, users, items, new, old, by_user, self._by_user.columns, by_item, self._by_item.columns[0]
+            first, users, items, kept, old, by_user.directory, by_user.columns, by_item.directory, by_item.columns[0]
         )
         return done
 
@@ -158,13 +181,9 @@ class RatingTable:
         fuller = min(self._by_user, self._by_item, key=lambda arena: 1 - arena.ends[0] / len(arena.columns[0]))
         fuller.make_room(len(fuller.columns[0]))
 
-    def _check(
-        self,
-        users: NDArray[np.int64],
-        items: NDArray[np.int64],
-        new: tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]],
-    ) -> None:
-        lengths = [len(users), len(items), *(len(column) for column in new)]
+    def _check(self, changes: Changes, timestamps: NDArray[np.float64]) -> None:
+        users, items, _, new, positions = changes
+        lengths = [len(column) for column in (users, items, new, timestamps, positions)]
         if len(set(lengths)) > 1:
             raise InvalidInput(f"Invalid lengths of changes: expected five equal arrays, got {lengths}")
         for rows, n, name in ((users, self.n_users, "users"), (items, self.n_items, "items")):

@@ -272,14 +272,14 @@ class Engine:
             self._advance()
 
     def _apply(self, entries: Sequence[Entry]) -> None:
-        changes = self.history.apply(entries)
-        self._n_forgotten += len(changes.forgotten)
-        self._ranking.note(changes)
+        applied = self.history.apply(entries)
+        self._n_forgotten += len(applied.forgotten)
+        self._ranking.note(applied)
         for resident in self._ranking.models():
-            resident.learn(changes)
+            resident.learn(applied)
         for resident in tuple(self._preparing):
             try:
-                resident.learn(changes)
+                resident.learn(applied)
             except Exception as error:  # costs the new model, not the service
                 _log.error("model cannot learn", version=resident.version, error=str(error))
                 self.discard(resident)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gpu.host.growing import Growing
-from gpu.table import RatingTable
+from gpu.table import Changes, RatingTable
 from service.events import ZERO, Entry, RatingEvent, StreamId
 from service.id_table import IdTable
 from service.rating_log import RatingLog
@@ -28,21 +28,15 @@ class Forgotten(NamedTuple):
     values: NDArray[np.float32]
 
 
-class Changes(NamedTuple):
-    """What entries changed. All ratings of a row come before it was forgotten, so take `forgotten` last.
+class Applied(NamedTuple):
+    """What entries did. All ratings of a row come before it was forgotten, so take `forgotten` last.
 
     Attributes:
-        users, items: int32 rows, one per rating event, in order.
-        old, new: float32 values before and after each event; NaN: no rating.
-        positions: int64, of the events in the order of all.
+        changes: of the table, one per rating event; positions number the events in the order of all.
         forgotten: users dropped, in order.
     """
 
-    users: NDArray[np.int32]
-    items: NDArray[np.int32]
-    old: NDArray[np.float32]
-    new: NDArray[np.float32]
-    positions: NDArray[np.int64]
+    changes: Changes
     forgotten: list[Forgotten]
 
 
@@ -85,12 +79,13 @@ class History:
         """Items that are never recommended, (N,): a view that growth replaces."""
         return self._hidden_items.values
 
-    def apply(self, entries: Sequence[Entry]) -> Changes:
+    def apply(self, entries: Sequence[Entry]) -> Applied:
         """Apply entries in order; those at or below `position` are skipped, so replaying is harmless.
 
         Cost: about 2 µs a rating. Rows for new users and items exist from here on.
         """
         parts: list[Changes] = []
+        forgotten: list[Forgotten] = []
         ratings: list[RatingEvent] = []
         times_ms: list[int] = []
         for entry in entries:
@@ -102,10 +97,10 @@ class History:
                 times_ms.extend([entry.id.ms] * len(entry.ratings))
             elif entry.subject is not None:
                 parts.append(self._rate_events(ratings, times_ms))
-                parts.append(self._apply_subject(entry.kind, entry.subject))
+                forgotten += self._apply_subject(entry.kind, entry.subject)
                 ratings, times_ms = [], []
         parts.append(self._rate_events(ratings, times_ms))
-        return _joined(parts)
+        return Applied(Changes.joined(parts), forgotten)
 
     def load(
         self, log: RatingLog, upto: StreamId | None = None, on_progress: Callable[[int], None] | None = None
@@ -156,18 +151,17 @@ class History:
         self._first_ms.values[users[is_new][::-1]] = times_ms[is_new][::-1]  # and here the first
         positions = np.arange(self.n_events, self.n_events + len(users))
         self.n_events += len(users)
-        old = self.table.apply(users, items, values, timestamps, positions)
-        return Changes(users, items, old, values, positions, [])
+        return self.table.apply(users, items, values, timestamps, positions)
 
-    def _apply_subject(self, kind: str, subject: str) -> Changes:
+    def _apply_subject(self, kind: str, subject: str) -> list[Forgotten]:
         if kind == "forget":
             row = self.users.forget(subject)
-            return _joined([], [] if row is None else [Forgotten(row, *self.table.drop_user(row))])
+            return [] if row is None else [Forgotten(row, *self.table.drop_user(row))]
         row = self.items.row_or_new(subject)
         self._grow()
         self._hidden_items.values[row] = kind == "hide"
         self.n_hidings += 1
-        return _joined([])
+        return []
 
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))
@@ -211,14 +205,3 @@ def _up_to(batch: pa.RecordBatch, end: StreamId) -> pa.RecordBatch:
     ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
     n_rows = int(np.count_nonzero((ms < end.ms) | ((ms == end.ms) & (seq <= end.seq))))
     return batch.slice(0, n_rows)
-
-
-def _joined(parts: Sequence[Changes], forgotten: Sequence[Forgotten] = ()) -> Changes:
-    if len(parts) == 1:
-        return parts[0]
-    rows, values = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-    nothing = Changes(rows, rows, values, values, np.zeros(0, dtype=np.int64), [])
-    columns = zip(*(part[:5] for part in [nothing, *parts]), strict=True)
-    users, items, old, new, positions = map(np.concatenate, columns)
-    gone = [*forgotten, *(one for part in parts for one in part.forgotten)]
-    return Changes(users, items, old, new, positions, gone)

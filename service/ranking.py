@@ -13,7 +13,7 @@ from gpu import topn
 from gpu.ratings import Rows
 from service.errors import UnknownModel, UnknownUser
 from service.events import StreamId
-from service.history import Changes, History
+from service.history import Applied, History
 from service.lookups import Lookups
 from service.popularity import Popularity
 from service.queries import (
@@ -99,11 +99,11 @@ class Ranking:
         """Count everything anew, after the history was read from the log."""
         self._popularity.recount(self._history.table.rows, self._history.table.n_items)
 
-    def note(self, changes: Changes) -> None:
+    def note(self, applied: Applied) -> None:
         """Take in what the history has just changed."""
-        n_items = self._history.table.n_items
+        changes, n_items = applied.changes, self._history.table.n_items
         self._popularity.note(changes.items, changes.old, changes.new, n_items)
-        for gone in changes.forgotten:
+        for gone in applied.forgotten:
             self._popularity.note(gone.items, gone.values, np.full_like(gone.values, np.nan), n_items)
 
     # --- answers

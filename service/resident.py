@@ -14,7 +14,7 @@ from gpu.model import Model
 from gpu.params import ALGORITHMS, params_for
 from gpu.ratings import Rows
 from service.events import Entry, RatingEvent, StreamId
-from service.history import Changes, History
+from service.history import Applied, History
 from service.snapshot import Manifest, Snapshot
 
 IDS_PER_SLICE = 5000
@@ -65,13 +65,13 @@ class Resident:
         """Its parameters at present."""
         return self.online.model
 
-    def learn(self, changes: Changes) -> None:
+    def learn(self, applied: Applied) -> None:
         """Take in what the history has just changed; cheap, the work is done by `settle`."""
         self.online.grow(self._history.users.keys, self._history.items.keys)
-        self.online.note(changes.users, changes.items, changes.old, changes.new, changes.positions)
-        for gone in changes.forgotten:
+        self.online.note(applied.changes)
+        for gone in applied.forgotten:
             self.online.forget(gone.user, gone.items, gone.values)
-        self._look_at(np.concatenate([changes.items, *(gone.items for gone in changes.forgotten)]))
+        self._look_at(np.concatenate([applied.changes.items, *(gone.items for gone in applied.forgotten)]))
 
     def settle(self, budget_s: float | None) -> bool:
         """Refit what is pending for about `budget_s` seconds (None: all of it); true when nothing is left."""
@@ -159,7 +159,7 @@ class Resident:
         rated = self._history.table.rows.lengths > 0
         return topn.similar(self.model.user_factors, user, n, rated)
 
-    def _look_at(self, items: NDArray[np.int32]) -> None:
+    def _look_at(self, items: NDArray[np.integer]) -> None:
         """See whether `items`, and those that have come since, are unknown."""
         counts, trained, n_seen = self._history.table.item_counts, self.model.item_trained, len(self._unknown)
         if len(counts) > n_seen:

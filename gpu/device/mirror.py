@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import cupy
 import numpy as np
@@ -28,7 +28,7 @@ from gpu.model import Model
 from gpu.online import folded_in
 from gpu.params import CulshImplicitParams, GradientParams
 from gpu.sampled import SampledRefits
-from gpu.table import RatingTable
+from gpu.table import Changes, RatingTable
 
 NAME, THREADS, WARP, MOST_COLUMNS = "mirror", 256, 32, 5  # as kernels/mirror.cu has them
 OF_USERS = "user_factors", "user_bias", "user_baseline"
@@ -39,19 +39,6 @@ OF_ITEMS = "item_factors", "item_bias", "neighbours", "explicit_weights", "impli
 CHANGES_AT_ONCE, SAMPLES_AT_ONCE, USERS_AT_ONCE = 8192, 1 << 20, 8192
 NOBODY = np.zeros(0, dtype=np.int64)
 _END = object()
-
-
-class Batch(NamedTuple):
-    """Changes in order, as `RatingTable.apply` takes them, (B,)."""
-
-    users: NDArray[np.integer]
-    items: NDArray[np.integer]
-    values: NDArray[np.float32]
-    positions: NDArray[np.int64]
-
-    def part(self, which: slice) -> Batch:
-        """Some of the changes."""
-        return Batch(self.users[which], self.items[which], self.values[which], self.positions[which])
 
 
 class Placed:
@@ -99,7 +86,7 @@ class MirroredModel:
     def __init__(self, placed: Placed, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         self.model, self.index, self._table = placed.model, placed.index, placed.table
         self._refits = placed.refits
-        self._waiting: deque[Batch | int] = deque()  # changes, and users to be forgotten after them
+        self._waiting: deque[Changes | int] = deque()  # changes, and users to be forgotten after them
         self.grow(user_keys, item_keys)
         self._touched = np.flatnonzero(~self.model.user_trained & (self._table.rows.lengths > 0))
         self._live: LiveModel | None = None
@@ -119,18 +106,10 @@ class MirroredModel:
         """Mark users whose ratings are not those the snapshot was trained on."""
         self._touched = np.union1d(self._touched, users)
 
-    def note(
-        self,
-        users: NDArray[np.integer],
-        items: NDArray[np.integer],
-        old: NDArray[np.float32],
-        new: NDArray[np.float32],
-        positions: NDArray[np.int64],
-    ) -> None:
+    def note(self, changes: Changes) -> None:
         """Let changes of the table wait to be learned."""
-        del old
-        if len(users):
-            self._waiting.append(Batch(users, items, new, positions))
+        if len(changes.users):
+            self._waiting.append(changes)
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Make a user as if never seen: here at once, on the device after all that waits."""
@@ -198,17 +177,18 @@ class MirroredModel:
             live.forget(user)
             self._drop(user)
         else:
-            live.apply(*self._next_batch())
+            batch = self._next_batch()
+            live.apply(batch.users, batch.items, batch.new, batch.positions)
         self._take_over(live)
 
-    def _next_batch(self) -> Batch:
+    def _next_batch(self) -> Changes:
         """All changes that wait in a row, or as many as may be learned at once."""
-        parts: list[Batch] = []
+        parts: list[Changes] = []
         while self._waiting and not isinstance(self._waiting[0], int) and _length(parts) < CHANGES_AT_ONCE:
             part = self._waiting.popleft()
             assert not isinstance(part, int)  # noqa: S101 - as above
             parts.append(part)
-        batch = Batch(*map(np.concatenate, zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+        batch = Changes.joined(parts)
         n = self._n_fitting(batch.users[:CHANGES_AT_ONCE])
         if n < len(batch.users):
             self._waiting.appendleft(batch.part(slice(n, None)))
@@ -267,9 +247,8 @@ def rehearse(model: Model, backend: Backend) -> None:
     follower.settle()
     table.grow(3, 3)
     follower.grow(keys, keys)
-    users, items, values, positions = np.array([0, 2]), np.array([2, 2]), np.ones(2, dtype=np.float32), np.arange(2, 4)
-    old = table.apply(users, items, values, np.zeros(2), positions)
-    follower.note(users, items, old, values, positions)
+    columns = np.array([0, 2]), np.array([2, 2]), np.ones(2, dtype=np.float32)
+    follower.note(table.apply(*columns, np.zeros(2), np.arange(2, 4)))
     follower.settle()
     follower.agreement(2, np.array([0]))
     follower.forget(2, *table.drop_user(2))
@@ -290,5 +269,5 @@ def _width(array: Any) -> int:
     return int(array.shape[1]) if array.ndim > 1 else 1
 
 
-def _length(parts: list[Batch]) -> int:
+def _length(parts: list[Changes]) -> int:
     return sum(len(part.users) for part in parts)

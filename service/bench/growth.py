@@ -48,7 +48,7 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
     history, popularity = History(), Popularity()
     warm_up()
     lessons = _lessons(n_users, n_items, n_ratings)
-    changes = history.apply(next(lessons))
+    changes = history.apply(next(lessons)).changes
     popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
     resident = _resident(history, algorithm, n_factors)
     memory.settle()
@@ -57,9 +57,10 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
     ends = [n_lessons * row // n_rows for row in range(1, n_rows + 1)]
     for number, entries in enumerate(lessons, 1):
         started, started_cpu = time.perf_counter(), time.thread_time()
-        changes = history.apply(entries)
+        applied = history.apply(entries)
+        changes = applied.changes
         popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
-        resident.learn(changes)
+        resident.learn(applied)
         steps.append((time.perf_counter() - started, time.thread_time() - started_cpu))
         _leave_out_refits(resident)
         if number in ends:

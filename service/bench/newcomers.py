@@ -172,8 +172,7 @@ def _learned_on_host(
     online = OnlineModel(model, table, ratings.user_keys, ratings.item_keys)  # knows which rows it has not seen
     began = time.perf_counter()
     if not is_kept:
-        events = _events(ratings.where(is_new), len(known))
-        online.note(events[0], events[1], table.apply(*events), events[2], events[4])
+        online.note(table.apply(*_events(ratings.where(is_new), len(known))))
     online.settle()
     return model, time.perf_counter() - began
 

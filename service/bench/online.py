@@ -148,9 +148,9 @@ class OnHost:
         self._table.grow(len(self._keys[0]), len(self._keys[1]))
         self._online.grow(*self._keys)
         times = batch.positions.astype(np.float64)
-        old = self._table.apply(batch.users, batch.items, batch.values, times, batch.positions)
+        changes = self._table.apply(batch.users, batch.items, batch.values, times, batch.positions)
         note()
-        self._online.note(batch.users, batch.items, old, batch.values, batch.positions)
+        self._online.note(changes)
         note()
         self._online.settle()
 

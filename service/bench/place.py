@@ -19,7 +19,7 @@ from gpu import item_index, topn
 from gpu.backend import Backend
 from gpu.follower import Follower, place
 from gpu.params import Params
-from gpu.table import RatingTable
+from gpu.table import Changes, RatingTable
 from service.bench.plant import STARS, drawn_model, ranks
 from service.bench.report import say
 
@@ -82,13 +82,11 @@ def run(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Bac
     )  # fmt: skip
 
 
-def _rate(
-    table: RatingTable, rng: np.random.Generator, users: NDArray[np.int64], first: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
-    """Let each of `users` (B,) rate an item; returns items, values before and after, positions."""
+def _rate(table: RatingTable, rng: np.random.Generator, users: NDArray[np.int64], first: int) -> Changes:
+    """Let each of `users` (B,) rate an item."""
     items = ranks(rng.random(len(users)), table.n_items).astype(np.int64)
     values, positions = rng.choice(STARS, len(users)), np.arange(first, first + len(users))
-    return items, table.apply(users, items, values, np.zeros(len(users)), positions), values, positions
+    return table.apply(users, items, values, np.zeros(len(users)), positions)
 
 
 def _read(follower: Follower, table: RatingTable, users: NDArray[np.int64]) -> None:
@@ -97,7 +95,7 @@ def _read(follower: Follower, table: RatingTable, users: NDArray[np.int64]) -> N
 
 def _learn(follower: Follower, table: RatingTable, rng: np.random.Generator, first: int) -> None:
     users = rng.integers(0, table.n_users, N_CHANGES)
-    follower.note(users, *_rate(table, rng, users, first))
+    follower.note(_rate(table, rng, users, first))
     follower.settle()
 
 

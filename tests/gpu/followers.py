@@ -19,7 +19,7 @@ from gpu.params import (
     Params,
     SgdParams,
 )
-from gpu.table import RatingTable
+from gpu.table import Changes, RatingTable
 from tests.gpu.models import random_matrix, random_model, random_params
 
 N_USERS, N_ITEMS = 8, 12
@@ -55,16 +55,15 @@ class Follower:
         self.online = OnlineModel(model, self.table, USER_KEYS, ITEM_KEYS)
 
     def learn(self, events: list[Event]) -> None:
-        self.online.note(*self._apply(events))
+        self.online.note(self._apply(events))
 
-    def _apply(self, events: list[Event]) -> tuple[np.ndarray, ...]:
+    def _apply(self, events: list[Event]) -> Changes:
         users = np.array([event.user for event in events], dtype=np.int64)
         items = np.array([event.item for event in events], dtype=np.int64)
         new = np.array([np.nan if event.value is None else event.value for event in events], dtype=np.float32)
         positions = np.arange(len(events)) + self.position
         self.position += len(events)
-        old = self.table.apply(users, items, new, positions.astype(np.float64), positions)
-        return users, items, old, new, positions
+        return self.table.apply(users, items, new, positions.astype(np.float64), positions)
 
     def forget(self, user: int) -> None:
         self.online.forget(user, *self.table.drop_user(user))

@@ -20,7 +20,7 @@ def apply(table: RatingTable, changes: list[tuple[int, int, float | None]], posi
     items = np.array([c[1] for c in changes], dtype=np.int64)
     values = np.array([np.nan if c[2] is None else c[2] for c in changes], dtype=np.float32)
     positions = np.arange(position, position + len(changes))
-    return table.apply(users, items, values, positions / 2, positions)
+    return table.apply(users, items, values, positions / 2, positions).old
 
 
 def held(table: RatingTable) -> dict[tuple[int, int], tuple[float, float, int]]:

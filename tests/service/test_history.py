@@ -87,7 +87,7 @@ def test_stream_and_log_end_in_the_same_state(
 def test_changes_tell_old_and_new(rating_entry: Callable[..., Entry]) -> None:
     history = History()
     history.apply([rating_entry(1, ("u", "a", 3.0))])
-    changes = history.apply([rating_entry(2, ("u", "a", 4.0), ("u", "b", 1.0), ("u", "a", None))])
+    changes = history.apply([rating_entry(2, ("u", "a", 4.0), ("u", "b", 1.0), ("u", "a", None))]).changes
     assert changes.users.tolist() == [0, 0, 0]
     assert changes.items.tolist() == [0, 1, 0]
     np.testing.assert_array_equal(changes.old, np.array([3, math.nan, 4], dtype=np.float32))
@@ -102,9 +102,9 @@ def test_a_forgotten_user_starts_anew_with_a_new_row(rating_entry: Callable[...,
         Entry(StreamId(3, 0), "forget", subject="u"),
         rating_entry(4, ("u", "b", 5.0)),
     ]
-    changes = history.apply(entries)
-    assert [(f.user, f.items.tolist(), f.values.tolist()) for f in changes.forgotten] == [(0, [0], [3.0])]
-    assert changes.users.tolist() == [0, 1, 2]
+    applied = history.apply(entries)
+    assert [(f.user, f.items.tolist(), f.values.tolist()) for f in applied.forgotten] == [(0, [0], [3.0])]
+    assert applied.changes.users.tolist() == [0, 1, 2]
     assert history.users.row("u") == 2
     assert history.table.raters(0).tolist() == [1]
 
@@ -127,13 +127,13 @@ def test_replaying_changes_nothing(rating_entry: Callable[..., Entry]) -> None:
     history = History()
     entries = [rating_entry(1, ("u", "a", 3.0)), rating_entry(2, ("u", "a", 4.0))]
     history.apply(entries)
-    assert len(history.apply(entries[:1]).users) == 0
+    assert len(history.apply(entries[:1]).changes.users) == 0
     assert state(history)[0] == {("u", "a"): (4.0, 2.0)}
 
 
 def test_noops_move_the_position() -> None:
     history = History()
-    assert len(history.apply([Entry(StreamId(9, 9), "noop")]).users) == 0
+    assert len(history.apply([Entry(StreamId(9, 9), "noop")]).changes.users) == 0
     assert history.position == StreamId(9, 9)
 
 

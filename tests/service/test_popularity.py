@@ -18,8 +18,8 @@ def applied(popularity: Popularity, table: RatingTable, batch: list[tuple[int, i
     users, items, values = (np.array([change[n] for change in batch]) for n in range(3))
     new = values.astype(np.float32)
     positions = np.arange(first, first + len(batch))
-    old = table.apply(users.astype(np.int32), items.astype(np.int32), new, positions.astype(np.float64), positions)
-    popularity.note(items.astype(np.int32), old, new, N_ITEMS)
+    changes = table.apply(users.astype(np.int32), items.astype(np.int32), new, positions.astype(np.float64), positions)
+    popularity.note(changes.items, changes.old, changes.new, N_ITEMS)
 
 
 @settings(deadline=None)  # the first example compiles

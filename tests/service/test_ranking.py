@@ -238,10 +238,10 @@ def test_one_rating_makes_a_user_personal_and_none_unmakes_it() -> None:
     ranking.install(resident_of(history, "culsh"))
 
     def rate(ms: int, item: str, value: float | None) -> Recommendation:
-        changes = history.apply([Entry(StreamId(ms, 0), "rating", [RatingEvent("new", item, value, 0.0)])])
-        ranking.note(changes)
+        applied = history.apply([Entry(StreamId(ms, 0), "rating", [RatingEvent("new", item, value, 0.0)])])
+        ranking.note(applied)
         for resident in ranking.models():
-            resident.learn(changes)
+            resident.learn(applied)
             assert resident.settle(None)
         return ask(ranking, Recommend(user="new"))
 

@@ -57,9 +57,9 @@ class Twins:
         if forget is not None:
             told.append(Entry(StreamId(self._ms, 1), "forget", subject=forget))
         self._ms += 1
-        changes = self.history.apply(told)
+        applied = self.history.apply(told)
         for resident in self.residents:
-            resident.learn(changes)
+            resident.learn(applied)
 
     def slice(self) -> None:
         for resident in self.residents:

@@ -73,9 +73,9 @@ class Told:
         new[self.rng.random(n) < 0.2] = np.nan
         positions = np.arange(self.position, self.position + n)
         self.position += n
-        old = self.table.apply(users, items, new, np.zeros(n), positions)
+        changes = self.table.apply(users, items, new, np.zeros(n), positions)
         for follower in self.followers:
-            follower.note(users, items, old, new, positions)
+            follower.note(changes)
 
     def grow(self) -> None:
         sizes = (min(n + int(self.rng.integers(0, 4)), MOST) for n in (self.table.n_users, self.table.n_items))

@@ -1,6 +1,6 @@
 """Files of ratings: CSV and TSV, MovieLens (`::` or tab), Parquet, and matrices in .npz or .mat.
 
-Text files hold user,item,rating[,timestamp] by position; a header is optional. Parquet files have columns of these
+Text files hold user,item,rating[,timestamp] in this order; a header is optional. Parquet files have columns of these
 names. A matrix has users as rows, numbered from 0, and items as columns; its non-zero entries are the ratings.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from service.errors import InvalidRatingsFile
 from service.events import MAX_ID_BYTES
-from service.ratings_text import BadLine, read_text
+from service.ratings_text import LARGEST, BadLine, read_text
 
 DEFAULT_KEY = "fea"
 MATRIX_SUFFIXES = (".npz", ".mat")
@@ -86,7 +86,7 @@ def _read_parquet(path: Path) -> pa.Table:
         if names[:3] != ["user", "item", "rating"]:
             raise InvalidRatingsFile(f"Invalid {path}: expected columns user, item and rating, got {names}")
         table = file.read(columns=names)
-        columns = [_converted(table.column(name), name) for name in names]
+        columns = [_converted(path, table.column(name), name) for name in names]
     except pa.ArrowException as error:
         raise InvalidRatingsFile(f"Invalid {path}: {error}") from error
     table = pa.table(columns, names=names)
@@ -94,10 +94,14 @@ def _read_parquet(path: Path) -> pa.Table:
     return table
 
 
-def _converted(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    if name not in ("user", "item"):
-        return column.cast(pa.float64())
-    return column.cast(pa.string()).dictionary_encode()
+def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    is_id = name in ("user", "item")
+    try:
+        converted = column.cast(pa.string() if is_id else pa.float64())
+    except pa.ArrowNotImplementedError:
+        kind = "text or integers" if is_id else "Unix seconds, as numbers" if name == "timestamp" else "numbers"
+        raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
+    return converted.dictionary_encode() if is_id else converted
 
 
 def _check_columns(path: Path, table: pa.Table) -> None:
@@ -107,7 +111,7 @@ def _check_columns(path: Path, table: pa.Table) -> None:
             n_bytes = pc.binary_length(column.cast(pa.string()))
             usable = pc.and_(pc.greater(n_bytes, 0), pc.less_equal(n_bytes, MAX_ID_BYTES))
         else:
-            usable = pc.is_finite(column)
+            usable = pc.less_equal(pc.abs(column), LARGEST[name])
         unusable = np.flatnonzero(~usable.fill_null(False).to_numpy())
         if len(unusable):
             value = column[int(unusable[0])].as_py()

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
@@ -15,6 +16,7 @@ from service.errors import InvalidRatingsFile
 from service.events import check_id
 
 NAMES = ("user", "item", "rating", "timestamp")
+LARGEST = {"rating": float(np.finfo(np.float32).max), "timestamp": float(np.finfo(np.float64).max)}
 MIN_COLUMNS = 3
 _MOVIELENS = b"::"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -44,7 +46,8 @@ def read_text(path: Path, skip_bad: bool) -> tuple[pa.Table, list[BadLine]]:
     """Columns user, item (dictionary-encoded), rating, timestamp if there is one; and the lines left out.
 
     Raises:
-        InvalidRatingsFile: the first bad line, unless `skip_bad`; or no usable line at all.
+        InvalidRatingsFile: the first bad line, unless `skip_bad`; no usable line at all; or a header that names the
+            columns in another order.
     """
     data = path.read_bytes().removeprefix(_BYTE_ORDER_MARK)
     form, data = _recognised(path, data)
@@ -77,7 +80,19 @@ def _recognised(path: Path, data: bytes) -> tuple[_Format, bytes]:
     if not MIN_COLUMNS <= len(fields) <= len(NAMES):
         shown = first[:_EXCERPT].decode(errors="replace")
         raise InvalidRatingsFile(f"Invalid {path}: expected user, item, rating[, timestamp] in line 1, got {shown!r}")
-    return _Format(delimiter, len(fields), 0 if any(map(_is_number, fields)) else n_empty + 1), data
+    if any(map(_is_number, fields)):
+        return _Format(delimiter, len(fields), 0), data
+    _check_header(path, fields)
+    return _Format(delimiter, len(fields), n_empty + 1), data
+
+
+def _check_header(path: Path, fields: list[str]) -> None:
+    """Refuse a header whose columns stand in another order: read by position, users would be taken for items."""
+    for column, field in enumerate(fields):
+        name = next((name for name in NAMES if field.strip().lower().startswith(name)), NAMES[column])
+        if name != NAMES[column]:
+            wanted = ", ".join(NAMES[: len(fields)])
+            raise InvalidRatingsFile(f"Invalid header of {path}: expected {wanted} in this order, got {fields}")
 
 
 def _parsed(data: bytes, form: _Format) -> pa.Table:
@@ -101,7 +116,7 @@ def _is_clean(table: pa.Table) -> bool:
         if name in ("user", "item"):
             if not all(_are_ids(chunk.dictionary) for chunk in column.chunks):
                 return False
-        elif column.null_count or not pc.all(pc.is_finite(column), min_count=0).as_py():
+        elif column.null_count or not pc.all(pc.less_equal(pc.abs(column), LARGEST[name]), min_count=0).as_py():
             return False
     return True
 
@@ -134,6 +149,8 @@ def _fault(line: bytes, form: _Format) -> str | None:
     for name, text in zip(NAMES[2:], fields[2:], strict=False):
         if not _is_number(text):
             return f"expected a finite number as {name}, got {text[:_EXCERPT]!r}"
+        if abs(float(text)) > LARGEST[name]:
+            return f"expected at most {LARGEST[name]:.2g} as {name}, got {text[:_EXCERPT]!r}"
     return None
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,13 @@ def test_parquet_timestamps(tmp_path: Path) -> None:
         ({"user": ["u"], "item": [""], "rating": [1.0]}, "item in row 1"),
         ({"user": ["u"], "item": ["x" * 257], "rating": [1.0]}, "item in row 1"),
         ({"user": ["u"], "item": ["i"], "rating": [float("nan")]}, "rating in row 1"),
+        ({"user": ["u"], "item": ["i"], "rating": [1e39]}, "rating in row 1"),
         ({"user": ["u"], "item": ["i"], "rating": ["four"]}, "four"),
+        ({"user": [["u"]], "item": ["i"], "rating": [1.0]}, "user of .*: expected text or integers, got list"),
+        (
+            {"user": ["u"], "item": ["i"], "rating": [1.0], "timestamp": [datetime(2026, 1, 1)]},
+            "timestamp of .*: expected Unix seconds, as numbers, got timestamp",
+        ),
     ],
 )
 def test_unusable_parquet(tmp_path: Path, table: dict[str, list[object]], message: str) -> None:

@@ -77,6 +77,7 @@ BAD = [
     ("c,d,inf", "finite number as rating"),
     ("c,d,", "finite number as rating, got ''"),
     ("c,d,1_0", "finite number as rating"),
+    ("c,d,-1e39", "expected at most 3.4e+38 as rating, got '-1e39'"),
     ("c,d", "expected 3 columns, got 2"),
     ("c,d,1,2", "expected 3 columns, got 4"),
     (",d,1", "1 to 256 bytes, got 0"),
@@ -102,3 +103,12 @@ def test_a_bad_line_is_named_or_skipped(path: Path, line: str | bytes, reason: s
 def test_files_of_another_kind(path: Path, content: str | bytes) -> None:
     with pytest.raises(InvalidRatingsFile, match="line 1"):
         written(path, content)
+
+
+@pytest.mark.parametrize(
+    "header", ["item,user,rating", "rating,userId,item", "user,item,timestamp,rating", " Item ,x,y"]
+)
+def test_columns_in_another_order_are_not_taken_for_each_other(path: Path, header: str) -> None:
+    ratings = ",".join("123"[: header.count(",")])
+    with pytest.raises(InvalidRatingsFile, match="expected user, item, rating"):
+        written(path, f"{header}\na,{ratings}\n")

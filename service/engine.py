@@ -267,6 +267,7 @@ class Engine:
             now = time.monotonic()
             self._metrics.queue_seconds.observe(LESSONS, *[now - lesson.since for lesson in self._learning])
             self._apply([entry for lesson in self._learning for entry in lesson.entries])
+            return  # who has asked meanwhile need not wait for the models too
         deadline = time.monotonic() + SLICE_S
         if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):
             self._advance()

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from service.events import ZERO, Entry, StreamId
-from service.segment import behind, entries_of, holds, plain, read_groups, table_of, without, write_groups
+from service.segment import behind, entries_of, holds, plain, read_groups, without, write_groups
 
 ROWS_PER_GROUP = 131_072  # what a reader holds at a time
 MERGE_AT = 8  # so many adjacent segments of about one size become one
@@ -61,18 +61,16 @@ class RatingLog:
 
     # --- writing
 
-    def commit(self, entries: Sequence[Entry]) -> Segment:
-        """Write whole entries, in order and newer than `last_id`, as one segment; durable when this returns.
+    def write(self, first: StreamId, last: StreamId, groups: Iterable[pa.Table]) -> Segment:
+        """Write the rows of all entries from `first` to `last` as one segment; durable when this returns.
 
-        Noops and bad entries (as noops) leave no row but count for the name.
+        Args:
+            first, last: noops and bad entries (as noops), which leave no row, count for them.
+            groups: a table becomes a row group, so each holds whole entries; in order.
 
         Raises:
-            OSError: the disk is full or broken; nothing was written, and the same commit can be tried again.
+            OSError: the disk is full or broken; nothing was written, and the same can be tried again.
         """
-        return self.write(entries[0].id, entries[-1].id, [table_of(entries)])
-
-    def write(self, first: StreamId, last: StreamId, groups: Iterable[pa.Table]) -> Segment:
-        """Write rows of the entries from `first` to `last` as one segment, a row group a table; raises as `commit`."""
         name = f"{first.ms:016d}.{first.seq:08d}_{last.ms}.{last.seq}.parquet"
         temporary = self.folder / f"{_TEMPORARY}{os.getpid()}-{name}"
         try:

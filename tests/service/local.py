@@ -12,7 +12,7 @@ import httpx
 
 from service.app import create_app
 from service.settings import Settings
-from tests.service.process import eventually
+from tests.service.waiting import eventually
 
 
 class Local:

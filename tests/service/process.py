@@ -104,12 +104,3 @@ class Service:
         answer = self.client.post("/admin/retrain", json={"algorithm": algorithm, "params": params})
         assert answer.status_code == 202, answer.text
         return self.finished_job(answer.json())
-
-
-def eventually(condition, timeout_s: float = 60.0, every_s: float = 0.05):
-    """The first truthy value of `condition()`; fails after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(every_s)
-    return value

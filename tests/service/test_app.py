@@ -8,7 +8,7 @@ import pytest
 from service.errors import DataInUse
 from service.redis_server import RedisServer
 from tests.service.local import Local, serving
-from tests.service.process import eventually
+from tests.service.waiting import eventually
 
 KEYS = {"api_key": "api-key", "admin_key": "admin-key"}
 

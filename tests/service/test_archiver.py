@@ -19,28 +19,15 @@ from service.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, e
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
 from service.stream import RATINGS, Stream
-
-END = StreamId(2**62, 0)
-
-
-def eventually(condition: Callable[[], bool], within_s: float = 60.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def contents(log: RatingLog) -> list[Entry]:
-    return [entry for entries in log.entries(ZERO, END) for entry in entries]
+from tests.service.logs import commit, contents
+from tests.service.waiting import eventually
 
 
 @pytest.fixture
 def archiver(stream: Stream, log: RatingLog) -> Iterator[Archiver]:
     archiver = Archiver(stream, log)
     archiver.start()
-    assert eventually(lambda: archiver.is_archiving)
+    eventually(lambda: archiver.is_archiving)
     yield archiver
     archiver.stop()
 
@@ -56,17 +43,17 @@ def put(client: redis.Redis) -> Callable[..., StreamId]:
 
 def test_a_request_commits_at_once(archiver: Archiver, stream: Stream, log: RatingLog, put: Callable) -> None:
     stream_id = put("a", "b")
-    assert eventually(lambda: archiver.n_pending == 2)
+    eventually(lambda: archiver.n_pending == 2)
     assert log.last_id() == ZERO
     stream.request_commit(stream_id)
-    assert eventually(lambda: log.last_id() == stream_id)
-    assert eventually(lambda: archiver.n_pending == 0)  # the file is there a moment earlier
+    eventually(lambda: log.last_id() == stream_id)
+    eventually(lambda: archiver.n_pending == 0)  # the file is there a moment earlier
 
 
 def test_time_commits(archiver: Archiver, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiver_module, "COMMIT_EVERY_S", 0.05)
     stream_id = put("a")
-    assert eventually(lambda: log.last_id() == stream_id)
+    eventually(lambda: log.last_id() == stream_id)
 
 
 def test_many_ratings_commit(stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +83,7 @@ def test_bad_entries_are_kept_aside_and_stop_nothing(
     bad = client.xadd(RATINGS, {"v": "1", "ratings": '[{"user": "u", "item": "i", "rating": "five"}]'})
     last = put("a")
     stream.request_commit(last)
-    assert eventually(lambda: log.last_id() == last)
+    eventually(lambda: log.last_id() == last)
     ((stream_id, fields),) = stream.rejected()
     assert str(stream_id) == bad
     assert b"`float | null`" in fields[b"reason"]
@@ -113,10 +100,10 @@ def test_there_is_one_archiver_and_another_takes_over(
     first_id = put("a")
     archiver.stop()
     assert log.last_id() == first_id
-    assert eventually(lambda: second.is_archiving)
+    eventually(lambda: second.is_archiving)
     stream_id = put("b")
     stream.request_commit(stream_id)
-    assert eventually(lambda: log.last_id() == stream_id)
+    eventually(lambda: log.last_id() == stream_id)
     second.stop()
 
 
@@ -132,8 +119,8 @@ def test_death_frees_the_lock(redis_url: str, stream: Stream, log: RatingLog) ->
     assert killed.returncode == -9
     archiver = Archiver(stream, log)
     archiver.start()
-    assert eventually(lambda: archiver.is_archiving)
-    assert eventually(lambda: not (log.folder / ".tmp-x").exists())
+    eventually(lambda: archiver.is_archiving)
+    eventually(lambda: not (log.folder / ".tmp-x").exists())
     archiver.stop()
 
 
@@ -159,12 +146,12 @@ def test_a_full_disk_is_told_loses_nothing_and_heals(
         patch.setattr(rating_log, "write_groups", full)
         last = put("a")
         stream.request_commit(last)
-        assert eventually(lambda: archiver.obstacle is not None)
+        eventually(lambda: archiver.obstacle is not None)
         assert "No space left" in str(archiver.obstacle)
         last = put("b")
-    assert eventually(lambda: archiver.obstacle is None)
+    eventually(lambda: archiver.obstacle is None)
     stream.request_commit(last)
-    assert eventually(lambda: log.last_id() == last)
+    eventually(lambda: log.last_id() == last)
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
 
 
@@ -190,14 +177,14 @@ def test_a_killed_server_is_waited_for(
     archiver: Archiver, redis_server: RedisServer, stream: Stream, log: RatingLog, put: Callable
 ) -> None:
     put("a")
-    assert eventually(lambda: archiver.n_pending == 1)
+    eventually(lambda: archiver.n_pending == 1)
     pid = redis_server.pid
     os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: redis_server.is_alive and redis_server.pid != pid)
+    eventually(lambda: redis_server.is_alive and redis_server.pid != pid)
     assert archiver.obstacle is None
     last = put("b")
     stream.request_commit(last)
-    assert eventually(lambda: log.last_id() == last)
+    eventually(lambda: log.last_id() == last)
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
 
 
@@ -205,22 +192,22 @@ def test_a_flushed_server_goes_on_above_the_log(
     archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
 ) -> None:
     stream.request_commit(put("a"))
-    assert eventually(lambda: len(log.segments()) == 1)
+    eventually(lambda: len(log.segments()) == 1)
     client.flushall()
     last = put("b")
     stream.request_commit(last)
-    assert eventually(lambda: log.last_id() == last)
+    eventually(lambda: log.last_id() == last)
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
 
 
 def test_a_stream_that_lost_ids_is_an_obstacle(stream: Stream, log: RatingLog, client: redis.Redis) -> None:
-    log.commit([Entry(StreamId(100, 0), "noop")])
+    commit(log, [Entry(StreamId(100, 0), "noop")])
     client.xadd(RATINGS, dict(encode_subject("hide", "x")), id="50-0")
     archiver = Archiver(stream, log)
     archiver.start()
-    assert eventually(lambda: "100-0" in (archiver.obstacle or ""))
+    eventually(lambda: "100-0" in (archiver.obstacle or ""))
     client.delete(RATINGS)
-    assert eventually(lambda: archiver.obstacle is None)
+    eventually(lambda: archiver.obstacle is None)
     assert stream.last_id() == StreamId(100, 0)
     archiver.stop()
 
@@ -229,14 +216,14 @@ def test_a_server_replaced_meanwhile_is_noticed_and_nothing_read_is_lost(
     archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
 ) -> None:
     last = put("a")
-    assert eventually(lambda: archiver.n_pending == 1)
+    eventually(lambda: archiver.n_pending == 1)
     client.flushall()
     client.xadd(RATINGS, dict(encode_subject("hide", "x")), id="5-0")
     client.client_kill_filter(_type="normal", skipme=True)
-    assert eventually(lambda: str(last) in (archiver.obstacle or ""))
+    eventually(lambda: str(last) in (archiver.obstacle or ""))
     assert [entry.id for entry in contents(log)] == [last]
     client.delete(RATINGS)
-    assert eventually(lambda: archiver.obstacle is None)
+    eventually(lambda: archiver.obstacle is None)
 
 
 # --- trimming and merging
@@ -258,7 +245,7 @@ def test_the_stream_is_trimmed_behind_the_log_but_for_the_newest_hour(
 
 
 def test_nothing_is_trimmed_before_it_is_in_the_log(stream: Stream, log: RatingLog, client: redis.Redis) -> None:
-    log.commit([Entry(StreamId(10, 0), "noop")])
+    commit(log, [Entry(StreamId(10, 0), "noop")])
     for ms in (10, 20, 10_000_000):
         client.xadd(RATINGS, dict(encode_subject("hide", "x")), id=f"{ms}-0")
     archiver = Archiver(stream, log)

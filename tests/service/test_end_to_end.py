@@ -16,7 +16,8 @@ from pyarrow import parquet
 from gpu.backend import choose
 from service.redis_server import RedisServer, find_binary
 from service.settings import Settings
-from tests.service.process import Service, eventually
+from tests.service.process import Service
+from tests.service.waiting import eventually
 
 FAST = {"n_factors": 8, "n_epochs": 5}
 N_USERS, N_ITEMS = 60, 40

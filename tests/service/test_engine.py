@@ -18,7 +18,8 @@ from service.events import Entry, RatingEvent, StreamId
 from service.queries import Popular, Recommend, UserRatings
 from service.resident import Resident
 from tests.service.planted import SMALL, events, liking
-from tests.service.whole import LIMITS, Whole, until
+from tests.service.waiting import eventually
+from tests.service.whole import LIMITS, Whole
 
 
 def test_ratings_are_seen_before_any_model(whole: Whole) -> None:
@@ -142,12 +143,40 @@ def begun(whole: Whole, queries: Sequence[Any]) -> Future[list[Any]]:
     """`queries`, which wait when this returns or have been refused."""
     answers: Future[list[Any]] = Future()
     threading.Thread(target=lambda: answers.set_result(whole.ask_all(queries))).start()
-    until(lambda: sample(whole, "nearfield_queue_length", queue="queries") == min(len(queries), LIMITS.max_waiting))
+    eventually(
+        lambda: sample(whole, "nearfield_queue_length", queue="queries") == min(len(queries), LIMITS.max_waiting)
+    )
     return answers
 
 
 def sample(whole: Whole, name: str, **labels: str) -> float:
     return whole.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_who_asks_while_ratings_are_applied_does_not_wait_for_the_models(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole.send(events())
+    whole.train("culsh", **SMALL)
+    asked_then: list[Future[Any]] = []
+    waiting_at_settle: list[float] = []
+    apply, settle = whole.engine.history.apply, Resident.settle
+
+    def asked_meanwhile(entries: Sequence[Entry]) -> Any:
+        if not asked_then:
+            asked_then.append(asyncio.run_coroutine_threadsafe(asked(whole, Popular()), whole.loop))
+            eventually(lambda: sample(whole, "nearfield_queue_length", queue="queries") == 1)
+        return apply(entries)
+
+    def settled(resident: Resident, budget_s: float) -> bool:
+        waiting_at_settle.append(sample(whole, "nearfield_queue_length", queue="queries"))
+        return settle(resident, budget_s)
+
+    monkeypatch.setattr(whole.engine.history, "apply", asked_meanwhile)
+    monkeypatch.setattr(Resident, "settle", settled)
+    whole.rate(("u1", "i2", 3.0))
+    assert asked_then[0].result(60).items
+    assert waiting_at_settle[0] == 0
 
 
 def test_too_many_questions_are_refused(whole: Whole) -> None:
@@ -164,7 +193,7 @@ def test_a_question_that_has_waited_too_long_is_refused(redis_url: str, tmp_path
             late = begun(whole, [Popular()] * 3)
             time.sleep(1.6)  # machines stand still for a tenth of a second, so the bound is longer
             in_time = asyncio.run_coroutine_threadsafe(asked(whole, Popular()), whole.loop)
-            until(lambda: sample(whole, "nearfield_queue_length", queue="queries") == 4)
+            eventually(lambda: sample(whole, "nearfield_queue_length", queue="queries") == 4)
         assert all(isinstance(answer, Overloaded) for answer in late.result(60))
         assert in_time.result(60).items == []
 
@@ -190,7 +219,7 @@ def test_questions_asked_as_the_engine_stops_are_answered(redis_url: str, tmp_pa
         with held(whole):
             answers = begun(whole, [Popular()] * 3)
             threading.Thread(target=whole.engine.stop).start()
-            until(whole.engine._stopping.is_set)
+            eventually(whole.engine._stopping.is_set)
         assert all(isinstance(answer, NotReady) for answer in answers.result(60))
         with pytest.raises(NotReady):
             whole.ask(Popular())
@@ -228,7 +257,7 @@ def test_a_device_that_is_gone_stops_the_service(
         assert whole.engine.readiness.ready
         with pytest.raises(RuntimeError, match="out of memory"):
             whole.recommend("u0")
-        until(lambda: bool(whole.failures))
+        eventually(lambda: bool(whole.failures))
         assert isinstance(whole.engine.failure, BackendUnavailable)
         assert not whole.engine.readiness.ready
 

@@ -8,7 +8,8 @@ from service.events import StreamId
 from service.queries import UserRatings
 from service.segment import holds
 from tests.service.planted import SMALL, events
-from tests.service.whole import Whole, until
+from tests.service.waiting import eventually
+from tests.service.whole import Whole
 
 
 def test_a_forgotten_user_leaves_every_place(whole: Whole) -> None:
@@ -30,7 +31,7 @@ def test_a_forgotten_user_leaves_every_place(whole: Whole) -> None:
     assert len(versions) == 3
     assert before["culsh"] not in versions
     assert not any(snapshot.holds_user(folder, version, "u3") for version in versions)
-    until(lambda: set(whole.hotswap.served().values()) <= set(versions))
+    eventually(lambda: set(whole.hotswap.served().values()) <= set(versions))
     assert whole.recommend("u5").personalized
     for segment in whole.log.segments():
         assert segment.last > position or not holds(segment.path, "u3")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from service.events import ZERO, Entry, RatingEvent, StreamId
 from service.history import History
 from service.rating_log import RatingLog
+from tests.service.logs import commit
 
 users, items = st.sampled_from("uvw"), st.sampled_from(["a", "b/c", "é", "日"])
 ratings = st.lists(st.tuples(users, items, st.one_of(st.none(), st.integers(1, 5))), min_size=1, max_size=5)
@@ -73,7 +74,7 @@ def test_stream_and_log_end_in_the_same_state(
     while rest:
         n = data.draw(st.integers(1, len(rest)))
         streamed.apply(rest[:n])
-        log.commit(rest[:n])
+        commit(log, rest[:n])
         rest = rest[n:]
     loaded = History()
     loaded.load(log)
@@ -138,8 +139,8 @@ def test_noops_move_the_position() -> None:
 
 
 def test_loading_stops_where_asked_and_goes_on(log: RatingLog, rating_entry: Callable[..., Entry]) -> None:
-    log.commit([rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(1, 6)])
-    log.commit([rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(6, 9)])
+    commit(log, [rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(1, 6)])
+    commit(log, [rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(6, 9)])
     history = History()
     seen: list[int] = []
     history.load(log, StreamId(3, 0), seen.append)
@@ -160,7 +161,7 @@ def test_hidden_items_stay_hidden_while_the_table_grows(rating_entry: Callable[.
 def test_long_and_unicode_ids_survive_the_log(tmp_path: Path, rating_entry: Callable[..., Entry]) -> None:
     names = ["é" * 128, "x" * 256, "a/b%2F", " ", "\x00", "日本"]
     log = RatingLog(tmp_path)
-    log.commit([rating_entry(1, *((name, name, 1.0) for name in names))])
+    commit(log, [rating_entry(1, *((name, name, 1.0) for name in names))])
     history = History()
     history.load(log)
     assert [history.users.id(row) for row in range(len(names))] == names

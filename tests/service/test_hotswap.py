@@ -17,7 +17,8 @@ from service.errors import CorruptSnapshot, UnknownUser, UnknownVersion
 from service.events import RatingEvent, StreamId
 from service.queries import Estimate, Neighbours, UserRatings
 from tests.service.planted import SMALL, events
-from tests.service.whole import Whole, until
+from tests.service.waiting import eventually
+from tests.service.whole import Whole
 
 LATER = [
     ("u1", "i0", 2.0),
@@ -83,14 +84,14 @@ def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
         patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 12_345)
         live.set_version(whole.data, "culsh", second)
         whole.hotswap.poke()
-        until(lambda: whole.hotswap.failure_of(second) is not None)
+        eventually(lambda: whole.hotswap.failure_of(second) is not None)
     users, items = bytes_of(params_for("culsh", manifest.parameters), manifest.n_users, manifest.n_items)
     expected = f"NotEnoughMemory: {second} beside the models that answer (host) needs about"
     assert whole.hotswap.failure_of(second) == f"{expected} {2 * users + 3 * items:,} bytes and 12,345 are free"
     assert whole.hotswap.served() == {"culsh": first}
     assert whole.recommend("u1").personalized
     whole.hotswap.activate(second)
-    until(lambda: whole.hotswap.served() == {"culsh": second})
+    eventually(lambda: whole.hotswap.served() == {"culsh": second})
 
 
 def test_what_the_model_before_had_is_given_back(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +99,7 @@ def test_what_the_model_before_had_is_given_back(whole: Whole, monkeypatch: pyte
     monkeypatch.setattr(Backend, "release", lambda backend: served.append(whole.hotswap.served()))
     whole.send(events())
     versions = [whole.train("sgd", n_factors=8, n_epochs=2) for _ in range(2)]
-    until(lambda: {"sgd": versions[1]} in served)
+    eventually(lambda: {"sgd": versions[1]} in served)
 
 
 def test_a_start_without_room_takes_the_model_in_when_there_is_some(
@@ -110,11 +111,11 @@ def test_a_start_without_room_takes_the_model_in_when_there_is_some(
     with monkeypatch.context() as patched:
         patched.setattr(HOST.primitives("als"), "free_bytes", lambda: 1)
         with Whole(redis_url, tmp_path) as second:
-            until(lambda: second.hotswap.failure_of(version) is not None)
+            eventually(lambda: second.hotswap.failure_of(version) is not None)
             assert not second.recommend("u1").personalized
             patched.undo()
-            until(lambda: second.hotswap.served() == {"sgd": version})
-            until(lambda: second.hotswap.failure_of(version) is None)
+            eventually(lambda: second.hotswap.served() == {"sgd": version})
+            eventually(lambda: second.hotswap.failure_of(version) is None)
             assert second.recommend("u1").personalized
 
 
@@ -152,7 +153,7 @@ def test_nothing_holds_the_model_before(whole: Whole) -> None:
     before = [weakref.ref(held) for resident in whole.engine.models() for held in (resident, resident.online)]
     whole.train("culsh", **SMALL)
     whole.rate(("u1", "i1", 3.0))
-    until(lambda: all(held() is None for held in before), 5.0)
+    eventually(lambda: all(held() is None for held in before), 5.0)
 
 
 def test_two_models_by_name(whole: Whole) -> None:
@@ -175,7 +176,7 @@ def test_rolling_back_and_pruning(whole: Whole) -> None:
     assert set(snapshot.versions(whole.data / "snapshots")) == set(made[1:])
     assert whole.hotswap.served() == {"culsh": made[3]}
     whole.hotswap.activate(made[1])
-    until(lambda: whole.hotswap.served() == {"culsh": made[1]})
+    eventually(lambda: whole.hotswap.served() == {"culsh": made[1]})
     assert whole.recommend("u1").model_version == made[1]
     assert live.read(whole.data) == {"culsh": made[1]}
     assert [info.version for info in whole.hotswap.models() if info.live] == [made[1]]
@@ -192,7 +193,7 @@ def test_a_corrupt_snapshot_is_refused_and_the_old_model_stays(whole: Whole) -> 
     with pytest.raises(CorruptSnapshot):
         whole.hotswap.activate(bad)
     live.set_version(whole.data, "culsh", bad)  # as if the disk had failed after it was verified
-    until(lambda: whole.hotswap.failure_of(bad) is not None)
+    eventually(lambda: whole.hotswap.failure_of(bad) is not None)
     assert "manifest" in str(whole.hotswap.failure_of(bad)) or bad in str(whole.hotswap.failure_of(bad))
     assert whole.hotswap.served() == {"culsh": good}
     assert whole.recommend("u1").personalized
@@ -211,7 +212,7 @@ def test_a_swap_that_finds_the_device_gone_stops_the_service(
         (tmp_path / "snapshots" / version / "arrays.safetensors").write_bytes(b"torn")
         monkeypatch.setattr(Backend, "check", gone)
         live.set_version(tmp_path, "sgd", version)
-        until(lambda: bool(whole.failures))
+        eventually(lambda: bool(whole.failures))
         assert isinstance(whole.engine.failure, BackendUnavailable)
 
 

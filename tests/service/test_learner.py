@@ -9,7 +9,9 @@ from service.events import Entry, RatingEvent, StreamId
 from service.queries import UserRatings
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
-from tests.service.whole import Whole, until
+from tests.service.logs import commit
+from tests.service.waiting import eventually
+from tests.service.whole import Whole
 
 
 def items_of(whole: Whole, user: str) -> set[str]:
@@ -18,7 +20,7 @@ def items_of(whole: Whole, user: str) -> set[str]:
 
 def test_log_and_stream_are_read_before_the_service_is_ready(redis_url: str, tmp_path: Path) -> None:
     old = Entry(StreamId(5, 0), "rating", [RatingEvent("ann", "from the log", 3.0, 0.0)])
-    RatingLog(tmp_path / "ratings").commit([old])
+    commit(RatingLog(tmp_path / "ratings"), [old])
     with Whole(redis_url, tmp_path) as first:
         first.archiver.stop()  # what follows stays in the stream
         last = first.rate(("ann", "from the stream", 4.0))
@@ -31,7 +33,7 @@ def test_what_was_trimmed_comes_from_the_log(redis_url: str, tmp_path: Path) -> 
     with Whole(redis_url, tmp_path) as first:
         last = first.rate(("ann", "x", 4.0), ("ann", "y", 4.0))
         first.stream.request_commit(last)
-        until(lambda: first.log.last_id() >= last)
+        eventually(lambda: first.log.last_id() >= last)
         first.stream.trim(last)
     with Whole(redis_url, tmp_path) as second:
         assert second.engine.as_of == last
@@ -53,14 +55,14 @@ def test_it_comes_back_when_redis_does(tmp_path: Path) -> None:
         with Whole(server.url, tmp_path) as whole:
             whole.rate(("ann", "x", 4.0))
             server.stop()
-            until(lambda: not whole.engine.readiness.ready)
+            eventually(lambda: not whole.engine.readiness.ready)
             assert "redis" in str(whole.engine.readiness.reason).lower()
             assert items_of(whole, "ann") == {"x"}
             with pytest.raises(StreamUnavailable):
                 whole.rate(("ann", "y", 4.0))
             server = RedisServer(tmp_path / "server")
             server.start()
-            until(lambda: whole.engine.readiness.ready)
+            eventually(lambda: whole.engine.readiness.ready)
             whole.rate(("ann", "y", 4.0))
             assert items_of(whole, "ann") == {"x", "y"}
     finally:

@@ -16,13 +16,9 @@ from service.errors import CorruptLog
 from service.events import ZERO, Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog
 from service.segment import SCHEMA
+from tests.service.logs import END, commit, contents
 
 Make = Callable[..., Entry]
-END = StreamId(10**9, 0)
-
-
-def contents(log: RatingLog, after: StreamId = ZERO) -> list[Entry]:
-    return [entry for entries in log.entries(after, END) for entry in entries]
 
 
 def names(log: RatingLog) -> list[str]:
@@ -30,7 +26,7 @@ def names(log: RatingLog) -> list[str]:
 
 
 def test_the_name_is_the_range(log: RatingLog, rating_entry: Make) -> None:
-    log.commit([rating_entry(5, ("u", "i", 1.0)), Entry(StreamId(7, 2), "noop")])
+    commit(log, [rating_entry(5, ("u", "i", 1.0)), Entry(StreamId(7, 2), "noop")])
     assert names(log) == ["0000000000000005.00000000_7.2.parquet"]
     assert log.last_id() == StreamId(7, 2)
     assert {path.name for path in log.folder.iterdir()} == set(names(log))
@@ -44,15 +40,15 @@ def test_what_is_committed_is_read_back(log: RatingLog, rating_entry: Make) -> N
         Entry(StreamId(3, 0), "show", subject="a/é"),
         rating_entry(4, ("u", "a/é", 2.0)),
     ]
-    log.commit(entries[:2])
-    log.commit(entries[2:])
+    commit(log, entries[:2])
+    commit(log, entries[2:])
     assert contents(log) == entries
     assert contents(log, StreamId(2, 0)) == entries[2:]
     assert [e for part in log.entries(ZERO, StreamId(2, 1)) for e in part] == entries[:3]
 
 
 def test_columns_are_as_documented(log: RatingLog, rating_entry: Make) -> None:
-    segment = log.commit([rating_entry(1, ("u", "i", 1.0))])
+    segment = commit(log, [rating_entry(1, ("u", "i", 1.0))])
     assert pa.parquet.read_schema(segment.path).equals(SCHEMA)
     column = pa.parquet.ParquetFile(segment.path).metadata.row_group(0).column(4)
     assert column.compression == "ZSTD"
@@ -61,7 +57,7 @@ def test_columns_are_as_documented(log: RatingLog, rating_entry: Make) -> None:
 
 
 def test_noops_alone_move_the_end(log: RatingLog) -> None:
-    log.commit([Entry(StreamId(4, 0), "noop")])
+    commit(log, [Entry(StreamId(4, 0), "noop")])
     assert log.last_id() == StreamId(4, 0)
     assert contents(log) == []
 
@@ -75,9 +71,9 @@ def test_overlaps_are_harmless_and_merging_drops_nothing(
     log = RatingLog(tmp_path_factory.mktemp("log"))
     entries = [Entry(StreamId(n + 1, 0), "rating", [RatingEvent("u", str(n), 1.0, 1.0)]) for n in range(30)]
     for begin in range(0, 30, 3):
-        log.commit(entries[begin : begin + 3])
+        commit(log, entries[begin : begin + 3])
     for begin, n in ranges:
-        log.commit(entries[begin : begin + n])
+        commit(log, entries[begin : begin + n])
     assert contents(log) == entries
     log.compact()
     assert contents(log) == entries
@@ -89,9 +85,9 @@ def test_overlaps_are_harmless_and_merging_drops_nothing(
 def test_merging_is_tiered(log: RatingLog, rating_entry: Make) -> None:
     entries = [rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(1, 18)]
     for entry in entries[:7]:
-        log.commit([entry])
+        commit(log, [entry])
     assert log.compact() == 0
-    log.commit([entries[7]])
+    commit(log, [entries[7]])
     assert log.compact() == 7
     assert names(log) == ["0000000000000001.00000000_8.0.parquet"]
     assert contents(log) == entries[:8]
@@ -100,11 +96,11 @@ def test_merging_is_tiered(log: RatingLog, rating_entry: Make) -> None:
 def test_a_reader_survives_merging(log: RatingLog, rating_entry: Make) -> None:
     entries = [rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(1, 13)]
     for entry in entries[:10]:
-        log.commit([entry])
+        commit(log, [entry])
     reader = log.entries(ZERO, END)
     found = [*next(reader), *next(reader)]
     log.compact()
-    log.commit(entries[10:])
+    commit(log, entries[10:])
     assert [*found, *(entry for part in reader for entry in part)] == entries
 
 
@@ -122,7 +118,7 @@ def test_readers_and_a_merging_writer_at_once(log: RatingLog, rating_entry: Make
     for reader in readers:
         reader.start()
     for ms in range(1, 80):
-        log.commit([rating_entry(ms, ("u", "i", 1.0))])
+        commit(log, [rating_entry(ms, ("u", "i", 1.0))])
         log.compact()
     done.set()
     for reader in readers:
@@ -138,9 +134,9 @@ def test_rewriting_drops_one_users_earlier_rows_and_nothing_else(log: RatingLog,
         rating_entry(6, ("u", "a", 5.0)),
     ]
     mixed = rating_entry(1, ("u", "a", 3.0), ("v", "a", 1.0), ("u", "b", None))
-    log.commit([mixed, kept[1], rating_entry(3, ("u", "a", 4.0))])
-    log.commit([rating_entry(4, ("w", "a", 4.0))])
-    log.commit(kept[2:])
+    commit(log, [mixed, kept[1], rating_entry(3, ("u", "a", 4.0))])
+    commit(log, [rating_entry(4, ("w", "a", 4.0))])
+    commit(log, kept[2:])
     before = names(log)
     assert log.rewrite_without("u", StreamId(5, 0)) == 1
     assert contents(log) == [*kept[:2], rating_entry(4, ("w", "a", 4.0)), *kept[2:]]
@@ -155,7 +151,7 @@ def _distinct_users(path: Path) -> set[bytes]:
 
 def test_merging_waits_for_rewriting_and_gives_way(log: RatingLog, rating_entry: Make) -> None:
     for ms in range(1, 10):
-        log.commit([rating_entry(ms, ("u", "i", 1.0))])
+        commit(log, [rating_entry(ms, ("u", "i", 1.0))])
     with log._maintenance(wait=True):
         assert RatingLog(log.folder).compact() == 0
     assert log.compact() == 8
@@ -165,7 +161,7 @@ def test_merging_waits_for_rewriting_and_gives_way(log: RatingLog, rating_entry:
 
 
 def test_a_torn_segment_is_refused_by_name(log: RatingLog, rating_entry: Make) -> None:
-    segment = log.commit([rating_entry(1, ("u", "i", 1.0))])
+    segment = commit(log, [rating_entry(1, ("u", "i", 1.0))])
     data = segment.path.read_bytes()
     for torn in (b"", data[: len(data) // 2], data[:-1]):
         segment.path.write_bytes(torn)
@@ -174,7 +170,7 @@ def test_a_torn_segment_is_refused_by_name(log: RatingLog, rating_entry: Make) -
 
 
 def test_an_altered_page_is_noticed(log: RatingLog, rating_entry: Make) -> None:
-    segment = log.commit([rating_entry(1, *(("u", f"item-{n}", float(n % 5)) for n in range(500)))])
+    segment = commit(log, [rating_entry(1, *(("u", f"item-{n}", float(n % 5)) for n in range(500)))])
     data = segment.path.read_bytes()
     end = pa.parquet.ParquetFile(segment.path).metadata.row_group(0).column(7)
     end_of_pages = end.data_page_offset + end.total_compressed_size
@@ -203,15 +199,15 @@ def test_a_full_disk_commits_nothing_and_the_same_commit_works_later(
     with monkeypatch.context() as patch:
         patch.setattr(*((rating_log.os, "fsync", full) if failing == "fsync" else (rating_log, "write_groups", full)))
         with pytest.raises(OSError, match="No space"):
-            log.commit(entries)
+            commit(log, entries)
         assert list(log.folder.iterdir()) == []
-    log.commit(entries)
+    commit(log, entries)
     assert contents(log) == entries
 
 
 def test_leftovers_of_a_killed_writer_go(log: RatingLog, rating_entry: Make) -> None:
-    log.commit([rating_entry(ms, ("u", "i", 1.0)) for ms in (1, 2)])
-    log.commit([rating_entry(1, ("u", "i", 1.0))])  # covered, as after a kill between merging and removing
+    commit(log, [rating_entry(ms, ("u", "i", 1.0)) for ms in (1, 2)])
+    commit(log, [rating_entry(1, ("u", "i", 1.0))])  # covered, as after a kill between merging and removing
     (log.folder / ".tmp-1-something.parquet").write_bytes(b"half")
     (log.folder / "notes.txt").write_text("not ours")
     log.clean()

@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,7 @@ import redis
 from service import redis_server
 from service.errors import ServerFailed
 from service.redis_server import RedisServer, find_binary, runtime_folder
-
-
-def eventually(condition: Callable[[], bool], within_s: float = 60.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
+from tests.service.waiting import eventually
 
 
 def is_running(pid: int) -> bool:
@@ -58,7 +49,7 @@ def test_killed_it_comes_back_with_everything_acknowledged(server: RedisServer) 
     with connected(server) as client:
         ids = [client.xadd("s", {"n": str(n)}) for n in range(200)]
         os.kill(first, signal.SIGKILL)
-        assert eventually(lambda: server.is_alive and server.pid != first)
+        eventually(lambda: server.is_alive and server.pid != first)
         assert [found for found, _ in client.xrange("s")] == ids
 
 
@@ -96,7 +87,7 @@ def test_a_survivor_is_adopted_and_one_with_another_policy_replaced(tmp_path: Pa
     weaker = RedisServer(tmp_path, "everysec")
     weaker.start()
     assert weaker.pid != pid
-    assert eventually(lambda: not is_running(pid))
+    eventually(lambda: not is_running(pid))
     weaker.stop()
 
 
@@ -107,7 +98,7 @@ def test_an_adopted_server_is_watched_too(server: RedisServer) -> None:
     second.start()
     first = second.pid
     os.kill(first, signal.SIGKILL)
-    assert eventually(lambda: second.is_alive and second.pid != first)
+    eventually(lambda: second.is_alive and second.pid != first)
     second.stop()
 
 

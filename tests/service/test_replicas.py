@@ -6,7 +6,8 @@ from pathlib import Path
 
 from service import catalogue
 from service.redis_server import RedisServer
-from tests.service.process import Service, eventually
+from tests.service.process import Service
+from tests.service.waiting import eventually
 
 
 def test_replicas_share_ratings_models_and_the_log(redis_server: RedisServer, tmp_path: Path):

@@ -14,6 +14,7 @@ from service.rating_log import RatingLog
 from service.retraining import Retraining
 from service.settings import Settings
 from service.stream import Stream
+from tests.service.logs import commit
 from tests.service.test_snapshot import ITEMS, USERS, a_model
 
 
@@ -29,8 +30,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.retraining.CHECK_EVERY_S", 0.0)
 
 
-def commit(log: RatingLog, ms: int, n_ratings: int) -> None:
-    log.commit([Entry(StreamId(ms, 0), "rating", [RatingEvent("u", f"i{n}", 1.0, 0.0) for n in range(n_ratings)])])
+def rate(log: RatingLog, ms: int, n_ratings: int) -> None:
+    commit(log, [Entry(StreamId(ms, 0), "rating", [RatingEvent("u", f"i{n}", 1.0, 0.0) for n in range(n_ratings)])])
 
 
 def live_since(data: Path, hours_ago: float, watermark: str) -> None:
@@ -48,31 +49,31 @@ def submitted(settings: Settings, log: RatingLog, jobs: Jobs) -> list[str | None
 
 
 def test_nothing_happens_by_default(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
-    commit(log, 10, 5)
+    rate(log, 10, 5)
     assert submitted(Settings(data=tmp_path), log, jobs) == []
 
 
 def test_so_many_ratings_behind_the_watermark(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
     live_since(tmp_path, hours_ago=0, watermark="10-0")
     settings = Settings(data=tmp_path, retrain_every_ratings=5)
-    commit(log, 10, 50)
-    commit(log, 11, 4)
+    rate(log, 10, 50)
+    rate(log, 11, 4)
     assert submitted(settings, log, jobs) == []
-    commit(log, 12, 1)
+    rate(log, 12, 1)
     assert submitted(settings, log, jobs) == ["culsh"]
     assert jobs.list()[0].params["n_factors"] == 3  # those of the live model
 
 
 def test_so_many_hours_if_there_is_anything_new(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
     live_since(tmp_path, hours_ago=3, watermark="10-0")
-    commit(log, 10, 5)
+    rate(log, 10, 5)
     assert submitted(Settings(data=tmp_path, retrain_every_hours=2), log, jobs) == []
-    commit(log, 11, 1)
+    rate(log, 11, 1)
     assert submitted(Settings(data=tmp_path, retrain_every_hours=4), log, jobs) == []
     assert submitted(Settings(data=tmp_path, retrain_every_hours=2), log, jobs) == ["culsh"]
 
 
 def test_the_first_default_model_if_none_is_live(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
-    commit(log, 10, 5)
+    rate(log, 10, 5)
     settings = Settings(data=tmp_path, retrain_every_ratings=5, default_models=["sgd", "culsh"])
     assert submitted(settings, log, jobs) == ["sgd"]

@@ -15,6 +15,7 @@ from service.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
 from service.stream import RATINGS, REJECTED, TRIMMED, Stream
+from tests.service.logs import commit
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 FIELDS = encode_ratings([RatingEvent("u", "i", 4.0, 1.0)])
@@ -97,7 +98,7 @@ def test_ids_go_on_above_the_log_after_a_flush(
     stream: Stream, log: RatingLog, client: redis.Redis, rating_entry: Callable[..., Entry], run: Run
 ) -> None:
     future = 4_000_000_000_000  # as if the clock of the new server went back
-    log.commit([rating_entry(future, ("u", "i", 1.0))])
+    commit(log, [rating_entry(future, ("u", "i", 1.0))])
     stream_id = run(stream.append(FIELDS))
     assert stream_id > StreamId(future, 0)
     assert client.xrange(RATINGS)[0] == (f"{future}-0", {"v": "noop"})
@@ -109,7 +110,7 @@ def test_entries_below_the_log_need_an_operator(
     stream: Stream, log: RatingLog, client: redis.Redis, rating_entry: Callable[..., Entry], run: Run
 ) -> None:
     client.xadd(RATINGS, {"v": "1", "forget": "x"}, id="1000-0")
-    log.commit([rating_entry(2000, ("u", "i", 1.0))])
+    commit(log, [rating_entry(2000, ("u", "i", 1.0))])
     for _ in range(2):
         with pytest.raises(StreamReplaced, match="2000-0"):
             run(stream.append(FIELDS))

@@ -10,6 +10,7 @@ from service.events import ZERO, Entry, StreamId, encode_ratings
 from service.rating_log import RatingLog
 from service.stream import RATINGS, TRIMMED, Stream
 from service.stream_reader import StreamReader
+from tests.service.logs import commit
 
 Make = Callable[..., Entry]
 
@@ -63,8 +64,8 @@ def test_what_was_trimmed_unread_comes_from_the_log(
     stream: Stream, log: RatingLog, entries: list[Entry], fill: Callable, read_before: int, trimmed: int
 ) -> None:
     fill(entries)
-    log.commit(entries[:15])
-    log.commit(entries[15:])
+    commit(log, entries[:15])
+    commit(log, entries[15:])
     reader = StreamReader(stream, log, ZERO)
     found = reader.read(0, read_before).entries if read_before else []
     stream.trim(entries[trimmed - 1].id)
@@ -74,7 +75,7 @@ def test_what_was_trimmed_unread_comes_from_the_log(
 def test_a_gap_of_entries_without_rows_is_passed(
     stream: Stream, log: RatingLog, entries: list[Entry], fill: Callable
 ) -> None:
-    log.commit([*entries[:2], Entry(StreamId(3, 0), "noop"), Entry(StreamId(3, 1), "noop")])
+    commit(log, [*entries[:2], Entry(StreamId(3, 0), "noop"), Entry(StreamId(3, 1), "noop")])
     fill(entries[:3])
     stream.trim(StreamId(3, 1))
     fill(entries[4:])
@@ -86,7 +87,7 @@ def test_trimming_beyond_the_log_is_not_passed_over(
     stream: Stream, log: RatingLog, entries: list[Entry], fill: Callable, client: redis.Redis
 ) -> None:
     fill(entries)
-    log.commit(entries[:10])
+    commit(log, entries[:10])
     stream.trim(entries[20].id)
     reader = StreamReader(stream, log, ZERO)
     for _ in range(2):

@@ -22,6 +22,7 @@ from service.settings import Settings
 from service.stream import RATINGS, Stream
 from service.supervisor import Supervisor
 from tests.service.planted import SMALL, events
+from tests.service.waiting import eventually
 
 ENDLESS = {**SMALL, "n_epochs": 10_000}
 
@@ -69,20 +70,13 @@ def rate(client: redis.Redis) -> Callable[[], StreamId]:
     return append
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
-
-
 def ended(jobs: Jobs, job: Job) -> Job:
-    until(lambda: jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
+    eventually(lambda: jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
     return jobs.get(job.id)
 
 
 def running(jobs: Jobs, job: Job) -> Job:
-    until(lambda: jobs.get(job.id).progress > 0)
+    eventually(lambda: jobs.get(job.id).progress > 0)
     return jobs.get(job.id)
 
 
@@ -147,7 +141,7 @@ def test_a_supervisor_that_dies_leaves_a_failed_job(
     client.delete(f"nearfield:job:{job.id}:lease")  # as if it had not been renewed for ten seconds
     job = jobs.get(job.id)
     assert (job.state, job.error) == ("failed", "worker died")
-    until(lambda: not psutil.pid_exists(pid))
+    eventually(lambda: not psutil.pid_exists(pid))
 
 
 def test_stopping_stops_the_trainer(
@@ -200,7 +194,7 @@ def test_training_by_itself_after_so_many_ratings(
     changed = settings.model_copy(update={"retrain_every_ratings": 1500, "default_models": ["sgd"]})
     supervise(changed)
     stream.request_commit(rate())
-    until(lambda: bool(jobs.list()))
+    eventually(lambda: bool(jobs.list()))
     job = ended(jobs, jobs.list()[0])
     assert (job.algorithm, job.state, job.promoted) == ("sgd", "succeeded", True)
     time.sleep(0.5)

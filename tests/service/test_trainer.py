@@ -16,6 +16,7 @@ from service import live, snapshot, trainer
 from service.events import Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog
 from service.trainer import Line
+from tests.service.logs import commit
 from tests.service.planted import SMALL, entries
 
 PARAMS = msgspec.json.encode(SMALL).decode()
@@ -26,7 +27,7 @@ END = StreamId(9_000, 0)
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A data folder with the planted ratings in its log."""
-    RatingLog(tmp_path / "ratings").commit(entries())
+    commit(RatingLog(tmp_path / "ratings"), entries())
     return tmp_path
 
 
@@ -62,13 +63,13 @@ def test_held_out_pairs_are_not_trained_on(data: Path) -> None:
 
 
 def test_what_came_after_the_watermark_does_not_count(data: Path) -> None:
-    RatingLog(data / "ratings").commit([Entry(StreamId(8000, 0), "rating", [RatingEvent("late", "i0", 5.0, 0.0)])])
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("late", "i0", 5.0, 0.0)])])
     assert "late" not in trainer.read_corpus(data, StreamId(7999, 9)).user_ids
     assert "late" in trainer.read_corpus(data, StreamId(8000, 0)).user_ids
 
 
 def test_a_forgotten_user_is_not_in_the_corpus(data: Path) -> None:
-    RatingLog(data / "ratings").commit([Entry(StreamId(8000, 0), "forget", subject="u3")])
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "forget", subject="u3")])
     corpus = trainer.read_corpus(data, END)
     assert "u3" not in corpus.user_ids
     whole = trainer.read_corpus(data, StreamId(7999, 0))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,11 @@ from service.rating_log import RatingLog
 from service.settings import Settings
 from service.stream import Stream
 from service.supervisor import Supervisor
+from tests.service.waiting import eventually
 
 DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "esgd", "als-implicit", "als", "nmf"]
 
 LIMITS = Limits(max_batch=256, max_waiting=100, max_wait_s=5.0)
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
 
 
 class Whole:
@@ -64,7 +57,7 @@ class Whole:
         self.engine.start(self.loop)
         for part in (self.learner, self.archiver, self.hotswap, self.supervisor):
             part.start()
-        until(lambda: self.engine.readiness.ready)
+        eventually(lambda: self.engine.readiness.ready)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -114,7 +107,7 @@ class Whole:
         return [item.item for item in self.recommend(user, **options).items]
 
     def ended(self, job: Job) -> Job:
-        until(lambda: self.jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
+        eventually(lambda: self.jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
         return self.jobs.get(job.id)
 
     def train(self, algorithm: str, **params: Any) -> str:
@@ -122,13 +115,13 @@ class Whole:
         version = self.trained(algorithm, **params)
         live.set_version(self.data, algorithm, version)
         self.hotswap.poke()
-        until(lambda: self.hotswap.served().get(algorithm) == version)
+        eventually(lambda: self.hotswap.served().get(algorithm) == version)
         return version
 
     def trained(self, algorithm: str, **params: Any) -> str:
         """A snapshot of today, not yet live."""
         watermark = self.engine.as_of
         self.stream.request_commit(watermark)
-        until(lambda: self.log.last_id() >= watermark)
+        eventually(lambda: self.log.last_id() >= watermark)
         text = msgspec.json.encode(params).decode()
         return str(trainer.train(self.data, algorithm, text, str(watermark), "host", lambda line: None).version)

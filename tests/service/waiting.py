@@ -1,0 +1,18 @@
+"""Waiting for what other threads and processes do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+def eventually(condition: Callable[[], Value], timeout_s: float = 60.0) -> Value:
+    """The first truthy value of `condition()`; fails after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "not within the time"
+        time.sleep(0.02)
+    return value

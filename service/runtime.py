@@ -34,7 +34,7 @@ from service.supervisor import Supervisor
 
 RETRY_S = 0.5
 READY_POLL_S = 0.02
-REDIS = "redis"
+REDIS, LOG = "redis", "rating log"
 
 _log = structlog.get_logger(__name__)
 
@@ -132,6 +132,14 @@ class Runtime(Parts):
     @property
     def readiness(self) -> Readiness:
         """Whether everything works, and if not, why."""
+        readiness, obstacle = self._can_answer, self._archiver.obstacle
+        if readiness.ready and obstacle is not None:
+            return Readiness(False, f"{LOG}: {obstacle}", readiness.fraction)
+        return readiness
+
+    @property
+    def _can_answer(self) -> Readiness:
+        """Whether questions can be answered: also while the log takes no ratings."""
         if self.failure is not None:
             return Readiness(False, str(self.failure), 0.0)
         return self._engine.readiness
@@ -191,7 +199,7 @@ class Runtime(Parts):
 
     def _check_started(self) -> None:
         if not self._is_started:
-            readiness = self.readiness
+            readiness = self._can_answer
             if not readiness.ready:
                 raise NotReady(readiness.reason or "starting", round(readiness.fraction, 3))
             self._is_started = True

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from service.rating_log import RatingLog
+from tests.service.local import serving
+from tests.service.waiting import eventually
+
+
+def test_a_log_that_cannot_be_written_is_not_ready_and_still_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with serving(tmp_path) as service:
+        with monkeypatch.context() as patched:
+            patched.setattr(RatingLog, "write", full)
+            last = service.rate(("ann", "tea", 5))
+            service.runtime.jobs.submit_training("als", {})  # asks for everything to be in the log
+            eventually(lambda: service.get("/health/ready").status_code == 503)
+            assert "rating log: OSError: [Errno 28]" in service.get("/health/ready").json()["reason"]
+            assert service.post("/ratings", {"user": "ann", "item": "rye", "rating": 1}).status_code == 503
+            assert service.get("/users/ann/ratings", wait_for=last).status_code == 200
+        eventually(lambda: service.get("/health/ready").status_code == 200)
+        service.rate(("ann", "rye", 1))

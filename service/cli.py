@@ -223,10 +223,16 @@ def _message(error: Exception) -> str:
 
     if not isinstance(error, ValidationError):
         return str(error)
-    return "; ".join(
-        ": ".join([*map(str, problem["loc"]), problem["msg"].removeprefix("Value error, ")])
-        for problem in error.errors()
-    )
+    return "; ".join(map(_refused, error.errors()))
+
+
+def _refused(problem: Any) -> str:
+    """What is wrong with one setting, and what was given, unless it may be a secret."""
+    message, name = problem["msg"].removeprefix("Value error, "), ".".join(map(str, problem["loc"]))
+    if message.startswith("Invalid "):
+        return str(message)
+    given = "" if name.endswith("_key") else f", got {str(problem['input'])[:80]!r}"
+    return f"Invalid {name}: {message[0].lower()}{message[1:]}{given}"
 
 
 def _settings(given: dict[str, Any]) -> Settings:

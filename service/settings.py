@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gpu.backend import BackendName
 from gpu.params import ALGORITHMS
+from service.events import MAX_RATING
 
+REDIS_SCHEMES = ("redis", "rediss", "unix")
 AppendFsync = Literal["always", "everysec"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "console", "json"]
@@ -70,16 +72,42 @@ class Settings(BaseSettings):
     log_level: LogLevel = Field("info", description="Least severe lines that are written; debug has every request.")
     log_format: LogFormat = Field("auto", description="For people, for machines, or whoever reads stderr.")
 
+    @field_validator("data", mode="before")
+    @classmethod
+    def _check_data(cls, value: Any) -> Any:
+        if value == "":  # it would be the working directory, where nobody looks for it
+            raise ValueError("Invalid data: expected a folder, got ''")
+        return value
+
+    @field_validator("redis")
+    @classmethod
+    def _check_redis(cls, value: str | None) -> str | None:
+        if value is not None and not _is_redis_url(value):
+            raise ValueError(
+                "Invalid redis: expected a URL (redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH), or none at all"
+                " for an embedded server"
+            )
+        return value
+
     @field_validator("rating_scale", mode="before")
     @classmethod
     def _split_scale(cls, value: Any) -> Any:
-        return value.split(",") if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        try:
+            low, high = map(float, value.split(","))
+        except ValueError:
+            raise ValueError(f"Invalid rating_scale: expected MIN,MAX, got {value!r}") from None
+        return low, high
 
     @field_validator("rating_scale")
     @classmethod
     def _check_scale(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and not (all(map(math.isfinite, value)) and value[0] < value[1]):
-            raise ValueError(f"Invalid rating_scale: expected MIN,MAX with MIN < MAX, got {value[0]:g},{value[1]:g}")
+        if value is not None and not -MAX_RATING <= value[0] < value[1] <= MAX_RATING:
+            raise ValueError(
+                f"Invalid rating_scale: expected MIN,MAX with {-MAX_RATING:g} <= MIN < MAX <= {MAX_RATING:g},"
+                f" got {value[0]:g},{value[1]:g}"
+            )
         return value
 
     @field_validator("default_models", mode="before")
@@ -111,3 +139,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _is_redis_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        has_place = bool(url.path if url.scheme == "unix" else url.hostname and url.port != 0)
+    except ValueError:  # a port that is no number, or too high
+        return False
+    return url.scheme in REDIS_SCHEMES and has_place

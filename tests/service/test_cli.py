@@ -68,7 +68,8 @@ def test_no_heavy_library_is_loaded_before_a_command_runs():
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "n_factors=300"], "expected 4 to 256"),
         (["train", "--ratings", "x", "--algorithm", "sgd", "--test", "x", "--test-fraction", "0.1"], "got both"),
         (["serve", "--host", "0.0.0.0"], "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY"),
-        (["serve", "--port", "99999"], "port"),
+        (["serve", "--port", "99999"], "Invalid port: input should be less than or equal to 65535, got '99999'"),
+        (["serve", "--redis", "localhost:6379"], "Invalid redis: expected a URL"),
         (["evaluate", "--model", "nowhere", "--test", "none.csv"], "none.csv"),
         (["topics", "--model", "nowhere"], "expected a folder written by `nearfield train --out`"),
     ],
@@ -81,6 +82,17 @@ def test_bad_usage_is_one_line_on_stderr_and_status_2(arguments, complaint, caps
     *before, last = printed.err.strip().splitlines()
     assert complaint in last
     assert not [line for line in before if not line.startswith("backend: ")]
+
+
+def test_a_key_is_not_shown_when_it_is_refused(capsys, monkeypatch):
+    monkeypatch.setenv("NEARFIELD_API_KEY", "")
+    monkeypatch.setenv("NEARFIELD_MAX_N", "many")
+    assert run(["serve"]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.count("got") == 1
+    assert (
+        "Invalid max_n: input should be a valid integer, unable to parse string as an integer, got 'many'" in complaint
+    )
 
 
 def test_a_bad_line_is_named_by_number_and_can_be_skipped(ratings_csv, tmp_path, capsys):

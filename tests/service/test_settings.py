@@ -49,6 +49,14 @@ def test_other_hosts_need_both_keys(host: str) -> None:
         {"rating_scale": "5,1"},
         {"rating_scale": "1"},
         {"rating_scale": "1,nan"},
+        {"rating_scale": "0,2e6"},
+        {"data": ""},
+        {"redis": ""},
+        {"redis": "localhost:6379"},
+        {"redis": "http://localhost:6379"},
+        {"redis": "redis://localhost:port"},
+        {"redis": "redis://"},
+        {"redis": "unix://"},
         {"default_models": "nope"},
         {"api_key": ""},
         {"port": 70000},
@@ -61,3 +69,10 @@ def test_other_hosts_need_both_keys(host: str) -> None:
 def test_wrong_values_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Settings(**wrong)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://:secret@host:6379/0", "rediss://host", "redis://[::1]:6379", "unix:///run/redis.sock"]
+)
+def test_redis_urls(url: str) -> None:
+    assert Settings(redis=url).redis == url

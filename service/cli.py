@@ -28,7 +28,6 @@ app = typer.Typer(
     name="nearfield",
     help="A recommendation service that learns while it serves.",
     epilog="Every setting of serve and worker is also an environment variable: NEARFIELD_PORT, NEARFIELD_DATA, …",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -196,7 +195,7 @@ def run(arguments: Sequence[str]) -> int:
     An error that nobody foresaw keeps its traceback.
     """
     try:
-        return app(list(arguments), prog_name="nearfield", standalone_mode=False) or 0
+        return app(list(arguments) or ["--help"], prog_name="nearfield", standalone_mode=False) or 0
     except TyperException as error:
         return complain(error.format_message(), error.exit_code)
     except Exception as error:

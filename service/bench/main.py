@@ -16,9 +16,7 @@ from service.bench.served import File, Json, Names
 if TYPE_CHECKING:
     import gpu
 
-app = typer.Typer(
-    name="nearfield bench", help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None
-)
+app = typer.Typer(name="nearfield bench", help=__doc__, add_completion=False, rich_markup_mode=None)
 
 Source = Annotated[
     Path,
@@ -283,4 +281,4 @@ app.add_typer(served.app)  # without a name: its commands stand beside these
 
 def main(arguments: Sequence[str]) -> int:
     """Run one measurement; errors are handled by the caller."""
-    return app(list(arguments), prog_name="nearfield bench", standalone_mode=False) or 0
+    return app(list(arguments) or ["--help"], prog_name="nearfield bench", standalone_mode=False) or 0

@@ -55,6 +55,12 @@ def test_no_heavy_library_is_loaded_before_a_command_runs():
     assert not {"numba", "numpy", "scipy", "pyarrow", "fastapi", "httpx", "uvicorn"} & set(loaded)
 
 
+@pytest.mark.parametrize(("arguments", "command"), [([], "serve"), (["bench"], "plant")])
+def test_no_arguments_ask_for_help(arguments, command, capsys):
+    assert run(arguments) == 0
+    assert f"\n  {command} " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

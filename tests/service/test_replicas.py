@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from service import catalogue
-from service.redis_server import RedisServer
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
 
-def test_replicas_share_ratings_models_and_the_log(redis_server: RedisServer, tmp_path: Path):
+def test_replicas_share_ratings_models_and_the_log(redis_url: str, tmp_path: Path):
     """Equal answers at equal positions; a model trained through one is live in both; the log outlives its archiver."""
     drawn = catalogue.planted(0, 60, 40)
     rows = zip(drawn.viewers.tolist(), drawn.items.tolist(), drawn.ratings.tolist(), strict=True)
     ratings = [(drawn.viewer_id(user), drawn.item_id(item), rating) for user, item, rating in rows][:1000]
-    first = Service(tmp_path / "data", redis=redis_server.url)
-    second = Service(tmp_path / "data", redis=redis_server.url, worker=False)
+    first = Service(tmp_path / "data", redis=redis_url)
+    second = Service(tmp_path / "data", redis=redis_url, worker=False)
     try:
         seen = first.rate(*ratings)
         popular = [service.get("/popular", wait_for=seen).json()["items"] for service in (first, second)]
@@ -30,7 +29,7 @@ def test_replicas_share_ratings_models_and_the_log(redis_server: RedisServer, tm
         assert first.stop() == 0
         second.rate(("newcomer", drawn.item_id(4), 1.0))
         assert second.stop() == 0
-        third = Service(tmp_path / "data", redis=redis_server.url)
+        third = Service(tmp_path / "data", redis=redis_url)
         assert len(third.get("/users/newcomer/ratings").json()["ratings"]) == 2
         assert third.stop() == 0
     finally:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu.errors import InvalidInput
 from gpu.follower import place
 from gpu.model import Model
 from gpu.online import OnlineModel
@@ -44,7 +45,15 @@ class Row:
 
 
 def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: int, n_rows: int) -> Iterator[Row]:
-    """Grow to the given sizes; a row for each part of the way."""
+    """Grow to the given sizes; a row for each part of the way.
+
+    Raises:
+        InvalidInput: so few ratings that a row would have no lesson.
+    """
+    n_lessons = -(-n_ratings // MAX_RATINGS) - 1
+    if n_lessons // n_rows <= N_WARM:
+        least = (N_WARM + 1) * n_rows * MAX_RATINGS + 1
+        raise InvalidInput(f"Invalid n_ratings: expected {least:,} or more, got {n_ratings:,}")
     history, popularity = History(), Popularity()
     warm_up()
     lessons = _lessons(n_users, n_items, n_ratings)
@@ -53,7 +62,6 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
     resident = _resident(history, algorithm, n_factors)
     memory.settle()
     steps: list[tuple[float, float]] = []
-    n_lessons = -(-n_ratings // MAX_RATINGS) - 1
     ends = [n_lessons * row // n_rows for row in range(1, n_rows + 1)]
     for number, entries in enumerate(lessons, 1):
         started, started_cpu = time.perf_counter(), time.thread_time()

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
+from gpu.errors import InvalidInput
 
 N_NEGATIVES = 99
 MOST_USERS = 10_000  # that are ranked: enough for three digits
@@ -15,12 +16,21 @@ def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray
     """(training part, held-out item of each of the first users, 99 items each that the user has not rated).
 
     One rating of every user is held out, also of those beyond `MOST_USERS`.
+
+    Raises:
+        InvalidInput: a user has rated so many items that no 99 others are left.
     """
     generator = np.random.default_rng(seed)
     rows = ratings.by_user
     chosen = rows.starts + generator.integers(0, rows.lengths)
     keep = np.ones(len(ratings), dtype=np.bool_)
     keep[chosen] = False
+    most = int(rows.lengths.max(initial=0))
+    if ratings.n_items - most < N_NEGATIVES:
+        raise InvalidInput(
+            f"Invalid ratings: expected {N_NEGATIVES} items that a user has not rated, to rank one against, got a user"
+            f" with {most:,} of {ratings.n_items:,} items rated"
+        )
     negatives = np.empty((min(ratings.n_users, MOST_USERS), N_NEGATIVES), dtype=np.int64)
     for user in range(len(negatives)):
         rated = rows.items[rows.starts[user] : rows.starts[user] + rows.lengths[user]]

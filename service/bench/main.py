@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.bench import served
+from gpu.errors import InvalidInput
+from service.bench import options, served
 from service.bench.report import say, show
 from service.bench.served import File, Json, Names
 
@@ -46,7 +47,7 @@ def accuracy(
         show(list(table.folds(_folds(ratings, folds), backend)), json)
     else:
         train, test = _train_and_test(ratings)
-        show(list(table.run(train, test, _whole(factors), neighbours, _whole(seeds), backend)), json)
+        show(list(table.run(train, test, options.whole(factors), neighbours, options.whole(seeds), backend)), json)
 
 
 @app.command()
@@ -57,7 +58,7 @@ def noise(ratings: Source, seeds: Seeds = "0,1,2,3,4", backend: Where = "auto", 
     """
     from service.bench import noise as table
 
-    show(list(table.run(*_train_and_test(ratings), _whole(seeds), backend)), json)
+    show(list(table.run(*_train_and_test(ratings), options.whole(seeds), backend)), json)
 
 
 @app.command()
@@ -76,7 +77,14 @@ def newcomers(
     from service.bench import newcomers as table
 
     train, test = _train_and_test(ratings)
-    show(list(table.run(train, test, algorithms.split(","), _whole(factors), _whole(seeds), backend)), json)
+    show(
+        list(
+            table.run(
+                train, test, options.algorithms(algorithms), options.whole(factors), options.whole(seeds), backend
+            )
+        ),
+        json,
+    )
 
 
 @app.command()
@@ -96,10 +104,10 @@ def sgd(
     """
     from service.bench import sgd as table
 
-    given = {**dict(pair.split("=", 1) for pair in set_ or []), "n_epochs": epochs}
+    given = {**options.parameters(set_), "n_epochs": epochs}
     data = lambda: table.Estimates(*_train_and_test(ratings)), lambda: table.Lists(_matrix(ratings, None))
-    sizes = [int(f) for f in factors.split(",")]
-    show(list(table.run(*data, algorithms.split(","), sizes, given, backend, target)), json)
+    sizes = options.whole(factors)
+    show(list(table.run(*data, options.algorithms(algorithms), sizes, given, backend, target)), json)
 
 
 @app.command()
@@ -125,9 +133,9 @@ def als(
     algorithm = "als-implicit" if implicit else "als"
     chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"backend: {chosen.name} ({chosen.reason})")
-    parts = table.parts_of(*_train_and_test(ratings), _numbers(shares), _numbers(user_shares))
-    given = {**dict(pair.split("=", 1) for pair in set_ or []), "n_epochs": epochs}
-    found = list(table.run(parts, algorithm, [int(f) for f in factors.split(",")], given, chosen))
+    parts = table.parts_of(*_train_and_test(ratings), options.numbers(shares), options.numbers(user_shares))
+    given = {**options.parameters(set_), "n_epochs": epochs}
+    found = list(table.run(parts, algorithm, options.whole(factors), given, chosen))
     iterations, halves = ([row for rows in kind for row in rows] for kind in zip(*found, strict=True))
     show(iterations, json)
     show(halves, json)
@@ -155,7 +163,7 @@ def nmf(
     say(f"backend: {chosen.name} ({chosen.reason})")
     ratings = _matrix(matrix, key)
     ratings = table.transposed(ratings) if transpose else ratings
-    found = list(table.run(ratings, [int(k) for k in factors.split(",")], (epochs, to), chosen))
+    found = list(table.run(ratings, options.whole(factors), (epochs, to), chosen))
     *tables, points = ([row for rows in kind for row in rows] for kind in zip(*found, strict=True))
     for rows in [*tables, points] if json else tables:
         show(rows, json)
@@ -193,7 +201,7 @@ def ranking(
     """NDCG@10, Recall@20 and HR@10 of the most popular items, of each algorithm, and of what is served by default."""
     from service.bench import ranking as table
 
-    show(list(table.run(ratings, seed, algorithms.split(","))), json)
+    show(list(table.run(ratings, seed, options.algorithms(algorithms))), json)
 
 
 @app.command("als-lists")
@@ -227,15 +235,16 @@ def online(
     users: Annotated[int, typer.Option(help="Users of a batch.")] = 2000,
     new_items: Annotated[int, typer.Option(help="New items of a batch.")] = 50,
     batches: Annotated[int, typer.Option(help="Batches of each measurement; eight times as many on a device.")] = 5,
-    places: Annotated[str, typer.Option(help="Comma-separated: host, device.")] = "host,device",
+    places: Annotated[str, typer.Option(help="Comma-separated: host, device. Default: both, where both are.")] = "",
     json: Json = False,
 ) -> None:
     """Milliseconds of batches of events learned online, step by step, and ratings per second, on host and device."""
     from service.bench import online as table
 
     data, shape = _matrix(ratings, None), table.Shape(size, users, new_items)
-    params = [{"algorithm": algorithm, "n_factors": n} for n in _whole(factors)]
-    show([row for given in params for row in table.run(data, given, shape, places.split(","), batches)], json)
+    params = [{"algorithm": algorithm, "n_factors": n} for n in options.whole(factors)]
+    where = table.places(places)
+    show([row for given in params for row in table.run(data, given, shape, where, batches)], json)
 
 
 def _train_and_test(path: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
@@ -246,7 +255,8 @@ def _train_and_test(path: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
     from service import offline, ratings_file
 
     data = offline.Data.split(ratings_file.read(path), 0.1, 42)
-    assert data.test is not None  # noqa: S101 - a tenth of it; this narrows the type
+    if data.test is None:
+        raise InvalidInput(f"Invalid {path}: expected ratings of which a tenth can be held out, got {len(data.train)}")
     return data.train, data.test
 
 
@@ -264,16 +274,8 @@ def _folds(path: Path, n_folds: int) -> Iterator[tuple[gpu.Ratings, gpu.Ratings]
     from service import offline, ratings_file
 
     for data in offline.Data.folds(ratings_file.read(path), n_folds):
-        assert data.test is not None  # noqa: S101 - as above
+        assert data.test is not None  # noqa: S101 - `folds` always gives one; this narrows the type
         yield data.train, data.test
-
-
-def _whole(text: str) -> list[int]:
-    return [int(number) for number in _numbers(text)]
-
-
-def _numbers(text: str) -> list[float]:
-    return [float(number) for number in text.split(",") if number]
 
 
 app.add_typer(served.app)  # without a name: its commands stand beside these

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu import simlsh
+from gpu.backend import choose
+from gpu.errors import InvalidInput
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.online import OnlineModel
 from gpu.params import CulshParams, GradientParams, params_for
@@ -180,13 +182,26 @@ class OnDevice:
         self._live.finish()
 
 
+def places(text: str) -> list[str]:
+    """The places named in `text` ("host,device"); none named: the host, and the device where one works.
+
+    Raises:
+        BackendUnavailable: `device` was asked for and cannot run here.
+        InvalidInput: an unknown name.
+    """
+    if not text:
+        return ["host"] if choose().name == "host" else ["host", "device"]
+    return [choose(place).name for place in text.split(",")]  # type: ignore[arg-type] # `choose` refuses an unknown name
+
+
 def run(
     ratings: gpu.Ratings, given: dict[str, Any], shape: Shape, places: Sequence[str], n_batches: int
 ) -> Iterator[Learned]:
     """Each place on the same batches; the device takes eight times as many, for its percentile."""
     algorithm = given.pop("algorithm")
     params = params_for(algorithm, given)
-    assert isinstance(params, GradientParams)  # noqa: S101 - the command line offers no others
+    if not isinstance(params, GradientParams):
+        raise InvalidInput(f"Invalid algorithm: expected sgd, esgd, culsh or culsh-implicit, got {algorithm!r}")
     for place in places:
         stream = Stream(ratings, shape, 0)
         follower = (OnDevice if place == "device" else OnHost)(random_model(params, ratings), stream, ratings)

@@ -7,6 +7,7 @@ All of them are trained without the held-out pairs, as the service always does.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
+from gpu.errors import InvalidInput
 from gpu.params import params_for
 from service import offline, ratings_file
 from service.bench.report import say
-from service.bench.running import BenchFailed, post, retrain, serving
+from service.bench.running import post, retrain, serving
 from service.id_table import IdTable
 from service.ratings_file import RatingsFile
 
@@ -53,7 +55,7 @@ class Timeline:
     def of(cls, file: RatingsFile) -> Timeline:
         """Sort by time; equal times keep the order of the file."""
         if file.timestamps is None:
-            raise BenchFailed("Invalid file: expected a column of timestamps, got none")
+            raise InvalidInput("Invalid ratings: expected a column of timestamps, got none")
         order = np.argsort(file.timestamps, kind="stable")
         users, items, rows = offline.numbered(file)
         rows = rows.taken(order)
@@ -75,7 +77,8 @@ def run(ratings: Path, algorithm: str) -> Iterator[Row]:
     retrained = _rmse(timeline, _retrained(timeline, algorithm, RETRAIN_EVERY))
     online = _rmse(timeline, _online(timeline, algorithm))
     yield Row(f"{algorithm}, no online learning", static, 0.0)
-    yield Row(f"{algorithm}, online", online, (static - online) / (static - retrained))
+    won_back = (static - online) / (static - retrained) if static != retrained else math.nan  # as for few ratings
+    yield Row(f"{algorithm}, online", online, won_back)
     yield Row(f"{algorithm}, retrained every {RETRAIN_EVERY:,} ratings", retrained, 1.0)
 
 

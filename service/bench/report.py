@@ -17,7 +17,7 @@ from service.console import stderr
 
 def say(text: str) -> None:
     """A line about progress, on stderr."""
-    stderr.print(text, style="dim")
+    stderr.print(text, style="dim", markup=False)
 
 
 def show(rows: Sequence[Any], as_json: bool) -> None:

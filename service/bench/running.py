@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service import importer
+from service.errors import ServiceError
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
 
 
-class BenchFailed(Exception):
+class BenchFailed(ServiceError):
     """A measurement could not be made; the message says what was expected."""
 
 

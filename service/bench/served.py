@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from service.bench import options
 from service.bench.report import say, show
 
 app = typer.Typer()
@@ -37,7 +38,7 @@ def topn(
     threads.configure()
     chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"backend: {chosen.name} ({chosen.reason})")
-    given = [list(map(int, text.split(","))) for text in (items, factors, neighbours, users, n, rated)]
+    given = [options.whole(text) for text in (items, factors, neighbours, users, n, rated)]
     shapes = [
         table.Shape(size, batch, length, f, k, history)
         for size, f, k, batch, length, history in itertools.product(*given)
@@ -49,9 +50,9 @@ def topn(
 def growth(
     algorithm: Annotated[str, typer.Option(help="Model that grows along.")] = "als-implicit",
     n_factors: Annotated[int, typer.Option(help="F.")] = 64,
-    n_users: Annotated[int, typer.Option(help="Users in the end.")] = 1_000_000,
-    n_items: Annotated[int, typer.Option(help="Items in the end.")] = 100_000,
-    n_ratings: Annotated[int, typer.Option(help="Ratings in the end.")] = 10_000_000,
+    n_users: Annotated[int, typer.Option(help="Users in the end.", min=1)] = 1_000_000,
+    n_items: Annotated[int, typer.Option(help="Items in the end.", min=1)] = 100_000,
+    n_ratings: Annotated[int, typer.Option(help="Ratings in the end.", min=1)] = 10_000_000,
     json: Json = False,
 ) -> None:
     """How long the engine stands still while users, items and ratings are added."""
@@ -65,9 +66,9 @@ def growth(
 @app.command()
 def plant(
     data: Annotated[Path, typer.Option(help="Folder to fill.", metavar="DIR")],
-    users: Annotated[int, typer.Option(help="U.")] = 1_000_000,
-    items: Annotated[int, typer.Option(help="I.")] = 1_000_000,
-    ratings: Annotated[int, typer.Option(help="Ratings in the history.")] = 20_000_000,
+    users: Annotated[int, typer.Option(help="U.", min=1)] = 1_000_000,
+    items: Annotated[int, typer.Option(help="I.", min=1)] = 1_000_000,
+    ratings: Annotated[int, typer.Option(help="Ratings in the history.", min=1)] = 20_000_000,
     algorithm: Annotated[str, typer.Option(help="Model that is live.")] = "culsh",
     set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
@@ -77,15 +78,15 @@ def plant(
     from gpu.params import params_for
     from service.bench import plant as planting
 
-    given = dict(pair.split("=", 1) for pair in set_ or [])
+    given = options.parameters(set_)
     show([planting.plant(data, params_for(algorithm, given), users, items, ratings, seed)], json)
 
 
 @app.command()
 def place(
-    users: Annotated[int, typer.Option(help="U.")] = 10_000_000,
-    items: Annotated[int, typer.Option(help="I.")] = 1_000_000,
-    ratings: Annotated[int, typer.Option(help="Ratings that it follows.")] = 5_000_000,
+    users: Annotated[int, typer.Option(help="U.", min=1)] = 10_000_000,
+    items: Annotated[int, typer.Option(help="I.", min=1)] = 1_000_000,
+    ratings: Annotated[int, typer.Option(help="Ratings that it follows.", min=1)] = 5_000_000,
     algorithm: Annotated[str, typer.Option(help="Of the model.")] = "culsh",
     set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
     backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
@@ -99,7 +100,7 @@ def place(
 
     threads.configure()
     chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
-    given = dict(pair.split("=", 1) for pair in set_ or [])
+    given = options.parameters(set_)
     show([table.run(params_for(algorithm, given), users, items, ratings, chosen)], json)
 
 
@@ -114,7 +115,7 @@ def http(
     """Throughput of GET /recommend and POST /ratings beside bare routes of the same libraries."""
     from service.bench import http as table
 
-    show(table.run(ratings, algorithms.split(","), seconds, rounds), json)
+    show(table.run(ratings, options.algorithms(algorithms), seconds, rounds), json)
 
 
 @app.command()
@@ -122,4 +123,4 @@ def start(ratings: File, algorithms: Names = "als-implicit,culsh", json: Json = 
     """Seconds until ready with an empty and a warm compile cache, and resident memory of API and Redis."""
     from service.bench import start as table
 
-    show(list(table.run(ratings, algorithms.split(","))), json)
+    show(list(table.run(ratings, options.algorithms(algorithms))), json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.resources
+import threading
 from typing import Any
 
 from gpu.errors import BackendUnavailable
@@ -26,6 +27,9 @@ PARTS = {
     "topn_scan": ("topn_items.cuh",),
 }
 OPTIONS = ("-std=c++17",)
+
+_allowed: dict[tuple[Any, str], int] = {}  # by kernel: dynamic shared memory that its blocks may have, in bytes
+_allowing = threading.Lock()
 
 
 def source(name: str) -> str:
@@ -73,6 +77,7 @@ def kernel(name: str, function: str, defines: dict[str, int], shared_bytes: int 
 @functools.cache
 def _kernel(loaded: Any, function: str, shared_bytes: int) -> Any:
     found = loaded.get_function(function)
-    if shared_bytes:
-        found.max_dynamic_shared_size_bytes = shared_bytes
+    with _allowing:  # CUDA keeps one limit a kernel, whoever launches it: it must not fall for those who need more
+        if shared_bytes > _allowed.get((loaded, function), 0):
+            found.max_dynamic_shared_size_bytes = _allowed[loaded, function] = shared_bytes
     return found

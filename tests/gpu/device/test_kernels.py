@@ -78,6 +78,25 @@ def test_macros_are_in_a_fixed_order():
     assert kernels.options({"B": 2, "A": 1}) == ("-std=c++17", "-DA=1", "-DB=2")
 
 
+class Loaded:
+    """A module of which every kernel has one limit, as CUDA has it, whoever gets hold of it."""
+
+    max_dynamic_shared_size_bytes = 0
+
+    def get_function(self, function: str) -> Loaded:
+        del function
+        return self
+
+
+def test_shared_memory_once_allowed_stays_allowed(monkeypatch):
+    loaded = Loaded()
+    monkeypatch.setattr(kernels, "module", lambda name, defines: loaded)
+    for n_bytes in (0, 60_000, 50_000, 0, 60_000, 70_000, 60_000):
+        found = kernels.kernel("some", "function", {}, n_bytes)
+        assert found.max_dynamic_shared_size_bytes >= n_bytes
+    assert loaded.max_dynamic_shared_size_bytes == 70_000
+
+
 @needs_nvcc
 @pytest.mark.parametrize(("n_factors", "kind", "in_shared"), PLAIN)
 def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):

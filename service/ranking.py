@@ -143,11 +143,8 @@ class Ranking:
         row = self._history.users.row(user)
         if row is not None and resident is not None:
             slots.append(_Slot(place, index, query, user, row, resident))
-        elif row is None and query.fallback == "none":
-            raise UnknownUser(f"user {user!r} has no ratings")
         else:
-            seen = NO_ROWS if row is None else self._history.table.row(row)[0]
-            place[index] = self._unpersonal(query, user, seen, resident)
+            place[index] = self._impersonal_for(query, user, row, resident)
 
     def _fill(self, slots: list[_Slot]) -> None:
         groups: dict[tuple[Any, ...], list[_Slot]] = {}
@@ -170,8 +167,7 @@ class Ranking:
         if not is_personal.all():
             for at in np.flatnonzero(~is_personal).tolist():
                 slot = group[at]
-                seen = self._history.table.row(slot.row)[0]
-                slot.place[slot.at] = self._unpersonal(slot.query, slot.user, seen, resident)
+                slot.place[slot.at] = self._impersonal_for(slot.query, slot.user, slot.row, resident)
             group = [slot for slot, has_taste in zip(group, is_personal.tolist(), strict=True) if has_taste]
             users = users[is_personal]
             rows = topn.rows_of(self._history.table.rows, users)
@@ -228,6 +224,15 @@ class Ranking:
         self, user: str | None, items: list[ScoredItem], resident: Resident, warnings: list[str]
     ) -> Recommendation:
         return Recommendation(user, items, True, resident.name, resident.version, self._as_of, warnings)
+
+    def _impersonal_for(
+        self, query: Recommend, user: str, row: int | None, resident: Resident | None
+    ) -> Recommendation | UnknownUser:
+        """What is popular, or the error that the query prefers: without a rating left, a user is a stranger again."""
+        seen = NO_ROWS if row is None else self._history.table.row(row)[0]
+        if query.fallback == "none" and not len(seen):
+            return UnknownUser(f"user {user!r} has no ratings")
+        return self._unpersonal(query, user, seen, resident)
 
     def _unpersonal(
         self, query: Recommend, user: str | None, seen: NDArray[np.int32], resident: Resident | None

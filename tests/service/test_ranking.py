@@ -253,6 +253,25 @@ def test_one_rating_makes_a_user_personal_and_none_unmakes_it() -> None:
     assert len(nothing_known.warnings) == 1
 
 
+@pytest.mark.parametrize("is_live", [False, True])
+def test_who_has_deleted_every_rating_is_as_unknown_as_a_stranger(is_live: bool) -> None:
+    history = History()
+    history.apply(entries())
+    for ms, value in enumerate((5.0, None), 9001):
+        history.apply([Entry(StreamId(ms, 0), "rating", [RatingEvent("gone", "i2", value, 0.0)])])
+    ranking = Ranking(history, [])
+    ranking.recount()
+    if is_live:
+        ranking.install(resident_of(history, "culsh"))
+    assert ask(ranking, Recommend(user="gone")).fallback == "popular"
+    for user in ("gone", "nobody"):
+        with pytest.raises(UnknownUser, match=f"'{user}' has no ratings"):
+            ask(ranking, Recommend(user=user, fallback="none"))
+    queries = [Recommend(user="gone", fallback="none"), Recommend(user="u1", fallback="none")]
+    assert isinstance(ranking.answer(queries, StreamId(9002, 0))[0], UnknownUser)
+    assert ranking.answer(queries, StreamId(9002, 0))[1].personalized == is_live
+
+
 def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkeypatch):
     history = History()
     history.apply(entries())

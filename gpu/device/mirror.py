@@ -249,6 +249,7 @@ def rehearse(model: Model, backend: Backend) -> None:
     follower.grow(keys, keys)
     columns = np.array([0, 2]), np.array([2, 2]), np.ones(2, dtype=np.float32)
     follower.note(table.apply(*columns, np.zeros(2), np.arange(2, 4)))
+    follower.touch(np.array([0]))
     follower.settle()
     follower.agreement(2, np.array([0]))
     follower.forget(2, *table.drop_user(2))

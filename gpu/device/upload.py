@@ -25,22 +25,28 @@ def uploaded(table: host.RatingTable) -> Generator[None, None, RatingTable]:
     Of each user it has what was there when their turn came: whoever replays what has changed since the first slice, in
     order, gets what the table then holds.
     """
-    n_known, lengths, n_users, n_ratings = table.n_ratings, list[Any](), 0, 0
+    n_users, n_ratings, n_known = 0, 0, table.n_ratings
     columns = [Growing(cupy.zeros(n_known, dtype=kind)) for kind in COLUMNS]
+    lengths = Growing(cupy.zeros(table.n_users, dtype=cupy.int64))
     while n_users < table.n_users:
         counts = table.rows.lengths[n_users : n_users + USERS_AT_ONCE]
         counts = counts[: 1 + int(np.searchsorted(np.cumsum(counts), RATINGS_AT_ONCE))]
         part = _part(table, n_users, counts)
         for column, values in zip(columns, part, strict=True):
-            column.grow(n_ratings + len(values))
-            column.values[n_ratings : n_ratings + len(values)] = placed(values)
-        lengths.append(placed(counts))
+            _append(column, n_ratings, values)
+        _append(lengths, n_users, counts)
         n_users, n_ratings = n_users + len(counts), n_ratings + len(part[0])
         yield
     items, values, positions = (column.values[:n_ratings] for column in columns)
-    all_lengths = cupy.concatenate(lengths) if lengths else cupy.zeros(0, dtype=cupy.int64)
+    all_lengths = lengths.values[:n_users]
     rows = Rows(cupy.cumsum(all_lengths) - all_lengths, all_lengths, items, values)
     return RatingTable(rows, positions, table.n_items)
+
+
+def _append(to: Growing, held: int, values: NDArray[Any]) -> None:
+    """Put `values` behind the `held` first ones; copies alone, which need no kernel compiled on the way."""
+    to.grow(held + len(values))
+    to.values[held : held + len(values)] = placed(values)
 
 
 def _part(table: host.RatingTable, first: int, lengths: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:

@@ -134,7 +134,7 @@ STEPS = st.lists(
 
 
 @given(kind=st.sampled_from(SAMPLED_KINDS), seed=st.integers(0, 10_000), steps=STEPS)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_what_is_learned_is_what_the_host_learns(kind: type[Params], seed: int, steps: list[str]) -> None:
     told = Told(kind, seed)
     run(told, steps)
@@ -168,6 +168,27 @@ def test_what_waits_together_is_one_batch(kind: type[Params], monkeypatch: pytes
     monkeypatch.setattr(live.LiveModel, "apply", counting)
     run(told, ["rate1"] * 9 + ["settle", "rate1", "forget", "rate1", "rate1", "settle"])
     assert sizes == [9, 1, 2]
+
+
+@KINDS
+def test_a_rehearsal_does_all_that_a_model_will_do(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On somebody or something each: CuPy compiles nothing for empty arrays."""
+    mirror, live = (importlib.import_module(f"gpu.device.{name}") for name in ("mirror", "live"))
+    done: set[str] = set()
+
+    def spy(name: str, real: Any) -> Any:
+        def called(*given: Any) -> Any:
+            if all(np.size(argument) for argument in given[1:]):
+                done.add(name)
+            return real(*given)
+
+        return called
+
+    names = {"apply", "touch", "forget", "agreement"}
+    for name in names:
+        monkeypatch.setattr(live.LiveModel, name, spy(name, getattr(live.LiveModel, name)))
+    mirror.rehearse(Told(kind, 0, ())._model(kind), DEVICE)
+    assert done == names
 
 
 @KINDS

@@ -5,8 +5,13 @@ from __future__ import annotations
 import importlib
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gpu.backend import HOST, Backend
+
+# How long an example takes says more about the machine than about what is tested.
+settings.register_profile("nearfield", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("nearfield")
 
 
 def _device() -> Backend:

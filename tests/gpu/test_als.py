@@ -120,7 +120,7 @@ def test_rows_of_every_length_agree_with_the_oracle(
     lengths=st.lists(st.integers(0, 70), min_size=1, max_size=40),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_random_shapes_agree_with_the_oracle(
     kind: Problem, solver: str, backend: Backend, n_factors: int, lengths: list[int], seed: int
 ) -> None:

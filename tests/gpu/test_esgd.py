@@ -36,7 +36,7 @@ def by_biases(train: gpu.Ratings, test: gpu.Ratings) -> float:
     return gpu.evaluate.rmse(model, train.by_user, *test.coo())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(matrices(min_ratings=1))
 def test_biases_of_items_are_means_of_what_users_leave(matrix: np.ndarray) -> None:
     mean, users, items = reference.esgd_biases(matrix)

@@ -12,7 +12,7 @@ from gpu.backend import Backend
 from tests import reference
 from tests.gpu.strategies import as_reference, matrices, random_model, ratings_of
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 
 
 @few

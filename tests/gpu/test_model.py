@@ -38,7 +38,7 @@ def test_growing_keeps_old_rows_and_adds_empty_ones() -> None:
 
 
 @given(matrices(), st.integers(0, 3), st.booleans(), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_moved_model_predicts_the_same(matrix: np.ndarray, k: int, implicit: bool, seed: int) -> None:
     model, generator = random_model(matrix, k, implicit, seed), np.random.default_rng(seed)
     shape = matrix.shape[0] + 2, matrix.shape[1] + 3

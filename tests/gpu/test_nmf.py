@@ -114,7 +114,7 @@ def test_the_error_never_rises(backend: Backend, precision: str, start: str) -> 
     assert errors[-1] < errors[0]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     matrix=hnp.arrays(
         np.float64,

@@ -40,7 +40,7 @@ def short_slices() -> Iterator[None]:
 @given(
     kind=st.sampled_from(KINDS), before=histories, after=histories, noise=histories, data=st.data(),
 )  # fmt: skip
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_way_to_a_history_leaves_no_trace(
     kind: type[Params], before: History, after: History, noise: History, data: st.DataObject
 ) -> None:
@@ -66,7 +66,7 @@ def test_the_way_to_a_history_leaves_no_trace(
 
 
 @given(kind=st.sampled_from(KINDS), history=histories, gone=st.integers(0, N_USERS - 1), settled=st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_forgotten_user_was_never_seen(kind: type[Params], history: History, gone: int, settled: bool) -> None:
     others = {pair: value for pair, value in history.items() if pair[0] != gone}
     never = Follower(kind, others)

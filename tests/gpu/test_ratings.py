@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.errors import InvalidRatings
@@ -24,7 +24,6 @@ def dense(rows: Rows, n_columns: int) -> np.ndarray:
 
 
 @given(st.lists(entry, max_size=60))
-@settings(deadline=None)
 def test_the_last_of_a_repeated_pair_wins(entries: list[tuple[int, int, float]]) -> None:
     users, items, values = (np.array([e[n] for e in entries], dtype=np.float64) for n in range(3))
     ratings = Ratings.from_coo(users.astype(int), items.astype(int), values, (5, 7))
@@ -37,7 +36,6 @@ def test_the_last_of_a_repeated_pair_wins(entries: list[tuple[int, int, float]])
 
 
 @given(matrices(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_where_keeps_what_is_asked_for(matrix: np.ndarray, random) -> None:
     ratings = ratings_of(matrix)
     keep = np.array([random.random() < 0.5 for _ in range(len(ratings))], dtype=np.bool_)

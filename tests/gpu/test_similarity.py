@@ -95,7 +95,7 @@ def test_random_neighbours_follow_the_item_key_not_the_row(grouped: Ratings) -> 
     np.testing.assert_array_equal(moved.neighbours[40], found.neighbours[3])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(matrices, st.integers(1, 6))
 def test_gsm_is_shrunk_pearson_on_common_raters(rows: list[list[int | None]], k: int) -> None:
     ratings, matrix = of_matrix(rows)
@@ -108,7 +108,7 @@ def test_gsm_is_shrunk_pearson_on_common_raters(rows: list[list[int | None]], k:
         np.testing.assert_allclose(chosen, wanted, atol=1e-9)  # equal similarities may come in any order
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(matrices)
 def test_minhash_keeps_the_lowest_bit_of_the_smallest_hash(rows: list[list[int | None]]) -> None:
     ratings, matrix = of_matrix(rows)

@@ -20,7 +20,7 @@ ITEM_KEYS = np.arange(100, 100 + N_ITEMS, dtype=np.uint64)
 
 entry = st.tuples(st.integers(0, N_USERS - 1), st.integers(0, N_ITEMS - 1), st.integers(1, 10))
 entries = st.lists(entry, max_size=40)
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=60)
 
 
 def ratings_of(triples: list[tuple[int, int, int]]) -> Ratings:

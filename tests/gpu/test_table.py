@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.errors import InvalidInput
@@ -33,7 +33,6 @@ def held(table: RatingTable) -> dict[tuple[int, int], tuple[float, float, int]]:
 
 
 @given(batches)
-@settings(deadline=None)
 def test_a_table_holds_what_a_dict_would(batched: list[list[tuple[int, int, float | None]]]) -> None:
     table, expected, position = RatingTable(N_USERS, N_ITEMS), {}, 0
     for batch in batched:

@@ -59,7 +59,7 @@ def test_lists_are_those_of_a_full_sort(kind: type[Params], n_items: int, n_fact
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_masks_offsets_and_pages(backend: Backend, data: st.DataObject) -> None:
     model = random_model(random_params(data.draw(st.sampled_from(KINDS))), 4, 12, seed=data.draw(st.integers(0, 9)))
     table = table_of(random_matrix(4, 12, 0.3, seed=1))

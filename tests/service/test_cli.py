@@ -74,7 +74,7 @@ def test_no_arguments_ask_for_help(arguments, command, capsys):
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "n_factors=300"], "expected 4 to 256"),
         (["train", "--ratings", "x", "--algorithm", "sgd", "--test", "x", "--test-fraction", "0.1"], "got both"),
         (["serve", "--host", "0.0.0.0"], "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY"),
-        (["serve", "--port", "99999"], "Invalid port: input should be less than or equal to 65535, got '99999'"),
+        (["serve", "--port", "99999"], "Invalid port: input should be less than or equal to 65535, got 99999"),
         (["serve", "--redis", "localhost:6379"], "Invalid redis: expected a URL"),
         (["evaluate", "--model", "nowhere", "--test", "none.csv"], "none.csv"),
         (["topics", "--model", "nowhere"], "expected a folder written by `nearfield train --out`"),

@@ -64,7 +64,7 @@ def state(history: History) -> tuple[dict[tuple[str, str], tuple[float, float]],
 
 
 @given(steps, st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_stream_and_log_end_in_the_same_state(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]], data: st.DataObject
 ) -> None:

@@ -116,7 +116,6 @@ def test_no_request_makes_the_service_fail(api, route, mode):
 
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         derandomize=True,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.table import RatingTable
@@ -22,7 +22,6 @@ def applied(popularity: Popularity, table: RatingTable, batch: list[tuple[int, i
     popularity.note(changes.items, changes.old, changes.new, N_ITEMS)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(changes, st.integers(0, 40))
 def test_changes_and_a_recount_agree(batch: list[tuple[int, int, float]], cut: int) -> None:
     noted, counted, table = Popularity(), Popularity(), RatingTable(4, N_ITEMS)

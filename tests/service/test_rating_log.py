@@ -63,7 +63,7 @@ def test_noops_alone_move_the_end(log: RatingLog) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 29), st.integers(1, 12)), max_size=8))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_overlaps_are_harmless_and_merging_drops_nothing(
     tmp_path_factory: pytest.TempPathFactory, ranges: list[tuple[int, int]]
 ) -> None:

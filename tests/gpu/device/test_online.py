@@ -169,7 +169,7 @@ def state(live: Any) -> dict[str, np.ndarray]:
 
 
 @given(kind=st.sampled_from(SAMPLED_KINDS), before=histories, noise=histories, after=histories, data=st.data())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_a_model_on_the_device_is_that_on_the_host(
     kind: type[Params], before: History, noise: History, after: History, data: st.DataObject
 ) -> None:

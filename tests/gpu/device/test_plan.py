@@ -68,7 +68,7 @@ def test_records_are_as_long_as_the_kernels_think():
     ]  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lengths=st.lists(st.integers(0, 40_000), min_size=1, max_size=12))
 def test_every_rating_is_in_one_item(lengths):
     rows = lengths_only(lengths)
@@ -77,7 +77,7 @@ def test_every_rating_is_in_one_item(lengths):
         assert_slots_belong(found)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     lengths=st.lists(st.integers(0, 6000), min_size=1, max_size=8),
     ranges=st.integers(2, 5),

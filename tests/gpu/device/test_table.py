@@ -56,7 +56,7 @@ def changes_at_random(n: int, n_users: int, n_items: int, seed: int, deleted: fl
 
 
 @given(batches)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_any_batches(batched: list[Changes]) -> None:
     table = RatingTable(N_USERS, N_ITEMS)
     twin, position = twin_of(table), 0

@@ -10,7 +10,7 @@ BOUND = 2.0**20
 
 
 @given(n_rows=st.integers(0, 30), n_factors=st.integers(1, 9), size=st.sampled_from([1e-3, 0.3, 20.0]), data=st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_sums_over_a_side_are_exact_in_any_order_and_back(
     n_rows: int, n_factors: int, size: float, data: st.DataObject
 ) -> None:

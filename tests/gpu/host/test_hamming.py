@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu.host import hamming
 
 words = st.integers(0, 2**64 - 1)
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=60)
 
 
 @quick

@@ -10,7 +10,7 @@ from gpu.host import lsh
 from tests import reference
 
 words = st.integers(0, 2**64 - 1)
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=60)
 
 
 def drawn(seed: int, key: int, n_halves: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
@@ -9,7 +9,6 @@ from gpu.host.solve import BATCH, add_observations, solve, solve_nonnegative
 
 
 @given(n_terms=st.integers(1, 40), n_batches=st.integers(0, 6), seed=st.integers(0, 99))
-@settings(deadline=None)
 def test_weighted_ridge_regression(n_terms: int, n_batches: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n_batches * BATCH, n_terms))
@@ -26,7 +25,6 @@ def test_weighted_ridge_regression(n_terms: int, n_batches: int, seed: int) -> N
 
 
 @given(n_terms=st.integers(1, 30), seed=st.integers(0, 99))
-@settings(deadline=None)
 def test_least_squares_without_a_number_below_zero(n_terms: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = rng.random((40, n_terms)), rng.standard_normal(40)

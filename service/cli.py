@@ -226,12 +226,12 @@ def _message(error: Exception) -> str:
 
 
 def _refused(problem: Any) -> str:
-    """What is wrong with one setting, and what was given, unless it may be a secret."""
-    message, name = problem["msg"].removeprefix("Value error, "), ".".join(map(str, problem["loc"]))
-    if message.startswith("Invalid "):
-        return str(message)
-    given = "" if name.endswith("_key") else f", got {str(problem['input'])[:80]!r}"
-    return f"Invalid {name}: {message[0].lower()}{message[1:]}{given}"
+    """What is wrong with one setting; what was given is not repeated where it may be a secret."""
+    from service.faults import reason_of
+
+    name = ".".join(map(str, problem["loc"]))
+    reason = reason_of(problem | {"input": ...} if name.endswith("_key") else problem)
+    return reason if reason.startswith("Invalid ") else f"Invalid {name}: {reason[0].lower()}{reason[1:]}"
 
 
 def _settings(given: dict[str, Any]) -> Settings:

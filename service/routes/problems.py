@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from gpu.errors import InvalidInput
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
+from service.faults import reason_of
 from service.schemas import Fault, Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -63,7 +64,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 async def on_invalid_request(request: Request, error: Exception) -> Response:
     """Handler of refused parameters and bodies: 400 for what is not JSON at all, else 422, each fault listed."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 (tells the type checker)
-    faults = [Fault(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()]
+    faults = [Fault(".".join(map(str, fault["loc"])), reason_of(fault)) for fault in error.errors()]
     if any(fault["type"] == "json_invalid" for fault in error.errors()):
         status, slug, title = MalformedBody.status, MalformedBody.slug, MalformedBody.title
     else:

@@ -103,6 +103,19 @@ def test_bad_bodies_are_named(app, path, body, status, name):
     assert (answer.status_code, problem(answer)) == (status, name)
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/recommend/u?fallback=old", "Invalid query.fallback: Input should be 'popular' or 'none', got 'old'"),
+        ("/recommend/u?offset=-1", "Invalid query.offset: Input should be greater than or equal to 0, got '-1'"),
+        ("/recommend/u?exclude=", "Invalid query.exclude.0: Invalid id: expected 1 to 256 bytes, got 0"),
+        ("/recommend/u?m=5", "Invalid query.m: Extra inputs are not permitted"),
+    ],
+)
+def test_what_was_given_is_told(app, path, told):
+    assert app.get(path).json()["detail"] == told
+
+
 def test_a_body_without_a_length_is_limited_too(app):
     async def chunks():
         for _ in range(11):

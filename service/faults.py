@@ -1,0 +1,18 @@
+"""What pydantic found wrong with a value, in words for whoever gave it: on the command line and in a request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST_SHOWN = 80  # characters of a value
+
+
+def reason_of(fault: Any) -> str:
+    """What was expected, and what was given instead where that is one value and not named by its place already.
+
+    Args:
+        fault: one of `ValidationError.errors()`.
+    """
+    reason, given = str(fault["msg"]).removeprefix("Value error, "), fault["input"]
+    is_told = "got" in reason or fault["type"] == "extra_forbidden" or not isinstance(given, str | int | float | None)
+    return reason if is_told else f"{reason}, got {repr(given)[:MOST_SHOWN]}"

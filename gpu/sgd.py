@@ -5,6 +5,7 @@ What an epoch visits in which order, and where, is the backend's: `gpu.host.desc
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Protocol
 
@@ -116,7 +117,7 @@ class Training:
 
         Raises:
             TrainingCancelled: `should_stop` returned true before an epoch.
-            TrainingDiverged: a parameter is no longer finite.
+            TrainingDiverged: a parameter is no longer finite, or the error of so large ones.
         """
         descent, n_epochs = self._descent, self.params.n_epochs
         descent.compile()
@@ -126,9 +127,11 @@ class Training:
             descent.learn(epoch, rates_at(self.params, epoch))
             descent.finish()
             self.seconds += time.perf_counter() - began
-            self._check_finite(epoch)
+            self._check_finite(epoch, descent.is_finite())
             if on_epoch is not None:
-                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, self._metrics()))
+                error = descent.train_error()
+                self._check_finite(epoch, math.isfinite(error))
+                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, self._metrics(error)))
             began = time.perf_counter()
         return self.model()
 
@@ -136,8 +139,7 @@ class Training:
         """The present parameters, on the host; from the first epoch on."""
         return self._descent.fetch()
 
-    def _metrics(self) -> dict[str, float]:
-        error = self._descent.train_error()
+    def _metrics(self, error: float) -> dict[str, float]:
         if not self.params.is_implicit:
             metrics = {"train_rmse": error}
             return metrics if self.test is None else metrics | {"test_rmse": self._descent.test_rmse()}
@@ -147,8 +149,8 @@ class Training:
         ranking = evaluate.ranking(self.model(), self.ratings.by_user, self.test)
         return metrics | {f"test_{name}": value for name, value in ranking.items()}
 
-    def _check_finite(self, epoch: int) -> None:
-        if not self._descent.is_finite():
+    def _check_finite(self, epoch: int, is_finite: bool) -> None:
+        if not is_finite:
             raise TrainingDiverged(
                 f"Training of {self.params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters; "
                 "lower learning_rate or raise regularization"

@@ -71,7 +71,8 @@ class Descent:
     def is_finite(self) -> bool:
         """Whether every learned parameter is."""
         names = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights"
-        return all(np.isfinite(getattr(self.model, name).sum(dtype=np.float64)) for name in names)
+        with np.errstate(invalid="ignore"):  # inf − inf is the answer, not a surprise
+            return all(np.isfinite(getattr(self.model, name).sum(dtype=np.float64)) for name in names)
 
     def train_error(self) -> float:
         """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""

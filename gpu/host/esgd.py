@@ -65,7 +65,8 @@ def finish() -> None:
 
 def is_finite(users: NDArray[np.float32], items: NDArray[np.float32]) -> bool:
     """Whether every factor is."""
-    return bool(np.isfinite(users.sum(dtype=np.float64) + items.sum(dtype=np.float64)))
+    with np.errstate(invalid="ignore"):  # inf − inf is the answer, not a surprise
+        return bool(np.isfinite(users.sum(dtype=np.float64) + items.sum(dtype=np.float64)))
 
 
 def prepare(n_factors: int) -> None:

@@ -91,6 +91,14 @@ def test_steps_that_are_too_long_are_said_to_diverge(params: Params, backend: Ba
         gpu.fit(planted(), type(params)(n_factors=6, learning_rate=9.0), backend=backend)
 
 
+def test_parameters_so_large_that_the_error_overflows_are_said_to_diverge() -> None:
+    ratings = gpu.Ratings.from_coo(np.array([0, 1, 0, 1]), np.array([0, 1, 1, 2]), np.array([1e6, -1e6, 0.0, 5.0]))
+    errors: list[float] = []
+    with pytest.raises(TrainingDiverged, match="sgd diverged in epoch"):
+        gpu.fit(ratings, SgdParams(), on_epoch=lambda report: errors.append(report.metrics["train_rmse"]))
+    assert np.isfinite(errors).all()
+
+
 @LEARNERS
 def test_it_stops_before_the_epoch_when_asked(params: Params, backend: Backend) -> None:
     reports: list[EpochReport] = []

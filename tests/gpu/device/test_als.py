@@ -11,7 +11,6 @@ import pytest
 
 from gpu.als import Problem, width
 from gpu.backend import Backend
-from gpu.device import obstacle
 from gpu.host import als as host
 from gpu.ratings import Rows
 from tests.gpu.test_als import EXPLICIT, IMPLICIT, UNCENTRED, assert_rows_agree, rows_of, table_of, tolerance
@@ -30,8 +29,6 @@ SOLVERS = pytest.mark.parametrize("solver", ["cg", "cholesky"])
 @pytest.fixture(scope="module")
 def als() -> ModuleType:
     """The device's primitives."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
     return importlib.import_module("gpu.device.als")
 
 

@@ -7,15 +7,7 @@ import importlib
 import numpy as np
 import pytest
 
-from gpu.device import obstacle
-
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def needs_device() -> None:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 7), (1,), (100,), (99, 3), (5, 4, 3)])

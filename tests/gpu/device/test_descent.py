@@ -12,7 +12,6 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
-from gpu.device import obstacle
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.training import Rates
@@ -30,8 +29,6 @@ WORD = 1 << 32
 @pytest.fixture(scope="module")
 def descent() -> ModuleType:
     """The device's side."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
     return importlib.import_module("gpu.device.descent")
 
 
@@ -137,8 +134,6 @@ def test_deterministic_means_equal_bits(descent: ModuleType, kind: type[SgdParam
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("kind", [SgdParams, CulshParams])
 def test_device_and_host_learn_the_same(kind: type[SgdParams], precision: str, deterministic: bool) -> None:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
     train, test = split(planted(n_users=2000, n_items=400))
     params = kind(n_factors=6, n_epochs=30, learning_rate=0.03, precision=precision, deterministic=deterministic)
     errors = []

@@ -11,7 +11,6 @@ import pytest
 
 from gpu import nmf
 from gpu.backend import HOST, Backend
-from gpu.device import obstacle
 from gpu.host import hals as host
 from gpu.params import NmfParams
 from gpu.ratings import Ratings
@@ -26,8 +25,6 @@ FORMS = pytest.mark.parametrize("form", [np.asarray, sparse])
 @pytest.fixture(autouse=True)
 def hals() -> ModuleType:
     """The device's primitives."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
     return importlib.import_module("gpu.device.hals")
 
 

@@ -9,7 +9,6 @@ Every array is an allocation of its own, so that compute-sanitizer sees what goe
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +17,6 @@ import pytest
 
 from gpu import simlsh
 from gpu.backend import Backend
-from gpu.device import obstacle
 from tests import reference
 from tests.gpu.test_simlsh import planted, unpacked
 
@@ -27,14 +25,9 @@ DEVICE = Backend("device", "under test")
 
 
 @pytest.fixture(autouse=True)
-def hamming() -> Iterator[ModuleType]:
+def hamming(no_pool: None) -> ModuleType:
     """The device's primitives, without a memory pool."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
-    cupy = importlib.import_module("cupy")
-    cupy.cuda.set_allocator(None)
-    yield importlib.import_module("gpu.device.hamming")
-    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    return importlib.import_module("gpu.device.hamming")
 
 
 def placed(*arrays: np.ndarray) -> tuple[Any, ...]:

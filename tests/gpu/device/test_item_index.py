@@ -8,7 +8,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from gpu.device import obstacle
 from gpu.item_index import ItemIndex
 from gpu.model import NO_NEIGHBOUR, Model
 from tests.gpu.device.test_topn import DEVICE, NEAR, NEAR_IMPLICIT, PLAIN, ask, assert_right, model_of, rated
@@ -19,8 +18,6 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture(autouse=True)
 def item_index() -> ModuleType:
     """The device's primitives."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
     return importlib.import_module("gpu.device.item_index")
 
 

@@ -9,7 +9,6 @@ Every array is an allocation of its own, so that compute-sanitizer sees what goe
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from types import ModuleType
 
 import numpy as np
@@ -18,7 +17,7 @@ import pytest
 from gpu import simlsh
 from gpu.backend import Backend
 from gpu.baselines import baselines
-from gpu.device import kernels, obstacle
+from gpu.device import kernels
 from gpu.host import lsh as host
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import Ratings
@@ -32,14 +31,9 @@ BITS = [64, 128, 448, 2432, 2496, 5000]  # one half-word a warp, odd numbers of 
 
 
 @pytest.fixture(autouse=True)
-def lsh() -> Iterator[ModuleType]:
+def lsh(no_pool: None) -> ModuleType:
     """The device's primitives, without a memory pool."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
-    cupy = importlib.import_module("cupy")
-    cupy.cuda.set_allocator(None)
-    yield importlib.import_module("gpu.device.lsh")
-    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    return importlib.import_module("gpu.device.lsh")
 
 
 def ratings_of(lengths: list[int], n_users: int = 20_001, seed: int = 0) -> Ratings:

@@ -10,7 +10,6 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
-from gpu.device import obstacle
 from gpu.params import CulshParams, Params, SgdParams, Similarity
 from tests.data import planted
 
@@ -28,8 +27,6 @@ CASES: list[Params] = [
 @pytest.fixture(autouse=True)
 def memory() -> ModuleType:
     """What measures it."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
     return importlib.import_module("gpu.device.memory")
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from gpu import topn
 from gpu.backend import HOST, Backend
-from gpu.device import obstacle
 from gpu.follower import Follower, place
 from gpu.model import ARRAYS, Model
 from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
@@ -27,12 +26,6 @@ TRAINED_USERS, TRAINED_ITEMS, MOST = 6, 9, 14  # rows at the end: 8 users and 5 
 USER_KEYS = np.random.default_rng(0).integers(0, 2**63, MOST).astype(np.uint64)
 ITEM_KEYS = np.random.default_rng(1).integers(0, 2**63, MOST).astype(np.uint64)
 KINDS = pytest.mark.parametrize("kind", SAMPLED_KINDS)
-
-
-@pytest.fixture(autouse=True)
-def needs_device() -> None:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
 
 
 @pytest.fixture

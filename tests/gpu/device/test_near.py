@@ -9,14 +9,12 @@ Every array is an allocation of its own, so that compute-sanitizer sees what goe
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpu.device import obstacle
 from gpu.host import sgd as host
 from gpu.ratings import Rows
 
@@ -29,14 +27,9 @@ MEAN = 3.6
 
 
 @pytest.fixture(autouse=True)
-def near() -> Iterator[ModuleType]:
+def near(no_pool: None) -> ModuleType:
     """The device's primitives, without a memory pool."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
-    cupy = importlib.import_module("cupy")
-    cupy.cuda.set_allocator(None)
-    yield importlib.import_module("gpu.device.near")
-    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    return importlib.import_module("gpu.device.near")
 
 
 def rows_of(lengths: list[int], n_items: int, seed: int = 0) -> Rows:

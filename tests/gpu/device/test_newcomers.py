@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gpu import rules
-from gpu.device import obstacle
 from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
 from tests import reference
 from tests.gpu.device.live import World, assert_near, fetched, world
@@ -19,12 +18,6 @@ LENGTHS = [0, 1, 2, 40, 17, 80, 60, 99, 100, 33, 7, 90]
 MANY = 6 * LENGTHS  # so that items have more raters than a warp has lanes, or fewer
 N_ITEMS, N_NEW = 100, 30
 KINDS = pytest.mark.parametrize("kind", SAMPLED_KINDS)
-
-
-@pytest.fixture(autouse=True)
-def needs_device() -> None:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
 
 
 def refit_all(here: World) -> dict[str, np.ndarray]:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu import rules
-from gpu.device import obstacle
 from gpu.model import ARRAYS
 from gpu.params import CulshParams, Params, SgdParams
 from tests import reference
@@ -36,12 +35,6 @@ pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 150, 0, 299, 40, 300]
 N_COLUMNS = 300
 KINDS = pytest.mark.parametrize("kind", SAMPLED_KINDS)
-
-
-@pytest.fixture(autouse=True)
-def needs_device() -> None:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
 
 
 def refit_all(here: World) -> dict[str, np.ndarray]:

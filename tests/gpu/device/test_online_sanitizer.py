@@ -9,28 +9,16 @@ CuPy's pool would hide what goes past the end of an array, so it is put aside.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from gpu.device import obstacle
 from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
 from tests.gpu.device.live import world
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("no_pool")]
 LENGTHS = [0, 1, 15, 16, 17, 33, 70, 600, 1200, 3]  # beyond 512 in parts
 N_ITEMS, N_NEW = 1300, 6
-
-
-@pytest.fixture(autouse=True)
-def no_pool() -> Iterator[None]:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
-    cupy = importlib.import_module("cupy")
-    cupy.cuda.set_allocator(None)
-    yield
-    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
 
 
 @pytest.mark.parametrize("sizes", [(5, 3), (32, 16)])

@@ -9,14 +9,13 @@ CuPy's pool would hide what goes past the end of an array, so it is put aside.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpu.device import obstacle, parts, plan
+from gpu.device import parts, plan
 from gpu.item_index import ItemIndex
 from tests import reference
 from tests.gpu.device import test_topn
@@ -24,19 +23,9 @@ from tests.gpu.device.test_als import DEVICE, KINDS, on_device, on_host, start_n
 from tests.gpu.test_als import assert_rows_agree, rows_of, table_of, tolerance
 from tests.gpu.test_nmf import matrix_of, sparse
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("no_pool")]
 LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33, 64, 65, 300, 150, 2, 1, 5]  # beyond 64 in parts
 N_COLUMNS = 301  # the last row of the fixed table is read too
-
-
-@pytest.fixture(autouse=True)
-def _no_pool() -> Iterator[None]:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
-    cupy = importlib.import_module("cupy")
-    cupy.cuda.set_allocator(None)
-    yield
-    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
 
 
 @pytest.fixture

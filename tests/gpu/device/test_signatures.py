@@ -10,19 +10,12 @@ import numpy as np
 import pytest
 
 from gpu import simlsh
-from gpu.device import obstacle
 from gpu.host import hamming
 from gpu.params import CulshImplicitParams, CulshParams
 from tests.gpu.device.live import World, world
 
 pytestmark = pytest.mark.gpu
 N_ITEMS, N_NEW = 2300, 70  # more candidates than a block reads at once
-
-
-@pytest.fixture(autouse=True)
-def needs_device() -> None:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
 
 
 def listed(here: World) -> tuple[Any, Any]:

@@ -9,7 +9,6 @@ Every array is an allocation of its own, so that compute-sanitizer sees what goe
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from types import ModuleType
 from typing import get_args
 
@@ -18,7 +17,6 @@ import pytest
 
 from gpu import similarity
 from gpu.backend import Backend
-from gpu.device import obstacle
 from gpu.host import similarity as host
 from gpu.params import CulshImplicitParams, CulshParams, Similarity
 from gpu.ratings import Ratings
@@ -31,14 +29,9 @@ EXACT = [name for name in get_args(Similarity) if name != "gsm"]
 
 
 @pytest.fixture(autouse=True)
-def comparators() -> Iterator[ModuleType]:
+def comparators(no_pool: None) -> ModuleType:
     """The device's primitives, without a memory pool."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
-    cupy = importlib.import_module("cupy")
-    cupy.cuda.set_allocator(None)
-    yield importlib.import_module("gpu.device.similarity")
-    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    return importlib.import_module("gpu.device.similarity")
 
 
 @pytest.mark.parametrize("name", EXACT)

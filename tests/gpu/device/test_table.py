@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from gpu.device import obstacle
 from gpu.errors import InvalidInput
 from gpu.ratings import Rows
 from gpu.table import RatingTable
@@ -17,12 +16,6 @@ from tests.gpu.test_table import N_ITEMS, N_USERS, apply, batches
 
 pytestmark = pytest.mark.gpu
 Changes = list[tuple[int, int, float | None]]
-
-
-@pytest.fixture(autouse=True)
-def needs_device() -> None:
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
 
 
 def twin_of(table: RatingTable) -> Any:

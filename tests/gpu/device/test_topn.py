@@ -10,7 +10,6 @@ import pytest
 
 from gpu import topn
 from gpu.backend import HOST, Backend
-from gpu.device import obstacle
 from gpu.item_index import ItemIndex
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params
@@ -25,8 +24,6 @@ Lists = tuple[np.ndarray, np.ndarray]
 @pytest.fixture(autouse=True)
 def device() -> ModuleType:
     """The device's primitives."""
-    if (reason := obstacle()) is not None:
-        pytest.skip(reason)
     return importlib.import_module("gpu.device.topn")
 
 

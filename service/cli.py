@@ -103,7 +103,7 @@ def train(
     test_fraction: Annotated[
         float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the algorithm.", metavar="NAME=VALUE")
     ] = None,

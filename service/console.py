@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ class Printer:
 
     def line(self, record: Mapping[str, Any]) -> None:
         """Print `record` at once, so that a reader of a pipe sees it when it happens."""
-        text = json.dumps(record) if self.as_json else "  ".join(f"{k} {_readable(v)}" for k, v in record.items())
+        text = _json(record) if self.as_json else "  ".join(f"{k} {_readable(v)}" for k, v in record.items())
         print(text, flush=True)
 
 
@@ -63,6 +64,12 @@ def complain(message: str, code: int) -> int:
     """Say what went wrong in one line on stderr; returns `code`, the exit status."""
     print(f"nearfield: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return code
+
+
+def _json(record: Mapping[str, Any]) -> str:
+    """One line of JSON, which has no NaN: what could not be measured is null."""
+    is_nan = {name: isinstance(value, float) and math.isnan(value) for name, value in record.items()}
+    return json.dumps({name: None if is_nan[name] else value for name, value in record.items()})
 
 
 def _readable(value: Any) -> str:

@@ -100,6 +100,8 @@ def train(
         out: folder for the snapshot; None writes none.
     """
     lines: list[dict[str, Any]] = []
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # now: where nothing can be written, nothing need be trained
 
     def on_epoch(report: gpu.EpochReport) -> None:
         lines.append({"epoch": report.epoch, "seconds": report.seconds, **report.metrics})
@@ -213,7 +215,6 @@ def _ratings(users: IdTable, items: IdTable, rows: RowsOfFile) -> gpu.Ratings:
 def _saved(out: Path, model: gpu.Model, data: Data, last_line: dict[str, Any]) -> Path:
     metrics = _metrics(last_line)
     user_ids, item_ids = _ids(data.users), _ids(data.items)
-    out.mkdir(parents=True, exist_ok=True)
     manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))
     _write_ratings(out / f"{manifest.version}.parquet", data.train, user_ids, item_ids)
     return out / manifest.version

@@ -146,6 +146,7 @@ def _load_npz(path: Path, key: str | None) -> Any:
     try:
         with np.load(path, allow_pickle=False) as file:
             names = set(file.files)
+            _check_key(path, key, names)
             if key is None and {"format", "shape", "data"} <= names:
                 return sparse.load_npz(path)
             return _chosen(path, {name: file[name] for name in names if key in (None, name)}, key)
@@ -157,9 +158,15 @@ def _load_mat(path: Path, key: str | None) -> Any:
     from scipy import io  # noqa: PLC0415
 
     try:
+        _check_key(path, key, {name for name, _, _ in io.whosmat(str(path))})
         return _chosen(path, io.loadmat(str(path), variable_names=key and [key]), key)
     except (OSError, ValueError, MemoryError, NotImplementedError) as error:  # the last: version 7.3, an HDF5 file
         raise _refusal(path, error) from error
+
+
+def _check_key(path: Path, key: str | None, names: set[str]) -> None:
+    if key is not None and key not in names:
+        raise InvalidRatingsFile(f"Invalid {path}: expected a variable {key}, got {', '.join(sorted(names)) or 'none'}")
 
 
 def _refusal(path: Path, error: Exception) -> Exception:

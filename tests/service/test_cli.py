@@ -74,6 +74,7 @@ def test_no_arguments_ask_for_help(arguments, command, capsys):
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "n_factors=300"], "expected 4 to 256"),
         (["train", "--ratings", "x", "--algorithm", "sgd", "--test", "x", "--test-fraction", "0.1"], "got both"),
         (["serve", "--host", "0.0.0.0"], "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY"),
+        (["train", "--ratings", "none.csv", "--algorithm", "als", "--seed", "-1"], "'--seed'"),
         (["serve", "--port", "99999"], "Invalid port: input should be less than or equal to 65535, got 99999"),
         (["serve", "--redis", "localhost:6379"], "Invalid redis: expected a URL"),
         (["evaluate", "--model", "nowhere", "--test", "none.csv"], "none.csv"),
@@ -157,6 +158,22 @@ def test_topics_of_a_matrix(suffix, tmp_path, capsys):
     assert strong["weight"] == pytest.approx(2 * weak["weight"], rel=1e-2)
     assert run(["topics", "--model", str(tmp_path / "models"), "--top", "1"]) == 0
     assert "items " in capsys.readouterr().out
+
+
+def test_what_cannot_be_measured_is_null(trained, tmp_path, capsys):
+    (tmp_path / "nothing.csv").write_text("user,item,rating\n")
+    assert run(["evaluate", "--model", str(trained), "--test", str(tmp_path / "nothing.csv"), "--json"]) == 0
+    (line,) = lines(capsys.readouterr().out)
+    assert (line["rmse"], line["ndcg@10"]) == (None, None)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(ratings_csv, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    out = str(tmp_path / "file" / "models")
+    assert run(["train", "--ratings", str(ratings_csv), "--algorithm", "als", "--out", out]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert out in printed.err
 
 
 def test_topics_are_those_of_nmf_alone(trained, capsys):

@@ -90,8 +90,10 @@ def test_unusable_matrices(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", matrix=np.array([[np.nan]]))
     with pytest.raises(InvalidRatingsFile, match="finite"):
         read(tmp_path / "c.npz")
-    with pytest.raises(InvalidRatingsFile, match="nope"):
-        read(tmp_path / "c.npz", "nope")
+    io.savemat(tmp_path / "c.mat", {"matrix": np.array([[1.0]])})
+    for name in ("c.npz", "c.mat"):
+        with pytest.raises(InvalidRatingsFile, match="expected a variable nope, got matrix"):
+            read(tmp_path / name, "nope")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,10 +117,12 @@ class RatingTable:
         Raises:
             InvalidInput: unequal lengths, or a row beyond the table (`grow` first).
         """
-        rows, old = (users.astype(np.int64), items.astype(np.int64)), np.empty(len(users), dtype=np.float32)
-        changes = Changes(*rows, old, values.astype(np.float32), positions.astype(np.int64))
+        check_changes((self.n_users, self.n_items), users, items, values, timestamps, positions)
+        old = np.empty(len(users), dtype=np.float32)
+        changes = Changes(
+            users.astype(np.int64), items.astype(np.int64), old, values.astype(np.float32), positions.astype(np.int64)
+        )
         times, done = timestamps.astype(np.float64), 0
-        self._check(changes, times)
         while (done := self._apply_from(done, changes, times)) < len(users):
             self._make_room()
         return changes
@@ -181,13 +183,20 @@ class RatingTable:
         fuller = min(self._by_user, self._by_item, key=lambda arena: 1 - arena.ends[0] / len(arena.columns[0]))
         fuller.make_room(len(fuller.columns[0]))
 
-    def _check(self, changes: Changes, timestamps: NDArray[np.float64]) -> None:
-        users, items, _, new, positions = changes
-        lengths = [len(column) for column in (users, items, new, timestamps, positions)]
-        if len(set(lengths)) > 1:
-            raise InvalidInput(f"Invalid lengths of changes: expected five equal arrays, got {lengths}")
-        for rows, n, name in ((users, self.n_users, "users"), (items, self.n_items, "items")):
-            if len(rows) and not (rows.min() >= 0 and rows.max() < n):
-                raise InvalidInput(
-                    f"Invalid rows of {name}: expected 0 to {n - 1}, got {rows.min()} to {rows.max()}; grow the table"
-                )
+
+def check_changes(
+    shape: tuple[int, int], users: NDArray[np.integer], items: NDArray[np.integer], *kept: NDArray[Any]
+) -> None:
+    """Refuse columns of changes, each (B,), that a table of `shape` (users, items) cannot take.
+
+    Raises:
+        InvalidInput: unequal lengths, or a row beyond the table.
+    """
+    lengths = [len(column) for column in (users, items, *kept)]
+    if len(set(lengths)) > 1:
+        raise InvalidInput(f"Invalid lengths of changes: expected {len(lengths)} equal ones, got {lengths}")
+    for rows, n, name in zip((users, items), shape, ("users", "items"), strict=True):
+        if len(rows) and not (rows.min() >= 0 and rows.max() < n):
+            raise InvalidInput(
+                f"Invalid rows of {name}: expected 0 to {n - 1}, got {rows.min()} to {rows.max()}; grow the table"
+            )

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gpu.device.arena import ROW_THREADS, Arena, run
 from gpu.device.scratch import Scratch, fetched, pinned
 from gpu.device.structures import structure
-from gpu.errors import InvalidInput
 from gpu.ratings import Rows
+from gpu.table import check_changes
 
 TILE, PLAN_THREADS, MERGE_THREADS = 256, 1024, 512  # as kernels/table.cu has them
 CHANGE = np.dtype([("position", np.int64), ("key", np.int64), ("value", np.float32)], align=True)
@@ -148,7 +148,7 @@ class RatingTable:
         Raises:
             InvalidInput: unequal lengths, or a row beyond the table (`grow` first).
         """
-        self._check(users, items, values, positions)
+        check_changes((self.n_users, self.n_items), users, items, values, positions)
         n = len(users)
         work = self._work.of(max(n, 1), self.n_items)
         if not n:
@@ -218,16 +218,6 @@ class RatingTable:
         if counts["items"]:
             run("settle_items", counts["items"], ROW_THREADS, table, work.batch)
             run("append", -(-counts["pairs"] // TILE), TILE, table, work.batch)
-
-    def _check(self, users: Any, items: Any, *columns: Any) -> None:
-        lengths = [len(users), len(items), *(len(column) for column in columns)]
-        if len(set(lengths)) > 1:
-            raise InvalidInput(f"Invalid lengths of changes: expected four equal arrays, got {lengths}")
-        for rows, n, name in ((users, self.n_users, "users"), (items, self.n_items, "items")):
-            if len(rows) and not (rows.min() >= 0 and rows.max() < n):
-                raise InvalidInput(
-                    f"Invalid rows of {name}: expected 0 to {n - 1}, got {rows.min()} to {rows.max()}; grow the table"
-                )
 
 
 class Work:

@@ -9,25 +9,13 @@ import pytest
 from hypothesis import strategies as st
 
 from gpu.online import OnlineModel
-from gpu.params import (
-    AlsImplicitParams,
-    AlsParams,
-    CulshImplicitParams,
-    CulshParams,
-    EsgdParams,
-    NmfParams,
-    Params,
-    SgdParams,
-)
+from gpu.params import AlsImplicitParams, CulshImplicitParams, NmfParams, Params
 from gpu.table import Changes, RatingTable
-from tests.gpu.models import random_matrix, random_model, random_params
+from tests.gpu.models import KINDS, random_matrix, random_model, random_params
 
 N_USERS, N_ITEMS = 8, 12
 TRAINED_USERS, TRAINED_ITEMS = 6, 9
-MEANS = {
-    SgdParams: 3.5, EsgdParams: 3.5, CulshParams: 3.5, CulshImplicitParams: -1.4, AlsParams: 3.5,
-    AlsImplicitParams: 0.0, NmfParams: 0.0,
-}  # fmt: skip
+MEANS = dict.fromkeys(KINDS, 3.5) | {CulshImplicitParams: -1.4, AlsImplicitParams: 0.0, NmfParams: 0.0}
 USER_KEYS = np.random.default_rng(0).integers(0, 2**63, N_USERS).astype(np.uint64)
 ITEM_KEYS = np.random.default_rng(1).integers(0, 2**63, N_ITEMS).astype(np.uint64)
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
-from gpu.params import (
-    AlsImplicitParams,
-    AlsParams,
-    CulshImplicitParams,
-    CulshParams,
-    EsgdParams,
-    NmfParams,
-    Params,
-    SgdParams,
-)
+from gpu.params import ALGORITHMS, AlsImplicitParams, AlsParams, CulshParams, GradientParams, Params
 from gpu.ratings import Ratings
 from gpu.table import RatingTable
 
-SAMPLED_KINDS = (SgdParams, EsgdParams, CulshParams, CulshImplicitParams)
-EXACT_KINDS = (AlsParams, AlsImplicitParams)
-KINDS = (*SAMPLED_KINDS, *EXACT_KINDS, NmfParams)
+KINDS = tuple(ALGORITHMS.values())
+SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))
+EXACT_KINDS = AlsParams, AlsImplicitParams
 
 
 def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4, n_bits: int = 128) -> Params:

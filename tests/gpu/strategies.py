@@ -8,7 +8,6 @@ from hypothesis.extra import numpy as hnp
 
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, Params
-from gpu.ratings import Ratings
 
 
 @st.composite
@@ -21,11 +20,6 @@ def matrices(draw, max_users: int = 7, max_items: int = 9, min_ratings: int = 0)
         if np.count_nonzero(~np.isnan(matrix)) < min_ratings:
             matrix.flat[place] = 3.0
     return matrix
-
-
-def ratings_of(matrix: np.ndarray) -> Ratings:
-    users, items = np.nonzero(~np.isnan(matrix))
-    return Ratings.from_coo(users, items, matrix[users, items], matrix.shape)
 
 
 def random_model(matrix: np.ndarray, k: int, implicit: bool, seed: int, n_factors: int = 3) -> Model:

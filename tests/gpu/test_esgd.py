@@ -18,7 +18,8 @@ from gpu.model import Model
 from gpu.params import EsgdParams
 from tests import reference
 from tests.data import ML_1M, ML_100K, needs_ml_1m, needs_ml_100k, planted, split
-from tests.gpu.strategies import matrices, ratings_of
+from tests.gpu.models import ratings_of
+from tests.gpu.strategies import matrices
 
 SMALL = EsgdParams(n_factors=6, n_epochs=12, learning_rate=0.03)
 

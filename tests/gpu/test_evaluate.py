@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpu import evaluate
 from gpu.backend import Backend
 from tests import reference
-from tests.gpu.strategies import as_reference, matrices, random_model, ratings_of
+from tests.gpu.models import ratings_of
+from tests.gpu.strategies import as_reference, matrices, random_model
 
 few = settings(max_examples=40)
 

@@ -11,7 +11,8 @@ from gpu import evaluate
 from gpu.errors import InvalidInput
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import CulshParams, SgdParams
-from tests.gpu.strategies import matrices, random_model, ratings_of
+from tests.gpu.models import ratings_of
+from tests.gpu.strategies import matrices, random_model
 
 
 def test_a_new_model_is_zeros_without_neighbours() -> None:

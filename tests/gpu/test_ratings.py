@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gpu.errors import InvalidRatings
 from gpu.ratings import Ratings, Rows
-from tests.gpu.strategies import matrices, ratings_of
+from tests.gpu.models import ratings_of
+from tests.gpu.strategies import matrices
 
 entry = st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(-10, 10).map(float))
 

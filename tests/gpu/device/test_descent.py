@@ -17,7 +17,8 @@ from gpu.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.training import Rates
 from tests import reference
 from tests.data import planted, split
-from tests.gpu.strategies import as_reference, random_model, ratings_of
+from tests.gpu.models import ratings_of
+from tests.gpu.strategies import as_reference, random_model
 from tests.gpu.test_sgd import assert_equal_models
 
 pytestmark = pytest.mark.gpu

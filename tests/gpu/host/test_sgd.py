@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpu.backend import Backend
 from gpu.training import Rates, Samples, arrays_of, balanced_bounds
 from tests import reference
-from tests.gpu.strategies import as_reference, matrices, random_model, ratings_of
+from tests.gpu.models import ratings_of
+from tests.gpu.strategies import as_reference, matrices, random_model
 
 few = settings(max_examples=40)
 RATES = Rates(*(np.float32(x) for x in (0.05, 0.03, 0.1, 0.2, 0.3)))

@@ -116,7 +116,9 @@ class Catalogue:
 
 
 def prepare(n_factors: int) -> None:
-    """Compile the kernels for so many factors, or load them from CuPy's cache."""
+    """Compile the kernels for so many factors, and what CuPy makes for `hide`, or load them from CuPy's cache."""
+    hidden, rows = cupy.zeros(1, dtype=cupy.uint8), cupy.zeros(1, dtype=cupy.int32)
+    hidden[rows] = hidden
     width = width_of(n_factors)
     module(NAME, {"G": width})
     for tiles in USER_TILES if compute_capability() >= TENSOR_CORES else ():

@@ -34,6 +34,7 @@ from service.supervisor import Supervisor
 
 RETRY_S = 0.5
 READY_POLL_S = 0.02
+LAST_SEQ = 2**63 - 1  # of a millisecond
 REDIS, LOG = "redis", "rating log"
 
 _log = structlog.get_logger(__name__)
@@ -69,7 +70,8 @@ class Parts:
         self._to_stop.push_async_callback(asyncio.to_thread, stop)
 
     def _open_stream(self, url: str) -> None:
-        self._stream = Stream(url, self._rating_log.last_id, self.settings.appendfsync)
+        log = self._rating_log
+        self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_known, log))
         self._to_stop.callback(self._stream.close)
         self._table = JobTable(url)
         self._to_stop.callback(self._table.close)
@@ -264,3 +266,9 @@ class Runtime(Parts):
 
 def _device_bytes(chosen: Backend, of: str) -> float:
     return chosen.device_bytes()[of]
+
+
+def _known(log: RatingLog, first: StreamId, last: StreamId) -> set[StreamId]:
+    """The ids of the log from `first` to `last`, both included."""
+    before = StreamId(first.ms, first.seq - 1) if first.seq else StreamId(first.ms - 1, LAST_SEQ)
+    return {entry.id for entries in log.entries(before, last) for entry in entries}

@@ -33,6 +33,7 @@ COMMIT = "nearfield:commit"
 
 SOCKET_TIMEOUT_S = 5.0  # longer than any blocking read
 MAX_REJECTED = 10_000
+COMPARED = 100  # entries by which a stream behind the log is recognized: a foreign one would not share their ids
 AOF_REWRITE_TIMEOUT_S = 600.0
 _FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
 _POLL_S = 0.05
@@ -64,7 +65,11 @@ class Stream:
     """Append, read and trim. Appending belongs to one event loop; everything else may be called from any thread."""
 
     def __init__(
-        self, url: str, floor: Callable[[], StreamId] = lambda: ZERO, appendfsync: AppendFsync = "always"
+        self,
+        url: str,
+        floor: Callable[[], StreamId] = lambda: ZERO,
+        appendfsync: AppendFsync = "always",
+        known: Callable[[StreamId, StreamId], set[StreamId]] = lambda first, last: set(),
     ) -> None:
         """Prepare a stream; nothing connects yet.
 
@@ -72,9 +77,10 @@ class Stream:
             url: redis://, rediss:// or unix://.
             floor: the last id of the rating log, below which no new entry may lie.
             appendfsync: the weakest policy at which the server counts as durable.
+            known: the ids of the rating log from the first to the last given one, both included.
         """
         self.url = url
-        self._floor = floor
+        self._floor, self._known = floor, known
         self._appendfsync = appendfsync
         self._client = connect(url)
         self._pipe: RedisPipe | None = None
@@ -132,7 +138,7 @@ class Stream:
 
         Raises:
             VolatileServer: persistence is off, weaker than asked for, or entries may be evicted.
-            StreamReplaced: the stream is behind the rating log and already holds entries.
+            StreamReplaced: the stream is behind the rating log and holds entries that the log does not have.
             StreamUnavailable: Redis is gone.
         """
         self._check_durability()
@@ -169,10 +175,9 @@ class Stream:
             # One transaction: an entry of another producer cannot slip in between the look and the noop.
             self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), RATINGS)
 
-    @staticmethod
-    def _raise_in(pipeline: Any, floor: StreamId) -> None:
+    def _raise_in(self, pipeline: Any, floor: StreamId) -> None:
         last, length = _last_and_length(pipeline)
-        if last < floor and length:
+        if last < floor and length and not self._is_older_copy(pipeline):
             raise StreamReplaced(
                 f"Invalid stream: expected ids above {floor}, the last one in the rating log, got {length:,} entries"
                 f" up to {last}. Was Redis replaced? Delete {RATINGS} to go on from the log, or bring back its data"
@@ -181,6 +186,12 @@ class Stream:
         if last < floor:
             pipeline.xadd(RATINGS, {"v": NOOP_VERSION}, id=str(floor))
             _log.warning("stream was behind the rating log and has been raised", last=str(last), raised_to=str(floor))
+
+    def _is_older_copy(self, pipeline: Any) -> bool:
+        """Whether the log has the newest entries: a server that lost its tail then, or came from a backup."""
+        newest = pipeline.xrevrange(RATINGS, count=COMPARED)
+        ids = {_id(raw) for raw, fields in newest if fields.get(b"v") != NOOP_VERSION}
+        return not ids or ids <= self._known(min(ids), max(ids))
 
     # --- reading
 

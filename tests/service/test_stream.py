@@ -119,6 +119,28 @@ def test_entries_below_the_log_need_an_operator(
     assert run(stream.append(FIELDS)) > StreamId(2000, 0)
 
 
+def test_an_older_copy_of_the_stream_goes_on_above_the_log(
+    stream: Stream,
+    log: RatingLog,
+    client: redis.Redis,
+    rating_entry: Callable[..., Entry],
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = [StreamId(1000, 0), StreamId(1001, 0), StreamId(2000, 0)]
+    commit(log, [rating_entry(stream_id.ms, ("u", "i", 1.0)) for stream_id in ids])
+    monkeypatch.setattr(stream, "_known", lambda first, last: {known for known in ids if first <= known <= last})
+    for stream_id in ids[:2]:
+        client.xadd(RATINGS, FIELDS, id=str(stream_id))
+    client.xadd(RATINGS, {"v": "noop"}, id="1002-0")
+    client.xadd(RATINGS, FIELDS, id="1003-0")
+    with pytest.raises(StreamReplaced, match="4 entries up to 1003-0"):
+        stream.verify()
+    client.xdel(RATINGS, "1003-0")
+    assert run(stream.append(FIELDS)) > ids[-1]
+    assert next(stream_id for stream_id, _ in stream.read(StreamId(1002, 0))) == ids[-1]
+
+
 # --- durability
 
 

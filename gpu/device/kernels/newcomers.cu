@@ -16,8 +16,8 @@
 // which is looked up by bisection in the rater's row. Shared memory: a word a rater that is read and a count a term; FEW
 // observations; two stages of observations.
 //
-// Limits: compute capability 8.0. Races: places of raters are given out by atomic adds and sorted afterwards; places in the
-// list of due items as well, which leave no trace; counts are whole numbers.
+// Limits: two stages, and `Few`, fit a block's shared memory. Races: places of raters are given out by atomic adds and
+// sorted afterwards; places in the list of due items as well, which leave no trace; counts are whole numbers.
 //
 // Its parts are put before it, in this order: rows, blocks, draws, ridge.
 

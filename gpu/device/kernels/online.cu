@@ -12,9 +12,9 @@
 // a step or two. `solve_users` forms a share of the system, see ridge.cuh; the last block of a user adds all shares in order
 // and solves. The result depends on nothing but that user. One launch a Newton step.
 //
-// Shared memory: 8 bytes a learned rating, the buckets, the samples; two stages of samples. Limits: compute capability 8.0;
-// `max_ratings` times 8 bytes, and 16 KB, fit a block's shared memory. Races: flags, which all set to 1; where samples and
-// parts lie is given out by atomic adds and leaves no trace.
+// Shared memory: 8 bytes a learned rating, the buckets, the samples; two stages of samples. Limits: `max_ratings` times 8
+// bytes, and 16 KB, fit a block's shared memory. Races: flags, which all set to 1; where samples and parts lie is given out
+// by atomic adds and leaves no trace.
 //
 // Its parts are put before it, in this order: rows, blocks, draws, ridge.
 

@@ -216,14 +216,26 @@ __device__ __forceinline__ void solve(Sums (&sums)[HELD], Shared& shared) {
 
 __device__ __forceinline__ unsigned address(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 
-// Copy BYTES (4 or 16) to shared memory while computing goes on; zeros where not `is_there`.
+// Copy BYTES (4 or 16) to shared memory, from 8.0 on while computing goes on; zeros where not `is_there`.
 template <int BYTES> __device__ __forceinline__ void copy(float* to, const float* from, bool is_there) {
+#if __CUDA_ARCH__ >= 800
     const int n = is_there ? BYTES : 0;
     if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address(to)), "l"(from), "r"(n));
     else asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address(to)), "l"(from), "r"(n));
+#else
+    for (int n = 0; n < BYTES / 4; ++n) to[n] = is_there ? from[n] : 0.0f;
+#endif
 }
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"); }
-template <int GROUPS> __device__ __forceinline__ void wait_but() { asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS)); }
+__device__ __forceinline__ void commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+template <int GROUPS> __device__ __forceinline__ void wait_but() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS));
+#endif
+}
 
 // Copy LENGTH numbers of each observation n of a stage, from `table` + `place(n)` (below 0: zeros), to its columns from FIRST on.
 template <int LENGTH, int FIRST, class Place> __device__ __forceinline__ void stage_columns(Shared& shared, int turn, const float* table, Place place) {

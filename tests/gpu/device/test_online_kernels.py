@@ -13,7 +13,7 @@ SIZES = [(5, 3, 1), (64, 0, 0), (64, 32, 0), (128, 32, 0), (64, 16, 1), (300, 0,
 pytestmark = needs_nvcc
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
 @pytest.mark.parametrize(("n_factors", "n_neighbours", "is_implicit"), SIZES)
 def test_refits(n_factors: int, n_neighbours: int, is_implicit: int, architecture: str, tmp_path: Path) -> None:
     macros = {"F": n_factors, "K": n_neighbours, "IMPLICIT": is_implicit}
@@ -21,12 +21,13 @@ def test_refits(n_factors: int, n_neighbours: int, is_implicit: int, architectur
     compile_with_nvcc("newcomers", {**macros, "DIM": n_factors + 1 + 2 * n_neighbours}, architecture, tmp_path)
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
 def test_table(architecture: str, tmp_path: Path) -> None:
     compile_with_nvcc("table", {}, architecture, tmp_path)
 
 
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
 @pytest.mark.parametrize("kind", [0, 1, 2])
-def test_signatures(kind: int, tmp_path: Path) -> None:
+def test_signatures(kind: int, architecture: str, tmp_path: Path) -> None:
     macros = {"S": 76, "KIND": kind, "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
-    compile_with_nvcc("signatures", macros, "sm_90", tmp_path)
+    compile_with_nvcc("signatures", macros, architecture, tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,16 @@ from gpu.item_index import ItemIndex
 from gpu.model import Model, bytes_of
 from gpu.online import OnlineModel
 from gpu.params import GradientParams, Params
+from gpu.rules import item_rules
 from gpu.table import Changes, RatingTable
 
 # Bytes that a model which learns on the device takes beside its parameters and the items laid out for ranking. A user:
 # key, place in the order of keys, mark, baseline, place of the ratings. An item: the same, and what changes of it. A
-# rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed. A batch: samples,
-# sums of users in parts, observations of new items, and agreements of signatures (256 MB at most).
-A_USER, AN_ITEM, A_RATING, A_BATCH = 64, 80, 64, 768 * 2**20
+# rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed.
+A_USER, AN_ITEM, A_RATING = 64, 80, 64
+# And a batch of `gpu.device.mirror`: so many samples and parts of users, so many new items at a time, and whatever the
+# model: agreements of signatures (256 MB at most), ratings on their way.
+SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
 
 
 class Follower(Protocol):
@@ -119,10 +122,18 @@ def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, bac
     if backend.name == HOST.name:
         return 0
     users, items = bytes_of(params, n_users, n_items)
-    if not _learns_on_device(params, backend):
-        return 2 * items  # laid out for ranking, neighbours in both directions
-    return users + A_USER * n_users + 3 * items + AN_ITEM * n_items + A_RATING * n_ratings + A_BATCH
+    if _learns_on_device(params, backend):
+        return users + A_USER * n_users + 3 * items + AN_ITEM * n_items + A_RATING * n_ratings + _batch_bytes(params)
+    return 2 * items  # laid out for ranking, neighbours in both directions
 
 
-def _learns_on_device(params: Params, backend: Backend) -> bool:
+def _learns_on_device(params: Params, backend: Backend) -> TypeGuard[GradientParams]:
     return backend.name != HOST.name and isinstance(params, GradientParams)
+
+
+def _batch_bytes(params: GradientParams) -> int:
+    """Samples of users, sums of those in several parts (half a matrix each), and observations of new items."""
+    rules, n_neighbours = item_rules(params), getattr(params, "n_neighbours", 0)
+    sums = PARTS * 2 * (params.n_factors + 16) ** 2
+    observations = ITEMS * rules.max_ratings * (1 + rules.n_negatives) * (8 * n_neighbours + 12)
+    return SAMPLES * 24 + sums + observations + A_BATCH

@@ -27,3 +27,12 @@ def test_a_device_holds_what_learns_there_and_for_others_the_items() -> None:
     assert of[0] > sum(bytes_of(learned, *SERVED)) + bytes_of(learned, *SERVED)[1]
     assert of[N_RATINGS] - of[0] >= 22 * N_RATINGS
     assert needed_bytes(exact, READ, SERVED, N_RATINGS, DEVICE)["device"] == 2 * bytes_of(exact, *SERVED)[1]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"), [("culsh", {"n_factors": 256}), ("culsh-implicit", {"n_negatives": 40})]
+)
+def test_what_a_batch_takes_grows_with_what_is_summed_and_drawn(algorithm: str, options: dict[str, object]) -> None:
+    small, large = gpu.params_for(algorithm, {}), gpu.params_for(algorithm, options)
+    of = [needed_bytes(params, READ, (1, 1), 0, DEVICE)["device"] for params in (small, large)]
+    assert of[0] < 2**30 < of[1]

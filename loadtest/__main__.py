@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -28,6 +29,7 @@ from loadtest.workload import FEED, WRITES_OF, Population, write_synthetic
 MODEL = "als-implicit"
 SAMPLE = "ratings.csv"  # beside what `nearfield bench plant` makes
 DEFAULTS = [workload for workload in WRITES_OF if workload != FEED]
+OK = 200
 SEARCH_SHARE = 0.2  # of the seconds of a step, for each step of the search
 
 
@@ -60,6 +62,7 @@ async def _measured(url: str, population: Population, options: argparse.Namespac
     """The result of each workload by name."""
     key = os.environ.get("NEARFIELD_ADMIN_KEY") or os.environ.get("NEARFIELD_API_KEY")
     client = Client(url, key)
+    await _reach(client, url)
     results: dict[str, Any] = {}
     crowd = Crowd(options.drivers, url, key, population.halves[0]) if options.drivers > 1 else None
     for workload in options.workloads:
@@ -71,6 +74,14 @@ async def _measured(url: str, population: Population, options: argparse.Namespac
         crowd.close()
     await client.close()
     return results
+
+
+async def _reach(client: Client, url: str) -> None:
+    """Ask once whether the service answers, so that a wrong address or key ends it at once and not after a report."""
+    answer = await client.get("/popular?n=1")
+    if answer.status != OK:
+        said = answer.body.decode(errors="replace") if answer.status else "no answer"
+        raise SystemExit(f"loadtest: expected a ready service at {url}, got {said}")
 
 
 async def _workload(steps: Steps, options: argparse.Namespace, maximum_per_s: float | None) -> dict[str, Any]:
@@ -90,18 +101,24 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--url", help="service to measure; without it a private one is started and trained")
     parser.add_argument(
-        "--data", type=Path, help="folder that the private service serves as it is, instead of training"
+        "--data", type=_there, help="folder that the private service serves as it is, instead of training"
     )
     parser.add_argument(
-        "--ratings", type=Path, help=f"CSV whose users and items are asked for; default: {SAMPLE} of DATA"
+        "--ratings", type=_there, help=f"CSV whose users and items are asked for; default: {SAMPLE} of DATA"
     )
     parser.add_argument("--workloads", type=_workloads, default=DEFAULTS, help=f"of {','.join(WRITES_OF)}")
     parser.add_argument("--rates", type=_rates, default=[], help="requests a second, a step each; default: search")
-    parser.add_argument("--seconds", type=float, default=20.0, help="length of a step; a fifth of it while searching")
-    parser.add_argument("--first", type=float, default=FIRST_PER_S, help="rate at which the search begins")
-    parser.add_argument("--read-ms", type=float, default=KEEPS_UP_MS, help="p99 of reads at which it still keeps up")
-    parser.add_argument("--ratings-per-s", type=float, default=10_000.0, help="that come in beside reads, in `feed`")
-    parser.add_argument("--drivers", type=int, default=1, help="processes that send, each on a core")
+    parser.add_argument(
+        "--seconds", type=_positive, default=20.0, help="length of a step; a fifth of it while searching"
+    )
+    parser.add_argument("--first", type=_positive, default=FIRST_PER_S, help="rate at which the search begins")
+    parser.add_argument(
+        "--read-ms", type=_positive, default=KEEPS_UP_MS, help="p99 of reads at which it still keeps up"
+    )
+    parser.add_argument(
+        "--ratings-per-s", type=_positive, default=10_000.0, help="that come in beside reads, in `feed`"
+    )
+    parser.add_argument("--drivers", type=_count, default=1, help="processes that send, each on a core")
     parser.add_argument("--model", default=MODEL, help="algorithm that is trained and asked")
     parser.add_argument("--seed", type=int, default=0, help="of arrivals; every step has one of its own")
     parser.add_argument("--out", type=Path, default=Path("loadtest-results"), help="folder for the report")
@@ -109,7 +126,28 @@ def _options() -> argparse.Namespace:
 
 
 def _rates(text: str) -> list[float]:
-    return [float(rate) for rate in text.split(",")]
+    return [_positive(rate) for rate in text.split(",")]
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, got {text}")
+    return number
+
+
+def _there(text: str) -> Path:
+    path = Path(text)
+    if not path.exists():
+        raise argparse.ArgumentTypeError(f"expected a path that exists, got {text}")
+    return path
 
 
 def _workloads(text: str) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs, urlsplit
 
@@ -205,6 +207,24 @@ def test_a_failed_connection_is_counted_and_has_no_latency():
     driven = asyncio.run(drive_nowhere())
     expected = {"good": 0, "good_per_s": 0.0, "statuses": {"0": 1}, "latency_ms": {}}
     assert driven.summary()["kinds"] == {"read": expected}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--url", "http://127.0.0.1:9"], "expected a ready service at http://127.0.0.1:9, got no answer"),
+        (["--seconds", "-1"], "--seconds: expected a number above 0, got -1"),
+        (["--rates", "100,0"], "--rates: expected a number above 0, got 0"),
+        (["--drivers", "0"], "--drivers: expected 1 or more, got 0"),
+        (["--ratings", "nowhere.csv"], "--ratings: expected a path that exists, got nowhere.csv"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_at_once(arguments, complaint, tmp_path):
+    command = [sys.executable, "-m", "loadtest", "--out", str(tmp_path / "report"), *arguments]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert complaint in ended.stderr.splitlines()[-1]
+    assert not (tmp_path / "report").exists()
 
 
 def test_an_answer_that_never_comes_is_given_up():

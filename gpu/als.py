@@ -122,8 +122,12 @@ class Training:
             self._als.finish()
             self.seconds += time.perf_counter() - began
             if on_epoch is not None:
-                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, self._metrics()))
-        return self._checked(self.model())
+                metrics = self._metrics()
+                self._check_finite(metrics["train_loss"])
+                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, metrics))
+        model = self.model()
+        self._check_finite(model.user_factors.sum(dtype=np.float64) + model.item_factors.sum(dtype=np.float64))
+        return model
 
     def model(self) -> Model:
         """The present parameters, on the host."""
@@ -154,12 +158,12 @@ class Training:
         squares, _ = als.errors(self._held_out, self._users, self._items, problem, scale)
         return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
 
-    def _checked(self, model: Model) -> Model:
-        if np.isfinite(model.user_factors.sum(dtype=np.float64) + model.item_factors.sum(dtype=np.float64)):
-            return model
-        raise TrainingDiverged(
-            f"Training of {self.params.algorithm} diverged: expected finite parameters; raise regularization"
-        )
+    def _check_finite(self, total: float) -> None:
+        """Refuse what does not add up to a number: ratings so large that their squares overflow, or a singular row."""
+        if not np.isfinite(total):
+            raise TrainingDiverged(
+                f"Training of {self.params.algorithm} diverged: expected finite parameters; raise regularization"
+            )
 
 
 def width(problem: Problem) -> int:

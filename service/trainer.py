@@ -10,7 +10,7 @@ import argparse
 import math
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -110,14 +110,14 @@ def train(
     corpus = read_corpus(data, StreamId.parse(watermark))
 
     def on_epoch(report: gpu.EpochReport) -> None:
-        tell(Line(progress=report.epoch / report.n_epochs, metrics=dict(report.metrics), backend=where))
+        tell(Line(progress=report.epoch / report.n_epochs, metrics=_finite(report.metrics), backend=where))
 
     size = corpus.training.n_users, corpus.training.n_items
     kept = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
     model = gpu.fit(corpus.training, hyperparameters, backend=replace(chosen, kept_bytes=kept), on_epoch=on_epoch)
     chosen.release()
     metrics = measure(model, corpus, chosen)
-    reason = objection(data, model, metrics, corpus, chosen)
+    reason, metrics = objection(data, model, metrics, corpus, chosen), _finite(metrics)
     warm_up(algorithm)  # the service finds these kernels in the compile cache when it takes the model in
     manifest = snapshot.write(
         data / "snapshots", model, corpus.user_ids, corpus.item_ids, metrics=metrics, watermark=watermark
@@ -161,7 +161,7 @@ def measure(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
     rows: Rows = corpus.training.by_user
     if model.is_implicit:
         found = gpu.evaluate.ranking(model, rows, corpus.held_out, backend=backend)
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+        return _finite(found)
     return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
 
 
@@ -181,6 +181,11 @@ def objection(data: Path, model: Model, metrics: dict[str, float], corpus: Corpu
     if sign * ours <= sign * theirs + MARGIN * theirs:
         return None
     return f"{name} on {len(corpus.held_out):,} held-out pairs is {ours:.4f}, of the live snapshot {theirs:.4f}"
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What could be measured: JSON has no other numbers."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _live_model(data: Path, model: Model, corpus: Corpus) -> Model | None:

@@ -406,8 +406,11 @@ def test_reports_count_epochs_and_training_time(backend: Backend) -> None:
 @pytest.mark.parametrize("value", [1e30, 3e38])
 def test_what_overflows_is_said_to_diverge(value: float, backend: Backend) -> None:
     huge = gpu.Ratings.from_coo(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([value, -value, 1.0]))
-    with pytest.raises(TrainingDiverged, match="regularization"):
-        gpu.fit(huge, replaced(SMALL, regularization=0.0), backend=backend)
+    losses: list[float] = []
+    for on_epoch in (None, lambda report: losses.append(report.metrics["train_loss"])):
+        with pytest.raises(TrainingDiverged, match="regularization"):
+            gpu.fit(huge, replaced(SMALL, regularization=0.0), backend=backend, on_epoch=on_epoch)
+    assert np.isfinite(losses).all()
 
 
 @needs_ml_1m

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -111,6 +112,19 @@ def test_values_that_are_not_finite_are_not_promoted(data: Path) -> None:
     model = snapshot.load(data / "snapshots", str(first.version)).model
     model.item_factors[0, 0] = np.inf
     assert "not finite" in str(trainer.objection(data, model, {}, corpus, HOST))
+
+
+@pytest.mark.parametrize("algorithm", ["als", "nmf"])
+def test_what_could_not_be_measured_does_not_break_the_lines(
+    data: Path, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu.evaluate, "rmse", lambda *_, **__: math.nan)
+    monkeypatch.setattr(gpu.evaluate, "ranking", lambda *_, **__: {"ndcg@10": math.inf})
+    last, told = run(data, algorithm, ALS)
+    for line in [*told, last]:
+        assert msgspec.json.decode(msgspec.json.encode(line), type=Line) == line
+    assert last.metrics == {}
+    assert snapshot.load(data / "snapshots", str(last.version)).manifest.metrics == {}
 
 
 def test_a_device_that_is_asked_for_and_not_there_is_an_error(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 MOST_SHOWN = 80  # characters of a value
+TOLD_BY_PLACE = ("extra_forbidden", "missing")
 
 
 def reason_of(fault: Any) -> str:
@@ -14,5 +15,5 @@ def reason_of(fault: Any) -> str:
         fault: one of `ValidationError.errors()`.
     """
     reason, given = str(fault["msg"]).removeprefix("Value error, "), fault["input"]
-    is_told = "got" in reason or fault["type"] == "extra_forbidden" or not isinstance(given, str | int | float | None)
+    is_told = "got" in reason or fault["type"] in TOLD_BY_PLACE or not isinstance(given, str | int | float | None)
     return reason if is_told else f"{reason}, got {repr(given)[:MOST_SHOWN]}"

@@ -70,6 +70,9 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
     else:
         status, slug, title = 422, "invalid-request", "Invalid request"
     detail = "; ".join(f"Invalid {fault.place}: {fault.error}" for fault in faults)
+    kind = request.headers.get("content-type", "none")
+    if "json" not in kind and any(fault.place == "body" for fault in faults):
+        detail += f"; expected a Content-Type of application/json, got {kind}"
     return Response(
         body(status, slug, title, detail, request.state.request_id, errors=faults), status, media_type=MEDIA_TYPE
     )

@@ -116,6 +116,16 @@ def test_what_was_given_is_told(app, path, told):
     assert app.get(path).json()["detail"] == told
 
 
+def test_a_body_of_another_type_is_told_as_such(app):
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    answer = app.request("POST", "/recommend/u", content=b'{"n": 2}', headers=form)
+    assert answer.json()["detail"].endswith(
+        "; expected a Content-Type of application/json, got " + form["content-type"]
+    )
+    answer = app.request("POST", "/recommend/u", content=b"", headers={"content-type": "application/json"})
+    assert answer.json()["detail"] == "Invalid body: Field required"
+
+
 def test_a_body_without_a_length_is_limited_too(app):
     async def chunks():
         for _ in range(11):

@@ -31,6 +31,7 @@ FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 5.0
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000
+_LAST_WORDS = 3  # lines: a complaint about the configuration has so many
 
 _log = structlog.get_logger(__name__)
 
@@ -209,7 +210,10 @@ class RedisServer:
         )
 
     def _log_tail(self) -> str:
-        return (self.folder / "server.log").read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        """Its last words: what it died of; the other lines are of how it started, or of servers before it."""
+        path = self.folder / "server.log"
+        lines = path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+        return f"{' '.join(lines[-_LAST_WORDS:])} (more in {path})"
 
 
 def find_binary() -> Path:

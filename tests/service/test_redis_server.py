@@ -115,6 +115,20 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         server.start()
 
 
+def test_a_file_that_cannot_be_read_is_named_without_the_story_before(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path)
+    server.start()
+    with connected(server) as client:
+        client.set("kept", "1")
+    server.stop()
+    (appended,) = (tmp_path / "redis" / "appendonlydir").glob("*.incr.aof")
+    appended.write_bytes(b"nonsense" * 20 + appended.read_bytes())
+    with pytest.raises(ServerFailed, match=rf"Bad file format .*{appended.name}.*more in .*server\.log") as caught:
+        RedisServer(tmp_path).start()
+    assert "Redis server ended at start: " in str(caught.value)
+    assert "bye" not in str(caught.value)
+
+
 def test_the_binary_on_path_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     binary = tmp_path / "redis-server"
     binary.write_text("#!/bin/sh\n")

@@ -80,7 +80,7 @@ def _recognised(path: Path, data: bytes) -> tuple[_Format, bytes]:
     if not MIN_COLUMNS <= len(fields) <= len(NAMES):
         shown = first[:_EXCERPT].decode(errors="replace")
         raise InvalidRatingsFile(f"Invalid {path}: expected user, item, rating[, timestamp] in line 1, got {shown!r}")
-    if any(map(_is_number, fields)):
+    if any(map(_is_number, fields)) or any(map(_stands_for_a_number, fields[2:])):
         return _Format(delimiter, len(fields), 0), data
     _check_header(path, fields)
     return _Format(delimiter, len(fields), n_empty + 1), data
@@ -164,3 +164,12 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text)) and "_" not in text
     except ValueError:
         return False
+
+
+def _stands_for_a_number(text: str) -> bool:
+    """Whether this is what a missing or unusable number looks like, which no header has."""
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True

@@ -112,3 +112,9 @@ def test_columns_in_another_order_are_not_taken_for_each_other(path: Path, heade
     ratings = ",".join("123"[: header.count(",")])
     with pytest.raises(InvalidRatingsFile, match="expected user, item, rating"):
         written(path, f"{header}\na,{ratings}\n")
+
+
+@pytest.mark.parametrize("rating", ["", "nan", "-inf", "1e400", "1_0"])
+def test_a_first_line_without_a_usable_number_is_no_header(path: Path, rating: str) -> None:
+    with pytest.raises(InvalidRatingsFile, match=r"Invalid line 1 of .*: expected a finite number as rating"):
+        written(path, f"a,b,{rating}\nc,d,2\n")

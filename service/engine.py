@@ -264,10 +264,11 @@ class Engine:
         """Apply the next batch, or go on settling the one before; `as_of` moves when every live model has it."""
         if not self._learning:
             self._learning = self._lessons.take()
-            now = time.monotonic()
-            self._metrics.queue_seconds.observe(LESSONS, *[now - lesson.since for lesson in self._learning])
+            began = time.monotonic()
+            self._metrics.queue_seconds.observe(LESSONS, *[began - lesson.since for lesson in self._learning])
             self._apply([entry for lesson in self._learning for entry in lesson.entries])
-            return  # who has asked meanwhile need not wait for the models too
+            if time.monotonic() >= began + SLICE_S:
+                return  # who has asked meanwhile need not wait for the models too
         deadline = time.monotonic() + SLICE_S
         if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):
             self._advance()

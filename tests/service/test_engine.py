@@ -13,6 +13,7 @@ import pytest
 
 from gpu.backend import Backend
 from gpu.errors import BackendUnavailable
+from service.engine import SLICE_S
 from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.events import Entry, RatingEvent, StreamId
 from service.queries import Popular, Recommend, UserRatings
@@ -153,7 +154,7 @@ def sample(whole: Whole, name: str, **labels: str) -> float:
     return whole.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def test_who_asks_while_ratings_are_applied_does_not_wait_for_the_models(
+def test_who_asks_while_many_ratings_are_applied_does_not_wait_for_the_models(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole.send(events())
@@ -164,6 +165,7 @@ def test_who_asks_while_ratings_are_applied_does_not_wait_for_the_models(
 
     def asked_meanwhile(entries: Sequence[Entry]) -> Any:
         if not asked_then:
+            time.sleep(SLICE_S)
             asked_then.append(asyncio.run_coroutine_threadsafe(asked(whole, Popular()), whole.loop))
             eventually(lambda: sample(whole, "nearfield_queue_length", queue="queries") == 1)
         return apply(entries)

@@ -230,7 +230,8 @@ def _refused(problem: Any) -> str:
     from service.faults import reason_of
 
     name = ".".join(map(str, problem["loc"]))
-    reason = reason_of(problem | {"input": ...} if name.endswith("_key") else problem)
+    is_secret = name.endswith("_key") or "@" in str(problem["input"])  # a URL may hold a password
+    reason = reason_of(problem | {"input": ...} if is_secret else problem)
     return reason if reason.startswith("Invalid ") else f"Invalid {name}: {reason[0].lower()}{reason[1:]}"
 
 

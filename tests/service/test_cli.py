@@ -91,6 +91,13 @@ def test_bad_usage_is_one_line_on_stderr_and_status_2(arguments, complaint, caps
     assert not [line for line in before if not line.startswith("backend: ")]
 
 
+def test_a_password_is_not_shown_when_its_url_is_refused(capsys):
+    assert run(["serve", "--redis", "rediss//me:hidden@host"]) == 2
+    complaint = capsys.readouterr().err
+    assert "Invalid redis: expected a URL" in complaint
+    assert "hidden" not in complaint
+
+
 def test_a_key_is_not_shown_when_it_is_refused(capsys, monkeypatch):
     monkeypatch.setenv("NEARFIELD_API_KEY", "")
     monkeypatch.setenv("NEARFIELD_MAX_N", "many")

@@ -62,9 +62,9 @@ class RedisPipe(asyncio.Protocol):
     async def _log_in(self, target: dict[str, Any]) -> None:
         if "password" in target:
             user = (target["username"],) if "username" in target else ()
-            await self.call(b"AUTH", *user, target["password"])
+            await self.call("AUTH", *user, target["password"])
         if target.get("db"):
-            await self.call(b"SELECT", str(target["db"]))
+            await self.call("SELECT", str(target["db"]))
 
     @property
     def n_waiting(self) -> int:
@@ -76,7 +76,7 @@ class RedisPipe(asyncio.Protocol):
         """Whether a command can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def call(self, *command: bytes | str) -> Any:
+    async def call(self, name: str, *arguments: bytes | str) -> Any:
         """Send one command and await its reply.
 
         Raises:
@@ -87,12 +87,12 @@ class RedisPipe(asyncio.Protocol):
             raise StreamUnavailable("Redis connection is closed")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((time.monotonic() + REPLY_TIMEOUT_S, future))
-        self._transport.write(hiredis.pack_command(cast("Any", command)))
+        self._transport.write(hiredis.pack_command(cast("Any", (name, *arguments))))
         if self._watchdog is None:
             self._watch()
         reply = await future
         if isinstance(reply, hiredis.ReplyError):
-            raise StreamUnavailable(f"Redis refused {command[0]!r}: {reply}")
+            raise StreamUnavailable(f"Redis refused {name}: {reply}")
         return reply
 
     def close(self) -> None:

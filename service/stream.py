@@ -105,7 +105,7 @@ class Stream:
         pipe = self._pipe
         if pipe is None or not pipe.is_open:
             pipe = await self._reopen()
-        reply = await pipe.call(b"XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items()))
+        reply = await pipe.call("XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items()))
         return StreamId.parse(reply.decode())
 
     async def _reopen(self) -> RedisPipe:

@@ -138,12 +138,12 @@ class Door:
         if isinstance(error, ServiceError):
             status, content, extra = problems.of_error(error, visit.request_id)
             return status, content, _PROBLEM, extra
-        _log.error("request failed", request_id=visit.request_id, path=visit.path, exc_info=error)
+        _log.error("request failed", request_id=visit.request_id, path=visit.text, exc_info=error)
         return ServiceError.status, problems.of_crash(visit.request_id), _PROBLEM, []
 
     async def _through(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
         """The way through the framework."""
-        scope["path"] = visit.path.decode("ascii", "replace")  # the raw path: ids are decoded after routing
+        scope["path"] = visit.text  # the raw path: ids are decoded after routing
         scope.setdefault("state", {})["request_id"] = visit.request_id
         status = 500
         name = (b"x-request-id", visit.request_id.encode())
@@ -161,7 +161,7 @@ class Door:
         except ClientDisconnect:
             status = CLIENT_GONE
         except Exception:  # the framework has answered with 500 and raises again
-            _log.exception("request failed", method=visit.method, path=visit.path.decode("ascii", "replace"))
+            _log.exception("request failed", method=visit.method, path=visit.text)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
         self.count(visit, getattr(scope.get("route"), "path", "unknown"), status)
@@ -177,7 +177,7 @@ class Door:
             "request",
             request_id=visit.request_id,
             method=visit.method,
-            path=visit.path,
+            path=visit.text,
             status=status,
             took_ms=round(seconds * 1000, 3),
         )
@@ -190,6 +190,11 @@ class Visit(NamedTuple):
     path: bytes
     request_id: str
     started: float
+
+    @property
+    def text(self) -> str:
+        """The path as it came, escapes and all."""
+        return self.path.decode("ascii", "replace")
 
 
 def limited(receive: Receive, max_bytes: int) -> Receive:

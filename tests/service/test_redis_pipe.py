@@ -16,7 +16,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 def test_replies_come_back_in_order_of_sending(redis_url: str) -> None:
     async def scenario() -> list[object]:
         pipe = await RedisPipe.open(redis_url)
-        replies = await asyncio.gather(*(pipe.call(b"INCR", "n") for _ in range(500)), pipe.call("GET", "none"))
+        replies = await asyncio.gather(*(pipe.call("INCR", "n") for _ in range(500)), pipe.call("GET", "none"))
         pipe.close()
         await asyncio.sleep(0)
         return replies
@@ -27,14 +27,14 @@ def test_replies_come_back_in_order_of_sending(redis_url: str) -> None:
 def test_a_refused_command_leaves_the_connection_usable(redis_url: str) -> None:
     async def scenario() -> None:
         pipe = await RedisPipe.open(redis_url)
-        with pytest.raises(StreamUnavailable, match="refused b'NOPE'"):
-            await pipe.call(b"NOPE")
-        assert await pipe.call(b"PING") == b"PONG"
+        with pytest.raises(StreamUnavailable, match="refused NOPE"):
+            await pipe.call("NOPE")
+        assert await pipe.call("PING") == b"PONG"
         pipe.close()
         await asyncio.sleep(0)
         assert not pipe.is_open
         with pytest.raises(StreamUnavailable, match="closed"):
-            await pipe.call(b"PING")
+            await pipe.call("PING")
 
     asyncio.run(scenario())
 
@@ -88,7 +88,7 @@ def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def use(url: str) -> None:
         pipe = await RedisPipe.open(url)
-        waiting = [asyncio.create_task(pipe.call(b"PING")) for _ in range(3)]
+        waiting = [asyncio.create_task(pipe.call("PING")) for _ in range(3)]
         for result in await asyncio.gather(*waiting, return_exceptions=True):
             assert isinstance(result, StreamUnavailable)
         assert not pipe.is_open

@@ -2,7 +2,8 @@
 
 Files are loaded, arrays moved and items laid out for ranking here; what touches history or learns runs as slices on the
 engine thread. A model goes live only when it has every entry that the history has, so `as_of` never goes back. On any
-failure the old model stays, and `failure_of` says why; only a device that is gone ends the service.
+failure the old model stays, or at a start the newest one before that can be read answers, and `failure_of` says why;
+only a device that is gone ends the service.
 """
 
 from __future__ import annotations
@@ -151,6 +152,8 @@ class HotSwap:
             is_due = version not in self._failures or (served is None and version in self._without_room)
             if is_due and served != version:
                 self._swap(name, version)
+                if name not in self.served() and version not in self._without_room:
+                    self._swap_older(name, version)
 
     def _wanted(self) -> dict[str, str]:
         try:
@@ -158,6 +161,17 @@ class HotSwap:
         except (OSError, msgspec.MsgspecError) as error:
             _log.error("live.json cannot be read", error=str(error))
             return {}
+
+    def _swap_older(self, name: str, version: str) -> None:
+        """Take in the newest one before `version` that can be: rather a model of last week than none.
+
+        Every answer says which it comes from, and `live.json` still names the other one. If that is not even there,
+        the newest one of all.
+        """
+        versions = snapshot.versions(self._data / "snapshots", name)
+        for older in versions[versions.index(version) + 1 if version in versions else 0 :]:
+            if name not in self.served():
+                self._swap(name, older)
 
     def _swap(self, name: str, version: str) -> None:
         started_s = time.monotonic()
@@ -183,7 +197,7 @@ class HotSwap:
     def _note_failure(self, name: str, version: str, error: Exception) -> None:
         if version not in self._failures:  # said once, however often it is tried
             self._metrics.swaps.labels(name, "failed").inc()
-            _log.error("model not taken in, the one before stays", version=version, error=str(error))
+            _log.error("model not taken in", version=version, still_live=self.served().get(name), error=str(error))
         self._failures[version] = f"{type(error).__name__}: {error}"
         if isinstance(error, NotEnoughMemory):
             self._without_room.add(version)

@@ -228,6 +228,24 @@ def test_a_start_with_a_corrupt_live_model_says_so_and_serves(redis_url: str, tm
         assert (answer.personalized, answer.model, len(answer.items)) == (False, None, 8)
 
 
+def test_a_start_with_a_corrupt_live_model_answers_from_the_one_before(redis_url: str, tmp_path: Path) -> None:
+    with Whole(redis_url, tmp_path) as first:
+        first.send(events())
+        made = [first.train("sgd", n_factors=8, n_epochs=n) for n in (2, 3, 4)]
+        later = first.trained("sgd", n_factors=8, n_epochs=1)  # was never live
+        first.rate(("late", "i2", 5.0))
+    versions = snapshot.versions(tmp_path / "snapshots", "sgd")
+    assert sorted(versions) == sorted([*made, later])
+    for version in made[1:]:
+        (tmp_path / "snapshots" / version / "arrays.safetensors").write_bytes(b"torn")
+    with Whole(redis_url, tmp_path) as second:
+        assert second.hotswap.served() == {"sgd": made[0]}
+        assert second.recommend("late").model_version == made[0]
+        assert live.read(tmp_path) == {"sgd": made[2]}
+        assert all(second.hotswap.failure_of(version) for version in made[1:])
+        assert second.train("sgd", n_factors=8, n_epochs=2) == second.hotswap.served()["sgd"]
+
+
 def test_a_promoted_version_is_activating_until_it_answers(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     whole.send(events())
     job = whole.ended(whole.jobs.submit_training("culsh", SMALL))

@@ -246,6 +246,16 @@ def test_a_start_with_a_corrupt_live_model_answers_from_the_one_before(redis_url
         assert second.train("sgd", n_factors=8, n_epochs=2) == second.hotswap.served()["sgd"]
 
 
+def test_a_start_without_the_files_of_the_live_model_answers_from_the_newest(redis_url: str, tmp_path: Path) -> None:
+    with Whole(redis_url, tmp_path) as first:
+        first.send(events())
+        made = [first.train("sgd", n_factors=8, n_epochs=n) for n in (2, 3, 4)]
+    shutil.rmtree(tmp_path / "snapshots" / made[2])
+    with Whole(redis_url, tmp_path) as second:
+        assert second.hotswap.served() == {"sgd": made[1]}
+        assert "there is no snapshot" in str(second.hotswap.failure_of(made[2]))
+
+
 def test_a_promoted_version_is_activating_until_it_answers(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     whole.send(events())
     job = whole.ended(whole.jobs.submit_training("culsh", SMALL))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import NamedTuple
 
@@ -41,19 +42,22 @@ class Gauges(NamedTuple):
         )
 
     def _ages_until(self, later: Gauges) -> dict[str, float]:
-        """Bounds, in milliseconds, below which half and 99 % of the lessons up to `later` were learned."""
+        """Bounds, in milliseconds, below which half and 99 % of the lessons up to `later` were learned.
+
+        Missing where there were none, or where they took longer than the last bound: JSON has no infinity.
+        """
         counts = {
-            1000 * float(name[len(AGES) : -2].replace("+Inf", "inf")): count - self.values.get(name, 0.0)
+            1000 * float(name[len(AGES) : -2]): count - self.values.get(name, 0.0)
             for name, count in later.values.items()
             if name.startswith(AGES)
         }
-        n_lessons = max(counts.values(), default=0.0)
-        if not n_lessons:
-            return {}
-        return {
-            f"learned_{name}_below_ms": min(bound for bound, count in counts.items() if count >= share * n_lessons)
-            for name, share in (("p50", 0.5), ("p99", 0.99))
-        }
+        n_lessons = counts.pop(math.inf, 0.0)
+        found = {}
+        for name, share in (("p50", 0.5), ("p99", 0.99)):
+            bounds = [bound for bound, count in counts.items() if count >= share * n_lessons]
+            if n_lessons and bounds:
+                found[f"learned_{name}_below_ms"] = min(bounds)
+        return found
 
 
 async def read(client: Client) -> Gauges:

@@ -158,6 +158,10 @@ def test_half_and_nearly_all_lessons_were_learned_below_bounds_of_the_histogram(
     found = gauges.Gauges(before, 0.0).until(gauges.Gauges(after, 1.0))
     assert (found["learned_p50_below_ms"], found["learned_p99_below_ms"]) == (10.0, 20.0)
     assert "learned_p50_below_ms" not in gauges.Gauges(after, 0.0).until(gauges.Gauges(after, 1.0))
+    slow = gauges.Gauges({names["0.01"]: 9.0, names["0.05"]: 10.0, names["+Inf"]: 15.0}, 1.0)
+    found = gauges.Gauges({}, 0.0).until(slow)  # a third took longer than the last bound
+    assert found["learned_p50_below_ms"] == 10.0
+    assert "learned_p99_below_ms" not in found
 
 
 def test_busy_users_are_asked_for_more_often_and_ids_are_encoded():

@@ -34,7 +34,6 @@ from service.supervisor import Supervisor
 
 RETRY_S = 0.5
 READY_POLL_S = 0.02
-LAST_SEQ = 2**63 - 1  # of a millisecond
 REDIS, LOG = "redis", "rating log"
 
 _log = structlog.get_logger(__name__)
@@ -269,6 +268,6 @@ def _device_bytes(chosen: Backend, of: str) -> float:
 
 
 def _known(log: RatingLog, first: StreamId, last: StreamId) -> set[StreamId]:
-    """The ids of the log from `first` to `last`, both included."""
-    before = StreamId(first.ms, first.seq - 1) if first.seq else StreamId(first.ms - 1, LAST_SEQ)
+    """The ids of the log from `first` to `last`, both included, and maybe some of the millisecond before."""
+    before = StreamId(first.ms - 1, 0)
     return {entry.id for entries in log.entries(before, last) for entry in entries}

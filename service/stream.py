@@ -77,7 +77,7 @@ class Stream:
             url: redis://, rediss:// or unix://.
             floor: the last id of the rating log, below which no new entry may lie.
             appendfsync: the weakest policy at which the server counts as durable.
-            known: the ids of the rating log from the first to the last given one, both included.
+            known: the ids of the rating log from the first to the last given one, both included; others do no harm.
         """
         self.url = url
         self._floor, self._known = floor, known

@@ -17,6 +17,7 @@ import httpx
 import redis
 
 from service.redis_server import RedisServer
+from tests.service.waiting import eventually
 
 READY = re.compile(r"nearfield is ready on (\S+)")
 READY_TIMEOUT_S = 180.0
@@ -90,14 +91,14 @@ class Service:
         assert answer.json()["accepted"] == len(triples)
         return answer.json()["stream_id"]
 
-    def finished_job(self, job: dict[str, object], timeout_s: float = 120.0) -> dict[str, object]:
-        """Poll a job until it has ended."""
-        deadline = time.monotonic() + timeout_s
-        while job["state"] in ("queued", "running", "activating"):
-            assert time.monotonic() < deadline, job
-            time.sleep(0.1)
-            job = self.get(f"/admin/jobs/{job['id']}").json()
-        return job
+    def finished_job(self, job: dict[str, object]) -> dict[str, object]:
+        """The job once it has ended."""
+
+        def ended() -> dict[str, object] | None:
+            found = self.get(f"/admin/jobs/{job['id']}").json()
+            return None if found["state"] in ("queued", "running", "activating") else found
+
+        return eventually(ended)
 
     def retrain(self, algorithm: str, **params: object) -> dict[str, object]:
         """Retrain and wait for the end."""

@@ -112,6 +112,11 @@ class Client:
             self._open_another()
         return answer
 
+    async def open(self, n: int) -> None:
+        """Open connections until there are `n`, or as many as there may be; fewer if the service takes no more."""
+        missing = min(n, MAX_CONNECTIONS) - len(self._open) - len(self._opening)
+        await asyncio.gather(*(self._connect() for _ in range(missing)))
+
     async def close(self) -> None:
         """Close every connection."""
         self._idle.clear()

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import uvloop
 
 from loadtest.client import Client
-from loadtest.driver import Driven, drive
-from loadtest.workload import Plan, Population, arrivals
+from loadtest.driver import Driven, send
+from loadtest.workload import Plan, Population
 
 START_S = 0.1  # that each of the first tasks takes, so that no process takes two of them
 
@@ -63,4 +63,4 @@ def _begin(url: str, key: str | None, population: Population) -> None:
 
 def _drive(plan: Plan) -> Driven:
     loop, client, population = _drivers[0]
-    return loop.run_until_complete(drive(client, arrivals(population, *plan)))
+    return loop.run_until_complete(send(client, population, plan))

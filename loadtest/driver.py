@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from loadtest.client import Answer, Client
-from loadtest.workload import Arrival
+from loadtest.workload import Arrival, Plan, Population, arrivals
 
 PERCENTILES = (50, 90, 99, 99.9)
 MS = 1000
@@ -76,6 +76,12 @@ class Driven:
         """Everything as JSON."""
         kinds = {kind: record.summary(self.seconds) for kind, record in sorted(self.records.items())}
         return {"seconds": round(self.seconds, 2), "sent_late_ms": percentiles_ms(self.late_s), "kinds": kinds}
+
+
+async def send(client: Client, population: Population, plan: Plan) -> Driven:
+    """Send what `plan` asks for, over connections that are there before the first request is due."""
+    await client.open(plan.n_connections)
+    return await drive(client, arrivals(population, *plan))
 
 
 async def drive(client: Client, schedule: Iterable[Arrival]) -> Driven:

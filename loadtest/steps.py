@@ -12,10 +12,10 @@ from typing import Any
 from loadtest import gauges
 from loadtest.client import Client
 from loadtest.crowd import Crowd
-from loadtest.driver import drive
+from loadtest.driver import send
 from loadtest.freshness import Probes, catch_up_s
 from loadtest.retrain import Retrains
-from loadtest.workload import FEED, WRITES_OF, Plan, Population, arrivals
+from loadtest.workload import FEED, WRITES_OF, Plan, Population
 
 RETRAIN = "retrain"  # the workload in which trainings run beside
 KEEPS_UP_MS = 100.0  # p99 of every kind of request and of freshness,
@@ -67,7 +67,7 @@ class Steps:
         if self.workload == RETRAIN:
             beside.append(retrains.run(seconds))
         before = await gauges.read(self.client)
-        driving = self.crowd.drive(plan) if self.crowd else drive(self.client, arrivals(others, *plan))
+        driving = self.crowd.drive(plan) if self.crowd else send(self.client, others, plan)
         driven, _ = await asyncio.gather(driving, asyncio.gather(*beside))
         step: Step = {"rate_per_s": round(rate_per_s, 1)} | driven.summary()
         step["service"] = before.until(await gauges.read(self.client))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 WRITES_OF = {"read": 0.0, "write": 1.0, "mixed": 0.5, "retrain": 0.5, "feed": 0.0}  # share that posts a rating
 FEED = "feed"  # the workload in which ratings pour in at a rate of their own, whatever that of reads is
 FEED_BATCH = 100  # of them a request: somebody who has 10,000 a second sends them by the hundred, each 10 ms
+IN_TIME_S = 0.02  # answers that come within it leave so many connections busy as requests come in so long
 N_READ = 10
 RATINGS = (1.0, 2.0, 3.0, 4.0, 5.0)
 SKEW = 0.8  # users and items are drawn with probability 1 / rank ** SKEW: a few are busy, most are not
@@ -47,6 +49,11 @@ class Plan(NamedTuple):
     seconds: float
     seed: int | tuple[int, ...]
     ratings_per_s: float = 0.0
+
+    @property
+    def n_connections(self) -> int:
+        """How many are opened before the first request; a service that is slower than `IN_TIME_S` needs more."""
+        return math.ceil(IN_TIME_S * (self.rate_per_s + self.ratings_per_s / FEED_BATCH))
 
     def share(self, number: int, n: int) -> Plan:
         """Part `number` of `n` equal ones that can be sent side by side."""

@@ -16,13 +16,14 @@ from service.lessons import MAX_RATINGS, portions
 from service.rating_log import RatingLog
 from service.segment import table_of
 from service.stream import Stream
-from service.stream_reader import StreamReader
+from service.stream_reader import MAX_ENTRIES_PER_READ, StreamReader
 
 COMMIT_EVERY_S = 10.0
 COMMIT_RATINGS = 50_000
 KEEP_STREAM_MS = 3_600_000  # the newest hour stays in the stream, for replicas that reconnect
 TRIM_EVERY_S = 60.0
-READ_BLOCK_MS = 200  # also how soon a request to commit is noticed
+READ_BLOCK_MS = 200
+PAUSE_S = 0.1  # between reads, which take Python's lock several times each; with the wait: how soon a commit begins
 FIRST_BACKOFF_S = 0.2
 LONGEST_BACKOFF_S = 5.0
 LOCK = ".lock"
@@ -82,19 +83,20 @@ class Archiver:
     def _has_pending(self) -> bool:
         return bool(self._pending or self._fresh)
 
-    def step(self, block_ms: int = READ_BLOCK_MS) -> None:
-        """Read once, and commit if it is time.
+    def step(self, block_ms: int = READ_BLOCK_MS) -> bool:
+        """Read once, and commit if it is time; returns whether there is more to be read at once.
 
         Raises:
             ServiceError: Redis is gone, or stream and log contradict each other.
             OSError: the log cannot be written.
         """
         reader = self._connected()
-        if self.n_pending < COMMIT_RATINGS:  # a full disk must not fill the memory: the stream keeps the rest
-            self._read(reader, block_ms)
+        has_room = self.n_pending < COMMIT_RATINGS  # a full disk must not fill the memory: the stream keeps the rest
+        n_read = self._read(reader, block_ms) if has_room else 0
         if self._is_due():
             self._commit()
             self._tidy()
+        return n_read >= MAX_ENTRIES_PER_READ
 
     def flush(self) -> None:
         """Commit everything that is in the stream now. Raises as `step`."""
@@ -117,13 +119,14 @@ class Archiver:
             self._is_verified = True
         return self._reader
 
-    def _read(self, reader: StreamReader, block_ms: int) -> None:
+    def _read(self, reader: StreamReader, block_ms: int) -> int:
+        """Returns the number of entries."""
         batch = reader.read(block_ms)
         for rejected in batch.rejected:
             self._stream.reject(*rejected)
             _log.warning("stream entry rejected", id=str(rejected.id), reason=rejected.reason)
         if not batch.entries:
-            return
+            return 0
         if not self._has_pending:
             self._first, self._oldest_pending_s = batch.entries[0].id, time.monotonic()
         self._last = batch.entries[-1].id
@@ -132,6 +135,7 @@ class Archiver:
         self.n_pending, self._n_fresh = self.n_pending + n_read, self._n_fresh + n_read
         if self._n_fresh >= MAX_RATINGS:
             self._to_columns()
+        return len(batch.entries)
 
     def _to_columns(self) -> None:
         self._pending += map(table_of, portions(self._fresh))
@@ -167,8 +171,10 @@ class Archiver:
                 if self._lock is None and not self._acquire():
                     self._stopping.wait(1.0)
                     continue
-                self.step()
+                has_more = self.step()
                 self.obstacle, backoff_s = None, FIRST_BACKOFF_S
+                if not has_more:
+                    self._stopping.wait(PAUSE_S)
             except (ServiceError, OSError) as error:
                 self._is_verified = False
                 self._report(error)

@@ -93,8 +93,10 @@ class Parameters:
         """Make a user as if never seen; negatives are drawn from the others."""
         for array in (self.user_factors, self.user_bias, self.user_baseline, self.user_trained):
             array[user] = 0
-        stays = self.pool != user
-        self.pool, self.pool_keys = self.pool[stays], self.pool_keys[stays]
+        key = self.user_keys[user : user + 1]
+        first, last = (int(cupy.searchsorted(self.pool_keys, key, side=side)[0]) for side in ("left", "right"))
+        for place in (first + np.flatnonzero(self.pool[first:last].get() == user)).tolist():
+            self.pool, self.pool_keys = _without(self.pool, place), _without(self.pool_keys, place)
 
     @property
     def items_side(self) -> Any:
@@ -126,6 +128,13 @@ class Parameters:
 
     def _arrays(self, *names: str) -> list[Growing]:
         return [self._growing[name][1] for name in names]
+
+
+def _without(array: Any, place: int) -> Any:
+    """The array but for one element, by copies: a selection would call kernels that depend on the length."""
+    rest = cupy.empty(len(array) - 1, dtype=array.dtype)
+    rest[:place], rest[place:] = array[:place], array[place + 1 :]
+    return rest
 
 
 def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> tuple[Any, Any]:

@@ -199,7 +199,7 @@ class RatingTable:
     def _raters_of_items(self, n_items: int) -> Arena:
         """The rows of items, from those of users."""
         _, items, _ = self.entries()
-        lengths = cupy.bincount(items, minlength=n_items) if len(items) else cupy.zeros(n_items, dtype=cupy.int64)
+        lengths = _counts_of(items, n_items)
         arena = Arena(cupy.cumsum(lengths) - lengths, cupy.zeros_like(lengths), [cupy.empty(len(items), cupy.int32)])
         if len(items):
             run("list_raters", self.n_users, ROW_THREADS, _pointers(self._by_user, arena))
@@ -253,6 +253,14 @@ class Work:
         given["position"], given["value"] = positions, values
         given["key"] = users.astype(np.int64) << 32 | items
         self._changes.data.copy_from_host_async(self._given.ctypes.data, given.nbytes)
+
+
+def _counts_of(items: Any, n_items: int) -> Any:
+    """How often each item occurs, int64 (N,); `bincount` would call kernels that depend on how many there are."""
+    if not len(items):
+        return cupy.zeros(n_items, dtype=cupy.int64)
+    ascending, numbers = cupy.sort(items), cupy.arange(n_items)
+    return cupy.searchsorted(ascending, numbers, side="right") - cupy.searchsorted(ascending, numbers)
 
 
 def _pointers(by_user: Arena, by_item: Arena) -> Any:

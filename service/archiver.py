@@ -171,10 +171,9 @@ class Archiver:
                 if self._lock is None and not self._acquire():
                     self._stopping.wait(1.0)
                     continue
-                has_more = self.step()
+                if not self.step():
+                    self._stream.pause(PAUSE_S)
                 self.obstacle, backoff_s = None, FIRST_BACKOFF_S
-                if not has_more:
-                    self._stopping.wait(PAUSE_S)
             except (ServiceError, OSError) as error:
                 self._is_verified = False
                 self._report(error)

@@ -4,6 +4,7 @@ nearfield:ratings    stream, one entry per accepted request (`service.events`)
 nearfield:trimmed    string, the highest id that trimming has removed; written before the entries go
 nearfield:rejected   stream, bad entries under their own id, with the reason
 nearfield:commit     string, the position that somebody wants to see in the rating log
+nearfield:never      never there: what is waited for in vain
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 import structlog
@@ -30,6 +31,7 @@ RATINGS = "nearfield:ratings"
 TRIMMED = "nearfield:trimmed"
 REJECTED = "nearfield:rejected"
 COMMIT = "nearfield:commit"
+NEVER = "nearfield:never"
 
 SOCKET_TIMEOUT_S = 5.0  # longer than any blocking read
 MAX_REJECTED = 10_000
@@ -59,6 +61,18 @@ def translated() -> Iterator[None]:
         yield
     except redis.RedisError as error:
         raise StreamUnavailable(f"Redis is unavailable: {error}") from error
+
+
+class Reading(NamedTuple):
+    """What was read.
+
+    Attributes:
+        entries: ids and fields, in order.
+        trimmed: `Stream.trimmed_id` after the entries were taken.
+    """
+
+    entries: list[tuple[StreamId, Fields]]
+    trimmed: StreamId
 
 
 class Stream:
@@ -195,14 +209,21 @@ class Stream:
 
     # --- reading
 
-    def read(self, after: StreamId, block_ms: int = 0, count: int = 1000) -> list[tuple[StreamId, Fields]]:
+    def read(self, after: StreamId, block_ms: int = 0, count: int = 1000) -> Reading:
         """Entries behind `after`, at most `count`; waits up to `block_ms` (0: not at all) for the first one.
 
-        Reading from behind a trimmed id skips silently: look at `trimmed_id` afterwards (`StreamReader` does).
+        Reading from behind a trimmed id skips silently: look at `Reading.trimmed` (`StreamReader` does).
         """
+        with translated(), self._client.pipeline(transaction=False) as pipeline:  # one way for both
+            pipeline.xread({RATINGS: str(after)}, count=count, block=block_ms or None)
+            pipeline.get(TRIMMED)
+            reply, trimmed = pipeline.execute()
+        return Reading([(_id(raw), fields) for _, entries in reply for raw, fields in entries], _position(trimmed))
+
+    def pause(self, seconds: float) -> None:
+        """Wait in vain, asking the server: one that goes meanwhile, and may come back as another, fails this call."""
         with translated():
-            reply = self._client.xread({RATINGS: str(after)}, count=count, block=block_ms or None)
-        return [(_id(raw), fields) for _, entries in reply for raw, fields in entries]
+            self._client.blpop([NEVER], timeout=seconds)
 
     def last_id(self) -> StreamId:
         """The last id ever given out (not the last one still there)."""
@@ -283,8 +304,11 @@ class Stream:
 
     def _position(self, key: str) -> StreamId:
         with translated():
-            value = self._client.get(key)
-        return StreamId.parse(_text(value)) if value else ZERO
+            return _position(self._client.get(key))
+
+
+def _position(value: Any) -> StreamId:
+    return StreamId.parse(_text(value)) if value else ZERO
 
 
 def _last_and_length(client: Any) -> tuple[StreamId, int]:

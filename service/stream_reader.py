@@ -55,8 +55,7 @@ class StreamReader:
         """
         batch = self._next_of_gap()
         if batch is None:
-            found = self._stream.read(self.cursor, block_ms, count)
-            trimmed = self._stream.trimmed_id()  # after the read, see Stream.read
+            found, trimmed = self._stream.read(self.cursor, block_ms, count)
             batch = self._open_gap(trimmed) if trimmed > self.cursor else _parse(found)
         if batch.entries:
             self.cursor = batch.entries[-1].id

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,6 +17,7 @@ from service.rating_log import RatingLog
 from service.redis_server import RedisServer
 from service.stream import RATINGS, REJECTED, TRIMMED, Stream
 from tests.service.logs import commit
+from tests.service.waiting import eventually
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 FIELDS = encode_ratings([RatingEvent("u", "i", 4.0, 1.0)])
@@ -40,15 +42,24 @@ async def append_many(stream: Stream, n: int) -> list[StreamId]:
 
 def test_what_is_appended_is_read_in_order(stream: Stream, run: Run) -> None:
     ids = run(append_many(stream, 300))
-    found = stream.read(ZERO, count=1000)
+    found = stream.read(ZERO, count=1000).entries
     assert [stream_id for stream_id, _ in found] == sorted(ids)
     assert found[0][1] == FIELDS
-    assert stream.read(found[10][0], count=5) == found[11:16]
+    assert stream.read(found[10][0], count=5).entries == found[11:16]
     assert stream.last_id() == stream.newest() == max(ids)
 
 
 def test_reading_waits_for_the_first_entry(stream: Stream) -> None:
-    assert stream.read(ZERO, block_ms=20) == []
+    assert stream.read(ZERO, block_ms=20).entries == []
+
+
+def test_a_pause_notices_a_server_that_goes(stream: Stream, client: redis.Redis) -> None:
+    stream.pause(0.01)
+    waiting = threading.Thread(target=lambda: pytest.raises(StreamUnavailable, stream.pause, 4.0))
+    waiting.start()
+    eventually(lambda: client.info("clients")["blocked_clients"] == 1)
+    client.client_kill_filter(_type="normal", skipme=True)
+    waiting.join()
 
 
 def test_an_empty_server_has_nothing(stream: Stream) -> None:
@@ -60,7 +71,7 @@ def test_trimming_is_announced_first_and_never_goes_back(stream: Stream, client:
     stream.trim(ids[2])
     stream.trim(ids[0])
     assert stream.trimmed_id() == ids[2]
-    assert [stream_id for stream_id, _ in stream.read(ZERO)] == ids[3:]
+    assert [stream_id for stream_id, _ in stream.read(ZERO).entries] == ids[3:]
     assert client.get(TRIMMED) == str(ids[2])
     stream.trim(ids[-1])
     assert stream.newest() == ZERO
@@ -138,7 +149,7 @@ def test_an_older_copy_of_the_stream_goes_on_above_the_log(
         stream.verify()
     client.xdel(RATINGS, "1003-0")
     assert run(stream.append(FIELDS)) > ids[-1]
-    assert next(stream_id for stream_id, _ in stream.read(StreamId(1002, 0))) == ids[-1]
+    assert next(stream_id for stream_id, _ in stream.read(StreamId(1002, 0)).entries) == ids[-1]
 
 
 # --- durability
@@ -219,7 +230,7 @@ def test_a_killed_server_means_unavailable_and_then_goes_on(
                 break
             except StreamUnavailable:
                 await asyncio.sleep(0.02)
-        found = [stream_id for stream_id, _ in stream.read(ZERO)]
+        found = [stream_id for stream_id, _ in stream.read(ZERO).entries]
         acknowledged = [result for result in results if isinstance(result, StreamId)]
         assert {before, after, *acknowledged} <= set(found)
         assert len(found) <= 52  # nothing was sent twice
@@ -241,7 +252,7 @@ def test_a_cancelled_request_does_not_disturb_the_others(stream: Stream, run: Ru
         first = asyncio.create_task(stream.append(FIELDS))
         await asyncio.sleep(0)
         first.cancel()
-        return await append_many(stream, 3), len(stream.read(ZERO))
+        return await append_many(stream, 3), len(stream.read(ZERO).entries)
 
     ids, n = run(scenario())
     assert ids == sorted(set(ids))

@@ -55,7 +55,12 @@ def test_reading_waits_for_the_first_entry(stream: Stream) -> None:
 
 def test_a_pause_notices_a_server_that_goes(stream: Stream, client: redis.Redis) -> None:
     stream.pause(0.01)
-    waiting = threading.Thread(target=lambda: pytest.raises(StreamUnavailable, stream.pause, 4.0))
+
+    def pause() -> None:
+        with pytest.raises(StreamUnavailable):
+            stream.pause(4.0)
+
+    waiting = threading.Thread(target=pause)
     waiting.start()
     eventually(lambda: client.info("clients")["blocked_clients"] == 1)
     client.client_kill_filter(_type="normal", skipme=True)

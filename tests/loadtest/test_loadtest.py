@@ -16,7 +16,7 @@ import pytest
 from loadtest import gauges, report
 from loadtest.client import TIMEOUT_S, Client
 from loadtest.crowd import Crowd
-from loadtest.driver import drive, percentiles_ms
+from loadtest.driver import drive, percentiles_ms, send
 from loadtest.retrain import Retrains
 from loadtest.steps import Steps, keeps_up, search
 from loadtest.workload import FEED_BATCH, Arrival, Plan, Population, arrivals, write_synthetic
@@ -202,6 +202,18 @@ def test_a_driver_that_stands_still_counts_the_time_and_says_so():
     driven = with_server(Server(), use)
     assert driven.late_s == pytest.approx([0, 0.4, 0])
     assert driven.records["read"].latencies_s == pytest.approx([0, 0.4, 0])
+
+
+def test_connections_are_open_before_the_first_request():
+    async def use(client: Client) -> object:
+        plan = Plan("feed", 400, 0.01, 0, 10_000)
+        await client.open(3)
+        opened = len(client._open)
+        return opened, plan.n_connections, await send(client, PEOPLE, plan), len(client._open)
+
+    opened, wanted, driven, at_end = with_server(Server(), use)
+    assert (opened, wanted, at_end) == (3, 10, 10)
+    assert sum(driven.records["read"].statuses.values()) > 0
 
 
 def test_a_failed_connection_is_counted_and_has_no_latency():

@@ -67,6 +67,20 @@ def test_many_ratings_commit(stream: Stream, log: RatingLog, put: Callable, monk
     assert log.last_id() == last
 
 
+def test_a_full_read_is_followed_by_another_at_once(
+    stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver_module, "MAX_ENTRIES_PER_READ", 2)
+    archiver = Archiver(stream, log)
+    found = []
+    for n in (2, 1, 0):
+        for _ in range(n):
+            put("a")
+        found.append(archiver.step(0))
+    assert found == [True, False, False]
+    assert archiver.n_pending == 3
+
+
 def test_stopping_commits_everything(archiver: Archiver, log: RatingLog, put: Callable, client: redis.Redis) -> None:
     put("a")
     client.xadd(RATINGS, dict(encode_subject("hide", "x")))

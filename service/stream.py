@@ -218,7 +218,7 @@ class Stream:
             pipeline.xread({RATINGS: str(after)}, count=count, block=block_ms or None)
             pipeline.get(TRIMMED)
             reply, trimmed = pipeline.execute()
-        return Reading([(_id(raw), fields) for _, entries in reply for raw, fields in entries], _position(trimmed))
+        return Reading([(_id(raw), fields) for _, entries in reply for raw, fields in entries], _position_of(trimmed))
 
     def pause(self, seconds: float) -> None:
         """Wait in vain, asking the server: one that goes meanwhile, and may come back as another, fails this call."""
@@ -304,10 +304,10 @@ class Stream:
 
     def _position(self, key: str) -> StreamId:
         with translated():
-            return _position(self._client.get(key))
+            return _position_of(self._client.get(key))
 
 
-def _position(value: Any) -> StreamId:
+def _position_of(value: Any) -> StreamId:
     return StreamId.parse(_text(value)) if value else ZERO
 
 

@@ -81,6 +81,19 @@ def test_a_full_read_is_followed_by_another_at_once(
     assert archiver.n_pending == 3
 
 
+def test_requests_that_come_one_by_one_are_read_together(
+    archiver: Archiver, client: redis.Redis, put: Callable
+) -> None:
+    client.config_resetstat()
+    began_s = time.monotonic()
+    for _ in range(150):  # together less than a full read
+        put("a")
+        time.sleep(0.003)
+    n_reads = client.info("commandstats")["cmdstat_xread"]["calls"]
+    assert n_reads <= 2 + (time.monotonic() - began_s) / archiver_module.PAUSE_S
+    eventually(lambda: archiver.n_pending == 150)
+
+
 def test_stopping_commits_everything(archiver: Archiver, log: RatingLog, put: Callable, client: redis.Redis) -> None:
     put("a")
     client.xadd(RATINGS, dict(encode_subject("hide", "x")))

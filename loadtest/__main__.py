@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import math
 import os
 import tempfile
@@ -39,6 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as folder:
         ratings = _ratings(options, Path(folder))
         population = Population.of_file(ratings)
+        gc.freeze()  # as in `loadtest.crowd`
         own = running_service(ratings, options.model, options.data, options.drivers)
         with contextlib.nullcontext(options.url) if options.url else own as url:
             workloads = uvloop.run(_measured(url, population, options))

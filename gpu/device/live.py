@@ -97,6 +97,11 @@ class LiveModel:
         if self._signatures is not None:
             self._signatures.grow()
 
+    @property
+    def most_changes(self) -> int | None:
+        """Changes after which lists of new items are made anew in some milliseconds; None: any number."""
+        return None if self._signatures is None else self._signatures.most_changes
+
     def apply(
         self,
         users: NDArray[np.integer],
@@ -129,7 +134,6 @@ class LiveModel:
         """Refit distinct users whose ratings are not those the snapshot was trained on, and what follows from it."""
         rows = cupy.asarray(users.astype(np.int32))
         self._refit_users(rows, int(self.table.lengths[rows].sum()))
-        self._list_new_items()
         self._refit_items(rows)
 
     def forget(self, user: int) -> None:

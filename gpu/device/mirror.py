@@ -177,19 +177,19 @@ class MirroredModel:
             live.forget(user)
             self._drop(user)
         else:
-            batch = self._next_batch()
+            batch = self._next_batch(min(CHANGES_AT_ONCE, live.most_changes or CHANGES_AT_ONCE))
             live.apply(batch.users, batch.items, batch.new, batch.positions)
         self._take_over(live)
 
-    def _next_batch(self) -> Changes:
-        """All changes that wait in a row, or as many as may be learned at once."""
+    def _next_batch(self, most: int) -> Changes:
+        """All changes that wait in a row, or as many as may be learned at once, `most` of them."""
         parts: list[Changes] = []
-        while self._waiting and not isinstance(self._waiting[0], int) and _length(parts) < CHANGES_AT_ONCE:
+        while self._waiting and not isinstance(self._waiting[0], int) and _length(parts) < most:
             part = self._waiting.popleft()
             assert not isinstance(part, int)  # noqa: S101 - as above
             parts.append(part)
         batch = Changes.joined(parts)
-        n = self._n_fitting(batch.users[:CHANGES_AT_ONCE])
+        n = self._n_fitting(batch.users[:most])
         if n < len(batch.users):
             self._waiting.appendleft(batch.part(slice(n, None)))
         return batch.part(slice(n))

@@ -1,7 +1,7 @@
 """Sums and signatures of simLSH kept exact while ratings change, and the lists of new items: see `gpu.signatures`.
 
-Sums cover exactly the present ratings, with the snapshot's baselines inside Ψ. The lists of all items newer than the
-snapshot are made anew after every batch: nearly every batch changes so many signatures that each would be outdated.
+Sums cover exactly the present ratings, with the snapshot's baselines inside Ψ. After a batch the lists that it has
+outdated are made anew, so that each is always what a ranking of all items would give.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from gpu.device import hamming, lsh
 from gpu.device.growing import Counting, Growing
 from gpu.device.launcher import Launcher
 from gpu.device.parameters import Parameters
+from gpu.device.scratch import Scratch, fetched, pinned
 from gpu.device.structures import structure
 from gpu.device.table import Changes, RatingTable
 from gpu.params import CulshParams
 
-HASH_THREADS, LIST_THREADS = 128, 256  # as kernels/signatures.cu has them
+HASH_THREADS, FIND_THREADS = 128, 256  # as kernels/signatures.cu has them
+LIST_THREADS, MANY_THREADS = 256, 1024  # of a block that makes a list, and of one
+MANY_ITEMS = 1 << 16  # among so many
 AT_ONCE = 1 << 20  # ratings hashed at a time when a table is taken in
+RANKED_AT_ONCE = 1 << 30  # pairs of a list's owner and an item: some milliseconds
+FEWEST_CHANGES = 64
 RANK_BYTES, COUNT_BYTES = 8, 4
 
 
@@ -41,12 +46,26 @@ class Signatures:
         words = cupy.zeros((n_items, self._n_bits // simlsh.WORD_BITS), dtype=cupy.uint64)
         self._packed, self._ones = Growing(words), Growing(cupy.zeros(n_items, dtype=cupy.int32))
         self._is_rated = Growing(cupy.zeros(n_items, dtype=cupy.uint8))
+        self._has_changed = Growing(cupy.ones(n_items, dtype=cupy.uint8))  # lists of the snapshot say nothing
+        self._changed = cupy.zeros(0, dtype=cupy.int32)  # items of which `_has_changed` may speak
+        self._outdated = Scratch(lambda n: cupy.empty(n, dtype=cupy.int64))
+        self._count, self._told = cupy.zeros(1, dtype=cupy.int32), pinned(COUNT_BYTES).view(np.int32)
         self._items = Counting(cupy.arange(n_items), n_items)
         kinds = {"KIND": lsh.KINDS[simlsh.psi_of(params)], "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
-        self._run = Launcher("signatures", {"S": self._n_bits // lsh.WARP, **kinds})
+        self._list_threads = MANY_THREADS if n_items >= MANY_ITEMS else LIST_THREADS
+        sizes = {"S": self._n_bits // lsh.WARP, "LIST_THREADS": self._list_threads}
+        self._run = Launcher("signatures", {**sizes, **kinds})
+
+    @property
+    def most_changes(self) -> int | None:
+        """Changes that outdate, as a rule, no more lists than are made anew in some milliseconds; None: any number."""
+        n_new = len(self._parameters.new_items)
+        if n_new * self._parameters.n_items <= RANKED_AT_ONCE:  # if it were all of them
+            return None
+        return max(RANKED_AT_ONCE // (2 * self._params.n_neighbours * n_new), FEWEST_CHANGES)
 
     def prepare(self) -> Iterator[None]:
-        """Hash all ratings of the table into `parameters.projections`, in slices."""
+        """Hash all ratings of the table into `parameters.projections`, and make the lists; in slices."""
         self._parameters.projections.fill(0)
         users, items, values = self._table.entries()
         nothing = cupy.full(min(len(users), AT_ONCE), np.nan, dtype=cupy.float32)
@@ -56,11 +75,14 @@ class Signatures:
             yield
         n_items = self._parameters.n_items
         self._sign(n_items, cupy.arange(n_items, dtype=cupy.int32))
+        for _ in self._lists():
+            cupy.cuda.get_current_stream().synchronize()  # else a request would wait behind all of them
+            yield
 
     def grow(self) -> None:
         """Follow the parameters, which have grown."""
         self._user_baseline.grow(self._parameters.n_users)
-        for array in (self._packed, self._ones, self._is_rated, self._items):
+        for array in (self._packed, self._ones, self._is_rated, self._has_changed, self._items):
             array.grow(self._parameters.n_items)
 
     def note(self, changes: Changes) -> None:
@@ -81,19 +103,40 @@ class Signatures:
         return shares
 
     def list_new_items(self) -> None:
-        """Make the lists of all new items; marks those in `is_due` whose list differs."""
-        parameters, new, k = self._parameters, self._parameters.new_items, self._params.n_neighbours
+        """Make anew the lists of new items that changes have outdated; marks those in `is_due` whose list differs."""
+        for _ in self._lists():
+            pass
+
+    def _lists(self) -> Iterator[None]:
+        """Some of these lists at a time."""
+        parameters, outdated, k = self._parameters, self._find_outdated(), self._params.n_neighbours
         items, shared = self._items.values, 2 * RANK_BYTES * k + COUNT_BYTES * (self._n_bits + 1)
-        for first, agreements in hamming.agreeing(self._packed.values, self._ones.buffer, items, new):
+        for first, agreements in hamming.agreeing(self._packed.values, self._ones.buffer, items, outdated):
             n, stride = agreements.shape
-            rows = agreements, np.int32(stride), new[first:], np.int64(len(items)), self._signed
+            rows = agreements, np.int32(stride), outdated[first:], np.int64(len(items)), self._signed
             to = np.int32(self._n_bits + 1), np.int32(k), parameters.neighbours, parameters.is_due
-            self._run("take_lists", n, LIST_THREADS, *rows, *to, shared=shared)
+            self._run("take_lists", n, self._list_threads, *rows, *to, shared=shared)
+            yield
+
+    def _find_outdated(self) -> Any:
+        """New items whose lists may not be what a ranking would give, int64, in any order; waits for them."""
+        parameters, new, changed = self._parameters, self._parameters.new_items, self._changed
+        if not len(new) or not len(changed):
+            return new[:0]
+        found = self._outdated.of(len(new))
+        self._count.fill(0)
+        rows = new, np.int32(len(new)), changed, np.int32(len(changed)), self._signed
+        lists = parameters.neighbours, np.int32(self._params.n_neighbours)
+        n_blocks = -(-len(new) * lsh.WARP // FIND_THREADS)
+        self._run("find_outdated", n_blocks, FIND_THREADS, *rows, *lists, found, self._count)
+        self._has_changed.values.fill(0)
+        self._changed = changed[:0]
+        return found[: int(fetched(self._count, self._told)[0])]
 
     @property
     def _signed(self) -> Any:
         """`Signed` of the kernels."""
-        return structure(self._packed, self._ones, self._is_rated)
+        return structure(self._packed, self._ones, self._is_rated, self._has_changed)
 
     def _add(self, n: int, users: Any, items: Any, before: Any, now: Any) -> None:
         """Add Ψ(now) − Ψ(before) of each of `n` ratings to the sums of its item."""
@@ -107,3 +150,4 @@ class Signatures:
     def _sign(self, n: int, items: Any) -> None:
         signed = self._table.item_counts, self._parameters.projections, self._signed
         self._run("sign_items", n, HASH_THREADS, items, *signed)
+        self._changed = items[:n]

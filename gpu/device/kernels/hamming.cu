@@ -35,9 +35,11 @@ struct Tiles {
     long long items[2][TILE];        // −1 past the end
 };
 
-__device__ __forceinline__ void load_panel(Tiles& tiles, const Word* signatures, int n_words, int first) {
+// Words from `first` on, zeros behind the last up to `width`, which whole products read.
+__device__ __forceinline__ void load_panel(Tiles& tiles, const Word* signatures, int n_words, int first, int width) {
     for (int n = threadIdx.x; n < 2 * TILE * PANEL; n += TILE_THREADS) {
         const int row = n / PANEL, word = n % PANEL;
+        if (word >= width) continue;
         const long long item = (&tiles.items[0][0])[row];
         const bool wanted = item >= 0 && first + word < n_words;
         copy<8>(&tiles.rows[row / TILE][row % TILE][2 * word], signatures + (wanted ? item * n_words + first + word : 0), wanted);
@@ -56,12 +58,14 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) agree(
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, row = warp % 2 * 64, column = warp / 2 * 32;
     int both[4][4][4] = {};
     for (int first = 0; first < n_words; first += PANEL) {
+        const int width = min(PANEL, (n_words - first + 3) / 4 * 4);
         __syncthreads();  // items are there; nobody reads the last panel
-        load_panel(tiles, signatures, n_words, first);
+        load_panel(tiles, signatures, n_words, first, width);
         await_copies();
         __syncthreads();  // the panel is there
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
+            if (4 * step >= width) break;
             const int at = 8 * step + lane % 4;
             unsigned b[4][2];
 #pragma unroll

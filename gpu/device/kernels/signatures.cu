@@ -3,10 +3,12 @@
 // A change adds (Ψ(new) − Ψ(old)) Φ to the sums of its item, Ψ bit for bit as gpu/simlsh.py has it. The list of an item
 // are the K others with ratings whose signatures agree most, ties by row: their agreements are counted, which gives the least
 // one that gets in, those above it are collected in any order, those equal to it in the order of rows, and then sorted.
+// A list stays what it is unless its owner or a member has another signature, or somebody who has now ranks before its last.
 //
-// Compiled for S half-words of a signature and one kind of Ψ: STEPS and LIMIT of the fixed point, KIND. Who owns what: a
-// block a change, an item or a list. Shared memory: a count for each number of equal bits, and 16 bytes a place of a list. Limits:
-// 65,535 bits. Races: sums are whole numbers, added atomically, exact in every order; flags all set to 1.
+// Compiled for S half-words of a signature, one kind of Ψ (STEPS and LIMIT of the fixed point, KIND) and LIST_THREADS of a block
+// that makes a list. Who owns what: a block a change, an item or a list, a warp a list that is looked at. Shared memory: a count
+// for each number of equal bits, and 16 bytes a place of a list. Limits: 65,535 bits. Races: sums are whole numbers, added
+// atomically, exact in every order; flags all set to 1; outdated lists are gathered in any order, each is made alone.
 //
 // Its parts are put before it, in this order: splitmix, lsh_bits, lsh_phi, ranks, blocks.
 
@@ -26,9 +28,10 @@ struct Signed {  // by item
     unsigned* signatures;
     int* ones;                // bits that are 1
     unsigned char* is_rated;  // whether it has ratings: lists hold no others
+    unsigned char* has_changed;  // one of these, since lists were looked at
 };
 
-constexpr int HASH_THREADS = 128, LIST_THREADS = 256, LIST_WARPS = LIST_THREADS / 32;
+constexpr int HASH_THREADS = 128, FIND_THREADS = 256, LIST_WARPS = LIST_THREADS / 32;
 constexpr int AT_ONCE = 8;  // candidates that a thread reads at once
 
 __device__ __forceinline__ int psi(float value, double mean, float user, float item, double unit) {
@@ -54,14 +57,55 @@ extern "C" __global__ void __launch_bounds__(HASH_THREADS) add_changes(Ratings r
 // Grid: a block an item; `counts`: ratings of each item.
 extern "C" __global__ void __launch_bounds__(HASH_THREADS) sign_items(const int* items, const long long* counts, const int* sums, Signed to) {
     const long long item = items[blockIdx.x];
-    int ones = 0;
+    const bool is_rated = counts[item] > 0;
+    int ones = 0, differs = is_rated != to.is_rated[item];
     for (int w = threadIdx.x; w < S; w += HASH_THREADS) {
         const unsigned word = signed_word<S>(sums + item * (WARP * S), w);
-        to.signatures[item * S + w] = word;
+        unsigned& known = to.signatures[item * S + w];
+        differs |= known != word;
+        known = word;
         ones += __popc(word);
     }
+    differs = sum_of_block<HASH_THREADS / 32>(differs);  // and all have read `is_rated`
     ones = sum_of_block<HASH_THREADS / 32>(ones);
-    if (threadIdx.x == 0) to.ones[item] = ones, to.is_rated[item] = counts[item] > 0;
+    if (threadIdx.x) return;
+    to.ones[item] = ones, to.is_rated[item] = is_rated;
+    if (differs) to.has_changed[item] = 1;
+}
+
+__device__ __forceinline__ int agreement_of(const Signed& by, long long one, long long other) {
+    const Word* const words = (const Word*)by.signatures;
+    int differing = 0;
+    for (int w = 0; w < S / 2; ++w) differing += __popcll(words[one * (S / 2) + w] ^ words[other * (S / 2) + w]);
+    return WARP * S - differing;
+}
+
+// Whether the list may not be what a ranking would give. For all lanes of a warp.
+__device__ __forceinline__ bool is_outdated(const Signed& by, long long owner, const int* list, int k, const int* changed, int n_changed) {
+    const int lane = threadIdx.x % WARP, last = list[k - 1];
+    bool is_moved = by.has_changed[owner];
+    for (int n = lane; n < k; n += WARP) is_moved |= list[n] >= 0 && by.has_changed[list[n]];
+    if (__any_sync(ALL, is_moved)) return true;
+    if (!by.is_rated[owner]) return false;  // and had none: an empty list
+    const Rank worst = last < 0 ? -1 : rank_key(agreement_of(by, owner, last), last);
+    for (int first = 0; first < n_changed; first += WARP) {
+        const int item = first + lane < n_changed ? changed[first + lane] : -1;
+        const bool counts = item >= 0 && by.has_changed[item] && by.is_rated[item];
+        if (__any_sync(ALL, counts && rank_key(agreement_of(by, owner, item), item) > worst)) return true;
+    }
+    return false;
+}
+
+// Gather the new items, of `rows`, whose lists the `changed` items have outdated. Grid: a warp a new item.
+extern "C" __global__ void __launch_bounds__(FIND_THREADS) find_outdated(
+    const long long* rows, int n_rows, const int* changed, int n_changed, Signed by, const int* neighbours, int k, long long* outdated,
+    int* n_outdated
+) {
+    const int at = (blockIdx.x * FIND_THREADS + threadIdx.x) / WARP;
+    if (at >= n_rows) return;
+    const long long owner = rows[at];
+    const bool is_found = is_outdated(by, owner, neighbours + owner * k, k, changed, n_changed);
+    if (is_found && threadIdx.x % WARP == 0) outdated[atomicAdd(n_outdated, 1)] = owner;
 }
 
 struct Agreements {  // of an item with all: equal bits

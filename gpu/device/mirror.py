@@ -152,6 +152,7 @@ class MirroredModel:
         if self._loading is not None:
             if next(self._loading, _END) is _END:
                 self._loading = None
+            cupy.cuda.get_current_stream().synchronize()  # else a request would wait behind several slices
             return True
         assert self._live is not None  # noqa: S101 - it is there once it is loaded; this narrows the type
         if not len(self._touched) and not self._waiting:

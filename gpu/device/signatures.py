@@ -75,9 +75,7 @@ class Signatures:
             yield
         n_items = self._parameters.n_items
         self._sign(n_items, cupy.arange(n_items, dtype=cupy.int32))
-        for _ in self._lists():
-            cupy.cuda.get_current_stream().synchronize()  # else a request would wait behind all of them
-            yield
+        yield from self._lists()
 
     def grow(self) -> None:
         """Follow the parameters, which have grown."""

@@ -6,6 +6,7 @@ nine numbers on the way: how much there is to do, and how much room it takes. Ti
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,12 +95,15 @@ class RatingTable:
             rows: items ascending within a row.
             positions: int64, parallel to `rows.items`; they tell a user's newest ratings.
         """
-        lengths = cupy.asarray(rows.lengths)
-        columns = [cupy.asarray(column) for column in (rows.items, rows.values, positions)]
-        self._by_user = Arena(cupy.asarray(rows.starts), lengths, columns)
-        self._by_user.pack(0)
-        self._by_item = self._raters_of_items(n_items)
-        self._work, self._rows = Scratch(Work), Scratch(self._new_rows)
+        for _ in self._take_in(rows, positions, n_items):
+            pass
+
+    @classmethod
+    def of(cls, rows: Rows, positions: NDArray[np.int64], n_items: int) -> Generator[None, None, RatingTable]:
+        """The same, in slices of some milliseconds."""
+        made = cls.__new__(cls)
+        yield from made._take_in(rows, positions, n_items)
+        return made
 
     @property
     def n_users(self) -> int:
@@ -196,15 +200,22 @@ class RatingTable:
         items, values, _ = self._by_user.columns
         return users.astype(cupy.int32), items[places], values[places]
 
-    def _raters_of_items(self, n_items: int) -> Arena:
-        """The rows of items, from those of users."""
+    def _take_in(self, rows: Rows, positions: NDArray[np.int64], n_items: int) -> Iterator[None]:
+        columns = [cupy.asarray(column) for column in (rows.items, rows.values, positions)]
+        self._by_user = Arena(cupy.asarray(rows.starts), cupy.asarray(rows.lengths), columns)
+        self._by_user.pack(0)
+        yield
         _, items, _ = self.entries()
+        yield
         lengths = _counts_of(items, n_items)
-        arena = Arena(cupy.cumsum(lengths) - lengths, cupy.zeros_like(lengths), [cupy.empty(len(items), cupy.int32)])
+        yield
+        raters = [cupy.empty(len(items), dtype=cupy.int32)]
+        self._by_item = Arena(cupy.cumsum(lengths) - lengths, cupy.zeros_like(lengths), raters)
         if len(items):
-            run("list_raters", self.n_users, ROW_THREADS, _pointers(self._by_user, arena))
-        arena.pack(0)
-        return arena
+            run("list_raters", self.n_users, ROW_THREADS, _pointers(self._by_user, self._by_item))
+        yield
+        self._by_item.pack(0)
+        self._work, self._rows = Scratch(Work), Scratch(self._new_rows)
 
     def _new_rows(self, n: int) -> list[Any]:
         """Columns that rows of users are put together in."""

@@ -40,7 +40,7 @@ def uploaded(table: host.RatingTable) -> Generator[None, None, RatingTable]:
     items, values, positions = (column.values[:n_ratings] for column in columns)
     all_lengths = lengths.values[:n_users]
     rows = Rows(cupy.cumsum(all_lengths) - all_lengths, all_lengths, items, values)
-    return RatingTable(rows, positions, table.n_items)
+    return (yield from RatingTable.of(rows, positions, table.n_items))
 
 
 def _append(to: Growing, held: int, values: NDArray[Any]) -> None:

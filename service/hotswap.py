@@ -106,7 +106,7 @@ class HotSwap:
             UnknownVersion: there is no such snapshot.
             CorruptSnapshot: it is torn or altered; nothing has changed.
         """
-        manifest = snapshot.load(self._data / "snapshots", version).manifest
+        manifest = snapshot.verify(self._data / "snapshots", version)
         self._failures.pop(version, None)
         live.set_version(self._data, manifest.algorithm, version)
         self.poke()

@@ -202,19 +202,29 @@ def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple
 
     Somebody who was forgotten after the snapshot and came back is not who the snapshot knows.
     """
-    users = yield from _looked_up(snapshot.user_ids, history.users.row)
-    known = np.flatnonzero(users >= 0)
-    is_same = history.is_known_at(users[known], StreamId.parse(snapshot.manifest.watermark))
-    users[known[~is_same]] = -1
-    items = yield from _looked_up(snapshot.item_ids, history.items.row)
+    watermark = StreamId.parse(snapshot.manifest.watermark)
+
+    def rows_of_users(ids: Sequence[str]) -> NDArray[np.int64]:
+        users = _looked_up(ids, history.users.row)
+        known = np.flatnonzero(users >= 0)
+        users[known[~history.is_known_at(users[known], watermark)]] = -1
+        return users
+
+    users = yield from _in_parts(snapshot.user_ids, rows_of_users)
+    items = yield from _in_parts(snapshot.item_ids, lambda ids: _looked_up(ids, history.items.row))
     return users, items
 
 
-def _looked_up(ids: list[str], row: Callable[[str], int | None]) -> Generator[None, None, NDArray[np.int64]]:
+def _in_parts(
+    ids: Sequence[str], rows_of_part: Callable[[Sequence[str]], NDArray[np.int64]]
+) -> Generator[None, None, NDArray[np.int64]]:
     rows = np.empty(len(ids), dtype=np.int64)
     for first in range(0, len(ids), IDS_PER_SLICE):
-        part = ids[first : first + IDS_PER_SLICE]
-        found = map(row, part)
-        rows[first : first + len(part)] = [-1 if place is None else place for place in found]
+        part = slice(first, first + IDS_PER_SLICE)
+        rows[part] = rows_of_part(ids[part])
         yield
     return rows
+
+
+def _looked_up(ids: Sequence[str], row: Callable[[str], int | None]) -> NDArray[np.int64]:
+    return np.array([-1 if place is None else place for place in map(row, ids)], dtype=np.int64)

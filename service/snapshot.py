@@ -70,8 +70,8 @@ class Snapshot:
 
     manifest: Manifest
     model: Model
-    user_ids: list[str]
-    item_ids: list[str]
+    user_ids: Sequence[str]
+    item_ids: Sequence[str]
 
 
 def new_version(algorithm: str, time_text: str | None = None) -> str:
@@ -141,8 +141,8 @@ def read_manifest(folder: Path, version: str) -> Manifest:
     return manifest
 
 
-def load(folder: Path, version: str) -> Snapshot:
-    """Load and verify `version`: every byte is compared with the manifest before any is used.
+def verify(folder: Path, version: str) -> Manifest:
+    """The manifest of `version`, once every byte has been compared with it.
 
     Raises:
         UnknownVersion: there is no such snapshot.
@@ -157,8 +157,14 @@ def load(folder: Path, version: str) -> Snapshot:
             raise CorruptSnapshot(f"snapshot {version}: {name} cannot be read: {error}") from error
         if found != expected:
             raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {found[:12]}…, expected {expected[:12]}…")
+    return manifest
+
+
+def load(folder: Path, version: str) -> Snapshot:
+    """Verify and load `version`. Raises as `verify`; also CorruptSnapshot where its files contradict each other."""
+    manifest = verify(folder, version)
     try:
-        return _loaded(path, manifest)
+        return _loaded(path_of(folder, version), manifest)
     except (EngineError, OSError, ValueError) as error:
         raise CorruptSnapshot(f"snapshot {version}: {error}") from error
 

@@ -10,7 +10,7 @@ import argparse
 import math
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -201,7 +201,7 @@ def _live_model(data: Path, model: Model, corpus: Corpus) -> Model | None:
     return found.model.mapped(user_rows, _rows(found.item_ids, corpus.item_ids), model.n_users, model.n_items)
 
 
-def _rows(ids: list[str], target_ids: list[str]) -> NDArray[np.int64]:
+def _rows(ids: Iterable[str], target_ids: list[str]) -> NDArray[np.int64]:
     row_of = {identifier: row for row, identifier in enumerate(target_ids)}
     return np.array([row_of.get(identifier, -1) for identifier in ids], dtype=np.int64)
 

@@ -26,7 +26,7 @@ from gpu.device.upload import uploaded
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.online import folded_in
-from gpu.params import CulshImplicitParams, GradientParams
+from gpu.params import CulshImplicitParams, GradientParams, Params
 from gpu.sampled import SampledRefits
 from gpu.table import Changes, RatingTable
 
@@ -39,6 +39,7 @@ OF_ITEMS = "item_factors", "item_bias", "neighbours", "explicit_weights", "impli
 CHANGES_AT_ONCE, SAMPLES_AT_ONCE, USERS_AT_ONCE = 8192, 1 << 20, 8192
 NOBODY = np.zeros(0, dtype=np.int64)
 _END = object()
+_rehearsed: set[tuple[Params, int]] = set()
 
 
 class Placed:
@@ -57,11 +58,13 @@ class Placed:
         """Copy what does not depend on ratings; see `gpu.follower.place`.
 
         Args:
-            is_rehearsed: whether a small model of the same shape is made to learn first, which compiles the kernels.
+            is_rehearsed: whether a small model of the same shape is made to learn first, unless one has already: that
+                compiles the kernels.
         """
         assert isinstance(model.params, GradientParams)  # noqa: S101 - `gpu.follower` sees to it; this narrows the type
-        if is_rehearsed:
+        if is_rehearsed and _shape_of(model) not in _rehearsed:
             rehearse(model, backend)
+            _rehearsed.add(_shape_of(model))
         self.model, self.table = model, table
         self.index = ItemIndex(model, backend)
         self.parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
@@ -255,6 +258,11 @@ def rehearse(model: Model, backend: Backend) -> None:
     follower.agreement(2, np.array([0]))
     follower.forget(2, *table.drop_user(2))
     follower.settle()
+
+
+def _shape_of(model: Model) -> tuple[Params, int]:
+    """What kernels are compiled for, and more."""
+    return model.params, model.projections.shape[1]
 
 
 def _pack(arrays: list[Any], rows: Any, width: int, out: Any) -> None:

@@ -24,8 +24,8 @@ from gpu.device.table import Changes, RatingTable
 from gpu.params import CulshParams
 
 HASH_THREADS, FIND_THREADS = 128, 256  # as kernels/signatures.cu has them
-LIST_THREADS, MANY_THREADS = 256, 1024  # of a block that makes a list, and of one
-MANY_ITEMS = 1 << 16  # among so many
+LISTING = ("take_lists", 256), ("take_lists_wide", 1024)  # among few and many items
+MANY_ITEMS = 1 << 16
 AT_ONCE = 1 << 20  # ratings hashed at a time when a table is taken in
 RANKED_AT_ONCE = 1 << 30  # pairs of a list's owner and an item: some milliseconds
 FEWEST_CHANGES = 64
@@ -52,9 +52,7 @@ class Signatures:
         self._count, self._told = cupy.zeros(1, dtype=cupy.int32), pinned(COUNT_BYTES).view(np.int32)
         self._items = Counting(cupy.arange(n_items), n_items)
         kinds = {"KIND": lsh.KINDS[simlsh.psi_of(params)], "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
-        self._list_threads = MANY_THREADS if n_items >= MANY_ITEMS else LIST_THREADS
-        sizes = {"S": self._n_bits // lsh.WARP, "LIST_THREADS": self._list_threads}
-        self._run = Launcher("signatures", {**sizes, **kinds})
+        self._run = Launcher("signatures", {"S": self._n_bits // lsh.WARP, **kinds})
 
     @property
     def most_changes(self) -> int | None:
@@ -109,11 +107,12 @@ class Signatures:
         """Some of these lists at a time."""
         parameters, outdated, k = self._parameters, self._find_outdated(), self._params.n_neighbours
         items, shared = self._items.values, 2 * RANK_BYTES * k + COUNT_BYTES * (self._n_bits + 1)
+        function, threads = LISTING[len(items) >= MANY_ITEMS]
         for first, agreements in hamming.agreeing(self._packed.values, self._ones.buffer, items, outdated):
             n, stride = agreements.shape
             rows = agreements, np.int32(stride), outdated[first:], np.int64(len(items)), self._signed
             to = np.int32(self._n_bits + 1), np.int32(k), parameters.neighbours, parameters.is_due
-            self._run("take_lists", n, self._list_threads, *rows, *to, shared=shared)
+            self._run(function, n, threads, *rows, *to, shared=shared)
             yield
 
     def _find_outdated(self) -> Any:

@@ -34,7 +34,7 @@ def test_what_is_written_is_loaded_in_however_many_parts(tmp_path: Path, monkeyp
     monkeypatch.setattr(snapshot_files, "PART_BYTES", 24)
     monkeypatch.setattr(snapshot_files, "PART_IDS", 2)
     loaded = snapshot.load(tmp_path, written(tmp_path))
-    assert (loaded.user_ids, loaded.item_ids) == (USERS, ITEMS)
+    assert (list(loaded.user_ids), list(loaded.item_ids)) == (USERS, ITEMS)
     for name, array in a_model().arrays.items():
         np.testing.assert_array_equal(loaded.model.arrays[name], array)
 
@@ -42,7 +42,7 @@ def test_what_is_written_is_loaded_in_however_many_parts(tmp_path: Path, monkeyp
 def test_what_is_written_is_loaded(tmp_path: Path) -> None:
     version = written(tmp_path)
     loaded = snapshot.load(tmp_path, version)
-    assert (loaded.user_ids, loaded.item_ids) == (USERS, ITEMS)
+    assert (list(loaded.user_ids), list(loaded.item_ids)) == (USERS, ITEMS)
     assert loaded.manifest.watermark == "5-1"
     assert loaded.manifest.metrics == {"rmse": 0.9}
     model = a_model()
@@ -111,7 +111,7 @@ def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:
     version = written(tmp_path)
     copy = snapshot.rewrite_without(tmp_path, version, "ann")
     loaded, before = snapshot.load(tmp_path, copy.version), a_model()
-    assert loaded.user_ids == ["b/ö"]
+    assert list(loaded.user_ids) == ["b/ö"]
     assert copy.version != version
     assert copy.version.rsplit("-", 1)[0] == version.rsplit("-", 1)[0]
     np.testing.assert_array_equal(loaded.model.user_factors, before.user_factors[1:])
@@ -123,3 +123,28 @@ def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:
 def test_the_time_and_name_of_a_version() -> None:
     assert snapshot.time_of("culsh-implicit-19700101T000102-beef") == 62
     assert snapshot.name_of("culsh-implicit-19700101T000102-beef") == "culsh-implicit"
+
+
+def test_ids_are_strings_as_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_files, "PART_IDS", 2)
+    names = ["a", "b/ö", "c", "", "e"]
+    snapshot_files.write_ids(tmp_path / "ids", names)
+    ids = snapshot_files.read_ids(tmp_path / "ids")
+    assert (len(ids), ids[1], ids[-1], list(ids)) == (5, "b/ö", "e", names)
+    assert ids[1:3] == ["b/ö", "c"] and ids[4:9] == ["e"] and ids[5:] == []
+    assert "c" in ids and "d" not in ids
+    with pytest.raises(IndexError):
+        ids[5]
+    snapshot_files.write_ids(tmp_path / "again", ids)
+    assert list(snapshot_files.read_ids(tmp_path / "again")) == names
+
+
+def test_a_snapshot_is_verified_without_being_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = written(tmp_path)
+    manifest = snapshot.load(tmp_path, version).manifest
+    monkeypatch.setattr(snapshot_files, "read_arrays", None)
+    assert snapshot.verify(tmp_path, version) == manifest
+    users = tmp_path / version / snapshot.USERS_FILE
+    users.write_bytes(users.read_bytes()[:-1])
+    with pytest.raises(CorruptSnapshot, match=snapshot.USERS_FILE):
+        snapshot.verify(tmp_path, version)

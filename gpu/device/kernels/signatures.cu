@@ -5,10 +5,11 @@
 // one that gets in, those above it are collected in any order, those equal to it in the order of rows, and then sorted.
 // A list stays what it is unless its owner or a member has another signature, or somebody who has now ranks before its last.
 //
-// Compiled for S half-words of a signature, one kind of Ψ (STEPS and LIMIT of the fixed point, KIND) and LIST_THREADS of a block
-// that makes a list. Who owns what: a block a change, an item or a list, a warp a list that is looked at. Shared memory: a count
-// for each number of equal bits, and 16 bytes a place of a list. Limits: 65,535 bits. Races: sums are whole numbers, added
-// atomically, exact in every order; flags all set to 1; outdated lists are gathered in any order, each is made alone.
+// Compiled for S half-words of a signature and one kind of Ψ: STEPS and LIMIT of the fixed point, KIND. Who owns what: a
+// block a change, an item or a list (a wide one where there are many items to read), a warp a list that is looked at. Shared
+// memory: a count for each number of equal bits, and 16 bytes a place of a list. Limits: 65,535 bits. Races: sums are whole
+// numbers, added atomically, exact in every order; flags all set to 1; outdated lists are gathered in any order, each is made
+// alone.
 //
 // Its parts are put before it, in this order: splitmix, lsh_bits, lsh_phi, ranks, blocks.
 
@@ -31,7 +32,7 @@ struct Signed {  // by item
     unsigned char* has_changed;  // one of these, since lists were looked at
 };
 
-constexpr int HASH_THREADS = 128, FIND_THREADS = 256, LIST_WARPS = LIST_THREADS / 32;
+constexpr int HASH_THREADS = 128, FIND_THREADS = 256, LIST_THREADS = 256, WIDE_THREADS = 1024;
 constexpr int AT_ONCE = 8;  // candidates that a thread reads at once
 
 __device__ __forceinline__ int psi(float value, double mean, float user, float item, double unit) {
@@ -129,13 +130,13 @@ template <class Take> __device__ __forceinline__ void visit(const Agreements& al
 struct Bound { int least, above; };  // the least agreement that gets in, −1: all do; how many are larger
 
 // For all threads of a block, by the counts of each agreement.
-__device__ __forceinline__ Bound bound_of(const int* bins, int n_bins, int k) {
+template <int THREADS> __device__ __forceinline__ Bound bound_of(const int* bins, int n_bins, int k) {
     __shared__ Bound found;
-    const int each = (n_bins + LIST_THREADS - 1) / LIST_THREADS;
+    const int each = (n_bins + THREADS - 1) / THREADS;
     const int last = n_bins - min(n_bins, (int)threadIdx.x * each), first = max(0, last - each);  // from the top
     int mine = 0, total;
     for (int bin = first; bin < last; ++bin) mine += bins[bin];
-    int above = sum_before<LIST_WARPS>(mine, total);
+    int above = sum_before<THREADS / WARP>(mine, total);
     if (threadIdx.x == 0) found = {-1, total};
     __syncthreads();
     if (above < k && above + mine >= k && total > k)
@@ -145,11 +146,11 @@ __device__ __forceinline__ Bound bound_of(const int* bins, int n_bins, int k) {
     return found;
 }
 
-// Grid: a block a new item, which becomes due where its list differs. Rows of `agreements` begin `stride` apart, at 16 bytes.
+// Make the list of `rows[blockIdx.x]`, which becomes due where it differs. Rows of `agreements` begin `stride` apart, at 16 bytes.
 // Shared memory: two lists of k rank keys, then n_bins counts.
-extern "C" __global__ void __launch_bounds__(LIST_THREADS) take_lists(
-    const unsigned short* agreements, int stride, const long long* rows, long long n_items, Signed by, int n_bins, int k, int* neighbours,
-    unsigned char* is_due
+template <int THREADS> __device__ __forceinline__ void take_list(
+    const unsigned short* agreements, int stride, const long long* rows, long long n_items, const Signed& by, int n_bins, int k,
+    int* neighbours, unsigned char* is_due
 ) {
     extern __shared__ __align__(16) Rank list[];
     __shared__ int n_found;
@@ -157,22 +158,22 @@ extern "C" __global__ void __launch_bounds__(LIST_THREADS) take_lists(
     int* const bins = (int*)(sorted + k);
     const Agreements all = {agreements + (long long)blockIdx.x * stride, by.is_rated, rows[blockIdx.x], n_items};
     const long long end = by.is_rated[all.item] ? n_items : 0;  // without ratings: nobody
-    for (int bin = threadIdx.x; bin < n_bins; bin += LIST_THREADS) bins[bin] = 0;
-    for (int n = threadIdx.x; n < k; n += LIST_THREADS) sorted[n] = -1;
+    for (int bin = threadIdx.x; bin < n_bins; bin += THREADS) bins[bin] = 0;
+    for (int n = threadIdx.x; n < k; n += THREADS) sorted[n] = -1;
     if (threadIdx.x == 0) n_found = 0;
     __syncthreads();
-    for (long long first = threadIdx.x * AT_ONCE; first < end; first += LIST_THREADS * AT_ONCE)
+    for (long long first = threadIdx.x * AT_ONCE; first < end; first += THREADS * AT_ONCE)
         visit(all, first, [&](long long, int agreement) { atomicAdd(bins + agreement, 1); });
     __syncthreads();
-    const Bound bound = bound_of(bins, n_bins, k);
+    const Bound bound = bound_of<THREADS>(bins, n_bins, k);
     int n_equal = bound.above;
-    for (long long first = 0; first < end; first += LIST_THREADS * AT_ONCE) {
+    for (long long first = 0; first < end; first += THREADS * AT_ONCE) {
         int mine = 0, total;
         visit(all, first + threadIdx.x * AT_ONCE, [&](long long other, int agreement) {
             if (agreement > bound.least) list[atomicAdd(&n_found, 1)] = rank_key(agreement, other);
             mine += agreement == bound.least;
         });
-        int place = n_equal + sum_before<LIST_WARPS>(mine, total);
+        int place = n_equal + sum_before<THREADS / WARP>(mine, total);
         if (mine && place < k)
             visit(all, first + threadIdx.x * AT_ONCE, [&](long long other, int agreement) {
                 if (agreement == bound.least && place < k) list[place++] = rank_key(agreement, other);
@@ -181,17 +182,33 @@ extern "C" __global__ void __launch_bounds__(LIST_THREADS) take_lists(
     }
     __syncthreads();
     const int n = min(k, n_equal);
-    for (int at = threadIdx.x; at < n; at += LIST_THREADS) {
+    for (int at = threadIdx.x; at < n; at += THREADS) {
         int rank = 0;
         for (int other = 0; other < n; ++other) rank += list[other] > list[at];
         sorted[rank] = list[at];
     }
     __syncthreads();
-    for (int at = threadIdx.x; at < k; at += LIST_THREADS) {
+    for (int at = threadIdx.x; at < k; at += THREADS) {
         int& known = neighbours[all.item * k + at];
         const int neighbour = row_of(sorted[at]);
         if (known == neighbour) continue;
         known = neighbour;
         is_due[all.item] = 1;
     }
+}
+
+// Grid: a block a list.
+extern "C" __global__ void __launch_bounds__(LIST_THREADS) take_lists(
+    const unsigned short* agreements, int stride, const long long* rows, long long n_items, Signed by, int n_bins, int k, int* neighbours,
+    unsigned char* is_due
+) {
+    take_list<LIST_THREADS>(agreements, stride, rows, n_items, by, n_bins, k, neighbours, is_due);
+}
+
+// The same among many items, where a list alone would keep too little of the memory busy. Grid: a block a list.
+extern "C" __global__ void __launch_bounds__(WIDE_THREADS) take_lists_wide(
+    const unsigned short* agreements, int stride, const long long* rows, long long n_items, Signed by, int n_bins, int k, int* neighbours,
+    unsigned char* is_due
+) {
+    take_list<WIDE_THREADS>(agreements, stride, rows, n_items, by, n_bins, k, neighbours, is_due);
 }

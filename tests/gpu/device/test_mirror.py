@@ -228,3 +228,12 @@ def test_somebody_passing_through() -> None:
     one, other = (follower.fold_in(items, values) for follower in told.followers)
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_shape_is_rehearsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror, made = importlib.import_module("gpu.device.mirror"), []
+    monkeypatch.setattr(mirror, "_rehearsed", set())
+    monkeypatch.setattr(mirror, "rehearse", lambda model, backend: made.append(model.params))
+    for kind in (SgdParams, CulshParams, CulshParams, SgdParams):
+        Told(kind, 0, (DEVICE,))
+    assert made == [random_params(SgdParams), random_params(CulshParams)]

@@ -44,7 +44,11 @@ def lists(parameters: Any) -> np.ndarray:
 @pytest.mark.parametrize("n_bits", [64, 2432])  # 64: nearly all agreements are those of many items
 @pytest.mark.parametrize("n_neighbours", [1, 32, 100, 1024])
 @pytest.mark.parametrize("kind", [CulshParams, CulshImplicitParams])
-def test_lists_are_those_of_the_host(kind: type[CulshParams], n_neighbours: int, n_bits: int) -> None:
+@pytest.mark.parametrize("many", [2, 10**6])  # both ways to make a list
+def test_lists_are_those_of_the_host(
+    kind: type[CulshParams], n_neighbours: int, n_bits: int, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.import_module("gpu.device.signatures"), "MANY_ITEMS", many)
     here = world(kind, (4, n_neighbours), LENGTHS, N_ITEMS, N_NEW)
     here.model.params = dataclasses.replace(here.model.params, n_bits=n_bits)
     here.model.projections = np.zeros((N_ITEMS, n_bits), dtype=np.int32)

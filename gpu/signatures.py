@@ -13,7 +13,7 @@ from gpu.params import CulshParams
 from gpu.table import Changes, RatingTable
 
 HASHED_PER_SLICE = 4000  # ratings; two or three milliseconds
-LISTED_PER_SLICE = 16
+LISTED_PER_SLICE, PAIRS_PER_SLICE = 16, 1 << 20  # lists made, unless so many pairs of items are compared for fewer
 
 
 class Signatures:
@@ -119,7 +119,8 @@ class Signatures:
 
     def _list_slice(self) -> None:
         """Make some lists anew."""
-        part = _sorted(self._stale)[:LISTED_PER_SLICE]
+        n_lists = min(LISTED_PER_SLICE, max(PAIRS_PER_SLICE // len(self._packed), 1))
+        part = _sorted(self._stale)[:n_lists]
         found = simlsh.top_k(
             self._packed, self._table.item_counts, self._params.n_neighbours, self._params.seed, self._item_keys,
             queries=part, backend=self._backend,

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from gpu import simlsh
+from gpu import signatures, simlsh
 from gpu.params import CulshImplicitParams, CulshParams, Params
 from tests.gpu.followers import (
     ITEM_KEYS,
@@ -65,3 +67,22 @@ def test_agreement_is_the_share_of_equal_bits() -> None:
     bits = np.unpackbits(packed.view(np.uint8), axis=1)
     shares = follower.online.agreement(2, np.array([0, 2, 10]))
     np.testing.assert_allclose(shares, [(bits[2] == bits[other]).mean() for other in (0, 2, 10)], rtol=1e-6)
+
+
+def test_lists_among_many_items_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, top_k = [], simlsh.top_k
+
+    def spy(*given: Any, queries: np.ndarray, **named: Any) -> simlsh.Ranking:
+        made.append(len(queries))
+        return top_k(*given, queries=queries, **named)
+
+    monkeypatch.setattr(simlsh, "top_k", spy)
+    apart, together = settled(CulshParams, density=0.4), settled(CulshParams, density=0.4)
+    assert max(made) > 1
+    for follower, pairs in ((together, 1 << 20), (apart, 2 * N_ITEMS - 1)):
+        made.clear()
+        monkeypatch.setattr(signatures, "PAIRS_PER_SLICE", pairs)
+        follower.learn([Event(user, TRAINED_ITEMS + user % 2, 4.0) for user in range(N_USERS)])
+        follower.online.settle()
+    assert set(made) == {1}
+    np.testing.assert_array_equal(apart.online.model.neighbours, together.online.model.neighbours)

@@ -87,6 +87,8 @@ def place(
     users: Annotated[int, typer.Option(help="U.", min=1)] = 10_000_000,
     items: Annotated[int, typer.Option(help="I.", min=1)] = 1_000_000,
     ratings: Annotated[int, typer.Option(help="Ratings that it follows.", min=1)] = 5_000_000,
+    new_items: Annotated[int, typer.Option(help="Items that the model does not know.", min=0)] = 0,
+    changes: Annotated[int, typer.Option(help="Ratings of a lesson.", min=1)] = 1000,
     algorithm: Annotated[str, typer.Option(help="Of the model.")] = "culsh",
     set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")] = None,
     backend: Annotated[str, typer.Option(help="auto, host or device.")] = "auto",
@@ -101,7 +103,8 @@ def place(
     threads.configure()
     chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     given = options.parameters(set_)
-    show([table.run(params_for(algorithm, given), users, items, ratings, chosen)], json)
+    sizes = table.Sizes(users, items, new_items, ratings, changes)
+    show([table.run(params_for(algorithm, given), sizes, chosen)], json)
 
 
 @app.command()

@@ -142,11 +142,10 @@ def similar(
     Returns:
         int32 rows and float32 cosines, at most n.
     """
-    norms = np.sqrt(np.einsum("rf,rf->r", factors, factors))
-    if norms[row] == 0:
+    if not factors[row].any():
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-    cosines = (factors @ factors[row]) / np.where(norms > 0, norms * norms[row], 1)
-    unfit = ~allowed | (norms == 0)
+    cosines, unfit = np.empty(len(factors), dtype=np.float32), ~allowed
+    HOST.primitives("similar").cosines(factors, row, cosines)
     unfit[row] = True
     best = np.empty(min(n, len(factors)), dtype=np.float32)
     rows = np.empty(len(best), dtype=np.int32)

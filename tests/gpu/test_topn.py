@@ -152,6 +152,21 @@ def test_similar_rows_by_cosine() -> None:
     assert len(topn.similar(factors, 1, 2, allowed)[0]) == 0
 
 
+@pytest.mark.parametrize("n_factors", [1, 7, 64])
+def test_similar_rows_among_many(n_factors: int) -> None:
+    rng = np.random.default_rng(n_factors)
+    factors = rng.standard_normal((5001, n_factors)).astype(np.float32)
+    factors[rng.random(5001) < 0.1] = 0
+    factors[7], allowed = rng.standard_normal(n_factors), rng.random(5001) < 0.8
+    exact, norms = factors.astype(np.float64), np.linalg.norm(factors.astype(np.float64), axis=1)
+    expected = exact @ exact[7] / np.where(norms > 0, norms * norms[7], 1)
+    expected[~allowed | (norms == 0)] = expected[7] = -np.inf
+    rows, cosines = topn.similar(factors, 7, 50, allowed)
+    np.testing.assert_allclose(cosines, np.sort(expected)[::-1][:50], rtol=1e-5)
+    np.testing.assert_allclose(expected[rows], cosines, rtol=1e-5)
+    assert len(set(rows.tolist())) == 50
+
+
 @pytest.mark.parametrize("options", [{"n": 0}, {"n": 1001}, {"offset": -1}])
 def test_impossible_questions_are_refused(options: dict[str, int]) -> None:
     index = ItemIndex(random_model(random_params(CulshParams), 2, 5))

@@ -12,7 +12,7 @@ from gpu.ratings import Rows
 
 SHRINKAGE = 10  # ratings of average value that every item is given beside its own
 UNITS = 1 << 20  # ratings are summed in these fractions: integer sums do not depend on the order of changes
-TOP = 1024  # items that are kept in order
+TOP, MOST_HELD = 1024, 4096  # items that are kept in order: these at least, and these where more were asked for
 MOST_CHANGES = 1 << 16  # that are waited for before the order is found anew: up to there, sorting them in takes less
 LOWEST = (1, int(np.iinfo(np.int64).min), 0)  # count, sum and row
 
@@ -69,16 +69,32 @@ class Popularity:
             if self._n_changed > MOST_CHANGES:
                 self._hold(None)
 
-    def best(self, n: int, offset: int, shown: NDArray[np.bool_]) -> tuple[list[int], list[float]]:
-        """Rows and scores of the `n` most popular items behind the first `offset`, of those where `shown` (N,)."""
+    def best(
+        self, n: int, offset: int, shown: NDArray[np.bool_], candidates: NDArray[np.integer] | None = None
+    ) -> tuple[list[int], list[float]]:
+        """Rows and scores of the `n` most popular items behind the first `offset`, of those where `shown` (N,).
+
+        Args:
+            candidates: the only rows to rank, (B,). Default: all.
+        """
         wanted = offset + n
+        rows = self._shown_of(wanted, shown) if candidates is None else self._rated_of(candidates, shown)
+        rows = rows[offset:wanted]
+        return rows.tolist(), self._scores(rows).tolist()
+
+    def _shown_of(self, wanted: int, shown: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """At least so many of the best where `shown`, in order; as many as there are where that is less."""
         top = self._found(wanted) if self._top is None else self._ordered(self._top)
         rows = top[shown[top]]
         while len(rows) < wanted and len(top) < np.count_nonzero(self._counts.values):
             top = self._found(2 * len(top) + wanted)
             rows = top[shown[top]]
-        rows = rows[offset:wanted]
-        return rows.tolist(), self._scores(rows).tolist()
+        return rows
+
+    def _rated_of(self, candidates: NDArray[np.integer], shown: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Those of `candidates` with ratings where `shown`, in order."""
+        rows = np.unique(candidates[candidates < len(self._counts.values)]).astype(np.int64)
+        return self._sorted(rows[shown[rows] & (self._counts.values[rows] > 0)])
 
     def _ordered(self, top: NDArray[np.int64]) -> NDArray[np.int64]:
         """The top with what has changed since in its place; what fell behind the bound leaves it."""
@@ -93,9 +109,11 @@ class Popularity:
     def _found(self, wanted: int) -> NDArray[np.int64]:
         """At least so many of the best, from all rows; as many as there are where that is less."""
         rows, n = np.flatnonzero(self._counts.values), max(wanted, TOP)
-        has_all = len(rows) <= n
-        top = self._hold(self._sorted(rows if has_all else self._best_of(rows, n)))
-        self._bound = LOWEST if has_all else (self._counts.values[top[-1]], self._sums.values[top[-1]], top[-1])
+        top = self._sorted(rows if len(rows) <= n else self._best_of(rows, n))
+        held = self._hold(top[:MOST_HELD])
+        self._bound = LOWEST
+        if len(held) < len(rows):
+            self._bound = self._counts.values[held[-1]], self._sums.values[held[-1]], held[-1]
         return top
 
     def _hold(self, top: Top) -> Top:

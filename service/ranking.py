@@ -239,12 +239,10 @@ class Ranking:
     ) -> Recommendation:
         """The most popular items that the query allows, labelled as such."""
         shown = ~self._history.hidden
-        if query.candidates is not None:
-            shown &= np.isin(np.arange(len(shown)), self._rows(query.candidates))
         shown[self._rows(query.exclude)] = False
         if not query.include_seen:
             shown[seen] = False
-        items = self._most_popular(query.n, query.offset, shown)
+        items = self._most_popular(query.n, query.offset, shown, self._candidates(query))
         warnings = self._warnings(NO_MODEL if resident is None else NO_TASTE if len(seen) else None)
         name, version = (None, None) if resident is None else (resident.name, resident.version)
         return Recommendation(user, items, False, name, version, self._as_of, warnings, "popular")
@@ -253,8 +251,10 @@ class Ranking:
         items = self._most_popular(query.n, query.offset, ~self._history.hidden)
         return PopularItems(items, as_of, self._warnings(None))
 
-    def _most_popular(self, n: int, offset: int, shown: NDArray[np.bool_]) -> list[ScoredItem]:
-        ranked = zip(*self._popularity.best(n, offset, shown), strict=True)
+    def _most_popular(
+        self, n: int, offset: int, shown: NDArray[np.bool_], candidates: NDArray[np.int32] | None = None
+    ) -> list[ScoredItem]:
+        ranked = zip(*self._popularity.best(n, offset, shown, candidates), strict=True)
         return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
 
     def _warnings(self, otherwise: str | None) -> list[str]:

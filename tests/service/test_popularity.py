@@ -46,6 +46,7 @@ def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(
     monkeypatch: pytest.MonkeyPatch, most_changes: int
 ) -> None:
     monkeypatch.setattr("service.popularity.TOP", 8)
+    monkeypatch.setattr("service.popularity.MOST_HELD", 10)
     monkeypatch.setattr("service.popularity.MOST_CHANGES", most_changes)
     rng, n_items = np.random.default_rng(0), 60
     kept, values = Popularity(), np.full((50, n_items), np.nan, dtype=np.float32)
@@ -63,7 +64,21 @@ def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(
         assert rows == expected[offset : offset + n].tolist()
         assert scores == sorted(scores, reverse=True)
         assert np.floor(scores).tolist() == counts[rows].tolist()
+        candidates = rng.integers(0, n_items, 12)  # some of them twice
+        among = expected[np.isin(expected, candidates)]
+        assert kept.best(n, offset, shown, candidates)[0] == among[offset : offset + n].tolist()
+
+
+def test_a_deep_page_does_not_make_later_ones_dear() -> None:
+    popularity, n_items = Popularity(), 20_000
+    items = np.repeat(np.arange(n_items), 2)
+    popularity.note(items, np.full(len(items), np.nan, np.float32), np.ones(len(items), np.float32), n_items)
+    shown = np.ones(n_items, dtype=np.bool_)
+    assert popularity.best(5, 15_000, shown)[0] == list(range(15_000, 15_005))
+    assert popularity._top is not None and len(popularity._top) == 4096
+    assert popularity.best(3, 4095, shown)[0] == [4095, 4096, 4097]
 
 
 def test_nobody_has_rated_anything() -> None:
     assert Popularity().best(10, 0, np.zeros(0, dtype=np.bool_)) == ([], [])
+    assert Popularity().best(10, 0, np.ones(3, dtype=np.bool_), np.array([2])) == ([], [])  # come without a rating

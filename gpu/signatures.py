@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,8 +14,24 @@ from gpu.model import Model
 from gpu.params import CulshParams
 from gpu.table import Changes, RatingTable
 
-HASHED_PER_SLICE = 4000  # ratings; two or three milliseconds
+HASHED_PER_SLICE, ROWS_PER_SLICE = 4000, 500  # ratings and items; some milliseconds
+NOBODY, NOTHING = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
 LISTED_PER_SLICE, PAIRS_PER_SLICE = 16, 1 << 20  # lists made, unless so many pairs of items are compared for fewer
+
+
+@dataclass
+class _Hashing:
+    """Ratings of the items `rows` with their Ψ, which depends on what may change: `users`, `items`, `weights` (B,).
+
+    Attributes:
+        added: how many of them are in the sums.
+    """
+
+    rows: NDArray[np.int64]
+    users: NDArray[np.int32]
+    items: NDArray[np.int64]
+    weights: NDArray[np.int32]
+    added: int = 0
 
 
 class Signatures:
@@ -40,12 +58,13 @@ class Signatures:
         n_words = model.projections.shape[1] // simlsh.WORD_BITS
         self._baselines = Growing.filled((len(model.user_baseline),), np.float32)  # of users, as the snapshot has them:
         self._baselines.values[:] = model.user_baseline  # online they move; inside Ψ they must not
-        self._hashed = Growing(np.zeros(0, dtype=np.bool_))
+        self._n_hashed = 0  # items, from the first on, whose sums are those of the present ratings
         self._words = Growing(np.zeros((0, n_words), dtype=np.uint64))
         self._changed: set[int] = set()  # items whose sums or counts have moved since the lists were looked at
         self._listed: set[int] = set()  # new items that have a list,
         self._stale: set[int] = set()  # and those of them whose list must be made anew
         self.relisted: set[int] = set()
+        self._hashing: _Hashing | None = None
         self.grow(user_keys, item_keys)
         self._changed.update(np.flatnonzero(~model.item_trained & (table.item_counts[: model.n_items] > 0)).tolist())
 
@@ -53,10 +72,8 @@ class Signatures:
         """Follow the model, which has grown, and take the keys of all rows."""
         self._user_keys, self._item_keys = user_keys, item_keys
         self._baselines.grow(self._model.n_users)
-        self._hashed.grow(self._model.n_items)
         self._words.grow(self._model.n_items)
-        self._user_baseline, self._is_hashed = self._baselines.values, self._hashed.values
-        self._packed = self._words.values
+        self._user_baseline, self._packed = self._baselines.values, self._words.values
 
     def note(self, changes: Changes) -> None:
         """Take in changes that the table has just seen."""
@@ -84,7 +101,7 @@ class Signatures:
         """Do one slice of what is left, of a few milliseconds; false where nothing was."""
         if self.is_settled:
             return False
-        if not self._is_hashed.all():
+        if self._hashing is not None or self._n_hashed < self._model.n_items:
             self._hash_slice()
         elif self._changed:
             self._absorb()
@@ -93,17 +110,28 @@ class Signatures:
         return True
 
     def _hash_slice(self) -> None:
-        """Compute the sums of some items from the table."""
-        waiting = np.flatnonzero(~self._is_hashed)
-        counts = self._table.item_counts[waiting]
-        part = waiting[: 1 + int(np.searchsorted(np.cumsum(counts), HASHED_PER_SLICE))]
-        self._model.projections[part] = 0
-        for item in part[self._table.item_counts[part] > 0].tolist():
-            users, values = self._table.column(item)
-            items = np.full(len(users), item)
-            self._add(users, items, self._psi(users, items, values))
-        self._is_hashed[part] = True
-        simlsh.refresh(self._packed, self._model.projections, part, self._backend)
+        """Compute the sums of some items from the table; those of an item with many ratings take several slices."""
+        if self._hashing is None:
+            self._hashing = self._begin_hashing()
+        begun = self._hashing
+        part, begun.added = slice(begun.added, begun.added + HASHED_PER_SLICE), begun.added + HASHED_PER_SLICE
+        self._add(begun.users[part], begun.items[part], begun.weights[part])
+        if begun.added >= len(begun.users):
+            simlsh.refresh(self._packed, self._model.projections, begun.rows, self._backend)
+            self._hashing = None
+
+    def _begin_hashing(self) -> _Hashing:
+        """Take the ratings of some items, which count as hashed from here on: changes are added as they come."""
+        counts = self._table.item_counts[self._n_hashed : self._n_hashed + ROWS_PER_SLICE]
+        n_rows = min(1 + int(np.searchsorted(np.cumsum(counts), HASHED_PER_SLICE)), len(counts))
+        rows = np.arange(self._n_hashed, self._n_hashed + n_rows)
+        self._model.projections[rows] = 0
+        self._n_hashed += n_rows
+        rated = rows[self._table.item_counts[rows] > 0]
+        columns = [(NOBODY, NOTHING), *(self._table.column(item) for item in rated.tolist())]
+        users, values = (np.concatenate(column) for column in zip(*columns, strict=True))
+        items = np.repeat(rated, [len(users) for users, _ in columns[1:]])
+        return _Hashing(rows, users, items, self._psi(users, items, values))
 
     def _absorb(self) -> None:
         """Refresh the signatures that have changed and find the lists that this outdates."""
@@ -139,7 +167,7 @@ class Signatures:
         new: NDArray[np.float32],
     ) -> None:
         """Take ratings out of the sums and others in; NaN: none."""
-        known = self._is_hashed[items]
+        known = items < self._n_hashed
         self._changed.update(items[known | ~self._model.item_trained[items]].tolist())
         if known.any():
             users, items = users[known], items[known]

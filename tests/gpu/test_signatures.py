@@ -53,6 +53,23 @@ def test_lists_of_new_items_follow_every_signature(kind: type[Params]) -> None:
         np.testing.assert_array_equal(model.neighbours[TRAINED_ITEMS:], lists.neighbours)
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 5])
+def test_sums_follow_what_changes_while_they_are_computed(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signatures, "HASHED_PER_SLICE", at_once)
+    rng = np.random.default_rng(at_once)
+    ratings = {(user, item): 3.0 for user in range(N_USERS) for item in range(TRAINED_ITEMS) if rng.random() < 0.6}
+    follower = Follower(CulshParams, ratings)
+    follower.learn([Event(0, TRAINED_ITEMS, 4.0)])  # the first new item
+    for step in range(40):
+        follower.online.settle(0.0)
+        if step % 4 == 1:
+            follower.learn([Event(int(rng.integers(1, N_USERS)), int(rng.integers(0, N_ITEMS)), 5.0)])
+        if step == 13:
+            follower.forget(3)
+    assert follower.online.settle()
+    np.testing.assert_array_equal(follower.online.model.projections, sums_of(follower))
+
+
 def test_nothing_is_hashed_while_every_item_is_trained() -> None:
     follower = Follower(CulshParams, {(0, 0): 4.0, (7, 3): 2.0})
     before = follower.online.model.projections.copy()

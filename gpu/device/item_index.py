@@ -7,6 +7,7 @@ one after the other, and chains of what came later. Kernels: kernels/topn.cu, la
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import cupy
@@ -23,6 +24,9 @@ USER_TILES = 1, 4  # of 16 users, which a block of the scan has: few users, or m
 WIDTH = 16  # a row's factors come in multiples of so many
 TILE = 32  # capacity comes in multiples of so many items
 CHUNK = 1 << 18  # items that are copied at once
+MOST_LATER = (
+    1 << 20
+)  # entries of chains, or as many as of lists where these are more, beyond which lists are inverted anew
 THREADS, EIGHT = 256, 8  # as in kernels/topn.cu
 
 POINTERS = (
@@ -85,12 +89,15 @@ class Catalogue:
         self.structure = self._structure()
 
     def invert(self) -> None:
-        """Make the inverse of the present lists."""
+        """Make the inverse of the present lists; chains begin anew."""
         flat = self.arrays["neighbours"][: self.n_items].ravel()
         order = cupy.argsort(flat)
-        self.arrays["owners"] = (order // self.n_slots).astype(cupy.int32)
-        starts = cupy.searchsorted(flat[order], cupy.arange(self.n_items + 1, dtype=cupy.int32))
-        self.arrays["starts"], self.n_listed = starts.astype(cupy.int32), self.n_items
+        owners = (order // self.n_slots).astype(cupy.int32)
+        starts = cupy.searchsorted(flat[order], cupy.arange(self.n_items + 1, dtype=cupy.int32)).astype(cupy.int32)
+        self.arrays["owners"], self.arrays["starts"], self.n_listed = owners, starts, self.n_items
+        self.arrays["heads"].fill(-1)
+        self.arrays["n_later"].fill(0)
+        self._most_later = 0
         self.structure = self._structure()
 
     def make_room(self, n_later: int) -> None:
@@ -98,6 +105,9 @@ class Catalogue:
         held = len(self.arrays["later"])
         if self._most_later + n_later > held:
             self._most_later = int(self.arrays["n_later"][0])  # not every entry that was possible came
+            if self._most_later > max(MOST_LATER, self.n_items * self.n_slots):
+                with contextlib.suppress(MemoryError):  # chains that grow are better than a service that ends
+                    self.invert()  # entries of lists that are no more would pile up for as long as the model lives
         if self._most_later + n_later > held:
             for name in ("nexts", "later"):
                 longer = cupy.empty(2 * (self._most_later + n_later), dtype=cupy.int32)
@@ -161,10 +171,12 @@ def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64], *, is_l
     if not len(items):
         return
     names = "item_factors", "item_bias", "item_baseline", "neighbours", "explicit_weights", "implicit_weights"
-    arrays = [placed(items.astype(np.int32)), *(placed(getattr(model, name)[items]) for name in names)]
+    parts = [items.astype(np.int32), *(getattr(model, name)[items] for name in names)]
+    together = placed(np.concatenate([part.ravel().view(np.int32) for part in parts]))  # one copy: a call costs more
+    starts = np.cumsum([0, *(part.size for part in parts)])
     fresh = np.zeros((), dtype=FRESH)
-    for name, array in zip(FRESH_POINTERS, arrays, strict=True):
-        fresh[name] = array.data.ptr
+    for name, start in zip(FRESH_POINTERS, starts.tolist(), strict=False):
+        fresh[name] = together.data.ptr + 4 * start
     fresh["mean"], fresh["n"], fresh["n_factors"] = catalogue.mean, len(items), model.params.n_factors
     fresh["is_linked"] = is_linked
     _launch(catalogue, "renew", len(items), fresh.view(f"V{FRESH.itemsize}"))

@@ -1,7 +1,8 @@
 """`LiveModel`: a model of the SGD family that follows the history on the device ([004] Alg. 4); see `gpu.online`.
 
 Everything it reads and writes stays there: ratings, parameters, sums and signatures of simLSH. A batch is uploaded
-once; between its kernels the host reads nine counts of the table, and how many items are to be refitted.
+once; between its kernels the host reads nine counts of the table, how many lists are outdated, and how many items are
+to be refitted.
 """
 
 from __future__ import annotations

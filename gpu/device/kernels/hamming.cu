@@ -135,13 +135,6 @@ extern "C" __global__ void __launch_bounds__(WARP) select_agreeing(
 
 // --- some pairs ------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ int agreement_of(const Word* signatures, int n_words, long long one, long long other) {
-    int differing = 0;
-    for (int w = 0; w < n_words; ++w)
-        differing += __popcll(__ldg(signatures + one * n_words + w) ^ __ldg(signatures + other * n_words + w));
-    return 64 * n_words - differing;
-}
-
 __device__ __forceinline__ void copy_list(Rank* to, const Rank* from, int k) {
     for (int n = threadIdx.x; n < k; n += WARP) to[n] = from[n];
     __syncwarp();

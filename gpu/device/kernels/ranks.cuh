@@ -8,6 +8,14 @@ typedef long long Rank;
 __device__ __forceinline__ Rank rank_key(int agreement, long long row) { return (Rank)agreement << 32 | (0xFFFFFFFFll - row); }
 __device__ __forceinline__ int row_of(Rank key) { return key < 0 ? -1 : (int)(0xFFFFFFFFll - (key & 0xFFFFFFFFll)); }
 
+// Equal bits of two signatures.
+__device__ __forceinline__ int agreement_of(const Word* signatures, int n_words, long long one, long long other) {
+    int differing = 0;
+    for (int w = 0; w < n_words; ++w)
+        differing += __popcll(__ldg(signatures + one * n_words + w) ^ __ldg(signatures + other * n_words + w));
+    return 64 * n_words - differing;
+}
+
 // Put `key`, the same in all lanes, into the list and drop its last; a key that is there already changes nothing.
 __device__ __forceinline__ void insert(Rank* list, int k, Rank key) {
     const int lane = threadIdx.x % WARP;

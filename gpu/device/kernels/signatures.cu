@@ -74,25 +74,19 @@ extern "C" __global__ void __launch_bounds__(HASH_THREADS) sign_items(const int*
     if (differs) to.has_changed[item] = 1;
 }
 
-__device__ __forceinline__ int agreement_of(const Signed& by, long long one, long long other) {
-    const Word* const words = (const Word*)by.signatures;
-    int differing = 0;
-    for (int w = 0; w < S / 2; ++w) differing += __popcll(words[one * (S / 2) + w] ^ words[other * (S / 2) + w]);
-    return WARP * S - differing;
-}
-
 // Whether the list may not be what a ranking would give. For all lanes of a warp.
 __device__ __forceinline__ bool is_outdated(const Signed& by, long long owner, const int* list, int k, const int* changed, int n_changed) {
+    const Word* const words = (const Word*)by.signatures;
     const int lane = threadIdx.x % WARP, last = list[k - 1];
     bool is_moved = by.has_changed[owner];
     for (int n = lane; n < k; n += WARP) is_moved |= list[n] >= 0 && by.has_changed[list[n]];
     if (__any_sync(ALL, is_moved)) return true;
     if (!by.is_rated[owner]) return false;  // and had none: an empty list
-    const Rank worst = last < 0 ? -1 : rank_key(agreement_of(by, owner, last), last);
+    const Rank worst = last < 0 ? -1 : rank_key(agreement_of(words, S / 2, owner, last), last);
     for (int first = 0; first < n_changed; first += WARP) {
         const int item = first + lane < n_changed ? changed[first + lane] : -1;
         const bool counts = item >= 0 && by.has_changed[item] && by.is_rated[item];
-        if (__any_sync(ALL, counts && rank_key(agreement_of(by, owner, item), item) > worst)) return true;
+        if (__any_sync(ALL, counts && rank_key(agreement_of(words, S / 2, owner, item), item) > worst)) return true;
     }
     return false;
 }

@@ -122,7 +122,8 @@ class Signatures:
 
     def _begin_hashing(self) -> _Hashing:
         """Take the ratings of some items, which count as hashed from here on: changes are added as they come."""
-        counts = self._table.item_counts[self._n_hashed : self._n_hashed + ROWS_PER_SLICE]
+        end = min(self._n_hashed + ROWS_PER_SLICE, self._model.n_items)  # the table may have grown first
+        counts = self._table.item_counts[self._n_hashed : end]
         n_rows = min(1 + int(np.searchsorted(np.cumsum(counts), HASHED_PER_SLICE)), len(counts))
         rows = np.arange(self._n_hashed, self._n_hashed + n_rows)
         self._model.projections[rows] = 0

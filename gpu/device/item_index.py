@@ -24,9 +24,7 @@ USER_TILES = 1, 4  # of 16 users, which a block of the scan has: few users, or m
 WIDTH = 16  # a row's factors come in multiples of so many
 TILE = 32  # capacity comes in multiples of so many items
 CHUNK = 1 << 18  # items that are copied at once
-MOST_LATER = (
-    1 << 20
-)  # entries of chains, or as many as of lists where these are more, beyond which lists are inverted anew
+MOST_LATER = 1 << 20  # entries of chains, or as many as lists have, beyond which lists are inverted anew
 THREADS, EIGHT = 256, 8  # as in kernels/topn.cu
 
 POINTERS = (

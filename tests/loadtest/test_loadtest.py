@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import subprocess
 import sys
@@ -130,6 +131,7 @@ def test_a_crowd_sends_what_one_would():
     async def use(client: Client) -> object:
         crowd = Crowd(2, f"http://{client._host}:{client._port}", "secret", PEOPLE)
         try:
+            assert crowd._pool.submit(gc.get_freeze_count).result() > 0  # ids are not looked through again and again
             return [await crowd.drive(Plan("feed", 100, 0.5, seed, 5000)) for seed in (1, 2)]
         finally:
             crowd.close()

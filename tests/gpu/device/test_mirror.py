@@ -163,6 +163,21 @@ def test_what_waits_together_is_one_batch(kind: type[Params], monkeypatch: pytes
     assert sizes == [9, 1, 2]
 
 
+def test_batches_are_no_larger_than_lists_of_new_items_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    live, told, sizes = importlib.import_module("gpu.device.live"), Told(CulshParams, 8, (DEVICE,)), []
+    apply = live.LiveModel.apply
+
+    def counting(self: Any, users: np.ndarray, *rest: Any) -> None:
+        sizes.append(len(users))
+        apply(self, users, *rest)
+
+    told.settle()
+    monkeypatch.setattr(live.LiveModel, "apply", counting)
+    monkeypatch.setattr(live.LiveModel, "most_changes", 4)
+    run(told, ["rate7", "rate1", "rate7", "settle"])
+    assert sizes == [4, 4, 4, 3]
+
+
 @KINDS
 def test_a_rehearsal_does_all_that_a_model_will_do(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
     """On somebody or something each: CuPy compiles nothing for empty arrays."""

@@ -23,7 +23,7 @@ BACKLOG = 2048
 GRACE_S = 10  # for requests in flight when the process is told to stop
 KEEP_ALIVE_S = 30
 SPARE_FILES = 256  # beside connections: logs, snapshots, kernels, Redis
-SWITCH_INTERVAL_S = 0.0005  # of threads that wait for the lock: with 2 ms, on several cores, twice the p99 of reads
+SWITCH_INTERVAL_S = 0.0005  # of threads that wait for the lock: with more, on several cores, reads wait longer
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

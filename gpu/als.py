@@ -4,7 +4,10 @@ While one side stands still, each row of the other minimises its own part of the
 A = Σ w z zᵀ and b = Σ y z over the row's ratings.
 
 * Explicit: z = v, or [v; 1] with biases; w = 1, y = r − μ − b̂ of the other side's row; ρ = λ n.
-* Implicit: z = v, w = α r, y = 1 + α r, and VᵀV of the whole other side is added to A; ρ = λ (n + N/α)^ν.
+* Implicit: z = v, w = α |r|, y = 1 + α r where r > 0 and 0 below (a dislike), and VᵀV of the whole other side is added
+  to A; ρ = λ (n + N/α)^ν, N the rows of the other side that have ratings.
+
+λ0 (`Problem.prior`) is added to every ρ.
 
 A row without ratings has no parameters: zeros.
 """
@@ -27,6 +30,7 @@ from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.rules import ridges
 
+LEAST_LIKED = float(np.finfo(np.float32).smallest_subnormal)  # implicit: a held-out 0 or dislike is no hit
 START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
 
 
@@ -40,6 +44,7 @@ class Problem(NamedTuple):
         mean: μ, subtracted from ratings; 0 where there are no biases.
         regularization: λ.
         exponent: ν; 1 for explicit problems.
+        prior: λ0, the same for every row with ratings.
         n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
     """
 
@@ -50,14 +55,15 @@ class Problem(NamedTuple):
     mean: float
     regularization: float
     exponent: float
+    prior: float
     n_cg_steps: int
     cg_tolerance: float
     solver: str
     precision: str
 
-    def ridges(self, lengths: NDArray[np.int64], n_columns: int) -> NDArray[np.float64]:
-        """ρ of rows with these numbers of ratings."""
-        return ridges(lengths, n_columns, self.alpha, self.regularization, self.exponent)
+    def ridges(self, lengths: NDArray[np.int64], n_others: int) -> NDArray[np.float64]:
+        """ρ of rows with these numbers of ratings, where `n_others` rows of the other side have some."""
+        return ridges(lengths, n_others, self.alpha, self.regularization, self.exponent, self.prior)
 
 
 def fit(
@@ -71,11 +77,11 @@ def fit(
     """Solve both sides in turn; see `gpu.fit`.
 
     Raises:
-        InvalidRatings: a rating below 0, or none above, for `als-implicit`.
+        InvalidRatings: no rating above 0, for `als-implicit`.
         NotEnoughMemory: the training would need more than is free; both numbers are said.
     """
     if params.is_implicit:
-        ratings = _positive(ratings)
+        ratings = _nonzero(ratings)
     _check_memory(ratings, problem_of(ratings, params), backend)
     return Training(ratings, params, backend, test).run(on_epoch, should_stop)
 
@@ -83,10 +89,10 @@ def fit(
 def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams) -> Problem:
     """The problem that `params` poses on `ratings`."""
     if isinstance(params, AlsImplicitParams):
-        kind = (False, True, params.alpha, 0.0, params.regularization, params.regularization_exponent)
+        kind = (False, True, params.alpha, 0.0, params.regularization, params.regularization_exponent, 0.0)
     else:
         mean = float(ratings.by_user.values.mean(dtype=np.float64)) if params.biases else 0.0
-        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0)
+        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, 0.0)
     return Problem(params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision)
 
 
@@ -99,8 +105,9 @@ class Training:
         self.ratings, self.params, self.backend, self.test = ratings, params, backend, test
         self.problem = problem_of(ratings, params)
         self._als = als = backend.primitives("als")
-        self._by_user = als.prepare(ratings.by_user, ratings.n_items, self.problem)
-        self._by_item = als.prepare(ratings.by_item, ratings.n_users, self.problem)
+        n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
+        self._by_user = als.prepare(ratings.by_user, ratings.n_items, self.problem, n_items)
+        self._by_item = als.prepare(ratings.by_item, ratings.n_users, self.problem, n_users)
         self._held_out = None if test is None else als.prepare(test.by_user, ratings.n_items, self.problem)
         users, items = start_tables(ratings, self.problem, params.seed)
         self._users, self._items = als.place(users, self.problem), als.place(items, self.problem)
@@ -155,7 +162,7 @@ class Training:
         if self.test is None:
             return metrics
         if problem.is_implicit:
-            ranks = evaluate.ranking(self.model(), self.ratings.by_user, self.test)
+            ranks = evaluate.ranking(self.model(), self.ratings.by_user, self.test, LEAST_LIKED)
             return metrics | {f"test_{name}": value for name, value in ranks.items()}
         squares, _ = als.errors(self._held_out, self._users, self._items, problem, scale)
         return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
@@ -206,15 +213,16 @@ def model_of(
     return model
 
 
-def _positive(ratings: Ratings) -> Ratings:
-    """The ratings above 0: a stored 0 says as much as no rating."""
+def _nonzero(ratings: Ratings) -> Ratings:
+    """The ratings without zeros: a stored 0 says as much as no rating."""
     lowest, highest = ratings.scale
-    if lowest < 0 or highest <= 0:
+    if highest <= 0:
         raise InvalidRatings(
-            "Invalid ratings for als-implicit: expected 0 or more (how often or how much), not all 0, "
-            f"got {lowest:g} to {highest:g}"
+            "Invalid ratings for als-implicit: expected some above 0 (how often or how much; below 0 is a dislike), "
+            f"got {lowest:g} to {highest:g}: add ratings above 0, or shift the scale"
         )
-    return ratings if lowest > 0 else ratings.where(ratings.by_user.values > 0)
+    values = ratings.by_user.values
+    return ratings if lowest > 0 or values.all() else ratings.where(values != 0)
 
 
 def _check_memory(ratings: Ratings, problem: Problem, backend: Backend) -> None:

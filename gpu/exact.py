@@ -104,8 +104,10 @@ class ExactRefits:
         model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
 
     def _learned(self, others: NDArray[np.int32], values: NDArray[np.float32], is_known: NDArray[np.bool_]) -> Ratings:
-        """The ratings that count: for implicit models a 0 says as much as none."""
-        counts = is_known & (values > 0) if self._objective.is_implicit else is_known
+        """The ratings that count: for implicit models a 0 says as much as none, and NMF knows nothing below it."""
+        counts = is_known
+        if self._objective.is_implicit:
+            counts = is_known & (values > 0 if self._objective.is_nonnegative else values != 0)
         return others[counts], values[counts]
 
     def _solved(

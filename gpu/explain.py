@@ -60,7 +60,7 @@ def shares(
     found = np.zeros((len(targets), len(items)))
     known = model.item_trained[items]
     if isinstance(model.params, AlsImplicitParams | NmfParams):
-        known &= values > 0
+        known &= values > 0 if isinstance(model.params, NmfParams) else values != 0
     if known.any():
         z, matrix, y = _system_of(model)(model, items[known], values[known].astype(np.float64), gram)
         aims = np.zeros((len(targets), z.shape[1]))
@@ -131,8 +131,8 @@ def _exact_system(
     z = model.item_factors[items].astype(np.float64)
     (ridge,) = objective.ridges(np.array([len(items)]), int(model.item_trained.sum()))
     if objective.is_implicit:
-        weights = objective.alpha * values
-        matrix, y = _whole(model, gram) + (z.T * weights) @ z, 1 + weights
+        weights = objective.alpha * np.abs(values)
+        matrix, y = _whole(model, gram) + (z.T * weights) @ z, np.where(values > 0, 1 + weights, 0)
     else:
         z = np.column_stack([z, np.ones(len(z))]) if objective.has_biases else z
         matrix, y = z.T @ z, values - model.mean - model.item_bias[items]

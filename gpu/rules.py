@@ -93,6 +93,7 @@ class Objective(NamedTuple):
         mean: μ.
         regularization: λ.
         exponent: ν; 1 for explicit models.
+        prior: λ0.
     """
 
     is_implicit: bool
@@ -102,28 +103,32 @@ class Objective(NamedTuple):
     mean: float
     regularization: float
     exponent: float
+    prior: float
 
     def ridges(self, counts: NDArray[np.integer], n_others: int) -> NDArray[np.float64]:
-        """ρ of rows with `counts` ratings where the other side has `n_others` rows."""
-        return ridges(counts, n_others, self.alpha, self.regularization, self.exponent)
+        """ρ of rows with `counts` ratings where `n_others` rows of the other side have some."""
+        return ridges(counts, n_others, self.alpha, self.regularization, self.exponent, self.prior)
 
 
 def ridges(
-    counts: NDArray[np.integer], n_others: int, alpha: float, regularization: float, exponent: float
+    counts: NDArray[np.integer], n_others: int, alpha: float, regularization: float, exponent: float, prior: float
 ) -> NDArray[np.float64]:
-    """ρ = λ (n + N/α)^ν of rows with `counts` ratings where the other side has `n_others` rows; N/α is 0 for α = 0."""
+    """ρ = λ (n + N/α)^ν + λ0 of rows with `counts` ratings.
+
+    N, `n_others`, is how many rows of the other side have ratings; N/α is 0 for α = 0.
+    """
     unrated = n_others / alpha if alpha else 0.0
-    return np.asarray(regularization * (counts + unrated) ** exponent, dtype=np.float64)
+    return np.asarray(regularization * (counts + unrated) ** exponent + prior, dtype=np.float64)
 
 
 def objective_of(params: AlsParams | AlsImplicitParams | NmfParams, mean: float) -> Objective:
     """What a model with these parameters and this μ was trained to minimise."""
     if isinstance(params, NmfParams):
-        return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0)
+        return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0, 0.0)
     ridge = params.regularization
     if isinstance(params, AlsImplicitParams):
-        return Objective(True, False, False, params.alpha, mean, ridge, params.regularization_exponent)
-    return Objective(False, False, params.biases, 0.0, mean, ridge, 1.0)
+        return Objective(True, False, False, params.alpha, mean, ridge, params.regularization_exponent, 0.0)
+    return Objective(False, False, params.biases, 0.0, mean, ridge, 1.0, 0.0)
 
 
 def user_rules(params: GradientParams) -> Rules:

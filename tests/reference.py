@@ -118,10 +118,9 @@ def esgd_epoch(samples, users, items, step, decay):
 
 
 def als_ridge(n_ratings, n_columns, problem):
-    """ρ of a row: λ n, or λ (n + N/α)^ν for implicit feedback."""
-    if problem.is_implicit:
-        return problem.regularization * (n_ratings + n_columns / problem.alpha) ** problem.exponent
-    return problem.regularization * n_ratings
+    """ρ of a row: λ n + λ0, or λ (n + N/α)^ν + λ0 for implicit feedback."""
+    unrated = n_columns / problem.alpha if problem.is_implicit else 0
+    return problem.regularization * (n_ratings + unrated) ** problem.exponent + problem.prior
 
 
 def als_system(columns, values, fixed, problem):
@@ -130,7 +129,7 @@ def als_system(columns, values, fixed, problem):
     z, values = fixed[columns].copy(), np.asarray(values, dtype=np.float64)
     ridge = als_ridge(len(columns), len(fixed), problem) * np.eye(fixed.shape[1])
     if problem.is_implicit:
-        confidence = 1 + problem.alpha * values
+        confidence = 1 + problem.alpha * np.abs(values)
         a = fixed.T @ fixed + (z.T * (confidence - 1)) @ z + ridge
         return a, z.T @ (confidence * (values > 0))
     targets = values - problem.mean
@@ -181,7 +180,7 @@ def als_data_loss(matrix, users, items, problem):
     if not problem.is_implicit:
         return np.sum((matrix - estimates)[rated] ** 2)
     known = np.where(rated, matrix, 0)
-    return np.sum((1 + problem.alpha * known) * ((known > 0) - estimates) ** 2)
+    return np.sum((1 + problem.alpha * np.abs(known)) * ((known > 0) - estimates) ** 2)
 
 
 def als_penalty(counts, n_columns, table, problem):

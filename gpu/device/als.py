@@ -65,17 +65,24 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: Problem) ->
     return 8 * int(lengths.sum()) + (32 + 16) * n_items + 32 * n_split + (8 + 8) * len(lengths) + sums
 
 
-def prepare(rows: Rows, n_columns: int, problem: Problem) -> Side:
-    """Place the ratings of one side, with the plan of its half-iterations."""
-    ridges = problem.ridges(rows.lengths, n_columns)
+def prepare(rows: Rows, n_columns: int, problem: Problem, n_rated: int | None = None) -> Side:
+    """Place the ratings of one side, with the plan of its half-iterations.
+
+    Args:
+        rows: ratings of the side to be solved.
+        n_columns: rows of the fixed side.
+        n_rated: how many of these have ratings; all where it is not given.
+    """
+    n_rated = n_columns if n_rated is None else n_rated
+    ridges = problem.ridges(rows.lengths, n_rated)
     if is_fused(problem):
         weights, ranges = plan.weights(rows, problem), _n_ranges(n_columns, problem)
         work = plan.fused(rows, weights, n_columns, ranges, _max_slots(problem))
-        return arrays.side_of(rows, work, [], ridges, n_columns, work.n_slots * _path(problem).slot_bytes(problem))
+        return arrays.side_of(rows, work, [], ridges, n_rated, work.n_slots * _path(problem).slot_bytes(problem))
     work = plan.two_phase(rows)
     batches = plan.batches(work.splits, tiling(problem).max_slots)
     n_slots = max((batch.n_slots for batch in batches), default=0)
-    return arrays.side_of(rows, work, batches, ridges, n_columns, n_slots * plain.slot_bytes(problem))
+    return arrays.side_of(rows, work, batches, ridges, n_rated, n_slots * plain.slot_bytes(problem))
 
 
 def _n_ranges(n_columns: int, problem: Problem) -> int:

@@ -43,7 +43,7 @@ class Side:
         items, splits: `plan.items` and `plan.splits` as bytes (32 n,).
         ridges: float64 (rows,), ρ.
         empty: int64, rows without ratings.
-        n_columns: rows of the fixed side.
+        n_rated: rows of the fixed side that have ratings.
         slots_bytes: what `slots` takes.
     """
 
@@ -55,7 +55,7 @@ class Side:
     splits: Any
     ridges: Any
     empty: Any
-    n_columns: int
+    n_rated: int
     slots_bytes: int
 
     @cached_property
@@ -65,13 +65,13 @@ class Side:
 
 
 def side_of(
-    rows: Rows, plan: Plan, batches: list[Batch], ridges: NDArray[np.float64], n_columns: int, slots_bytes: int
+    rows: Rows, plan: Plan, batches: list[Batch], ridges: NDArray[np.float64], n_rated: int, slots_bytes: int
 ) -> Side:
     """Ratings and plan, placed."""
     ratings = placed(rows.items), placed(rows.values)
     work = placed(plan.items.view(np.uint8)), placed(plan.splits.view(np.uint8))
     empty = placed(np.flatnonzero(rows.lengths == 0))
-    return Side(*ratings, plan, batches, *work, placed(ridges), empty, n_columns, slots_bytes)
+    return Side(*ratings, plan, batches, *work, placed(ridges), empty, n_rated, slots_bytes)
 
 
 def placed(array: NDArray[Any]) -> Any:

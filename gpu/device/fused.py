@@ -57,7 +57,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
     """One half-iteration, in place of both forms of `solved`; rows without ratings are left alone."""
     geometry = _geometry(problem)
     gram = _gram(fixed, problem) if problem.is_implicit else (None, None)
-    half, constants = _half(side, solved, fixed, *gram), plan.solver_of(problem, side.n_columns)
+    half, constants = _half(side, solved, fixed, *gram), plan.solver_of(problem, side.n_rated)
     n_short = 0 if problem.is_implicit else side.plan.n_short  # G would have to be applied in every step
     n_items, n_splits = len(side.plan.items) - n_short, len(side.plan.splits)
     if n_items:

@@ -30,7 +30,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
     """One half-iteration, in place of `solved.values`; rows without ratings are left alone."""
     sizes = tiling(problem)
     form, finish = _kernel("form", problem), _kernel(f"solve_{problem.solver}", problem)
-    constants = plan.solver_of(problem, side.n_columns)
+    constants = plan.solver_of(problem, side.n_rated)
     gram = arrays.gram(fixed.values) if problem.is_implicit else None
     shared = sizes.packed_bytes if _fits(problem) else 0
     for batch in side.batches:
@@ -49,7 +49,7 @@ def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tupl
     if not n_items:
         return 0.0, 0.0
     sums = cupy.empty((n_items, 2), dtype=cupy.float64)
-    constants = plan.solver_of(problem, side.n_columns)
+    constants = plan.solver_of(problem, side.n_rated)
     tables, bounds = (table.values, fixed.values), (np.float32(scale[0]), np.float32(scale[1]))
     arguments = side.items, side.columns, side.values, *tables, constants, *bounds, sums
     _kernel("errors", problem)((n_items,), (ERROR_THREADS,), arguments)

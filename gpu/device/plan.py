@@ -32,8 +32,8 @@ ITEM = np.dtype("<i8, <i4, <i4, <i4, <f4, <i4, <i4")
 ITEM.names = ("begin", "row", "length", "slot", "weight", "total", "unused")
 SPLIT = np.dtype("<i4, <i4, <i4, <i4, <f4, (3,)<i4")
 SPLIT.names = ("row", "first_slot", "n_slots", "total", "weight", "unused")
-SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <i4")
-SOLVER.names = ("alpha", "mean", "regularization", "exponent", "offset", "tolerance", "n_steps")
+SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <f4, <i4")
+SOLVER.names = ("alpha", "mean", "regularization", "exponent", "offset", "prior", "tolerance", "n_steps")
 
 
 class Plan(NamedTuple):
@@ -67,10 +67,10 @@ class Cut(NamedTuple):
     part: int
 
 
-def solver_of(problem: Problem, n_columns: int) -> NDArray[np.void]:
-    """`SOLVER` () of a half-iteration whose fixed side has `n_columns` rows: ρ = λ (n + offset)^ν."""
-    offset = n_columns / problem.alpha if problem.is_implicit else 0.0
-    ridge = (problem.regularization, problem.exponent, offset)
+def solver_of(problem: Problem, n_rated: int) -> NDArray[np.void]:
+    """`SOLVER` () of a half-iteration whose fixed side has `n_rated` rows with ratings: ρ = λ (n + offset)^ν + λ0."""
+    offset = n_rated / problem.alpha if problem.is_implicit else 0.0
+    ridge = (problem.regularization, problem.exponent, offset, problem.prior)
     constants = (problem.alpha, problem.mean, *ridge, problem.cg_tolerance, problem.n_cg_steps)
     return np.array(constants, dtype=SOLVER)
 
@@ -95,7 +95,7 @@ def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
 
 
 def weights(rows: Rows, problem: Problem) -> NDArray[np.float32]:
-    """Largest α·r of each row, or |r − μ| in explicit problems: FP16 holds shares of it. 1 where it is 0."""
+    """Largest α·|r| of each row, or |r − μ| in explicit problems: FP16 holds shares of it. 1 where it is 0."""
     found = np.ones(len(rows.starts), dtype=np.float32)
     rated = np.flatnonzero(rows.lengths)
     if not len(rated):
@@ -104,12 +104,11 @@ def weights(rows: Rows, problem: Problem) -> NDArray[np.float32]:
     starts, ends = rows.starts[rated], rows.starts[rated] + rows.lengths[rated]
     bounds = np.column_stack([starts, ends]).ravel()
     bounds = bounds[:-1] if bounds[-1] == len(rows.values) else bounds
-    highest = np.maximum.reduceat(rows.values, bounds)[::2]
+    highest, lowest = (reduce.reduceat(rows.values, bounds)[::2] for reduce in (np.maximum, np.minimum))
+    mean = np.float32(problem.mean)
+    largest = np.maximum(np.abs(highest - mean), np.abs(lowest - mean))
     if problem.is_implicit:
-        largest = np.float32(problem.alpha) * highest
-    else:
-        mean = np.float32(problem.mean)
-        largest = np.maximum(np.abs(highest - mean), np.abs(np.minimum.reduceat(rows.values, bounds)[::2] - mean))
+        largest *= np.float32(problem.alpha)
     found[rated] = np.where(largest > 0, np.minimum(largest, MOST_WEIGHT), 1)
     return found
 

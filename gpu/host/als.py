@@ -68,11 +68,18 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
     return tables + n_rows * BYTES_PER_ROW + grams + get_num_threads() * cg.batch_bytes()
 
 
-def prepare(rows: Rows, n_columns: int, problem: Problem) -> Side:
-    """Take `rows` as they are, each with its ρ, and deal them to the threads."""
+def prepare(rows: Rows, n_columns: int, problem: Problem, n_rated: int | None = None) -> Side:
+    """Take `rows` as they are, each with its ρ, and deal them to the threads.
+
+    Args:
+        rows: ratings of the side to be solved.
+        n_columns: rows of the fixed side.
+        n_rated: how many of these have ratings; all where it is not given.
+    """
     shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
-    return Side(rows, np.concatenate(shares), bounds, problem.ridges(rows.lengths, n_columns))
+    ridges = problem.ridges(rows.lengths, n_columns if n_rated is None else n_rated)
+    return Side(rows, np.concatenate(shares), bounds, ridges)
 
 
 def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray[np.int64]]:
@@ -171,8 +178,8 @@ def _solve_row(rows: Rows, row: int, ridge: float, system: cg.System, solved: Ta
         for x in range(last - first):
             column, rating = rows.items[first + x], rows.values[first + x]
             z[x] = system.z[column, :n]
-            weights[x] = system.slope * rating + system.level
-            if weights[x] > 0:
+            weights[x] = system.slope * abs(rating) + system.level
+            if system.slope * rating + system.level > 0:
                 targets[x] = system.target_slope * rating + system.target_level - system.offsets[column]
         add_observations(matrix, right, z, weights, targets)
     solve_symmetric(matrix, right)
@@ -252,8 +259,9 @@ def _row_errors(
         squares += np.float64(rating - min(max(estimate, low), high)) ** 2
         if not is_implicit:
             loss += np.float64(rating - estimate) ** 2
-        elif rating > 0:
-            loss += np.float64(1 + alpha * rating) * np.float64(1 - estimate) ** 2 - np.float64(estimate) ** 2
+        elif rating != 0:
+            off = np.float64(rating > 0) - np.float64(estimate)
+            loss += np.float64(1 + alpha * abs(rating)) * off**2 - np.float64(estimate) ** 2
     return squares, loss
 
 

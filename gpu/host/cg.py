@@ -35,8 +35,9 @@ class System(NamedTuple):
         z (columns, LD): fixed side, [v; 1; 0 …] with biases and [v; 0 …] without.
         offsets (columns,): biases of the fixed side, or zeros.
         gram (LD, LD): VᵀV; nothing, (0, LD), for explicit problems.
-        slope, level: w = slope · r + level;
-        target_slope, target_level: y = target_slope · r + target_level − offset, or 0 where w is 0.
+        slope, level: w = slope · |r| + level;
+        target_slope, target_level: y = target_slope · r + target_level − offset, or 0 where slope · r + level is not
+            above 0: there r is no rating, or a dislike.
         n_steps, tolerance: as in `gpu.params.AlsParams`.
     """
 
@@ -246,10 +247,10 @@ def _sum_applied(
             s5 += z[i5, f] * p[g, f]
             s6 += z[i6, f] * p[g, f]
             s7 += z[i7, f] * p[g, f]
-        s0, s1 = s0 * (slope * values[k] + level), s1 * (slope * values[k + _1] + level)
-        s2, s3 = s2 * (slope * values[k + _2] + level), s3 * (slope * values[k + _3] + level)
-        s4, s5 = s4 * (slope * values[k + _4] + level), s5 * (slope * values[k + _5] + level)
-        s6, s7 = s6 * (slope * values[k + _6] + level), s7 * (slope * values[k + _7] + level)
+        s0, s1 = s0 * (slope * abs(values[k]) + level), s1 * (slope * abs(values[k + _1]) + level)
+        s2, s3 = s2 * (slope * abs(values[k + _2]) + level), s3 * (slope * abs(values[k + _3]) + level)
+        s4, s5 = s4 * (slope * abs(values[k + _4]) + level), s5 * (slope * abs(values[k + _5]) + level)
+        s6, s7 = s6 * (slope * abs(values[k + _6]) + level), s7 * (slope * abs(values[k + _7]) + level)
         for f in range(n_columns):
             half = s0 * z[i0, f] + s1 * z[i1, f] + s2 * z[i2, f] + s3 * z[i3, f]
             out[f] += half + s4 * z[i4, f] + s5 * z[i5, f] + s6 * z[i6, f] + s7 * z[i7, f]
@@ -259,7 +260,7 @@ def _sum_applied(
             row, product = np.uintp(items[rest]), _ZERO
             for f in range(n_columns):
                 product += z[row, f] * p[g, f]
-            product *= slope * values[rest] + level
+            product *= slope * abs(values[rest]) + level
             for f in range(n_columns):
                 out[f] += product * z[row, f]
         k = stop

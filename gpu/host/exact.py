@@ -78,7 +78,8 @@ def add_ratings(
             if objective.is_nonnegative:
                 targets[b] = value  # the sum over all pairs is in `gram` already
             elif objective.is_implicit:
-                weights[b], targets[b] = objective.alpha * value, 1.0 + objective.alpha * value
+                weights[b] = objective.alpha * abs(value)
+                targets[b] = 1.0 + weights[b] if value > 0 else 0.0  # below 0 it is a dislike
             else:
                 weights[b], targets[b] = 1.0, value - objective.mean - fixed.biases[other]
         add_observations(matrix, right, observed, weights, targets)

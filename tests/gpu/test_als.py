@@ -24,9 +24,9 @@ from tests.gpu.test_sgd import assert_equal_models, last_metrics
 
 LENGTHS = [0, 1, 15, 16, 17, 4096, 200_000]
 # Three steps: from there on float32 and float64 part ways, whoever computes, before both arrive at the solution.
-EXPLICIT = Problem(8, True, False, 0.0, 3.5, 0.05, 1.0, 3, 1e-4, "cg", "float32")
-UNCENTRED = EXPLICIT._replace(biases=False, mean=0.0)
-IMPLICIT = Problem(8, False, True, 2.0, 0.0, 0.1, 0.5, 3, 1e-4, "cg", "float32")
+EXPLICIT = Problem(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 3, 1e-4, "cg", "float32")
+UNCENTRED = EXPLICIT._replace(biases=False, mean=0.0, prior=0.4)
+IMPLICIT = Problem(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.3, 3, 1e-4, "cg", "float32")
 KINDS = pytest.mark.parametrize("kind", [EXPLICIT, UNCENTRED, IMPLICIT], ids=["biases", "plain", "implicit"])
 SOLVERS = pytest.mark.parametrize("solver", ["cg", "cholesky"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -46,6 +46,12 @@ def rows_of(lengths: list[int], n_columns: int, seed: int = 0) -> Rows:
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     values = rng.integers(1, 6, sum(lengths)).astype(np.float32)
     return Rows(starts, np.array(lengths, dtype=np.int64), np.concatenate(items).astype(np.int32), values)
+
+
+def signed(rows: Rows, share: float = 0.4) -> Rows:
+    """`rows` with about this share of their ratings below 0."""
+    is_below = np.random.default_rng(3).random(len(rows.values)) < share
+    return rows._replace(values=np.where(is_below, -rows.values, rows.values))
 
 
 def table_of(n_rows: int, problem: Problem, seed: int = 1) -> np.ndarray:
@@ -211,6 +217,31 @@ def test_stored_zeros_add_nothing_to_implicit_rows(solver: str, backend: Backend
     np.testing.assert_allclose(with_zeros, half(backend, fewer, start, fixed, problem), rtol=1e-4, atol=1e-5)
 
 
+@SOLVERS
+@PRECISIONS
+def test_dislikes_agree_with_the_oracle(solver: str, precision: str, backend: Backend) -> None:
+    skip_unless_used(backend, precision)
+    problem = IMPLICIT._replace(solver=solver, precision=precision)
+    rows, fixed = signed(rows_of([0, 1, 2, 16, 40, 700, 9000], 9000)), table_of(9000, problem)
+    assert (rows.values[rows.starts[3] :] < 0).any()
+    start = near(rows, fixed, problem)
+    expected = reference.als_half(pairs(rows), start, fixed, problem)
+    assert_rows_agree(half(backend, rows, start, fixed, problem), expected, tolerance(backend, problem))
+
+
+@SOLVERS
+@PRECISIONS
+def test_rows_with_dislikes_only_are_drawn_to_zero(solver: str, precision: str, backend: Backend) -> None:
+    skip_unless_used(backend, precision)
+    problem = IMPLICIT._replace(solver=solver, precision=precision)
+    rows, fixed = signed(rows_of([1, 20, 400], 500), 1.0), table_of(500, problem)
+    start = table_of(3, problem, 2)
+    found, expected = half(backend, rows, start, fixed, problem), reference.als_half(pairs(rows), start, fixed, problem)
+    sizes = np.linalg.norm(start, axis=1)
+    assert (np.linalg.norm(found, axis=1) < 0.5 * sizes).all()
+    assert (np.linalg.norm(found - expected, axis=1) < tolerance(backend, problem)[1] * sizes).all()
+
+
 @KINDS
 def test_rows_may_lie_anywhere_in_their_arrays(kind: Problem, backend: Backend) -> None:
     """Rows with gaps between them and out of order, as a growing table holds them."""
@@ -223,9 +254,11 @@ def test_rows_may_lie_anywhere_in_their_arrays(kind: Problem, backend: Backend) 
 
 
 @KINDS
-def test_losses_agree_with_the_oracle(kind: Problem, backend: Backend) -> None:
+@pytest.mark.parametrize("shift", [0, 3])
+def test_losses_agree_with_the_oracle(kind: Problem, shift: int, backend: Backend) -> None:
     als = backend.primitives("als")
     ratings = planted(60, 50, 20)
+    ratings.by_user.values[:] = np.round(ratings.by_user.values) - shift  # below 0, 0 and above
     users, items = table_of(60, kind), table_of(50, kind, 2)
     matrix = np.full((60, 50), np.nan)
     matrix[ratings.coo()[:2]] = ratings.coo()[2]
@@ -349,6 +382,29 @@ def test_stored_zeros_are_no_implicit_feedback(backend: Backend) -> None:
     assert_equal_models(*(gpu.fit(ratings, SMALL_IMPLICIT, backend=backend) for ratings in (with_zeros, without)))
 
 
+def test_items_that_nobody_rated_change_no_implicit_model(backend: Backend) -> None:
+    """N of ρ counts rows with ratings, not the length of a table."""
+    users, items, values = planted().coo()
+    params = replaced(SMALL_IMPLICIT, regularization=0.5)
+    alone, beside = (
+        gpu.fit(gpu.Ratings.from_coo(users, items, values, (300, n_items)), params, backend=backend)
+        for n_items in (120, 600)
+    )
+    np.testing.assert_allclose(beside.user_factors, alone.user_factors, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(beside.item_factors[:120], alone.item_factors, rtol=1e-3, atol=1e-5)
+
+
+def test_what_is_disliked_scores_below_what_is_unknown(backend: Backend) -> None:
+    users, items, values = planted(300, 120, 60).coo()
+    opinions = gpu.Ratings.from_coo(users, items, np.where(values >= 3.5, 1, np.where(values < 2.5, -1, 0)), (300, 120))
+    shown, hidden = split(opinions)
+    model = gpu.fit(shown, SMALL_IMPLICIT, backend=backend)
+    users, items, values = hidden.coo()
+    scores = gpu.evaluate.predict(model, shown.by_user, users, items)
+    disliked, unknown, liked = (scores[values == value].mean() for value in (-1, 0, 1))
+    assert disliked < unknown < liked
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -359,9 +415,9 @@ def test_no_rating_is_refused(params: AlsParams | AlsImplicitParams, backend: Ba
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0])
-def test_implicit_feedback_below_zero_or_of_nothing_is_refused(value: float, backend: Backend) -> None:
+def test_implicit_feedback_without_a_like_is_refused(value: float, backend: Backend) -> None:
     ratings = gpu.Ratings.from_coo(np.array([0, 1]), np.array([0, 0]), np.array([value, 0.0]))
-    with pytest.raises(InvalidRatings, match=f"als-implicit.*got {value:g}"):
+    with pytest.raises(InvalidRatings, match=f"als-implicit.*got {value:g}.*add ratings above 0"):
         gpu.fit(ratings, SMALL_IMPLICIT, backend=backend)
 
 

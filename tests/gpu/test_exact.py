@@ -42,7 +42,7 @@ def tables_of(model: gpu.Model, problem: als.Problem) -> tuple[np.ndarray, np.nd
 
 def columns_of(matrix: np.ndarray, is_implicit: bool) -> list[tuple[np.ndarray, np.ndarray]]:
     """(rows, ratings) of each column that count."""
-    learned = [~np.isnan(column) & (~np.array(is_implicit) | (np.nan_to_num(column) > 0)) for column in matrix.T]
+    learned = [~np.isnan(column) & (~np.array(is_implicit) | (np.nan_to_num(column) != 0)) for column in matrix.T]
     return [(np.flatnonzero(counts), column[counts]) for counts, column in zip(learned, matrix.T, strict=True)]
 
 
@@ -76,7 +76,7 @@ def test_refitting_an_item_gives_what_training_would(params: Params) -> None:
 
 
 @pytest.mark.parametrize("kind", EXACT_KINDS)
-@pytest.mark.parametrize("lowest", [0, 1])
+@pytest.mark.parametrize("lowest", [-2, 0, 1])
 def test_rows_solve_their_normal_equations(kind: type[Params], lowest: int) -> None:
     ratings = random_matrix(N_USERS, 12, 0.6) - 1 + lowest
     follower = Follower(kind, history_of(ratings))

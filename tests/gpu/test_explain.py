@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu import explain
+from gpu import als, explain
 from gpu.model import NO_NEIGHBOUR, Model
-from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, Params, SgdParams
 from gpu.rules import user_rules
-from tests.gpu.models import KINDS, random_model, random_params
+from tests import reference
+from tests.gpu.models import KINDS, random_matrix, random_model, random_params, ratings_of
 
 ITEMS = np.array([0, 2, 5, 7])
 VALUES = np.array([5, 1, 4, 3], dtype=np.float32)
@@ -59,6 +60,17 @@ def test_without_neighbours_the_shares_add_up_to_the_score() -> None:
     both += [(item, -share) for item, share in reasons(model, 9, 9)]
     assert sum(share for _, share in both) == pytest.approx(vector[:6] @ opposite, rel=1e-4)
     assert {item for item, _ in both} == set(ITEMS.tolist())
+
+
+def test_shares_beside_a_dislike_add_up_to_the_score_of_the_refit() -> None:
+    model = random_model(random_params(AlsImplicitParams), 3, 10)
+    values = np.array([5, -2, 0, 3], dtype=np.float32)
+    problem = als.problem_of(ratings_of(random_matrix(3, 10)), model.params)
+    a, b = reference.als_system(ITEMS, values, model.item_factors, problem)
+    a += problem.regularization * (3 - 4) * np.eye(6)  # ν = 1: a stored 0 is no rating to a refit
+    found = explain.shares(model, ITEMS, values, np.arange(10))
+    np.testing.assert_allclose(found.sum(axis=1), model.item_factors @ np.linalg.solve(a, b), rtol=1e-4, atol=1e-6)
+    assert not found[:, 1:3].any()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -173,11 +173,11 @@ def test_no_ratings_and_no_activation(
 def test_ratings_that_an_algorithm_cannot_use_fail_its_job_with_the_reason(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
 ) -> None:
-    client.xadd(RATINGS, encode_ratings([RatingEvent("u", "a", -1.0, 0.0), RatingEvent("v", "a", 5.0, 0.0)]))
+    client.xadd(RATINGS, encode_ratings([RatingEvent("u", "a", -1.0, 0.0), RatingEvent("v", "a", -5.0, 0.0)]))
     supervise(settings)
     job = ended(jobs, jobs.submit_training("als-implicit", {}))
     assert job.state == "failed"
-    assert str(job.error).startswith("InvalidRatings: Invalid ratings for als-implicit: expected 0 or more")
+    assert str(job.error).startswith("InvalidRatings: Invalid ratings for als-implicit: expected some above 0")
     job = ended(jobs, jobs.submit_training("als", {"n_epochs": 2}))
     assert (job.state, job.backend) == ("succeeded", "host: asked for")
 

@@ -1,7 +1,7 @@
 // ALS without tensor cores, FP32 throughout, in the two phases of [000]: `form` writes A and b of a batch of rows to
 // memory, `solve_cg` or `solve_cholesky` solves them. And `errors`, which both precisions use.
 //
-//   (A + ρ I) x = b,  A = Σ w z zᵀ (+ G),  b = Σ y z   over the ratings of one row; ρ = λ (n + offset)^ν
+//   (A + ρ I) x = b,  A = Σ w z zᵀ (+ G),  b = Σ y z   over the ratings of one row; ρ = λ (n + offset)^ν + λ0
 //
 // Compiled for one problem: D unknowns of a row, BIASES and IMPLICIT as 0 or 1; TILE x TILE elements of A are a
 // thread's own, N_TILES such tiles lie across A and b; FORM_THREADS, SOLVE_THREADS and ERROR_THREADS of a block;
@@ -55,8 +55,8 @@ __device__ __forceinline__ void stage(float* to, const float* z, float value, co
     float y = value - solver.mean, root = 1;
     if (BIASES) y -= z[D - 1];
     if (IMPLICIT) {
-        root = value > 0 ? sqrtf(solver.alpha * value) : 0.0f;
-        y = value > 0 ? (1 + solver.alpha * value) / root : 0.0f;
+        root = sqrtf(solver.alpha * fabsf(value));
+        y = value > 0 ? (1 + solver.alpha * value) / root : 0.0f;  // below 0 it is a dislike
     }
 #pragma unroll
     for (int first = 0; first < WIDTH; first += WARP) {
@@ -146,7 +146,7 @@ __device__ __forceinline__ Matrix gathered(
     const SplitRow& split, float* own, float* memory, const float* gram, const Solver& solver
 ) {
     const Matrix matrix = {IN_SHARED ? memory : own};
-    const float ridge = solver.regularization * powf(split.total + solver.offset, solver.exponent);
+    const float ridge = solver.regularization * powf(split.total + solver.offset, solver.exponent) + solver.prior;
     for (int i = threadIdx.x / WARP; i <= D; i += SOLVE_WARPS) {
         for (int j = threadIdx.x % WARP; j <= min(i, D - 1); j += WARP) {
             const float* from = own + slot_row(i) + j;
@@ -263,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cholesky(
 
 // --- errors ----------------------------------------------------------------------------------------------------------
 
-// Σ (r − clip(r̂))² and the data loss of one item, to `sums`: Σ (r − r̂)²; implicit Σ c (1 − r̂)² − r̂² over r > 0.
+// Σ (r − clip(r̂))² and the data loss of one item, to `sums`: Σ (r − r̂)²; implicit Σ c (p − r̂)² − r̂² over r ≠ 0.
 extern "C" __global__ void __launch_bounds__(ERROR_THREADS) errors(
     const Item* items, const int* columns, const float* values, const float* table, const float* fixed, Solver solver,
     float low, float high, double2* sums
@@ -299,7 +299,10 @@ extern "C" __global__ void __launch_bounds__(ERROR_THREADS) errors(
         const double off = rating - fminf(fmaxf(mine, low), high);
         squares += off * off;
         if (!IMPLICIT) loss += (double)(rating - mine) * (rating - mine);
-        else if (rating > 0) loss += (double)(1 + solver.alpha * rating) * ((1.0 - mine) * (1.0 - mine)) - (double)mine * mine;
+        else if (rating != 0) {
+            const double away = (rating > 0 ? 1.0 : 0.0) - mine;
+            loss += (double)(1 + solver.alpha * fabsf(rating)) * (away * away) - (double)mine * mine;
+        }
     }
     __shared__ double2 parts[ERROR_THREADS / WARP];
     squares = warp_sum(squares), loss = warp_sum(loss);

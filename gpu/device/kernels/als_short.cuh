@@ -95,7 +95,7 @@ __device__ __forceinline__ void solve_short(ShortRow& row, const Item& item, con
     multiply_transposed(r, row, y / scale, n_steps);
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) r[n] *= scale;
-    const float ridge = solver.regularization * __powf(item.total + solver.offset, solver.exponent);
+    const float ridge = solver.regularization * __powf(item.total + solver.offset, solver.exponent) + solver.prior;
     descend(x, r, solver, [&](Vector& product, const Vector& v, float norm) {
         const float back = inverse(norm);
         multiply_transposed(product, row, multiply_rows(row, v, norm, n_steps), n_steps);

@@ -193,7 +193,7 @@ template <int WARP> __device__ __forceinline__ void solve(
 #pragma unroll
     for (int warp = 1; warp < WARPS; ++warp) largest = fmaxf(largest, shared.largest[warp]);
     const float scale = largest > 0.01f && largest < 30000 ? 1.0f : largest > TINY ? inverse(largest) : 1.0f;  // keeps A within FP16
-    const float ridge = solver.regularization * __powf(total + solver.offset, solver.exponent) * scale;
+    const float ridge = (solver.regularization * __powf(total + solver.offset, solver.exponent) + solver.prior) * scale;
     const float unit = (IMPLICIT + weight) * scale;  // of y
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) {

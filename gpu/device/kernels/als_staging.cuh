@@ -73,8 +73,8 @@ __device__ __forceinline__ void write_right(
         const float value = shared.values[number % RING][rating];
         const float weight = shared.items[note.turn % ITEMS].weight;
         if (IMPLICIT) {
-            share = solver.alpha * value * inverse(weight);
-            y = value > 0 ? (1 + solver.alpha * value) * inverse(1 + weight) : 0.0f;
+            share = solver.alpha * fabsf(value) * inverse(weight);
+            y = value > 0 ? (1 + solver.alpha * value) * inverse(1 + weight) : 0.0f;  // below 0 it is a dislike
         } else {
             y = (value - solver.mean) * inverse(weight);
         }

@@ -4,7 +4,7 @@ struct Item {         // a row, or a part of one
     long long begin;  // place of its first rating
     int row, length;
     int slot;         // −1: a whole row; else where its sums go
-    float weight;     // implicit: largest α r of the whole row; explicit: largest |r − μ|; above 0
+    float weight;     // implicit: largest α |r| of the whole row; explicit: largest |r − μ|; above 0
     int total;        // ratings of the whole row
     int unused;
 };
@@ -14,8 +14,8 @@ struct SplitRow {     // a row whose sums lie in consecutive slots
     int unused[3];
 };
 struct Solver {       // constants of a half-iteration
-    float alpha, mean, regularization, exponent, offset;  // ρ = λ (n + offset)^ν
+    float alpha, mean, regularization, exponent, offset, prior;  // ρ = λ (n + offset)^ν + λ0
     float tolerance;
     int n_steps;
 };
-static_assert(sizeof(Item) == 32 && sizeof(SplitRow) == 32 && sizeof(Solver) == 28, "as NumPy writes them");
+static_assert(sizeof(Item) == 32 && sizeof(SplitRow) == 32 && sizeof(Solver) == 32, "as NumPy writes them");

@@ -13,15 +13,17 @@ from gpu.als import Problem, width
 from gpu.backend import Backend
 from gpu.host import als as host
 from gpu.ratings import Rows
-from tests.gpu.test_als import EXPLICIT, IMPLICIT, UNCENTRED, assert_rows_agree, rows_of, table_of, tolerance
+from tests.gpu.test_als import EXPLICIT, IMPLICIT, UNCENTRED, assert_rows_agree, rows_of, signed, table_of, tolerance
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33, 4096, 8192, 8193, 200_000]
 N_COLUMNS = 200_000
 DEVICE = Backend("device", "under test")
-KINDS = {"biases": EXPLICIT, "uncentred": UNCENTRED, "implicit": IMPLICIT}
+KINDS = {"biases": EXPLICIT, "uncentred": UNCENTRED, "implicit": IMPLICIT, "signed": IMPLICIT}
 FACTORS = [4, 5, 16, 31, 32, 64, 100, 128, 200, 256]
-CASES = [("biases", n) for n in FACTORS] + [(kind, n) for kind in ("uncentred", "implicit") for n in (5, 32, 100, 128)]
+CASES = [("biases", n) for n in FACTORS] + [
+    (kind, n) for kind in ("uncentred", "implicit", "signed") for n in (5, 32, 100, 128)
+]
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float16"])
 SOLVERS = pytest.mark.parametrize("solver", ["cg", "cholesky"])
 
@@ -62,6 +64,7 @@ def on_device(als: ModuleType, rows: Rows, start: np.ndarray, fixed: np.ndarray,
 def case(kind: str, n_factors: int, lengths: list[int], n_columns: int) -> tuple[Problem, Rows, np.ndarray, np.ndarray]:
     problem = KINDS[kind]._replace(n_factors=n_factors)
     rows, fixed = rows_of(lengths, n_columns), table_of(n_columns, problem)
+    rows = signed(rows) if kind == "signed" else rows
     return problem, rows, fixed, start_near(rows, fixed, problem)
 
 

@@ -48,7 +48,7 @@ TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": m
 
 def problem_of(n_factors: int, kind: str) -> Problem:
     biases, is_implicit = kind == "biases", kind == "implicit"
-    return Problem(n_factors, biases, is_implicit, 1.0, 0.0, 0.05, 1.0, 6, 1e-4, "cg", "float16")
+    return Problem(n_factors, biases, is_implicit, 1.0, 0.0, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
 
 
 def compile_with_nvcc(name: str, defines: dict[str, int], architecture: str, tmp_path: Path) -> None:

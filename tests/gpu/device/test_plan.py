@@ -13,8 +13,8 @@ from gpu.als import Problem
 from gpu.device import plan
 from gpu.ratings import Rows
 
-EXPLICIT = Problem(8, True, False, 0.0, 3.5, 0.05, 1.0, 6, 1e-4, "cg", "float16")
-IMPLICIT = Problem(8, False, True, 2.0, 0.0, 0.1, 0.5, 3, 1e-4, "cg", "float16")
+EXPLICIT = Problem(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
+IMPLICIT = Problem(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.0, 3, 1e-4, "cg", "float16")
 NO_BOUND = 10**9
 
 
@@ -62,7 +62,7 @@ def assert_slots_belong(found: plan.Plan) -> None:
 
 
 def test_records_are_as_long_as_the_kernels_think():
-    assert (plan.ITEM.itemsize, plan.SPLIT.itemsize, plan.SOLVER.itemsize) == (32, 32, 28)
+    assert (plan.ITEM.itemsize, plan.SPLIT.itemsize, plan.SOLVER.itemsize) == (32, 32, 32)
     assert [plan.ITEM.fields[name][1] for name in ("begin", "row", "length", "slot", "weight", "total")] == [
         0, 8, 12, 16, 20, 24
     ]  # fmt: skip
@@ -184,6 +184,12 @@ def test_weights_are_the_largest_of_the_row():
     assert plan.weights(rows, IMPLICIT).tolist() == [10, 1, 1, 6]
     assert plan.weights(rows, EXPLICIT).tolist() == [2.5, 1, 3.5, 0.5]
     assert plan.weights(rows, EXPLICIT._replace(mean=3.0)).tolist() == [2, 1, 3, 1]
+
+
+def test_weights_of_dislikes_count_like_those_of_likes():
+    values = np.array([1, -5, 2, -3], dtype=np.float32)
+    rows = Rows(np.array([0, 3]), np.array([3, 1]), np.zeros(4, dtype=np.int32), values)
+    assert plan.weights(rows, IMPLICIT).tolist() == [10, 6]
 
 
 def test_weights_stay_where_kernels_can_divide_by_them():

@@ -5,8 +5,11 @@ The axis alphabet of every docstring: U users, I items, F factors, B batch, K ne
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpu import als, culsh, esgd, evaluate, nmf, sgd
 from gpu.backend import HOST, Backend, choose
+from gpu.calibration import Calibration, calibrate, in_units
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop
 from gpu.errors import (
     BackendUnavailable,
@@ -41,6 +44,7 @@ __all__ = [
     "AlsParams",
     "Backend",
     "BackendUnavailable",
+    "Calibration",
     "CulshImplicitParams",
     "CulshParams",
     "EngineError",
@@ -96,13 +100,49 @@ def fit(
     """
     if not len(ratings):
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
-    if isinstance(params, AlsParams | AlsImplicitParams):
-        return als.fit(ratings, params, backend, test, on_epoch, should_stop)
     if isinstance(params, NmfParams):
         return nmf.fit(ratings, params, backend, test, on_epoch, should_stop)
-    if isinstance(params, EsgdParams):
-        return esgd.fit(ratings, params, backend, test, on_epoch, should_stop)
-    if isinstance(params, CulshParams):
-        return culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
-    assert isinstance(params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
-    return sgd.fit(ratings, params, backend, test, on_epoch, should_stop)
+    calibration = calibrate(ratings, params)
+    if isinstance(params, AlsImplicitParams):
+        return als.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
+    if isinstance(params, CulshImplicitParams):
+        model = culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
+        model.calibration = calibration
+        return model
+    return _fit_ratings(ratings, params, backend, test, on_epoch, should_stop, calibration)
+
+
+def _fit_ratings(
+    ratings: Ratings,
+    params: Params,
+    backend: Backend,
+    test: Ratings | None,
+    on_epoch: OnEpoch | None,
+    should_stop: ShouldStop | None,
+    calibration: Calibration,
+) -> Model:
+    """Train an explicit model on ratings in multiples of their unit; its parameters and errors are of the ratings."""
+    unit = calibration.unit
+    ratings, test = in_units(ratings, unit), None if test is None else in_units(test, unit)
+    on_epoch = None if on_epoch is None else _in_ratings(on_epoch, unit)
+    if isinstance(params, AlsParams):
+        model = als.fit(ratings, params, backend, test, on_epoch, should_stop)
+    elif isinstance(params, EsgdParams):
+        model = esgd.fit(ratings, params, backend, test, on_epoch, should_stop)
+    elif isinstance(params, CulshParams):
+        model = culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
+    else:
+        assert isinstance(params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
+        model = sgd.fit(ratings, params, backend, test, on_epoch, should_stop)
+    model.to_ratings(calibration)
+    return model
+
+
+def _in_ratings(on_epoch: OnEpoch, unit: float) -> OnEpoch:
+    """`on_epoch` with errors in multiples of `unit` turned into errors of ratings; a loss is a squared one."""
+    factors = {"train_rmse": unit, "test_rmse": unit, "train_loss": unit**2}
+
+    def report(epoch: EpochReport) -> None:
+        on_epoch(replace(epoch, metrics={name: value * factors[name] for name, value in epoch.metrics.items()}))
+
+    return report

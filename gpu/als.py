@@ -22,15 +22,16 @@ from numpy.typing import NDArray
 
 from gpu import evaluate
 from gpu.backend import HOST, Backend
+from gpu.baselines import mean_of
+from gpu.calibration import Calibration, calibrate, signals_of
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
-from gpu.errors import InvalidRatings, TrainingDiverged
+from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.rules import ridges
 
-LEAST_LIKED = float(np.finfo(np.float32).smallest_subnormal)  # implicit: a held-out 0 or dislike is no hit
 START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
 
 
@@ -73,26 +74,29 @@ def fit(
     test: Ratings | None = None,
     on_epoch: OnEpoch | None = None,
     should_stop: ShouldStop | None = None,
+    calibration: Calibration | None = None,
 ) -> Model:
     """Solve both sides in turn; see `gpu.fit`.
 
+    Args:
+        calibration: of these ratings. Default: made here.
+
     Raises:
-        InvalidRatings: no rating above 0, for `als-implicit`.
         NotEnoughMemory: the training would need more than is free; both numbers are said.
     """
-    if params.is_implicit:
-        ratings = _nonzero(ratings)
-    _check_memory(ratings, problem_of(ratings, params), backend)
-    return Training(ratings, params, backend, test).run(on_epoch, should_stop)
+    calibration = calibration or calibrate(ratings, params)
+    _check_memory(ratings, problem_of(ratings, params, calibration), backend)
+    return Training(ratings, params, backend, test, calibration).run(on_epoch, should_stop)
 
 
-def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams) -> Problem:
+def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> Problem:
     """The problem that `params` poses on `ratings`."""
+    known = calibration
     if isinstance(params, AlsImplicitParams):
-        kind = (False, True, params.alpha, 0.0, params.regularization, params.regularization_exponent, 0.0)
+        kind = (False, True, known.alpha, 0.0, known.regularization, params.regularization_exponent, known.prior)
     else:
-        mean = float(ratings.by_user.values.mean(dtype=np.float64)) if params.biases else 0.0
-        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, 0.0)
+        mean = mean_of(ratings) if params.biases else 0.0
+        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, known.prior)
     return Problem(params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision)
 
 
@@ -100,10 +104,16 @@ class Training:
     """One run: both sides prepared where the backend computes, solved in turn, reported on and fetched at the end."""
 
     def __init__(
-        self, ratings: Ratings, params: AlsParams | AlsImplicitParams, backend: Backend, test: Ratings | None
+        self,
+        ratings: Ratings,
+        params: AlsParams | AlsImplicitParams,
+        backend: Backend,
+        test: Ratings | None,
+        calibration: Calibration,
     ) -> None:
-        self.ratings, self.params, self.backend, self.test = ratings, params, backend, test
-        self.problem = problem_of(ratings, params)
+        self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
+        self.problem = problem_of(ratings, params, calibration)
+        self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
         self._als = als = backend.primitives("als")
         n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
         self._by_user = als.prepare(ratings.by_user, ratings.n_items, self.problem, n_items)
@@ -141,7 +151,9 @@ class Training:
     def model(self) -> Model:
         """The present parameters, on the host."""
         tables = self._als.fetch(self._users), self._als.fetch(self._items)
-        return model_of(self.ratings, self.params, self.problem, *tables)
+        model = model_of(self.ratings, self.params, self.problem, *tables)
+        model.calibration = self.calibration
+        return model
 
     def _compile(self) -> None:
         """Compile everything that a half-iteration calls, on a matrix without rows."""
@@ -162,7 +174,7 @@ class Training:
         if self.test is None:
             return metrics
         if problem.is_implicit:
-            ranks = evaluate.ranking(self.model(), self.ratings.by_user, self.test, LEAST_LIKED)
+            ranks = evaluate.ranking(self.model(), self._rated, self.test)
             return metrics | {f"test_{name}": value for name, value in ranks.items()}
         squares, _ = als.errors(self._held_out, self._users, self._items, problem, scale)
         return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
@@ -211,18 +223,6 @@ def model_of(
     if problem.biases:
         model.user_bias[:], model.item_bias[:] = users[:, -1], items[:, -1]
     return model
-
-
-def _nonzero(ratings: Ratings) -> Ratings:
-    """The ratings without zeros: a stored 0 says as much as no rating."""
-    lowest, highest = ratings.scale
-    if highest <= 0:
-        raise InvalidRatings(
-            "Invalid ratings for als-implicit: expected some above 0 (how often or how much; below 0 is a dislike), "
-            f"got {lowest:g} to {highest:g}: add ratings above 0, or shift the scale"
-        )
-    values = ratings.by_user.values
-    return ratings if lowest > 0 or values.all() else ratings.where(values != 0)
 
 
 def _check_memory(ratings: Ratings, problem: Problem, backend: Backend) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu import similarity
 from gpu.backend import HOST, Backend
-from gpu.baselines import Baselines, baselines
+from gpu.baselines import Baselines, baselines, shrunk_biases
 from gpu.epochs import OnEpoch, ShouldStop
 from gpu.memory import check_training
 from gpu.model import Model
@@ -45,8 +45,10 @@ def training(ratings: Ratings, params: CulshParams, backend: Backend = HOST, tes
     known = baselines(ratings)
     found = similarity.neighbours(ratings, params, backend, known)
     if isinstance(params, CulshImplicitParams):
-        known = _implicit_baselines(known, params)
-    model = start_model(ratings, params, known, found.projections.shape[1])
+        known = biases = _implicit_baselines(known, params)
+    else:
+        biases = shrunk_biases(ratings)
+    model = start_model(ratings, params, known, biases, found.projections.shape[1])
     if isinstance(params, CulshImplicitParams):
         model.scale = (0.0, 1.0)
     model.neighbours[:], model.projections[:] = found.neighbours, found.projections

@@ -1,8 +1,9 @@
 """ESGD ([003]): stochastic gradient descent without shuffling, sorting or scheduling.
 
-Fixed biases come first: b_i = mean(r − μ) over the user, b̂_j = mean(r − b_i − μ) over the item. What they leave over,
-x = r − μ − b_i − b̂_j, is learned by factors: with e = x − p·q, p ← p + γ(e q − λp) and q ← q + γ(e p − λq), both from
-the values before either is written, with a fixed γ.
+Fixed biases come first: means of users and items, shrunk so that rows with few ratings stay near μ ([003] takes plain
+means; `gpu.baselines.shrunk_biases`). Factors learn the rest, x = r − μ − b_i − b̂_j:
+with e = x − p·q, p ← p + γ(e q − λp) and q ← q + γ(e p − λq), both from the values before either is written, with a
+fixed γ.
 
 Order of visits. The ratings stay as one array as they lie in memory: by user, since `Ratings` keeps the last rating of
 each pair and no arrival order. A block takes `BLOCK` of them, in pieces of `CHUNK` neighbours that one warp reads
@@ -28,7 +29,8 @@ from numpy.typing import NDArray
 
 from gpu import evaluate
 from gpu.backend import HOST, Backend
-from gpu.baselines import Baselines, deviations
+from gpu.baselines import Baselines, shrunk_biases
+from gpu.calibration import FACTOR_PRIOR
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
 from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
@@ -114,6 +116,8 @@ class Training:
         """One epoch, begun; `finish` of the primitives waits for it."""
         step, regularization = np.float32(self._params.learning_rate), np.float32(self._params.regularization)
         self._esgd.learn_epoch(self._samples, self._users, self._items, step, regularization)
+        for table in (self._users, self._items):
+            table[...] *= np.float32(np.exp(-step * FACTOR_PRIOR))  # λ0 of the ridge λ n + λ0
 
     def model(self) -> Model:
         """The present parameters, on the host."""
@@ -151,18 +155,9 @@ def largest_quotient(stride: int, n: int) -> float:
     return largest if n == 1 else math.inf
 
 
-def baselines(ratings: Ratings) -> Baselines:
-    """(μ, b_i, b̂_j) of [003]: users' means of r − μ, then items' means of r − b_i − μ; 0 for rows without ratings."""
-    by_user, by_item = ratings.by_user, ratings.by_item
-    mean = float(by_user.values.mean(dtype=np.float64))
-    user = deviations(by_user, mean)
-    left = by_item.values - user[by_item.items]
-    return Baselines(mean, user, deviations(by_item._replace(values=left), mean))
-
-
 def start_model(ratings: Ratings, params: EsgdParams) -> Model:
     """The model before its first epoch; factors of rows without ratings are and stay zero."""
-    known = baselines(ratings)
+    known = shrunk_biases(ratings)
     model = Model.zeros(params, known.mean, ratings.scale, ratings.n_users, ratings.n_items)
     model.user_trained[:], model.item_trained[:] = ratings.by_user.lengths > 0, ratings.by_item.lengths > 0
     model.user_baseline[:], model.item_baseline[:] = known.user, known.item

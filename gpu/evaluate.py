@@ -55,7 +55,7 @@ def ranking(
     model: Model,
     rows: Rows,
     test: Ratings,
-    relevant_from: float = -np.inf,
+    relevant_from: float | None = None,
     k_ndcg: int = 10,
     k_recall: int = 20,
     *,
@@ -66,7 +66,8 @@ def ranking(
     Args:
         rows: training ratings by user; these items do not compete.
         test: held-out ratings, rows as in the model. Items in `rows` as well are ignored.
-        relevant_from: smallest rating that makes a test item relevant. Default: every rating does.
+        relevant_from: smallest rating that makes a test item relevant. Default: every rating that the model does not
+            take for a dislike (`Calibration.middle`).
         k_ndcg, k_recall: cut-offs.
 
     Returns:
@@ -74,7 +75,7 @@ def ranking(
         relevant items), each the mean over the users with a relevant item; NaN where there is none.
     """
     users, items, values = test.coo()
-    relevant = values >= relevant_from
+    relevant = values >= (model.calibration.middle if relevant_from is None else relevant_from)
     users, items = users[relevant], items[relevant]
     ranks = _ranks(model, rows, users, items, backend)
     users, ranks = users[ranks >= 0], ranks[ranks >= 0]

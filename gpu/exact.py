@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gpu.backend import Backend
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
-from gpu.rules import PARALLEL_FROM, objective_of
+from gpu.rules import PARALLEL_FROM, learned_values, objective_of
 from gpu.table import RatingTable
 
 NUMBERS_PER_SLICE = 2**20  # looked at, about a millisecond
@@ -42,7 +42,7 @@ class ExactRefits:
         self, model: Model, params: AlsParams | AlsImplicitParams | NmfParams, table: RatingTable, backend: Backend
     ) -> None:
         self._model, self._table, self._kernels = model, table, backend.primitives("exact")
-        self._objective = objective_of(params, model.mean)
+        self._objective = objective_of(model)
         self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
         self._user_gram, self._item_gram = np.zeros((2, params.n_factors, params.n_factors))
         self._as_trained = np.zeros(model.user_factors.shape, dtype=np.float32)  # takes memory where it is written
@@ -104,11 +104,10 @@ class ExactRefits:
         model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
 
     def _learned(self, others: NDArray[np.int32], values: NDArray[np.float32], is_known: NDArray[np.bool_]) -> Ratings:
-        """The ratings that count: for implicit models a 0 says as much as none, and NMF knows nothing below it."""
-        counts = is_known
-        if self._objective.is_implicit:
-            counts = is_known & (values > 0 if self._objective.is_nonnegative else values != 0)
-        return others[counts], values[counts]
+        """What is learned of ratings: signals of implicit ALS, for which a 0 says as much as no rating."""
+        learned, counts = learned_values(self._model, values)
+        counts &= is_known
+        return others[counts], learned[counts]
 
     def _solved(
         self, rows: list[Ratings], n_others: int, fixed: Callable[[], Any]
@@ -138,7 +137,7 @@ class ExactRefits:
             part = slice(first, first + n_ratings)
             self._kernels.add_ratings(matrix, right, others[part], values[part], fixed(), self._objective)
         found: NDArray[np.float64] = self._kernels.solved(
-            matrix, right, ridge, self._model.params.n_factors, self._objective.is_nonnegative
+            matrix, right, ridge, self._model.params.n_factors, self._objective
         )
         return found
 

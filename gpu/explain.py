@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpu.backend import HOST
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams, SgdParams
-from gpu.rules import SMALLEST_RIDGE, TINY, Rules, objective_of, user_rules
+from gpu.rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
 from gpu.topn import residuals_of
 
 Reasons = list[tuple[int, float]]
@@ -59,8 +59,9 @@ def shares(
     """
     found = np.zeros((len(targets), len(items)))
     known = model.item_trained[items]
-    if isinstance(model.params, AlsImplicitParams | NmfParams):
-        known &= values > 0 if isinstance(model.params, NmfParams) else values != 0
+    if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
+        values, counts = learned_values(model, values)
+        known &= counts
     if known.any():
         z, matrix, y = _system_of(model)(model, items[known], values[known].astype(np.float64), gram)
         aims = np.zeros((len(targets), z.shape[1]))
@@ -81,7 +82,9 @@ def _neighbour_shares(
     found = np.zeros((len(targets), len(items)))
     if not isinstance(model.params, SgdParams) or not model.neighbours.shape[1]:
         return found
-    residuals = residuals_of(model, items, values, _baseline(model, values, user_rules(model.params)))
+    residuals = residuals_of(
+        model, items, values, _baseline(model, values, user_rules(model.params, model.calibration.unit))
+    )
     for place, target in enumerate(targets):
         slots = dict(zip(model.neighbours[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
         n_rated = sum(item in slots for item in items.tolist())
@@ -112,7 +115,7 @@ def _sampled_system(
     """The closed form of `gpu.sampled`; implicit models: the first Newton step from zero, without negatives."""
     del gram
     assert isinstance(model.params, GradientParams)  # noqa: S101 - `shares` has asked; this narrows the type
-    rules = user_rules(model.params)
+    rules = user_rules(model.params, model.calibration.unit)
     z = np.column_stack([model.item_factors[items].astype(np.float64), np.ones(len(items))])
     given = model.mean + model.item_bias[items].astype(np.float64)
     expected = 1 / (1 + np.exp(-given)) if model.params.is_logit else given
@@ -127,7 +130,7 @@ def _exact_system(
 ) -> System:
     """The system of `gpu.exact`."""
     assert isinstance(model.params, AlsParams | AlsImplicitParams)  # noqa: S101 - `shares` has asked
-    objective = objective_of(model.params, model.mean)
+    objective = objective_of(model)
     z = model.item_factors[items].astype(np.float64)
     (ridge,) = objective.ridges(np.array([len(items)]), int(model.item_trained.sum()))
     if objective.is_implicit:
@@ -136,8 +139,9 @@ def _exact_system(
     else:
         z = np.column_stack([z, np.ones(len(z))]) if objective.has_biases else z
         matrix, y = z.T @ z, values - model.mean - model.item_bias[items]
-    ridge = max(ridge, SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
-    return z, matrix + ridge * np.eye(len(matrix)), y
+    ridges = np.full(len(matrix), max(ridge, SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY))
+    ridges[: model.params.n_factors] *= objective.unit
+    return z, matrix + np.diag(ridges), y
 
 
 def _nonnegative_system(
@@ -147,7 +151,7 @@ def _nonnegative_system(
     z, matrix = model.item_factors[items].astype(np.float64), _whole(model, gram)
     ridge = max(SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
     solved = HOST.primitives("exact").solved
-    is_used = solved(matrix.copy(), values @ z, ridge, len(matrix), True)[:-1] > 0
+    is_used = solved(matrix.copy(), values @ z, ridge, len(matrix), objective_of(model))[:-1] > 0
     system = np.where(np.outer(is_used, is_used), matrix, 0) + np.diag(np.where(is_used, ridge, 1))
     return z * is_used, system, values
 

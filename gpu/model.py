@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.calibration import NEUTRAL, Calibration
 from gpu.errors import InvalidInput
 from gpu.host.growing import Growing
 from gpu.params import Params
@@ -41,6 +42,7 @@ class Model:
         params: hyperparameters it was trained with; `params.algorithm` names it.
         mean: μ; for implicit models the fixed logit of the positive rate.
         scale: (smallest, largest) training rating; estimates are clipped to it. (0, 1) for implicit models.
+        calibration: what training took from its data (`gpu.calibration`).
         user_factors (U, F), item_factors (I, F), user_bias (U,), item_bias (I,): float32, learned.
         user_baseline (U,), item_baseline (I,): float32, the fixed baselines inside the neighbour residuals
             r − (mean + user_baseline + item_baseline); 0 for rows unknown at training.
@@ -65,7 +67,12 @@ class Model:
     projections: NDArray[np.int32]
 
     def __init__(
-        self, params: Params, mean: float, scale: tuple[float, float], arrays: dict[str, NDArray[Any]]
+        self,
+        params: Params,
+        mean: float,
+        scale: tuple[float, float],
+        arrays: dict[str, NDArray[Any]],
+        calibration: Calibration = NEUTRAL,
     ) -> None:
         """Adopt `arrays`, one per name of `ARRAYS`, without copying.
 
@@ -73,16 +80,25 @@ class Model:
             InvalidInput: an array is missing, unknown, or of the wrong dtype or shape.
         """
         _check_arrays(arrays)
-        self._hold(params, mean, scale, {name: Growing(array, _fill(name)) for name, array in arrays.items()})
+        self.params, self.mean, self.scale = params, float(mean), (float(scale[0]), float(scale[1]))
+        self.calibration = calibration
+        self._adopt({name: Growing(array, _fill(name)) for name, array in arrays.items()})
 
     @classmethod
     def zeros(
-        cls, params: Params, mean: float, scale: tuple[float, float], n_users: int, n_items: int, n_bits: int = 0
+        cls,
+        params: Params,
+        mean: float,
+        scale: tuple[float, float],
+        n_users: int,
+        n_items: int,
+        n_bits: int = 0,
+        calibration: Calibration = NEUTRAL,
     ) -> Model:
         """A model of zeros with no neighbours and nothing marked as trained."""
         shapes = _shapes(params, n_users, n_items, n_bits)
         arrays = {name: np.full(shapes[name], _fill(name), dtype=dtype) for name, (_, dtype) in ARRAYS.items()}
-        return cls(params, mean, scale, arrays)
+        return cls(params, mean, scale, arrays, calibration)
 
     @property
     def n_users(self) -> int:
@@ -109,6 +125,19 @@ class Model:
         """Bytes of all arrays at their present length."""
         return sum(buffer.n_bytes for buffer in self._buffers.values())
 
+    def to_ratings(self, calibration: Calibration) -> None:
+        """Turn a model of ratings in multiples of `calibration.unit` into one of the ratings themselves, in place.
+
+        Biases and the weights C of unrated neighbors are multiplied by the unit, factors of both sides by its root;
+        the weights W multiply residuals and stay.
+        """
+        self.calibration, self.mean = calibration, self.mean * calibration.unit
+        self.scale = self.scale[0] * calibration.unit, self.scale[1] * calibration.unit
+        powers = dict.fromkeys(("user_factors", "item_factors"), 0.5)
+        names = "user_bias", "item_bias", "user_baseline", "item_baseline", "implicit_weights"
+        for name, power in (powers | dict.fromkeys(names, 1.0)).items():
+            getattr(self, name)[:] *= np.float32(calibration.unit**power)
+
     def grow(self, n_users: int, n_items: int) -> None:
         """Lengthen to at least (n_users, n_items); new rows are zero, without neighbours and not trained."""
         for name, (axes, _) in ARRAYS.items():
@@ -134,8 +163,7 @@ class Model:
         moved.neighbours[item_rows[item_rows >= 0]] = np.maximum(renamed[kept], NO_NEIGHBOUR)
         return moved
 
-    def _hold(self, params: Params, mean: float, scale: tuple[float, float], buffers: dict[str, Growing]) -> None:
-        self.params, self.mean, self.scale = params, float(mean), (float(scale[0]), float(scale[1]))
+    def _adopt(self, buffers: dict[str, Growing]) -> None:
         self._buffers = buffers
         self._point()
 
@@ -144,7 +172,8 @@ class Model:
         made = Model.__new__(Model)
         shapes = _shapes(self.params, n_users, n_items, self.projections.shape[1])
         buffers = {name: Growing.filled(shapes[name], dtype, _fill(name)) for name, (_, dtype) in ARRAYS.items()}
-        made._hold(self.params, self.mean, self.scale, buffers)
+        made.params, made.mean, made.scale, made.calibration = self.params, self.mean, self.scale, self.calibration
+        made._adopt(buffers)
         return made
 
     def _point(self) -> None:

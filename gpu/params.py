@@ -1,8 +1,10 @@
 """Hyperparameters: one frozen object per algorithm, each default written here and nowhere else.
 
-The names are shared by every algorithm that has them. Defaults of `als`, `als-implicit`, `culsh`, `culsh-implicit`,
-`esgd` and `sgd` were chosen on a held-out part of a training part of MovieLens-1M, never on a test set
-(docs/performance.md).
+The names are shared by every algorithm that has them. Defaults were chosen on held-out parts of training parts of
+several data sets, never on a test set (docs/performance.md). None is taken from the data: see `gpu.calibration`.
+
+Explicit models learn ratings in units of what shrunk biases leave unexplained (`Calibration.unit`), so step lengths and
+ridges mean the same on every scale.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, ClassVar, Literal, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from gpu.errors import InvalidParams
 
@@ -23,6 +25,8 @@ Precision = Literal["float16", "float32"]
 NmfSolver = Literal["tiled", "plain"]
 NmfPrecision = Literal["float32", "float64"]
 Start = Literal["random", "nndsvd"]
+Values = Literal["auto", "ratings", "counts"]
+Confidence = Literal["auto", "linear", "log"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class RegularizedParams(Params):
         regularization: λ of both factor matrices; more pulls rows with few ratings harder towards zero.
     """
 
-    regularization: float = 0.05
+    regularization: float = 0.055
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class AlsParams(RegularizedParams):
 
     n_factors: int = 128
     n_epochs: int = 8
-    regularization: float = 0.07
+    regularization: float = 0.036
     n_cg_steps: int = 6
     cg_tolerance: float = 1e-4
     solver: Solver = "cg"
@@ -93,16 +97,23 @@ class AlsParams(RegularizedParams):
 
 
 @dataclass(frozen=True)
-class AlsImplicitParams(RegularizedParams):
-    """Implicit ALS ([000] §5.6): every pair counts, rated ones with confidence c = 1 + α·r, as a preference of 1.
+class AlsImplicitParams(Params):
+    """Implicit ALS ([000] §5.6): every pair counts, those with a value x with confidence c = 1 + α·|x|.
 
-    The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |x|², n the ratings of a row and N the length of the other
-    side: with ν = 0 every row is held back alike, with ν = 1 by its share of the confidence (iALS revisited, whose
-    weight of an unrated pair is 1/α of a rated one's).
+    The preference p is 1, or 0 where x is a dislike; x is a value in units of the typical one (`gpu.calibration`).
+    The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |x|², n the ratings of a row and N the rows of the other side
+    that have some: with ν = 0 every row is held back alike, with ν = 1 by its share of the confidence (iALS revisited,
+    whose weight of an unrated pair is 1/α of a rated one's).
 
-    Attributes (beyond `RegularizedParams`):
-        alpha: α. More trusts what was rated over what was not; the default is for ratings of a few stars.
+    Attributes (beyond `Params`):
+        regularization: λ of both factor matrices. None: from the number of rows, so that factors that chance alone
+            would give stay zero.
+        alpha: α, the average weight of a rated pair. More trusts what was rated over what was not. None: from the
+            density of the data.
         regularization_exponent: ν.
+        values: `ratings` on a scale, of which those below its middle are dislikes, or `counts` (clicks are counts of
+            1). `auto` tells from the values.
+        confidence: `linear` in a count, or `log`: 1 + ln. `auto` takes `log` where counts have a long tail.
         n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
     """
 
@@ -112,9 +123,11 @@ class AlsImplicitParams(RegularizedParams):
 
     n_factors: int = 128
     n_epochs: int = 12
-    regularization: float = 0.015
-    alpha: float = 1.0
+    regularization: float | None = None
+    alpha: float | None = None
     regularization_exponent: float = 1.0
+    values: Values = "auto"
+    confidence: Confidence = "auto"
     n_cg_steps: int = 3
     cg_tolerance: float = 1e-4
     solver: Solver = "cg"
@@ -192,11 +205,12 @@ class CulshParams(SgdParams):
 
 @dataclass(frozen=True)
 class CulshImplicitParams(CulshParams):
-    """CULSH-MF for implicit feedback ([004] §5.4): cross-entropy against sampled negatives; every rating counts as 1.
+    """CULSH-MF for implicit feedback ([004] §5.4): cross-entropy against sampled negatives.
 
-    So does every rating in the hash: `psi` makes no difference.
+    Every rating counts as 1, in the hash too (`psi` makes no difference), and a dislike as a certain negative.
 
     Attributes (beyond `CulshParams`):
+        values: as in `AlsImplicitParams`.
         n_negatives: s, items drawn per rating and epoch from those the user has not rated. More rank the top of long
             lists better and cost time in proportion.
     """
@@ -211,6 +225,7 @@ class CulshImplicitParams(CulshParams):
     regularization: float = 0.01
     weight_learning_rate: float = 0.005
     n_negatives: int = 8
+    values: Values = "auto"
 
 
 @dataclass(frozen=True)
@@ -288,6 +303,10 @@ def params_for(algorithm: str, given: Mapping[str, Any]) -> Params:
 
 
 def _converted(name: str, value: Any, wanted: Any) -> Any:
+    if type(None) in get_args(wanted):
+        if value is None or value == "auto":
+            return None
+        wanted = float
     if wanted is bool and str(value).lower() in _TRUTH:
         return _TRUTH[str(value).lower()]
     if wanted not in (int, float):
@@ -307,6 +326,8 @@ def _check_ranges(params: Params) -> None:
     ranges, choices = {**_RANGES, **params.ranges}, {**_CHOICES, **params.choices}
     for field in dataclasses.fields(params):
         value = getattr(params, field.name)
+        if value is None:  # from the data
+            continue
         if field.name in ranges:
             low, high = ranges[field.name]
             if not (math.isfinite(value) and low <= value <= high):
@@ -324,4 +345,6 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "similarity": ("simlsh", "gsm", "minhash", "rp_cos", "random"),
     "psi": ("residual", "power"),
     "start": ("random", "nndsvd"),
+    "values": ("auto", "ratings", "counts"),
+    "confidence": ("auto", "linear", "log"),
 }

@@ -2,10 +2,10 @@
 
 Models trained by ALS are refitted exactly, by what they were trained to minimise (`Objective`).
 
-For all others (`Rules`) a ridge is λ n + λ0, with the model's own λ and n the ratings that a term takes part in. λ0
-keeps somebody with one rating near the average. A row fitted in one go to a fixed other side needs a smaller share of λ
-than training. All values were chosen on MovieLens-1M by folding in users and items that a model had not seen
-(docs/performance.md).
+For all others (`Rules`) a ridge, in the units of training (`gpu.calibration`), is λ n + λ0, with the model's own λ and
+n the ratings that a term takes part in. λ0 keeps users with one rating near the average. A row fitted in one go to a
+fixed other side needs a smaller share of λ than training. All values were chosen on MovieLens-1M by folding in users
+and items that a model had not seen (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.baselines import PRIOR
+from gpu.calibration import signals
+from gpu.model import Model
 from gpu.params import (
     AlsImplicitParams,
     AlsParams,
@@ -31,7 +34,6 @@ PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are w
 # mean diagonal, and not nothing where that is 0.
 SMALLEST_RIDGE, TINY = 1e-10, 1e-300
 
-BASELINE_PRIOR = 5.0
 BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0
 FACTOR_PRIOR, WEIGHT_PRIOR = 4.0, 20.0
 FACTOR_SHARE = 0.6
@@ -57,7 +59,8 @@ class Rules(NamedTuple):
     Attributes:
         factor, factor_prior: the ridge of factors is factor · n + factor_prior,
         bias, bias_prior: and so for the bias,
-        weight, weight_prior: and for W and C of an item.
+        weight, weight_prior: and for W and C of an item,
+        weight_unit: times this for W, which multiplies residuals.
         baseline_prior: ratings of average value that a user's baseline is shrunk by.
         max_ratings: that a refit reads.
         n_negatives: draws beside each, implicit models,
@@ -73,6 +76,7 @@ class Rules(NamedTuple):
     bias_prior: float
     weight: float
     weight_prior: float
+    weight_unit: float
     baseline_prior: float
     max_ratings: int
     n_negatives: int
@@ -94,6 +98,7 @@ class Objective(NamedTuple):
         regularization: λ.
         exponent: ν; 1 for explicit models.
         prior: λ0.
+        unit: factors of models of ratings have the ridge ρ · `unit` and biases ρ: training solved multiples of it.
     """
 
     is_implicit: bool
@@ -104,6 +109,7 @@ class Objective(NamedTuple):
     regularization: float
     exponent: float
     prior: float
+    unit: float
 
     def ridges(self, counts: NDArray[np.integer], n_others: int) -> NDArray[np.float64]:
         """ρ of rows with `counts` ratings where `n_others` rows of the other side have some."""
@@ -121,26 +127,43 @@ def ridges(
     return np.asarray(regularization * (counts + unrated) ** exponent + prior, dtype=np.float64)
 
 
-def objective_of(params: AlsParams | AlsImplicitParams | NmfParams, mean: float) -> Objective:
-    """What a model with these parameters and this μ was trained to minimise."""
+def objective_of(model: Model) -> Objective:
+    """What a model of ALS or NMF was trained to minimise."""
+    params, known = model.params, model.calibration
     if isinstance(params, NmfParams):
-        return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0, 0.0)
-    ridge = params.regularization
+        return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0)
     if isinstance(params, AlsImplicitParams):
-        return Objective(True, False, False, params.alpha, mean, ridge, params.regularization_exponent, 0.0)
-    return Objective(False, False, params.biases, 0.0, mean, ridge, 1.0, 0.0)
+        exponent = params.regularization_exponent
+        return Objective(True, False, False, known.alpha, 0.0, known.regularization, exponent, known.prior, 1.0)
+    assert isinstance(params, AlsParams)  # noqa: S101 - the last with exact refits; this narrows the type
+    return Objective(False, False, params.biases, 0.0, model.mean, params.regularization, 1.0, known.prior, known.unit)
 
 
-def user_rules(params: GradientParams) -> Rules:
-    """Rules for users of models trained with `params`."""
+def learned_values(model: Model, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """What a model of ALS or NMF learns of ratings (B,): (what stands for each, whether it says anything)."""
+    if isinstance(model.params, AlsImplicitParams):
+        values = signals(values, model.calibration)
+        return values, values != 0
+    if isinstance(model.params, NmfParams):
+        return values, values > 0
+    return values, np.ones(len(values), dtype=np.bool_)
+
+
+def user_rules(params: GradientParams, unit: float = 1.0) -> Rules:
+    """Rules for users of models trained with `params` on ratings in multiples of `unit`.
+
+    Refits read the ratings themselves, beside which factors are √`unit` times as long: so their ridge is `unit` times
+    that of training, and that of W, which stays while residuals grow, `unit`² times.
+    """
     return Rules(
-        factor=FACTOR_SHARE * params.regularization,
-        factor_prior=FACTOR_PRIOR,
+        factor=unit * FACTOR_SHARE * params.regularization,
+        factor_prior=unit * FACTOR_PRIOR,
         bias=params.bias_regularization if isinstance(params, SgdParams) else 0.0,
         bias_prior=BIAS_PRIOR_OF_USERS,
         weight=params.weight_regularization if isinstance(params, CulshParams) else 0.0,
         weight_prior=WEIGHT_PRIOR,
-        baseline_prior=BASELINE_PRIOR,
+        weight_unit=unit**2,
+        baseline_prior=PRIOR,
         max_ratings=MAX_RATINGS_OF_USERS,
         n_negatives=params.n_negatives if isinstance(params, CulshImplicitParams) else 0,
         max_negatives=MAX_NEGATIVES,
@@ -150,20 +173,22 @@ def user_rules(params: GradientParams) -> Rules:
     )
 
 
-def beside_items(rules: Rules, params: GradientParams, gram: NDArray[np.float64], n_items: int) -> Rules:
+def beside_items(
+    rules: Rules, params: GradientParams, gram: NDArray[np.float64], n_items: int, unit: float = 1.0
+) -> Rules:
     """Rules for users, with P for `n_items` trained items whose Σ v vᵀ has the upper triangle of `gram` (F, F)."""
     spread = (np.triu(gram) + np.triu(gram, 1).T) / max(n_items, 1)
     mean = float(np.trace(spread)) / len(gram)
     if not mean:
         return rules
     inverse = np.linalg.inv(spread + SPREAD_FLOOR * mean * np.eye(len(gram))).astype(np.float64)
-    share = SHARE_BESIDE_SPREAD * params.regularization
-    return rules._replace(factor=share, factor_prior=0.0, spread=SPREAD_PRIOR * inverse)
+    share = unit * SHARE_BESIDE_SPREAD * params.regularization
+    return rules._replace(factor=share, factor_prior=0.0, spread=unit**2 * SPREAD_PRIOR * inverse)
 
 
-def item_rules(params: GradientParams) -> Rules:
-    """Rules for items newer than a model trained with `params`."""
-    rules = user_rules(params)._replace(bias_prior=BIAS_PRIOR_OF_ITEMS, max_ratings=MAX_RATERS)
+def item_rules(params: GradientParams, unit: float = 1.0) -> Rules:
+    """Rules for items newer than a model trained with `params`; see `user_rules`."""
+    rules = user_rules(params, unit)._replace(bias_prior=BIAS_PRIOR_OF_ITEMS, max_ratings=MAX_RATERS)
     if not isinstance(params, CulshImplicitParams):
         return rules
     return rules._replace(

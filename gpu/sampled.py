@@ -53,7 +53,10 @@ class SampledRefits:
     ) -> None:
         self._model, self._params, self._table = model, params, table
         self._sums = backend.primitives("exact")
-        self.user_rules, self._item_rules = user_rules(params), item_rules(params)
+        self.user_rules, self._item_rules = (
+            user_rules(params, model.calibration.unit),
+            item_rules(params, model.calibration.unit),
+        )
         self._of_users, self._of_items = backend.primitives("online"), backend.primitives("newcomers")
         self._trained_items = self._trained_users = np.zeros(0, dtype=np.int64)  # by key, once `prepare` has run
         self._trained_user_keys = np.zeros(0, dtype=np.uint64)
@@ -76,7 +79,9 @@ class SampledRefits:
         gram = np.zeros((model.params.n_factors, model.params.n_factors))
         bound = yield from exact.bound_of(factors, is_trained)
         yield from exact.add_side(self._sums, gram, factors, is_trained, bound)
-        self.user_rules = beside_items(self.user_rules, self._params, gram, int(is_trained.sum()))
+        self.user_rules = beside_items(
+            self.user_rules, self._params, gram, int(is_trained.sum()), model.calibration.unit
+        )
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Take the keys of all rows."""

@@ -13,14 +13,15 @@ import numpy as np
 
 from gpu import evaluate
 from gpu.backend import HOST, Backend
-from gpu.baselines import Baselines, baselines
+from gpu.baselines import Baselines, baselines, shrunk_biases
+from gpu.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
 from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import CulshParams, SgdParams
 from gpu.ratings import Ratings
-from gpu.training import Rates
+from gpu.training import Rates, Shares
 
 # Factors start as normal draws of this deviation over √F, so that u·v starts near zero whatever F.
 INITIAL_DEVIATION = 0.1
@@ -37,6 +38,9 @@ class Descent(Protocol):
 
     def learn(self, epoch: int, rates: Rates) -> None:
         """One epoch of eq. 5; may return before it is done."""
+
+    def shrink(self, shares: Shares) -> None:
+        """Pull parameters towards zero by these shares; may return before it is done."""
 
     def finish(self) -> None:
         """Wait for what was begun."""
@@ -74,16 +78,20 @@ def training(ratings: Ratings, params: SgdParams, backend: Backend = HOST, test:
     """What `fit` runs, before its first epoch."""
     needed = backend.primitives("descent").bytes_needed(ratings, params)
     check_training(needed, params.n_factors, ratings, backend)
-    model = start_model(ratings, params, baselines(ratings))
+    model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
     return Training(model, params, ratings, backend, test)
 
 
-def start_model(ratings: Ratings, params: SgdParams, known: Baselines, n_bits: int = 0) -> Model:
-    """The model before its first epoch: baselines as biases, small random factors, zeros for rows without ratings."""
+def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
+    """The model before its first epoch: small random factors beside `biases`, zeros for rows without ratings.
+
+    Args:
+        known: the fixed baselines of neighbor residuals.
+    """
     model = Model.zeros(params, known.mean, ratings.scale, ratings.n_users, ratings.n_items, n_bits)
     model.user_trained[:], model.item_trained[:] = ratings.by_user.lengths > 0, ratings.by_item.lengths > 0
     model.user_baseline[:], model.item_baseline[:] = known.user, known.item
-    model.user_bias[:], model.item_bias[:] = known.user, known.item
+    model.user_bias[:], model.item_bias[:] = biases.user, biases.item
     generator = np.random.default_rng(params.seed)
     for factors, trained in ((model.user_factors, model.user_trained), (model.item_factors, model.item_trained)):
         deviation = np.float32(INITIAL_DEVIATION / np.sqrt(params.n_factors))
@@ -124,7 +132,10 @@ class Training:
         began = time.perf_counter()
         descent.prepare()
         for epoch in epochs(n_epochs, should_stop):
-            descent.learn(epoch, rates_at(self.params, epoch))
+            rates = rates_at(self.params, epoch)
+            descent.learn(epoch, rates)
+            if not self.params.is_implicit:
+                descent.shrink(shares_at(rates))
             descent.finish()
             self.seconds += time.perf_counter() - began
             self._check_finite(epoch, descent.is_finite())
@@ -166,3 +177,9 @@ def rates_at(params: SgdParams, epoch: int) -> Rates:
     steps = (params.learning_rate * decay, weight_rate * decay)
     decays = (params.regularization, params.bias_regularization, weight_regularization)
     return Rates(*(np.float32(x) for x in (*steps, *decays)))
+
+
+def shares_at(rates: Rates) -> Shares:
+    """What λ0 takes off in an epoch: γ λ0 of each parameter, as λ n takes γ λ at each of n ratings."""
+    steps = (rates.step * FACTOR_PRIOR, rates.step * BIAS_PRIOR, rates.weight_step * WEIGHT_PRIOR)
+    return Shares(*(float(1 - np.exp(-step)) for step in steps))

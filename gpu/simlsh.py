@@ -48,16 +48,17 @@ def psi_of(params: CulshParams) -> Psi | None:
     return None if isinstance(params, CulshImplicitParams) else params.psi
 
 
-def unit(params: CulshParams, scale: tuple[float, float]) -> float:
+def unit(params: CulshParams, scale: tuple[float, float], origin: float) -> float:
     """What Ψ = `PSI_STEPS` stands for: the width of the scale (residual), or its largest square (power)."""
     if params.psi == "power":
-        return float(max(abs(scale[0]), abs(scale[1])) ** 2) or 1.0
+        return float(max(abs(scale[0] - origin), abs(scale[1] - origin)) ** 2) or 1.0
     return scale[1] - scale[0] or 1.0
 
 
 def psi(
     params: CulshParams,
     scale: tuple[float, float],
+    origin: float,
     values: NDArray[np.float32],
     mean: float,
     user_baseline: NDArray[np.float32],
@@ -65,11 +66,12 @@ def psi(
 ) -> NDArray[np.int8]:
     """Ψ of ratings in fixed point: the weight with which each is added to the sums of its item.
 
-    `residual`: r − b_ij in units of the scale's width. `power`: r² in units of the largest. Implicit: 1. Element by
-    element and in float64, so training and online learning get the same integer for the same rating.
+    `residual`: r − b_ij in units of the scale's width. `power`: (r − origin)² in units of the largest. Implicit: 1.
+    Element by element and in float64.
 
     Args:
         scale: smallest and largest training rating (`Model.scale`).
+        origin: from where r counts (`Calibration.origin`).
         values: ratings, (N,).
         mean, user_baseline, item_baseline: μ and the baselines of each rating's user and item, (N,).
 
@@ -79,8 +81,8 @@ def psi(
     if psi_of(params) is None:
         return np.ones_like(values, dtype=np.int8)
     exact = values.astype(np.float64)
-    weights = exact**2 if params.psi == "power" else exact - mean - user_baseline - item_baseline
-    return in_steps(weights / unit(params, scale))
+    weights = (exact - origin) ** 2 if params.psi == "power" else exact - mean - user_baseline - item_baseline
+    return in_steps(weights / unit(params, scale, origin))
 
 
 def in_steps(weights: NDArray[np.float64]) -> NDArray[np.int8]:

@@ -54,6 +54,14 @@ class Rates(NamedTuple):
         return cls(*[np.float32(0)] * 5)
 
 
+class Shares(NamedTuple):
+    """Shares of the parameters that the constant part λ0 of their ridges λ n + λ0 takes off in an epoch."""
+
+    factors: float
+    biases: float
+    weights: float
+
+
 def arrays_of(model: Model) -> Arrays:
     """The view of `model` that primitives take.
 

@@ -25,7 +25,7 @@ from gpu.device.tiles import Layout, Tiles, deal, in_order, lay_out, segments_ne
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import Ratings
-from gpu.training import Rates, balanced_bounds
+from gpu.training import Rates, Shares, balanced_bounds
 
 NAME = "sgd"
 # A tile has at least so many samples: the fewer tiles there are at once, the more they see of what others learn.
@@ -110,6 +110,10 @@ class Descent:
                 self._learn_cells(rates, salt, int(shift))
         else:
             self._pass(self.visits, self._struct(rates), salt, None)
+
+    def shrink(self, shares: Shares) -> None:
+        """Pull parameters towards zero by these shares."""
+        self._parameters.shrink(shares)
 
     def finish(self) -> None:
         """Wait for the device."""
@@ -255,6 +259,7 @@ def _rehearse(params: SgdParams, n_items: int, geometry: Geometry) -> None:
     rehearsal = Descent(Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items), params, few, None, geometry)
     rehearsal.prepare()
     rehearsal.learn(0, Rates.none())
+    rehearsal.shrink(Shares(0.0, 0.0, 0.0))
     rehearsal.train_error()
     rehearsal.is_finite()
     rehearsal.fetch()

@@ -15,6 +15,7 @@ from gpu.device.tiles import Tiles
 from gpu.errors import InvalidParams
 from gpu.model import Model
 from gpu.params import SgdParams
+from gpu.training import Shares
 
 WARP = 32
 MOST_THREADS = 1024  # of a block
@@ -113,6 +114,16 @@ class Parameters:
         for name, array in zip(ITEMS.names or (), arrays, strict=True):
             given[name] = array.data.ptr
         return given
+
+    def shrink(self, shares: Shares) -> None:
+        """Pull them towards zero by these shares."""
+        for share, arrays in (
+            (shares.factors, (self.users, self.items)),
+            (shares.biases, (self.user_bias, self.item_bias)),
+            (shares.weights, (self.explicit, self.implicit)),
+        ):
+            for array in arrays:
+                array[...] *= array.dtype.type(1 - share)
 
     def is_finite(self) -> bool:
         """Whether all are."""

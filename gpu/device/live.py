@@ -164,10 +164,10 @@ class LiveModel:
         cupy.cuda.get_current_stream().synchronize()
 
     def _adopt(self, model: Model, parameters: Parameters, table: RatingTable, rules: Rules) -> Iterator[None]:
-        params = model.params
+        params, unit = model.params, model.calibration.unit
         assert isinstance(params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
         self.table, self.parameters = table, parameters
-        self._users, self._items = UserRefits(parameters, rules), ItemRefits(parameters, item_rules(params))
+        self._users, self._items = UserRefits(parameters, rules), ItemRefits(parameters, item_rules(params, unit))
         self._signatures = _signatures(model, parameters, table)
         parameters.is_due.fill(1)
         if self._signatures is not None:
@@ -194,12 +194,13 @@ class LiveModel:
 def _rules_of_users(model: Model) -> Rules:
     """With P, for models of ratings; see `gpu.sampled`."""
     assert isinstance(model.params, GradientParams)  # noqa: S101 - as above
-    rules, known = user_rules(model.params), model.item_factors[model.item_trained].astype(np.float64)
-    return rules if model.is_implicit else beside_items(rules, model.params, known.T @ known, len(known))
+    unit, known = model.calibration.unit, model.item_factors[model.item_trained].astype(np.float64)
+    rules = user_rules(model.params, unit)
+    return rules if model.is_implicit else beside_items(rules, model.params, known.T @ known, len(known), unit)
 
 
 def _signatures(model: Model, parameters: Parameters, table: RatingTable) -> Signatures | None:
     """What makes lists for new items; None where the model has no neighbours or they were not found by hashing."""
     if not isinstance(model.params, CulshParams) or not model.neighbours.shape[1] or not model.projections.shape[1]:
         return None
-    return Signatures(parameters, model.params, model.scale, table)
+    return Signatures(parameters, model.params, model.scale, model.calibration.origin, table)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu import simlsh
-from gpu.baselines import Baselines
+from gpu.baselines import PRIOR, Baselines
+from gpu.calibration import origin_of
 from gpu.device.arrays import placed
 from gpu.device.kernels import kernel
 from gpu.device.plan import ITEM
@@ -66,7 +67,10 @@ def weights(ratings: Ratings, known: Baselines | None, params: CulshParams) -> A
     """Ψ of every rating in the order of `ratings.by_item`: int8, its N filled up to whole words of four."""
     values = columns_of(ratings).values
     scale = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-    return _weights(ratings, known, simlsh.psi_of(params), simlsh.unit(params, scale))
+    kind, origin = simlsh.psi_of(params), origin_of(scale)
+    if kind == "power":  # the kernel counts from the mean it is told
+        known = Baselines(origin, *np.zeros((2, 1), np.float32))
+    return _weights(ratings, known, kind, simlsh.unit(params, scale, origin))
 
 
 def cosine_weights(ratings: Ratings) -> Any:
@@ -167,5 +171,4 @@ def _row_sums(rows: Placed) -> Any:
 
 
 def _deviations(sums: Any, lengths: Any, mean: float) -> Any:
-    means = sums / cupy.maximum(lengths, 1)
-    return cupy.where(lengths > 0, means - mean, 0.0).astype(cupy.float32)
+    return ((sums - mean * lengths) / (lengths + PRIOR)).astype(cupy.float32)

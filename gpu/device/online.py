@@ -87,7 +87,7 @@ class UserRefits:
 
 def constants_of(rules: Rules) -> Any:
     """`Rules` of the kernels."""
-    numbers = [np.float32(number) for number in rules[:6]]
+    numbers = [np.float32(number) for number in rules[:7]]
     counts = [np.int32(n) for n in (rules.max_ratings, rules.n_negatives, rules.max_negatives, rules.n_steps)]
     return structure(*numbers, np.float64(rules.baseline_prior), *counts, np.uint64(rules.seed))
 

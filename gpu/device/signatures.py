@@ -36,12 +36,18 @@ class Signatures:
     """Neighbour lists of the items newer than the snapshot: over all items, by their present signatures."""
 
     def __init__(
-        self, parameters: Parameters, params: CulshParams, scale: tuple[float, float], table: RatingTable
+        self,
+        parameters: Parameters,
+        params: CulshParams,
+        scale: tuple[float, float],
+        origin: float,
+        table: RatingTable,
     ) -> None:
-        """Take over the arrays; `prepare` must end before all else."""
+        """Take over the arrays; `prepare` must end before all else. For `scale` and `origin` see `gpu.simlsh.psi`."""
         self._parameters, self._params, self._table = parameters, params, table
         self._user_baseline = Growing(parameters.user_baseline.copy())  # online, that of users moves; in Ψ it must not
-        self._unit = np.float64(simlsh.unit(params, scale))
+        self._unit = np.float64(simlsh.unit(params, scale, origin))
+        self._center = np.float64(origin if simlsh.psi_of(params) == "power" else parameters.mean)
         n_items, self._n_bits = parameters.n_items, parameters.projections.shape[1]
         words = cupy.zeros((n_items, self._n_bits // simlsh.WORD_BITS), dtype=cupy.uint64)
         self._packed, self._ones = Growing(words), Growing(cupy.zeros(n_items, dtype=cupy.int32))
@@ -139,7 +145,7 @@ class Signatures:
         """Add Ψ(now) − Ψ(before) of each of `n` ratings to the sums of its item."""
         parameters, ratings = self._parameters, structure(users, items, before, now)
         hashing = structure(
-            self._user_baseline, parameters.item_baseline, parameters.user_keys, np.float64(parameters.mean),
+            self._user_baseline, parameters.item_baseline, parameters.user_keys, self._center,
             self._unit, np.uint64(self._params.seed),
         )  # fmt: skip
         self._run("add_changes", n, HASH_THREADS, ratings, hashing, parameters.projections)

@@ -16,7 +16,7 @@ from gpu.host import sgd
 from gpu.model import Model, bytes_of
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import Ratings
-from gpu.training import Rates, Samples, arrays_of, balanced_bounds
+from gpu.training import Rates, Samples, Shares, arrays_of, balanced_bounds
 
 # D: as many threads can work at once. A constant, so that a result does not depend on the machine; more groups mean
 # that a user's ratings are looked up more often in an epoch.
@@ -60,6 +60,17 @@ class Descent:
         """One epoch of eq. 5, every user group in an order of its own."""
         self._samples = self._blocks.samples(epoch)
         self._learn(epoch, rates, self._blocks.user_bounds)
+
+    def shrink(self, shares: Shares) -> None:
+        """Pull parameters towards zero by these shares."""
+        model = self.model
+        for share, arrays in (
+            (shares.factors, (model.user_factors, model.item_factors)),
+            (shares.biases, (model.user_bias, model.item_bias)),
+            (shares.weights, (model.explicit_weights, model.implicit_weights)),
+        ):
+            for array in arrays:
+                array[...] *= np.float32(1 - share)
 
     def finish(self) -> None:
         """Every epoch is done when `learn` returns."""

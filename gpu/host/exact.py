@@ -87,16 +87,20 @@ def add_ratings(
 
 @njit(cache=True, nogil=True)
 def solved(
-    matrix: NDArray[np.float64], right: NDArray[np.float64], ridge: float, n_factors: int, is_nonnegative: bool
+    matrix: NDArray[np.float64], right: NDArray[np.float64], ridge: float, n_factors: int, objective: Objective
 ) -> NDArray[np.float64]:
-    """[x; b] (F + 1,) of a system, which is overwritten; b = 0 where there are no biases."""
+    """[x; b] (F + 1,) of a system, which is overwritten; b = 0 where there are no biases.
+
+    Args:
+        ridge: ρ. Factors get `objective.unit` times as much.
+    """
     diagonal = 0.0
     for a in range(len(right)):
         diagonal += matrix[a, a]
     ridge = max(ridge, SMALLEST_RIDGE * diagonal / len(right), TINY)
     for a in range(len(right)):
-        matrix[a, a] += ridge
-    if is_nonnegative:
+        matrix[a, a] += ridge * objective.unit if a < n_factors else ridge
+    if objective.is_nonnegative:
         solve_nonnegative(matrix, right)
     else:
         solve(matrix, right)
@@ -122,7 +126,7 @@ def solve_rows(
         if bounds[b] < bounds[b + 1]:
             matrix, right = empty_system(fixed, objective)
             add_ratings(matrix, right, others[part], values[part], fixed, objective)
-            found[b] = solved(matrix, right, ridges[b], fixed.factors.shape[1], objective.is_nonnegative)
+            found[b] = solved(matrix, right, ridges[b], fixed.factors.shape[1], objective)
 
 
 @njit(cache=True, nogil=True, parallel=True)

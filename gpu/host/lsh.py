@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from gpu import simlsh
 from gpu.baselines import Baselines, baselines
+from gpu.calibration import origin_of
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 
@@ -52,10 +53,11 @@ def weights(ratings: Ratings, known: Baselines | None, params: CulshParams) -> N
     """Ψ of every rating, int8 (N,), in the order of `ratings.by_item`; `known` for Ψ = `residual` only."""
     columns, (mean, users, items) = ratings.by_item, known or Baselines(0.0, *np.zeros((2, 1), np.float32))
     scale = ratings.scale if len(ratings) else (0.0, 1.0)
+    origin = origin_of(scale)
     if known is None:
-        return simlsh.psi(params, scale, columns.values, mean, users, items)
+        return simlsh.psi(params, scale, origin, columns.values, mean, users, items)
     item = np.repeat(np.arange(ratings.n_items), columns.lengths)
-    return simlsh.psi(params, scale, columns.values, mean, users[columns.items], items[item])
+    return simlsh.psi(params, scale, origin, columns.values, mean, users[columns.items], items[item])
 
 
 def cosine_weights(ratings: Ratings) -> NDArray[np.int8]:

@@ -120,13 +120,14 @@ def rating_of(user: Int, item: Int, rows: Rows) -> float:
 
 
 @njit(cache=True, nogil=True)
-def ridge_of(term: Int, n: Int, n_factors: Int, rules: Rules) -> float:
+def ridge_of(term: Int, n: Int, n_factors: Int, n_neighbours: Int, rules: Rules) -> float:
     """Ridge of a term that takes part in `n` observations."""
     if term < n_factors:
         return rules.factor * n + rules.factor_prior
     if term == n_factors:
         return rules.bias * n + rules.bias_prior
-    return rules.weight * n + rules.weight_prior
+    unit = rules.weight_unit if term <= n_factors + n_neighbours else 1.0
+    return unit * (rules.weight * n + rules.weight_prior)
 
 
 @njit(cache=True, nogil=True)
@@ -176,7 +177,7 @@ def fit_item(
         matrix[:], right[:] = 0, 0
         counts = step(found, matrix, right, item, users, len(raters), rows, arrays)
         for a in range(n_terms):
-            ridge = ridge_of(a, counts[a], n_factors, rules)
+            ridge = ridge_of(a, counts[a], n_factors, n_neighbours, rules)
             matrix[a, a] += ridge
             right[a] -= ridge * found[a]
         solve(matrix, right)

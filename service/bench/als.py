@@ -19,6 +19,7 @@ import numpy as np
 
 import gpu
 from gpu import als, device
+from gpu.calibration import calibrate, signals_of
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from service.bench import als_cost, als_matrix, als_peer
 from service.bench.als_cost import H100
@@ -76,8 +77,10 @@ class Setting:
     def __init__(
         self, train: gpu.Ratings, test: gpu.Ratings, params: AlsParams | AlsImplicitParams, backend: gpu.Backend
     ) -> None:
+        known = calibrate(train, params)
+        train = signals_of(train, known) if params.is_implicit else train
         self.train, self.test, self.params, self.backend = train, test, params, backend
-        self.problem = als.problem_of(train, params)
+        self.problem = als.problem_of(train, params, known)
         self.primitives = backend.primitives("als")
         self.by_user = self.primitives.prepare(train.by_user, train.n_items, self.problem)
         self.by_item = self.primitives.prepare(train.by_item, train.n_users, self.problem)

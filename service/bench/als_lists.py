@@ -41,9 +41,9 @@ class Row:
 
     code: str
     n_factors: int
-    regularization: float
+    regularization: float | None
     exponent: float
-    alpha: float
+    alpha: float | None
     hr_at_10: tuple[float, ...]
     ndcg_at_10: tuple[float, ...]
     full_ndcg_at_10: tuple[float, ...]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
+from gpu.calibration import calibrate, signals_of
 from gpu.params import AlsImplicitParams
 from service import threads
 from service.bench.report import say
@@ -35,11 +36,11 @@ def confidences(rows: gpu.Rows, n_columns: int, alpha: float) -> Any:
     return csr_matrix((1 + alpha * rows.values, rows.items, bounds), shape=(len(rows.starts), n_columns))
 
 
-def model_of(module: ModuleType, params: AlsImplicitParams, iterations: int) -> Any:
-    """Its estimator for what of `params` it has; its regularisation is λ for every row, our exponent 0."""
+def model_of(module: ModuleType, params: AlsImplicitParams, known: gpu.Calibration, iterations: int) -> Any:
+    """Its estimator for the parameters that it has, too; its regularization is λ for every row, our exponent 0."""
     model = module.AlternatingLeastSquares(
         factors=params.n_factors,
-        regularization=params.regularization,
+        regularization=known.regularization,
         iterations=iterations,
         num_threads=len(os.sched_getaffinity(0)),
         random_state=params.seed,
@@ -50,9 +51,11 @@ def model_of(module: ModuleType, params: AlsImplicitParams, iterations: int) -> 
 
 def fit(module: ModuleType, ratings: gpu.Ratings, params: AlsImplicitParams) -> gpu.Model:
     """Train as its own `fit` does, and hand the factors over as a model of ours."""
-    theirs = model_of(module, params, params.n_epochs)
-    theirs.fit(confidences(ratings.by_user, ratings.n_items, params.alpha), show_progress=False)
-    model = gpu.Model.zeros(params, 0.0, (0.0, 1.0), ratings.n_users, ratings.n_items)
+    known = calibrate(ratings, params)
+    theirs, learned = model_of(module, params, known, params.n_epochs), signals_of(ratings, known)
+    theirs.fit(confidences(learned.by_user, ratings.n_items, known.alpha), show_progress=False)
+    shape = ratings.n_users, ratings.n_items
+    model = gpu.Model.zeros(params, 0.0, (0.0, 1.0), *shape, calibration=known)
     model.user_factors[:], model.item_factors[:] = theirs.user_factors, theirs.item_factors
     return model
 
@@ -61,9 +64,10 @@ class Halves:
     """Its two half-iterations, from given tables and in our order."""
 
     def __init__(self, module: ModuleType, ratings: gpu.Ratings, params: AlsImplicitParams) -> None:
-        self._model = model_of(module, params, 1)
-        self._by_user = confidences(ratings.by_user, ratings.n_items, params.alpha)
-        self._by_item = confidences(ratings.by_item, ratings.n_users, params.alpha)
+        known = calibrate(ratings, params)
+        self._model, learned = model_of(module, params, known, 1), signals_of(ratings, known)
+        self._by_user = confidences(learned.by_user, ratings.n_items, known.alpha)
+        self._by_item = confidences(learned.by_item, ratings.n_users, known.alpha)
 
     def items(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
         """Solve `items` (N, F) in place."""

@@ -36,7 +36,7 @@ extern "C" __global__ void weigh(
     for (int n = threadIdx.x; n < item.length; n += blockDim.x) {
         const long long at = item.begin + n;
         const double exact = values[at];
-        double weight = KIND == POWER ? exact * exact : exact;
+        double weight = KIND == POWER ? (exact - mean) * (exact - mean) : exact;
         if (KIND == RESIDUAL) weight = exact - mean - (double)__ldg(user_baseline + users[at]) - of_item;
         const double fixed = rint(weight / unit * STEPS);
         weights[at] = KIND == ALL_ONE ? 1 : (signed char)fmin(fmax(fixed, -(double)LIMIT), (double)LIMIT);

@@ -137,7 +137,8 @@ __device__ __forceinline__ float rating_of(const Table& table, int user, int ite
 // Ridge of the term in a physical column: see gpu/host/newcomers.py.
 __device__ __forceinline__ float ridge_of(int column, const int* counts, const Rules& rules) {
     if (column < F) return rules.factor * counts[2 * K] + rules.factor_prior;
-    if (column < F + 2 * K) return rules.weight * counts[column - F] + rules.weight_prior;
+    const float unit = column < F + K ? rules.weight_unit : 1.0f;
+    if (column < F + 2 * K) return unit * (rules.weight * counts[column - F] + rules.weight_prior);
     return column == F + 2 * K ? rules.bias * counts[2 * K] + rules.bias_prior : 1.0f;
 }
 

@@ -248,12 +248,12 @@ template <int LENGTH, int FIRST, class Place> __device__ __forceinline__ void st
 }
 
 struct Rules {  // as gpu/device/online.py writes them: see gpu/rules.py
-    float factor, factor_prior, bias, bias_prior, weight, weight_prior;
+    float factor, factor_prior, bias, bias_prior, weight, weight_prior, weight_unit;
     double baseline_prior;
     int max_ratings, n_negatives, max_negatives, n_steps;
     unsigned long long seed;
 };
-static_assert(sizeof(Rules) == 56, "as NumPy writes it");
+static_assert(sizeof(Rules) == 64, "as NumPy writes it");
 
 __device__ __forceinline__ float sigmoid(float score) { return 1 / (1 + expf(-score)); }
 

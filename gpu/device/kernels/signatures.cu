@@ -22,7 +22,7 @@ struct Ratings {
 struct Hash {
     const float *user_baseline, *item_baseline;  // those of the snapshot
     const Word* user_keys;
-    double mean, unit;                           // `unit`: what Ψ of STEPS stands for
+    double mean, unit;  // `mean`: from which Ψ = power counts; `unit`: what Ψ of STEPS stands for
     Word seed;
 };
 struct Signed {  // by item
@@ -38,7 +38,7 @@ constexpr int AT_ONCE = 8;  // candidates that a thread reads at once
 __device__ __forceinline__ int psi(float value, double mean, float user, float item, double unit) {
     if (value != value) return 0;
     if (KIND == ALL_ONE) return 1;
-    const double exact = value, weight = (KIND == POWER ? exact * exact : exact - mean - user - item) / unit;
+    const double exact = value, weight = (KIND == POWER ? (exact - mean) * (exact - mean) : exact - mean - user - item) / unit;
     return (int)fmin(fmax(rint(weight * STEPS), -(double)LIMIT), (double)LIMIT);
 }
 

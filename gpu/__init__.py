@@ -106,9 +106,7 @@ def fit(
     if isinstance(params, AlsImplicitParams):
         return als.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
     if isinstance(params, CulshImplicitParams):
-        model = culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
-        model.calibration = calibration
-        return model
+        return culsh.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
     return _fit_ratings(ratings, params, backend, test, on_epoch, should_stop, calibration)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.ratings import Ratings, Rows
+from gpu.ratings import NO_MIDDLE, Ratings, Rows
 
 PRIOR = 5.0  # ratings of average value that each row has beside its own
 TURNS = 8  # of both sides; later ones move test errors by less than 1e-5
@@ -23,11 +23,13 @@ class Baselines(NamedTuple):
     Attributes:
         mean: μ, mean of all ratings.
         user, item: float32 (U,) and (I,); 0 for rows without ratings.
+        middle: see `gpu.model.Model`.
     """
 
     mean: float
     user: NDArray[np.float32]
     item: NDArray[np.float32]
+    middle: float = NO_MIDDLE
 
 
 def baselines(ratings: Ratings) -> Baselines:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gpu.baselines import residual_deviation, shrunk_biases
 from gpu.errors import InvalidRatings
 from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, NmfParams, Params
-from gpu.ratings import Ratings
+from gpu.ratings import NO_MIDDLE, Ratings
 
 Kind = Literal["ratings", "counts"]
 
@@ -46,7 +46,7 @@ class Calibration:
     """Facts of the data that a model was trained on. The defaults leave values as they are.
 
     Attributes:
-        unit: deviation of ratings from shrunk biases (`als`: `ALS_UNIT` of them); explicit models learn multiples of it.
+        unit: deviation of ratings from shrunk biases (`als`: `ALS_UNIT` times it), which explicit models learn multiples of.
         origin: the rating from which Ψ = `power` of `gpu.simlsh` counts.
         values: `ratings` on a scale, or `counts`.
         middle: values below it are dislikes; −inf where nothing is.
@@ -61,7 +61,7 @@ class Calibration:
     unit: float = 1.0
     origin: float = 0.0
     values: Kind = "counts"
-    middle: float = -math.inf
+    middle: float = NO_MIDDLE
     scale: tuple[float, float] = (0.0, math.inf)
     is_damped: bool = False
     typical: float = 1.0
@@ -201,13 +201,16 @@ def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams)
 def kind_of(values: NDArray[np.float32]) -> Kind:
     """Whether values are ratings on a scale or counts, clicks among them.
 
-    Counts are not negative; either most of them are the lowest (all, for clicks), or they have a long tail.
+    Counts are not negative and have a long tail, or most of them are the lowest, and the next one is not far above it,
+    as 2 follows 1. Clicks are all the same. Thumbs as 1 and 5 are ratings.
     """
-    lowest, highest = values.min(), values.max()
-    if lowest < 0 < highest or highest < 0:
-        return "ratings"
-    middle, high = np.quantile(values, [0.5, ENDS[1]], method="inverted_cdf")
-    return "counts" if middle == lowest or high > LONG_TAIL * middle else "ratings"
+    lowest = values.min()
+    above = values[values > lowest]
+    if lowest < 0 or not len(above):
+        return "counts" if lowest >= 0 else "ratings"
+    median, high = np.quantile(values, [0.5, ENDS[1]], method="inverted_cdf")
+    is_piled = median == lowest and above.min() <= 2 * lowest
+    return "counts" if is_piled or high > LONG_TAIL * median else "ratings"
 
 
 def ends_of(values: NDArray[np.float32]) -> tuple[float, float]:

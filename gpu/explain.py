@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gpu.backend import HOST
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams, SgdParams
+from gpu.ratings import are_likes
 from gpu.rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
 from gpu.topn import residuals_of
 
@@ -112,7 +113,7 @@ def _system_of(model: Model) -> Callable[..., System]:
 def _sampled_system(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
 ) -> System:
-    """The closed form of `gpu.sampled`; implicit models: the first Newton step from zero, without negatives."""
+    """The closed form of `gpu.sampled`; implicit models: the first Newton step from zero, without drawn negatives."""
     del gram
     assert isinstance(model.params, GradientParams)  # noqa: S101 - `shares` has asked; this narrows the type
     rules = user_rules(model.params, model.calibration.unit)
@@ -122,7 +123,8 @@ def _sampled_system(
     weights = expected * (1 - expected) if model.params.is_logit else np.ones(len(items))
     ridge = np.full(z.shape[1], rules.factor * len(items) + rules.factor_prior)
     ridge[-1] = rules.bias * len(items) + rules.bias_prior
-    return z, (z.T * weights) @ z + np.diag(ridge), (1.0 if model.params.is_logit else values) - expected
+    targets = are_likes(values, model.middle) if model.params.is_logit else values
+    return z, (z.T * weights) @ z + np.diag(ridge), targets - expected
 
 
 def _exact_system(

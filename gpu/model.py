@@ -116,6 +116,11 @@ class Model:
         return self.params.is_implicit
 
     @property
+    def middle(self) -> float:
+        """Implicit models take ratings below it for dislikes and all others for likes."""
+        return self.calibration.middle
+
+    @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Every named array at its present length."""
         return {name: getattr(self, name) for name in ARRAYS}

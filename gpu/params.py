@@ -191,7 +191,7 @@ class CulshParams(SgdParams):
         similarity: how neighbours are chosen; all but `simlsh` are comparators for measuring.
         n_bits: length of the simLSH signature; more ranks neighbours better and costs time and memory.
         psi: weight of a rating in the hash: `power` (r², the paper) finds items that the same users rate, `residual`
-            (r − b_ij) items that they rate alike; implicit models ignore it (1 for every rating).
+            (r − b_ij) items that they rate alike; implicit models ignore it (1 for a like, −1 for a dislike).
     """
 
     algorithm: ClassVar[str] = "culsh"
@@ -205,13 +205,14 @@ class CulshParams(SgdParams):
 
 @dataclass(frozen=True)
 class CulshImplicitParams(CulshParams):
-    """CULSH-MF for implicit feedback ([004] §5.4): cross-entropy against sampled negatives.
+    """CULSH-MF for implicit feedback ([004] §5.4): cross-entropy of likes against dislikes and sampled negatives.
 
-    Every rating counts as 1, in the hash too (`psi` makes no difference), and a dislike as a certain negative.
+    A rating below the middle of the model is a dislike, every other one a like. In the hash a like weighs 1 and a
+    dislike −1: `psi` makes no difference.
 
     Attributes (beyond `CulshParams`):
         values: as in `AlsImplicitParams`.
-        n_negatives: s, items drawn per rating and epoch from those the user has not rated. More rank the top of long
+        n_negatives: s, items drawn per like and epoch from those the user has not rated. More rank the top of long
             lists better and cost time in proportion.
     """
 

@@ -13,6 +13,13 @@ from numpy.typing import NDArray
 from gpu.errors import InvalidRatings
 
 MAX_ROWS = np.iinfo(np.int32).max
+NO_MIDDLE = -float("inf")  # rating; no value lies below it, so no rating is a dislike
+
+
+def are_likes(values: NDArray[np.floating], middle: float) -> NDArray[np.bool_]:
+    """Which ratings are likes for an implicit model, bool as `values`: all from `middle` on, compared in float32."""
+    likes: NDArray[np.bool_] = values.astype(np.float32, copy=False) >= np.float32(middle)
+    return likes
 
 
 class Rows(NamedTuple):

@@ -138,7 +138,8 @@ class SampledRefits:
         if not self._model.is_implicit:
             return read, np.zeros(0, dtype=np.int64)
         pool = self._trained_users, self._trained_user_keys
-        self._absent[item] = kernels.draw_absences(key, read, raters, self._user_keys, *pool, rules)
+        likers = kernels.likers(item, read, self._table.rows, np.float32(self._model.middle))
+        self._absent[item] = kernels.draw_absences(key, likers, raters, self._user_keys, *pool, rules)
         for user in self._absent[item].tolist():
             self._absent_from.setdefault(user, set()).add(item)
         return read, self._absent[item]

@@ -179,10 +179,9 @@ class Signatures:
     ) -> NDArray[np.int32]:
         """Ψ of each rating; 0 where there is none (NaN)."""
         model, is_rated = self._model, ~np.isnan(values)
-        baselines = self._user_baseline[users], model.item_baseline[items]
-        weights = simlsh.psi(
-            self._params, model.scale, model.calibration.origin, np.where(is_rated, values, 0), model.mean, *baselines
-        )  # fmt: skip
+        fixed = model.mean, self._user_baseline[users], model.item_baseline[items], model.middle
+        known = np.where(is_rated, values, 0)
+        weights = simlsh.psi(self._params, model.scale, model.calibration.origin, known, *fixed)
         return np.where(is_rated, weights, 0).astype(np.int32)
 
     def _add(self, users: NDArray[np.integer], items: NDArray[np.integer], weights: NDArray[np.int32]) -> None:

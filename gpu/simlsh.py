@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines
 from gpu.params import CulshImplicitParams, CulshParams, Psi
-from gpu.ratings import Ratings
+from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 
 WORD_BITS = 64
 
@@ -44,7 +44,7 @@ def n_words(params: CulshParams) -> int:
 
 
 def psi_of(params: CulshParams) -> Psi | None:
-    """Which Ψ; None where every rating counts 1."""
+    """Which Ψ; None where a like counts 1 and a dislike −1."""
     return None if isinstance(params, CulshImplicitParams) else params.psi
 
 
@@ -63,23 +63,25 @@ def psi(
     mean: float,
     user_baseline: NDArray[np.float32],
     item_baseline: NDArray[np.float32],
+    middle: float = NO_MIDDLE,
 ) -> NDArray[np.int8]:
     """Ψ of ratings in fixed point: the weight with which each is added to the sums of its item.
 
-    `residual`: r − b_ij in units of the scale's width. `power`: (r − origin)² in units of the largest. Implicit: 1.
-    Element by element and in float64.
+    `residual`: r − b_ij in units of the scale's width. `power`: (r − origin)² in units of the largest. Implicit: 1 for
+    a like, −1 for a dislike. Element by element and in float64, so equal ratings give equal integers.
 
     Args:
         scale: smallest and largest training rating (`Model.scale`).
         origin: from where r counts (`Calibration.origin`).
         values: ratings, (N,).
         mean, user_baseline, item_baseline: μ and the baselines of each rating's user and item, (N,).
+        middle: of the model; ratings below it are dislikes.
 
     Returns:
         int8 (N,), |Ψ| ≤ `PSI_LIMIT`.
     """
     if psi_of(params) is None:
-        return np.ones_like(values, dtype=np.int8)
+        return np.where(are_likes(values, middle), np.int8(1), np.int8(-1))
     exact = values.astype(np.float64)
     weights = (exact - origin) ** 2 if params.psi == "power" else exact - mean - user_baseline - item_baseline
     return in_steps(weights / unit(params, scale, origin))
@@ -98,7 +100,7 @@ def projections(
     Costs |Ω|·H signed additions: in vectors on the host, as products of bits on a device.
 
     Args:
-        baselines: of these ratings; only Ψ = `residual` needs them.
+        baselines: of these ratings; Ψ = `power` does not need them.
     """
     weights = backend.primitives("lsh").weights(ratings, baselines, params)
     return weighted_sums(ratings, weights, n_words(params), params.seed, backend)

@@ -12,7 +12,7 @@ from gpu.backend import HOST
 from gpu.errors import InvalidInput
 from gpu.item_index import ItemIndex
 from gpu.model import Model
-from gpu.ratings import Rows
+from gpu.ratings import Rows, are_likes
 from gpu.scoring import Requests
 
 MAX_N = 1000
@@ -122,9 +122,12 @@ def nobody(model: Model) -> Users:
 def residuals_of(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float32], baseline: float
 ) -> NDArray[np.float32]:
-    """What each rating contributes to neighbour terms: r − b_ij against the fixed baselines, 1 for implicit models."""
+    """What each rating contributes to neighbour terms, float32 (B,).
+
+    r − b_ij against the fixed baselines; for implicit models 1 for a like, −1 for a dislike.
+    """
     if model.is_implicit:
-        return np.ones(len(items), dtype=np.float32)
+        return np.where(are_likes(values, model.middle), np.float32(1), np.float32(-1))
     known = np.float32(model.mean) + model.item_baseline[items] + np.float32(baseline)
     residuals: NDArray[np.float32] = np.subtract(values, known, dtype=np.float32)
     return residuals

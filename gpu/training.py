@@ -11,9 +11,13 @@ from gpu.model import Model
 
 
 class Arrays(NamedTuple):
-    """The arrays of a model that eq. 1 of [004] reads and eq. 5 writes; views, not copies."""
+    """The arrays of a model that eq. 1 of [004] reads and eq. 5 writes; views, not copies.
+
+    For implicit models a rating from `middle` on is a like and counts as 1, one below it a dislike and counts as −1.
+    """
 
     mean: np.float32
+    middle: np.float32
     is_implicit: bool
     user_factors: NDArray[np.float32]
     item_factors: NDArray[np.float32]
@@ -69,6 +73,7 @@ def arrays_of(model: Model) -> Arrays:
     """
     return Arrays(
         np.float32(model.mean),
+        np.float32(model.middle),
         model.is_implicit,
         model.user_factors,
         model.item_factors,

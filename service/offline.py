@@ -287,4 +287,4 @@ def _of_users(model: gpu.Model, users: NDArray[np.int32]) -> gpu.Model:
     arrays = {
         name: array[users] if gpu.model.ARRAYS[name][0][0] == "U" else array for name, array in model.arrays.items()
     }
-    return gpu.Model(model.params, model.mean, model.scale, arrays)
+    return gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)

@@ -25,9 +25,9 @@ def baselines(matrix):
 
 
 def residual(matrix, model, user, item):
-    """r_ij − b̄_ij as it stands in the first neighbour sum of eq. 1; 1 for implicit feedback."""
+    """r_ij − b̄_ij as it stands in the first neighbour sum of eq. 1; implicit feedback: 1 of a like, −1 of a dislike."""
     if model["implicit"]:
-        return 1.0
+        return 1.0 if matrix[user, item] >= model["middle"] else -1.0
     return matrix[user, item] - (model["mean"] + model["user_baseline"][user] + model["item_baseline"][item])
 
 
@@ -199,8 +199,14 @@ def mix_64(word):
     return word ^ (word >> 31)
 
 
+def targets(matrix, model, users, items):
+    """What is learned of these ratings: their values; implicit feedback: 1 for a like, 0 for a dislike."""
+    values = matrix[users, items]
+    return np.where(values >= model["middle"], 1.0, 0.0) if model["implicit"] else values
+
+
 def negatives(matrix, user, position, n, seed, epoch):
-    """The n items drawn as negatives of the rating at `position`; −1 where the user has rated all."""
+    """The n items drawn as negatives of the like at `position`; −1 where the user has rated all."""
     golden = 0x9E3779B97F4A7C15
     stream = mix_64((mix_64((seed + golden) & MASK_64) + epoch * golden) & MASK_64)
     key = mix_64((stream + position * golden) & MASK_64)

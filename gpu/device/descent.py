@@ -24,7 +24,7 @@ from gpu.device.resident import Placed, rows_of
 from gpu.device.tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, SgdParams
-from gpu.ratings import Ratings
+from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 from gpu.training import Rates, Shares, balanced_bounds
 
 NAME = "sgd"
@@ -79,13 +79,13 @@ class Descent:
         self._rows = rows_of(ratings)
         self._base = float(model.mean), placed(model.user_baseline), placed(model.item_baseline)
         self._n_tiles = n_tiles(ratings, params)
-        self._geometry = geometry or Geometry.of(params, self._most_groups())
+        self._geometry = geometry or Geometry.of(params, self._most_groups(), model.middle > NO_MIDDLE)
         self._parameters = Parameters(model, self._geometry)
         self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles)
 
     def compile(self) -> None:
         """Compile what the rest calls, by a rehearsal of two users."""
-        _rehearse(self._params, self._model.n_items, self._geometry)
+        _rehearse(self._params, self._model, self._geometry)
 
     def prepare(self) -> None:
         """Deal the users into tiles and lay their ratings out."""
@@ -101,7 +101,8 @@ class Descent:
         """One epoch of eq. 5."""
         if isinstance(self._params, CulshImplicitParams):
             vars(self).pop("visits", None)  # the next ones lie where they were
-            near.draw(self._rows, self._model.n_items, self._params.seed, epoch, self._negatives)
+            keys = self._params.seed, epoch, self._model.middle
+            near.draw(self._rows, self._model.n_items, *keys, self._negatives)
             self.visits = self._laid_out(self._pairs, 1 + self._params.n_negatives)
         generator = np.random.default_rng((self._params.seed, epoch))
         salt = np.uint32(generator.integers(2**32, dtype=np.uint64))
@@ -155,18 +156,16 @@ class Descent:
         return placed((1 / (1 + in_flight / self._n_samples * self._samples_of_items())).astype(np.float32))
 
     def _samples_of_items(self) -> NDArray[np.float64]:
-        drawn = self._n_negatives * len(self._ratings) / self._model.n_items
+        n_likes = np.count_nonzero(are_likes(self._ratings.by_user.values, self._model.middle))
+        drawn = self._n_negatives * n_likes / self._model.n_items
         return self._ratings.by_item.lengths.astype(np.float64) + drawn
 
     def _n_blocks(self) -> int:
         return min(self.tiles.n_tiles, int(cupy.cuda.Device().attributes["MultiProcessorCount"]))
 
     def _laid_out(self, pairs: Placed, per_rating: int) -> Visits:
-        n_items = self._model.n_items
-        if self._params.deterministic:
-            layout = in_order(pairs, per_rating, self.tiles, n_items, self._item_bounds)
-        else:
-            layout = lay_out(pairs, per_rating, self.tiles, n_items)
+        given = pairs, per_rating, self.tiles, self._model.n_items, self._model.middle
+        layout = in_order(*given, self._item_bounds) if self._params.deterministic else lay_out(*given)
         return Visits(pairs, per_rating, layout, self._near(pairs, layout))
 
     def _near(self, pairs: Placed, layout: Layout) -> Any:
@@ -174,8 +173,9 @@ class Descent:
         if not k:
             return cupy.empty(0, dtype=cupy.float16)
         if self._geometry.is_implicit:
-            bits = cupy.empty((len(pairs.entries), -(-k // 32)), dtype=cupy.uint32)
-            near.masks(self._rows, pairs, neighbours, layout.targets, bits)
+            words = near.mask_words(k, self._geometry.has_dislikes)
+            bits = cupy.empty((len(pairs.entries), words), dtype=cupy.uint32)
+            near.masks(self._rows, pairs, neighbours, layout.targets, bits, self._model.middle)
             return bits
         residuals = cupy.empty((len(pairs.entries), k), dtype=cupy.float16)
         near.residuals(self._rows, pairs, neighbours, self._base, layout.targets, residuals)
@@ -254,9 +254,11 @@ def _n_samples(ratings: Ratings, params: SgdParams) -> int:
     return len(ratings) * (1 + int(getattr(params, "n_negatives", 0)))
 
 
-def _rehearse(params: SgdParams, n_items: int, geometry: Geometry) -> None:
+def _rehearse(params: SgdParams, like: Model, geometry: Geometry) -> None:
+    n_items = like.n_items
     few = Ratings.from_coo(np.array([0, 1, 1]), np.array([0, 0, n_items - 1]), np.ones(3), (2, n_items))
-    rehearsal = Descent(Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items), params, few, None, geometry)
+    model = Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items, calibration=like.calibration)
+    rehearsal = Descent(model, params, few, None, geometry)
     rehearsal.prepare()
     rehearsal.learn(0, Rates.none())
     rehearsal.shrink(Shares(0.0, 0.0, 0.0))

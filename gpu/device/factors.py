@@ -37,11 +37,16 @@ class Geometry:
     n_neighbours: int
     is_half: bool
     is_implicit: bool
+    has_dislikes: bool
     most_groups: int  # of lanes in a block, as far as whole warps allow
 
     @classmethod
-    def of(cls, params: SgdParams, most_groups: int = MOST_THREADS) -> Geometry:
-        """The fewest lanes whose registers hold the item side."""
+    def of(cls, params: SgdParams, most_groups: int = MOST_THREADS, has_dislikes: bool = True) -> Geometry:
+        """The fewest lanes whose registers hold the item side.
+
+        Args:
+            has_dislikes: whether ratings may be dislikes, for implicit models. Default: what takes more memory.
+        """
         n_neighbours = int(getattr(params, "n_neighbours", 0))
         if n_neighbours > MOST_NEIGHBOURS:
             raise InvalidParams(
@@ -56,7 +61,8 @@ class Geometry:
         a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbours / lanes, 1))))) if n_neighbours else 0
         n_factors = -(-params.n_factors // unit) * unit
         k = max(near.EIGHT, a_lane * lanes) if a_lane else 0
-        return cls(lanes, n_factors, k, is_half, params.is_implicit, most_groups)
+        has_dislikes = has_dislikes and params.is_implicit
+        return cls(lanes, n_factors, k, is_half, params.is_implicit, has_dislikes, most_groups)
 
     @property
     def row_bytes(self) -> int:
@@ -66,7 +72,8 @@ class Geometry:
     @property
     def near_bytes(self) -> int:
         """Of what a sample's user gave its neighbours."""
-        return 4 * -(-self.n_neighbours // 32) if self.is_implicit else 2 * self.n_neighbours
+        words = near.mask_words(self.n_neighbours, self.has_dislikes)
+        return 4 * words if self.is_implicit else 2 * self.n_neighbours
 
     @property
     def threads(self) -> int:
@@ -80,7 +87,8 @@ class Geometry:
         """Of kernels/sgd.cu."""
         return {
             "F": self.n_factors, "LANES": self.lanes, "K": self.n_neighbours, "HALF": int(self.is_half),
-            "IMPLICIT": int(self.is_implicit), "LEARN": int(learn), "THREADS": self.threads,
+            "IMPLICIT": int(self.is_implicit), "DISLIKES": int(self.has_dislikes), "LEARN": int(learn),
+            "THREADS": self.threads,
         }  # fmt: skip
 
 

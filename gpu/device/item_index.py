@@ -32,7 +32,9 @@ POINTERS = (
     "implicit_weights", "starts", "owners", "heads", "nexts", "later", "n_later",
 )  # fmt: skip
 NUMBERS = ("n_items", "n_listed", "n_slots", "is_implicit")
-ITEMS = np.dtype([(name, "<u8") for name in POINTERS] + [(name, "<i4") for name in NUMBERS], align=True)
+ITEMS = np.dtype(
+    [(name, "<u8") for name in POINTERS] + [(name, "<i4") for name in NUMBERS] + [("middle", "<f4")], align=True
+)
 FRESH_POINTERS = "items", "factors", "biases", "baselines", "neighbours", "explicit_weights", "implicit_weights"
 FRESH = np.dtype(
     [(name, "<u8") for name in FRESH_POINTERS]
@@ -56,7 +58,8 @@ class Catalogue:
         self.width, self.n_slots = width_of(model.params.n_factors), n_slots
         self.kernels: dict[tuple[str, int], Any] = {}
         self.n_items, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0
-        self.mean, self.is_implicit = float(np.float32(model.mean)), model.is_implicit
+        self.mean, self.middle = float(np.float32(model.mean)), model.middle
+        self.is_implicit = model.is_implicit
         self._fills: dict[str, tuple[tuple[int, ...], type, float]] = {
             "factors": ((self.width,), np.float32, 0), "outer": ((2,), np.float32, 0),
             "fixed": ((), np.float32, self.mean), "baselines": ((), np.float32, self.mean),
@@ -118,7 +121,7 @@ class Catalogue:
         found = np.zeros((), dtype=ITEMS)
         for name in POINTERS:
             found[name] = self.arrays[name].data.ptr
-        for name in NUMBERS:
+        for name in (*NUMBERS, "middle"):
             found[name] = getattr(self, name)
         return found.view(f"V{ITEMS.itemsize}")  # CuPy spells out the fields of a structure each time
 

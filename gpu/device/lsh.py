@@ -152,11 +152,11 @@ def pieces_of(columns: Placed) -> Pieces:
 def _weights(ratings: Ratings, known: Baselines | None, kind: str | None, unit: float) -> Any:
     columns = columns_of(ratings)
     work, found = pieces_of(columns), cupy.empty(-(-len(columns.values) // 4) * 4, dtype=cupy.int8)
-    mean, users, items = known or Baselines(0.0, *np.zeros((2, 1), np.float32))
+    mean, users, items, middle = known or Baselines(0.0, *np.zeros((2, 1), np.float32))
     tables = (placed(array) if isinstance(array, np.ndarray) else array for array in (users, items))
     if work.bound:
         ratings_of = work.pieces, work.count, columns.entries, columns.values
-        arguments = *ratings_of, *tables, np.float64(mean), np.float64(unit), found
+        arguments = *ratings_of, *tables, np.float64(mean), np.float64(unit), np.float32(middle), found
         _psi_kernel("weigh", KINDS[kind])((work.bound,), (THREADS,), arguments)
     return found
 

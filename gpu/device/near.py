@@ -16,6 +16,7 @@ from cupy_backends.cuda.api import driver
 from gpu.device import shared_memory
 from gpu.device.kernels import kernel
 from gpu.device.resident import Placed
+from gpu.ratings import NO_MIDDLE
 
 NAME = "near"
 EIGHT, WORD = 8, 32  # neighbours of a chunk, and of a word of masks
@@ -62,32 +63,37 @@ def residuals(
         _launch("residuals_by_search", macros, (BITS_THREADS, n_bits // 8), rows, np.uint32(n_bits), *work)
 
 
-def masks(rows: Placed, pairs: Placed, neighbours: Any, target: Any | None, out: Any) -> None:
+def masks(
+    rows: Placed, pairs: Placed, neighbours: Any, target: Any | None, out: Any, middle: float = NO_MIDDLE
+) -> None:
     """Write a bit for each neighbour of each pair: bit k % 32 of word k // 32 is 1 where the user has rated J(j, k).
+
+    Where ratings may be dislikes, bits from `padded(K)` on say which of these are: ratings below `middle`.
 
     Args:
         rows, pairs, neighbours, target: as of `residuals`.
-        out: uint32 (at least P, ⌈K / 32⌉), C order.
+        out: uint32 (at least P, `mask_words`), C order.
     """
-    n_items = len(neighbours)
-    n_bits = _n_bits(n_items)
-    macros = _macros(neighbours.shape[1], n_items > NARROW, search=n_bits <= n_items)
-    given = _sparse(pairs), _packed(neighbours, macros), _pointer(target), out
-    _launch("masks", macros, (BITS_THREADS, n_bits // 8), rows, np.uint32(n_bits), *given)
+    n_items, n_planes = len(neighbours), _n_planes(middle)
+    n_bits = _n_bits(n_items, n_planes)
+    macros = _macros(neighbours.shape[1], n_items > NARROW, search=n_bits <= n_items, n_planes=n_planes)
+    given = _sparse(pairs), _packed(neighbours, macros), _pointer(target), np.float32(middle), out
+    _launch("masks", macros, (BITS_THREADS, n_planes * n_bits // 8), rows, np.uint32(n_bits), *given)
 
 
-def draw(rows: Placed, n_items: int, seed: int, epoch: int, out: Any) -> None:
+def draw(rows: Placed, n_items: int, seed: int, epoch: int, middle: float, out: Any) -> None:
     """Items that the user of each rating has not rated, as `gpu.host.sgd.draw_negatives` draws them, bit for bit.
 
     Args:
         rows: compact rows: user i's entries follow those of user i − 1.
-        out: int32 (ratings, s), rows at any distance: a slice of `samples` too. −1 where the user has rated all items.
+        out: int32 (ratings, s), rows at any distance: a slice of `samples` too. −1 where the user has rated all items,
+            and beside a rating below `middle`.
     """
     n_bits = _n_bits(n_items)
-    macros = _macros(1, True, search=n_bits <= n_items)
-    keys = np.uint64(seed), np.uint64(epoch)
-    given = np.uint32(n_bits), np.int64(n_items), *keys, np.int32(out.shape[1]), out.data.ptr
-    _launch("draw", macros, (BITS_THREADS, n_bits // 8), rows, *given, np.int64(out.strides[0] // out.itemsize))
+    macros = _macros(1, True, search=n_bits <= n_items, n_planes=_n_planes(middle))
+    keys, to = (np.uint64(seed), np.uint64(epoch), np.float32(middle)), (np.int32(out.shape[1]), out.data.ptr)
+    given = np.uint32(n_bits), np.int64(n_items), *keys, *to, np.int64(out.strides[0] // out.itemsize)
+    _launch("draw", macros, (BITS_THREADS, n_bits // 8), rows, *given)
 
 
 def samples(rows: Placed, n_negatives: int) -> tuple[Placed, Any]:
@@ -97,13 +103,13 @@ def samples(rows: Placed, n_negatives: int) -> tuple[Placed, Any]:
         rows: compact rows.
 
     Returns:
-        (pairs by user whose entries are the ratings and, until drawn, −1; their part for negatives, int32 (ratings, s),
-        to be given to `draw` in each epoch).
+        (pairs by user whose entries are the ratings and, until drawn, −1, beside the values of the ratings; the part of
+        the entries that `draw` fills in each epoch, int32 (ratings, s)).
     """
     items = cupy.full((len(rows.entries), n_negatives + 1), -1, dtype=cupy.int32)
     items[:, 0] = rows.entries
     per_rating = n_negatives + 1
-    return Placed(rows.starts * per_rating, rows.lengths * per_rating, items.ravel(), None), items[:, 1:]
+    return Placed(rows.starts * per_rating, rows.lengths * per_rating, items.ravel(), rows.values), items[:, 1:]
 
 
 def padded(n_neighbours: int) -> int:
@@ -111,17 +117,27 @@ def padded(n_neighbours: int) -> int:
     return -(-n_neighbours // EIGHT) * EIGHT
 
 
+def mask_words(n_neighbours: int, has_dislikes: bool) -> int:
+    """Words of 32 bits that `masks` writes for a pair."""
+    return -(-(padded(n_neighbours) * (1 + has_dislikes)) // WORD)
+
+
 def _macros(
-    n_neighbours: int, is_wide: bool, search: bool = False, line_threads: int = LINE_THREADS[0]
+    n_neighbours: int, is_wide: bool, search: bool = False, n_planes: int = 1, line_threads: int = LINE_THREADS[0]
 ) -> dict[str, int]:
     """The macros of `kernels/near.cu`."""
-    chunks = padded(n_neighbours) // EIGHT
-    return {"CHUNKS": chunks, "WIDE": int(is_wide), "SEARCH": int(search), "LINE_THREADS": line_threads}
+    chunks, flags = padded(n_neighbours) // EIGHT, {"SEARCH": int(search), "DISLIKES": n_planes - 1}
+    return {"CHUNKS": chunks, "WIDE": int(is_wide), **flags, "LINE_THREADS": line_threads}
 
 
-def _n_bits(n_items: int) -> int:
+def _n_planes(middle: float) -> int:
+    """Bitmaps of a row: what is rated, and what is disliked where anything may be."""
+    return 1 + (middle > NO_MIDDLE)
+
+
+def _n_bits(n_items: int, n_planes: int = 1) -> int:
     """Bits of a bitmap: one for each item and one that is never set, where memory allows."""
-    return int(min(max(1 << n_items.bit_length(), LEAST_BITS), MOST_BITS))
+    return int(min(max(1 << n_items.bit_length(), LEAST_BITS), MOST_BITS // n_planes))
 
 
 def _packed(neighbours: Any, macros: dict[str, int]) -> Any:

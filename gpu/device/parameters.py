@@ -18,7 +18,7 @@ class Parameters:
     """The arrays of `gpu.model.ARRAYS` on the device under their names, each with room to grow.
 
     Attributes:
-        mean, is_implicit: as in `Model`.
+        mean, middle, is_implicit: as in `Model`.
         user_keys, item_keys: uint64, of all rows.
         pool, pool_keys: trained users in the order of their keys, int64 and uint64; item_pool: trained items likewise.
         new_items: int64, items newer than the snapshot, ascending.
@@ -44,7 +44,7 @@ class Parameters:
 
     def __init__(self, model: Model, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Copy `model`; keys of all its rows."""
-        self.mean, self.is_implicit = model.mean, model.is_implicit
+        self.mean, self.middle, self.is_implicit = model.mean, model.middle, model.is_implicit
         fills = {"neighbours": NO_NEIGHBOUR}
         arrays = {name: (axes[0], placed(getattr(model, name))) for name, (axes, _) in ARRAYS.items()}
         arrays |= {"user_keys": ("U", placed(user_keys)), "item_keys": ("I", placed(item_keys))}
@@ -104,7 +104,7 @@ class Parameters:
         names = "item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "neighbours"
         return structure(
             *self._arrays(*names, "item_trained", "item_keys"), self.item_pool, np.int64(self.n_items),
-            np.int64(len(self.item_pool)), np.float32(self.mean), np.int32(0),
+            np.int64(len(self.item_pool)), np.float32(self.mean), np.float32(self.middle),
         )  # fmt: skip
 
     @property
@@ -118,7 +118,7 @@ class Parameters:
         """`Users` of kernels/newcomers.cu."""
         return structure(
             *self._arrays("user_factors", "user_bias", "user_baseline", "user_keys"), self.pool, self.pool_keys,
-            np.int64(len(self.pool)), np.float32(self.mean), np.int32(0),
+            np.int64(len(self.pool)), np.float32(self.mean), np.float32(self.middle),
         )  # fmt: skip
 
     def new_items_side(self, due: Any) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device.item_index import TILE, Catalogue
+from gpu.ratings import NO_MIDDLE
 from gpu.scoring import Requests
 
 POINTERS = (
@@ -89,7 +90,7 @@ def _placed(parts: dict[str, NDArray[Any]], task: Any) -> Any:
 def _parts_of(catalogue: Catalogue, requests: Requests) -> dict[str, NDArray[Any]]:
     """The arrays of `Task` that hold the user side, of four-byte numbers each."""
     seen_starts, places = _seen(requests, catalogue.n_slots > 0 or not requests.include_seen)
-    has_values = catalogue.n_slots and not catalogue.is_implicit
+    has_values = catalogue.n_slots and not (catalogue.is_implicit and catalogue.middle == NO_MIDDLE)
     return {
         "factors": _padded(requests.factors, catalogue.width),
         "biases": requests.biases.astype(np.float32, copy=False),

@@ -71,13 +71,13 @@ def deal(lengths: Any, n_tiles: int) -> Tiles:
     return Tiles(users, places, n_tiles, tile_users)
 
 
-def lay_out(pairs: Placed, per_rating: int, tiles: Tiles, n_items: int) -> Layout:
+def lay_out(pairs: Placed, per_rating: int, tiles: Tiles, n_items: int, middle: float) -> Layout:
     """Sort what is learned of the users of each tile by item; the order within an item is another one every time.
 
     Args:
-        pairs: samples by user; an entry of −1 is none.
-        per_rating: 0 where the samples are ratings, with their values as targets. Else so many samples stand for each
-            rating: the first has the target 1, all others 0.
+        pairs: samples by user; an entry of −1 is none. Their values are those of the ratings.
+        per_rating: 0 where the samples are ratings, with their values as targets. Else the number of samples of each
+            rating: the first has the target 1, or 0 where the rating is below `middle`; all others have 0.
     """
     n = len(pairs.entries)
     sizes = cupy.where(tiles.users >= 0, pairs.lengths[cupy.maximum(tiles.users, 0)], 0)
@@ -89,9 +89,9 @@ def lay_out(pairs: Placed, per_rating: int, tiles: Tiles, n_items: int) -> Layou
     n_segments = cupy.empty(tiles.n_tiles, dtype=cupy.int32)
     build, n_blocks, shared, counts = _builder(tiles.n_tiles, n_items)
     arguments = (
-        pairs.starts, pairs.lengths, pairs.entries, pairs.values, np.int32(per_rating), tiles.users, tile_begin,
-        segment_begin, np.int32(tiles.n_tiles), np.int32(tiles.tile_users), np.int32(n_items), np.int32(LONGEST),
-        counts, records, targets, segments, n_segments,
+        pairs.starts, pairs.lengths, pairs.entries, pairs.values, np.int32(per_rating), np.float32(middle), tiles.users,
+        tile_begin, segment_begin, np.int32(tiles.n_tiles), np.int32(tiles.tile_users), np.int32(n_items),
+        np.int32(LONGEST), counts, records, targets, segments, n_segments,
     )  # fmt: skip
     build((n_blocks,), (THREADS,), arguments, shared_mem=shared)
     return Layout(records, tile_begin, segments, segment_begin, n_segments, targets)
@@ -102,7 +102,9 @@ def segments_needed(n_samples: int, n_tiles: int, n_items: int) -> int:
     return min(n_samples, n_tiles * n_items + n_samples // LONGEST)
 
 
-def in_order(pairs: Placed, per_rating: int, tiles: Tiles, n_items: int, item_bounds: NDArray[np.int64]) -> Layout:
+def in_order(
+    pairs: Placed, per_rating: int, tiles: Tiles, n_items: int, middle: float, item_bounds: NDArray[np.int64]
+) -> Layout:
     """The same by a stable sort: items ascending, users of an item by place; equal bits for equal samples.
 
     Args:
@@ -117,7 +119,10 @@ def in_order(pairs: Placed, per_rating: int, tiles: Tiles, n_items: int, item_bo
     key = key[order]
     tile_begin = cupy.searchsorted(key, edges)
     order, key = order[: int(tile_begin[-1])], key[: int(tile_begin[-1])]
-    values = (sample % per_rating == 0).astype(cupy.float32) if per_rating else pairs.values
+    values = pairs.values
+    if per_rating:
+        is_like = pairs.values[sample // per_rating] >= np.float32(middle)
+        values = ((sample % per_rating == 0) & is_like).astype(cupy.float32)
     records = cupy.stack([local[order].astype(cupy.uint32), values[order].view(cupy.uint32)], axis=1)
     targets = cupy.full(len(sample), -1, dtype=cupy.int32)
     targets[order] = cupy.arange(len(order), dtype=cupy.int32)

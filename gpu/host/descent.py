@@ -15,7 +15,7 @@ from gpu import evaluate
 from gpu.host import sgd
 from gpu.model import Model, bytes_of
 from gpu.params import CulshImplicitParams, SgdParams
-from gpu.ratings import Ratings
+from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import Rates, Samples, Shares, arrays_of, balanced_bounds
 
 # D: as many threads can work at once. A constant, so that a result does not depend on the machine; more groups mean
@@ -45,7 +45,10 @@ class Descent:
 
     def __init__(self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None) -> None:
         self.model, self._params, self._ratings, self._test = model, params, ratings, test
-        self._blocks = ImplicitBlocks(ratings, params) if isinstance(params, CulshImplicitParams) else Blocks(ratings)
+        if isinstance(params, CulshImplicitParams):
+            self._blocks: Blocks = ImplicitBlocks(ratings, params, model.middle)
+        else:
+            self._blocks = Blocks(ratings)
         self._lines = sgd.lines(N_GROUPS, ratings.n_items)
         self._samples = self._blocks.samples(0)
 
@@ -141,11 +144,12 @@ class Blocks:
 
 
 class ImplicitBlocks(Blocks):
-    """The grid for implicit feedback: each rating is followed by its negatives, drawn anew in every epoch."""
+    """The grid for implicit feedback: each like is followed by its negatives, drawn anew in every epoch."""
 
-    def __init__(self, ratings: Ratings, params: CulshImplicitParams) -> None:
+    def __init__(self, ratings: Ratings, params: CulshImplicitParams, middle: float = NO_MIDDLE) -> None:
+        """Args: `middle`: see `gpu.model.Model`."""
         super().__init__(ratings)
-        self._params = params
+        self._params, self._middle = params, np.float32(middle)
         widths = np.diff(self.item_bounds)
         self._group_of = np.repeat(np.arange(N_GROUPS, dtype=np.uint8), widths)
         room = len(ratings) * (1 + params.n_negatives)
@@ -157,7 +161,7 @@ class ImplicitBlocks(Blocks):
     def samples(self, epoch: int) -> Samples:
         """The ratings and the negatives of `epoch`; valid until the next call."""
         if epoch != self._epoch:
-            sgd.draw_negatives(self.rows, self.n_items, self._params.seed, epoch, self._negatives)
-            sgd.mix_samples(self.rows, self._negatives, self._group_of, self._drawn)
+            sgd.draw_negatives(self.rows, self.n_items, self._params.seed, epoch, self._middle, self._negatives)
+            sgd.mix_samples(self.rows, self._negatives, self._group_of, self._middle, self._drawn)
             self._epoch = epoch
         return self._drawn

@@ -33,7 +33,8 @@ class Tables(NamedTuple):
         n_slots: int32 (P · PANEL,), neighbours of each item.
         starts, lengths: int64 (I,), inverse lists: where each item is a neighbour.
         owners, explicit_weights, implicit_weights: flat; the item whose neighbour it is, w and c of that slot.
-        is_implicit: whether every residual counts as 1.
+        is_implicit: whether a residual is the sign of a like (1) or of a dislike (−1),
+        middle: which is a rating below it.
     """
 
     panels: NDArray[np.float32]
@@ -48,6 +49,7 @@ class Tables(NamedTuple):
     explicit_weights: NDArray[np.float32]
     implicit_weights: NDArray[np.float32]
     is_implicit: bool
+    middle: np.float32
 
 
 class Catalogue:
@@ -83,6 +85,7 @@ class Catalogue:
         self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed items as they stand in the inverse
         self.n_items = 0
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
+        self.middle = np.float32(model.middle)
 
     @property
     def tables(self) -> Tables:
@@ -91,7 +94,7 @@ class Catalogue:
         owners, explicit, implicit = inverse.columns
         return Tables(
             self.panels, self.plain, self.fixed, self.baselines[: self.n_items], self.implicit_sums, self.n_slots,
-            inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit,
+            inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit, self.middle,
         )  # fmt: skip
 
     def grow(self, n_items: int) -> None:

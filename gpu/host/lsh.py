@@ -50,14 +50,15 @@ def fetch(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def weights(ratings: Ratings, known: Baselines | None, params: CulshParams) -> NDArray[np.int8]:
-    """Ψ of every rating, int8 (N,), in the order of `ratings.by_item`; `known` for Ψ = `residual` only."""
-    columns, (mean, users, items) = ratings.by_item, known or Baselines(0.0, *np.zeros((2, 1), np.float32))
+    """Ψ of every rating, int8 (N,), in the order of `ratings.by_item`; without `known`, μ and baselines are 0."""
+    columns, fixed = ratings.by_item, known or Baselines(0.0, *np.zeros((2, 1), np.float32))
+    mean, users, items, middle = fixed
     scale = ratings.scale if len(ratings) else (0.0, 1.0)
     origin = origin_of(scale)
     if known is None:
-        return simlsh.psi(params, scale, origin, columns.values, mean, users, items)
+        return simlsh.psi(params, scale, origin, columns.values, mean, users, items, middle)
     item = np.repeat(np.arange(ratings.n_items), columns.lengths)
-    return simlsh.psi(params, scale, origin, columns.values, mean, users[columns.items], items[item])
+    return simlsh.psi(params, scale, origin, columns.values, mean, users[columns.items], items[item], middle)
 
 
 def cosine_weights(ratings: Ratings) -> NDArray[np.int8]:

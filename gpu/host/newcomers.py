@@ -1,8 +1,8 @@
 """Refits of items newer than the snapshot, on the host ([004] Alg. 4 in closed form; see `gpu.online`).
 
 Observation i of item j is one of its raters: x_i = [u_i; 1; |R|^-½ (r_ik − b̄_ik) where k ∈ R(i;j); |N|^-½ where
-k ∈ N(i;j)] against r_ij − μ − b_i, of dimension F + 1 + 2K. Implicit models add raters' absence: users drawn from those
-who have not rated the item.
+k ∈ N(i;j)] against r_ij − μ − b_i, of dimension F + 1 + 2K. Implicit models add absences: beside each rater who likes
+the item, users drawn from those who have not rated it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,24 @@ def sampled(
 
 
 @njit(cache=True, nogil=True)
+def rating_of(user: Int, item: Int, rows: Rows) -> float:
+    """The rating a rater gave."""
+    value: float = rows.values[find(rows.items, rows.starts[user], rows.lengths[user], item)]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def likers(item: Int, read: NDArray[np.int32], rows: Rows, middle: np.float32) -> NDArray[np.int32]:
+    """Those of the raters `read` whose rating of the item is not below `middle`, in their order."""
+    found, n = np.empty_like(read), 0
+    for user in read:
+        if rating_of(user, item, rows) >= middle:
+            found[n] = user
+            n += 1
+    return found[:n]
+
+
+@njit(cache=True, nogil=True)
 def observe(
     row: NDArray[np.float64], counts: NDArray[np.int64], item: Int, user: Int, rows: Rows, arrays: Arrays
 ) -> None:
@@ -53,8 +71,11 @@ def observe(
             continue
         place = find(rows.items, start, length, np.int64(other))
         if place < start + length and rows.items[place] == other:
-            known = arrays.mean + arrays.user_baseline[user] + arrays.item_baseline[other]
-            row[explicit + k] = 1.0 if arrays.is_implicit else rows.values[place] - known
+            if arrays.is_implicit:
+                row[explicit + k] = 1.0 if rows.values[place] >= arrays.middle else -1.0
+            else:
+                known = arrays.mean + arrays.user_baseline[user] + arrays.item_baseline[other]
+                row[explicit + k] = rows.values[place] - known
             counts[explicit + k] += 1
             n_rated += 1
         else:
@@ -93,30 +114,23 @@ def draw_absent(
 @njit(cache=True, nogil=True)
 def draw_absences(
     item_key: np.uint64,
-    read: NDArray[np.int32],
+    likers: NDArray[np.int32],
     raters: NDArray[np.int32],
     user_keys: NDArray[np.uint64],
     pool: NDArray[np.int64],
     pool_keys: NDArray[np.uint64],
     rules: Rules,
 ) -> NDArray[np.int64]:
-    """Users whose absence counts against the item: `n_negatives` for each rater in `read`, none of them in `raters`."""
-    absent = np.empty(len(read) * rules.n_negatives, dtype=np.int64)
+    """Users whose absence counts against the item: `n_negatives` for each of `likers`, none of them in `raters`."""
+    absent = np.empty(len(likers) * rules.n_negatives, dtype=np.int64)
     n = 0
-    for rater in read if len(pool) else read[:0]:
+    for rater in likers if len(pool) else likers[:0]:
         for number in range(rules.n_negatives):
             user = draw_absent(item_key, user_keys[rater], number, raters, pool, pool_keys, rules.seed)
             if user >= 0:
                 absent[n] = user
                 n += 1
     return absent[:n]
-
-
-@njit(cache=True, nogil=True)
-def rating_of(user: Int, item: Int, rows: Rows) -> float:
-    """The rating a rater gave."""
-    value: float = rows.values[find(rows.items, rows.starts[user], rows.lengths[user], item)]
-    return value
 
 
 @njit(cache=True, nogil=True)
@@ -156,7 +170,8 @@ def step(
             score = arrays.mean + arrays.user_bias[user] + dot(found, observed[b])
             if arrays.is_implicit:
                 expected = sigmoid(score)
-                targets[b], weights[b] = (1.0 if first + b < n_raters else 0.0) - expected, curvature(score)
+                is_like = first + b < n_raters and rating_of(user, item, rows) >= arrays.middle
+                targets[b], weights[b] = (1.0 if is_like else 0.0) - expected, curvature(score)
             else:
                 targets[b], weights[b] = rating_of(user, item, rows) - score, 1.0
         add_observations(matrix, right, observed, weights, targets)

@@ -32,7 +32,7 @@ class Samples(NamedTuple):
     Attributes:
         items: int64 (S,), item rows.
         offsets: float64 (S,), the part of the score that is given.
-        targets: float64 (S,), rating, or 1 and 0 for implicit models.
+        targets: float64 (S,), rating; for implicit models 1 for a like, 0 for a dislike and what is drawn.
         counts: float64 (S,), observations that each stands for: a drawn item may stand for several draws.
     """
 
@@ -77,7 +77,10 @@ def fill_line(
     """Write the residuals of somebody's ratings into an empty line (I,)."""
     for n in range(len(items)):
         known = arrays.mean + baseline + arrays.item_baseline[items[n]]
-        line[items[n]] = np.float32(1) if arrays.is_implicit else np.float32(values[n] - known)
+        if arrays.is_implicit:
+            line[items[n]] = np.float32(1) if values[n] >= arrays.middle else np.float32(-1)
+        else:
+            line[items[n]] = np.float32(values[n] - known)
 
 
 @njit(cache=True, nogil=True)
@@ -131,7 +134,7 @@ def samples_of(
     item_keys: NDArray[np.uint64],
     rules: Rules,
 ) -> Samples:
-    """What a refit of a user learns from: ratings of trained items and, for implicit models, draws beside each.
+    """What a refit of a user learns from: ratings of trained items and, for implicit models, draws beside each like.
 
     Args:
         rated: all they have rated, ascending; never drawn.
@@ -145,9 +148,10 @@ def samples_of(
     for p in range(len(items)):
         if not is_trained[items[p]]:
             continue
-        chosen[n], targets[n] = items[p], 1.0 if arrays.is_implicit else values[p]
+        is_like = values[p] >= arrays.middle
+        chosen[n], targets[n] = items[p], is_like if arrays.is_implicit else values[p]
         n += 1
-        for number in range(n_draws):
+        for number in range(n_draws if is_like else 0):
             item = draw_unrated(key, item_keys[items[p]], number, rated, pool, rules.seed)
             if item >= 0:
                 chosen[n], targets[n], counts[n] = item, 0.0, rules.n_negatives / n_draws

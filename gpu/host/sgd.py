@@ -35,12 +35,15 @@ def lines(n: int, n_items: int) -> NDArray[np.float32]:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> None:
-    """Write the residuals of `user` into an empty line; an implicit rating counts as 1."""
+    """Write the residuals of `user` into an empty line; of implicit models 1 for a like, −1 for a dislike."""
     base = arrays.mean + arrays.user_baseline[user]
     start = rows.starts[user]
     for p in range(start, start + rows.lengths[user]):
         item = rows.items[p]
-        line[item] = _ONE if arrays.is_implicit else rows.values[p] - base - arrays.item_baseline[item]
+        if arrays.is_implicit:
+            line[item] = _ONE if rows.values[p] >= arrays.middle else -_ONE
+        else:
+            line[item] = rows.values[p] - base - arrays.item_baseline[item]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -175,11 +178,11 @@ def group_cuts(rows: Rows, bounds: NDArray[np.int64], out: NDArray[np.int64]) ->
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, out: NDArray[np.int32]) -> None:
+def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, middle: np.float32, out: NDArray[np.int32]) -> None:
     """Items that the user of each rating has not rated, uniform, into `out` (ratings, s).
 
     The draws of the rating at position p depend on (seed, epoch, p) alone: the first s unrated items of its stream.
-    −1 where the user has rated everything.
+    −1 where the user has rated everything, and beside ratings below `middle`: a dislike is a negative itself.
     """
     stream = mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(epoch) * GOLDEN)
     n_users = len(rows.starts)
@@ -189,7 +192,10 @@ def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, out: NDArray
             row = rows.items[rows.starts[user] : rows.starts[user] + rows.lengths[user]]
             is_rated[row] = True
             for p in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
-                _draw(mix(stream + np.uint64(p) * GOLDEN), row, is_rated, out[p])
+                if rows.values[p] >= middle:
+                    _draw(mix(stream + np.uint64(p) * GOLDEN), row, is_rated, out[p])
+                else:
+                    out[p] = -1
             is_rated[row] = False
 
 
@@ -222,8 +228,10 @@ def _nth_unrated(row: NDArray[np.int32], n: np.int64) -> np.int64:
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def mix_samples(rows: Rows, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], samples: Samples) -> None:
-    """Fill `samples` with each rating (target 1) followed by its negatives (0), by user, then by item group.
+def mix_samples(
+    rows: Rows, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], middle: np.float32, samples: Samples
+) -> None:
+    """Fill `samples` with each rating (target 1; 0 below `middle`) and its negatives (0), by user, then by item group.
 
     Args:
         rows: compact rows: user i's entries follow those of user i − 1.
@@ -233,13 +241,14 @@ def mix_samples(rows: Rows, negatives: NDArray[np.int32], item_group: NDArray[np
     """
     # The row is a function of its own: inside `prange` Numba drops writes to an array that it reaches through a tuple.
     for user in prange(len(rows.starts)):
-        _mix_row(rows, user, negatives, item_group, samples)
+        _mix_row(rows, user, negatives, item_group, middle, samples)
 
 
 @njit(nogil=True, cache=True)
 def _mix_row(
-    rows: Rows, user: int, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], samples: Samples
-) -> None:
+    rows: Rows, user: int, negatives: NDArray[np.int32], item_group: NDArray[np.uint8], middle: np.float32,
+    samples: Samples,
+) -> None:  # fmt: skip
     start, end = rows.starts[user], rows.starts[user] + rows.lengths[user]
     per_rating = negatives.shape[1] + 1
     cuts = samples.cuts[user]
@@ -259,5 +268,5 @@ def _mix_row(
             if item >= 0:
                 at = place[item_group[item]]
                 samples.items[at] = item
-                samples.targets[at] = _ONE if d == 0 else _ZERO
+                samples.targets[at] = _ONE if d == 0 and rows.values[p] >= middle else _ZERO
                 place[item_group[item]] = at + 1

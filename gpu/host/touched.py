@@ -102,7 +102,8 @@ def add_ratings(
         if x >= len(tables.baselines):
             continue
         residual = requests.values[n] - (tables.baselines[x] + requests.baselines[request])
-        weight = np.float32(1) if tables.is_implicit else np.float32(residual)
+        sign = np.float32(1) if requests.values[n] >= tables.middle else np.float32(-1)
+        weight = sign if tables.is_implicit else np.float32(residual)
         first = np.uint64(tables.starts[x])
         for place in range(first, first + np.uint64(tables.lengths[x])):
             owner = np.uint32(tables.owners[place])  # unsigned: not tested for counting from the end, a third of it

@@ -161,7 +161,7 @@ def _drawn(generator: np.random.Generator, n: int) -> NDArray[np.bool_]:
 
 def _copy(model: gpu.Model) -> gpu.Model:
     arrays = {name: array.copy() for name, array in model.arrays.items()}
-    return gpu.Model(model.params, model.mean, model.scale, arrays)
+    return gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)
 
 
 def _learned_on_host(
@@ -191,7 +191,7 @@ def _learned_on_device(
         online.finish()
     seconds = time.perf_counter() - began
     arrays = online.fetch(np.arange(model.n_users), np.arange(model.n_items))
-    return gpu.Model(model.params, model.mean, model.scale, arrays), seconds
+    return gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration), seconds
 
 
 def _events(ratings: gpu.Ratings, first: int) -> Events:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpu.calibration import Calibration
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
 from gpu.params import ALGORITHMS, AlsImplicitParams, AlsParams, CulshParams, GradientParams, Params
-from gpu.ratings import Ratings
+from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.table import RatingTable
 
 KINDS = tuple(ALGORITHMS.values())
 SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))
 EXACT_KINDS = AlsParams, AlsImplicitParams
+MIDDLE = 3.0
 
 
 def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4, n_bits: int = 128) -> Params:
@@ -21,10 +23,14 @@ def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4,
 
 
 def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> Model:
-    """All parameters at random; every fourth slot or so has no neighbour, every row is trained."""
+    """All parameters at random; every fourth slot or so has no neighbour, every row is trained.
+
+    Implicit models take ratings of 1 and 2 for dislikes.
+    """
     rng = np.random.default_rng(seed)
     n_bits = getattr(params, "n_bits", 0)
-    model = Model.zeros(params, 3.5, (0, 1) if params.is_implicit else (1, 5), n_users, n_items, n_bits)
+    scale, middle = ((0, 1), MIDDLE) if params.is_implicit else ((1, 5), NO_MIDDLE)
+    model = Model.zeros(params, 3.5, scale, n_users, n_items, n_bits, Calibration(middle=middle))
     for name, (_, dtype) in ARRAYS.items():
         if dtype is np.float32:
             array = getattr(model, name)
@@ -43,7 +49,7 @@ def dense(model: Model) -> dict[str, object]:
     arrays = {
         name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in model.arrays.items()
     }
-    return {**arrays, "mean": model.mean, "implicit": model.is_implicit}
+    return {**arrays, "mean": model.mean, "middle": model.middle, "implicit": model.is_implicit}
 
 
 def matrix_of(table: RatingTable) -> np.ndarray:

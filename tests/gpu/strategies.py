@@ -6,8 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from gpu.calibration import Calibration
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, Params
+from gpu.ratings import NO_MIDDLE
 
 
 @st.composite
@@ -23,12 +25,16 @@ def matrices(draw, max_users: int = 7, max_items: int = 9, min_ratings: int = 0)
 
 
 def random_model(matrix: np.ndarray, k: int, implicit: bool, seed: int, n_factors: int = 3) -> Model:
-    """A model with random parameters; some of its neighbour slots are empty, anywhere in a list."""
+    """A model with random parameters; some of its neighbour slots are empty, anywhere in a list.
+
+    Implicit models of odd seeds take ratings of 1 and 2 for dislikes.
+    """
     kind: type[Params] = CulshImplicitParams if implicit else CulshParams
     params = kind(n_factors=n_factors, n_neighbours=k, n_bits=64)
     generator = np.random.default_rng(seed)
     n_users, n_items = matrix.shape
-    model = Model.zeros(params, 0.5, (1.0, 5.0), n_users, n_items)
+    middle = 3.0 if implicit and seed % 2 else NO_MIDDLE
+    model = Model.zeros(params, 0.5, (1.0, 5.0), n_users, n_items, calibration=Calibration(middle=middle))
     for name in ("user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights", "implicit_weights"):
         array = getattr(model, name)
         array[:] = 0.5 * generator.standard_normal(array.shape)
@@ -42,4 +48,5 @@ def random_model(matrix: np.ndarray, k: int, implicit: bool, seed: int, n_factor
 def as_reference(model: Model) -> dict:
     """The model as the oracle wants it: a dict of float64 copies."""
     arrays = {name: a.astype(np.float64) for name, a in model.arrays.items() if a.dtype == np.float32}
-    return arrays | {"mean": model.mean, "implicit": model.is_implicit, "neighbours": model.neighbours.tolist()}
+    numbers = {"mean": model.mean, "middle": model.middle, "implicit": model.is_implicit}
+    return arrays | numbers | {"neighbours": model.neighbours.tolist()}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
 import pytest
 
 import gpu
+from gpu import topn
 from gpu.backend import Backend
 from gpu.epochs import EpochReport
 from gpu.host.descent import ImplicitBlocks
+from gpu.online import OnlineModel
 from gpu.params import CulshImplicitParams, CulshParams
+from gpu.table import RatingTable
 from tests.data import ML_100K, needs_ml_100k, planted, split
 from tests.gpu.test_sgd import assert_equal_models, last_metrics
 
@@ -92,10 +96,64 @@ def test_implicit_models_start_from_the_rate_of_positives(backend: Backend) -> N
     assert model.is_implicit
 
 
-def test_the_values_of_ratings_do_not_matter_to_implicit_models(backend: Backend) -> None:
+def test_the_values_of_counts_do_not_matter_to_implicit_models(backend: Backend) -> None:
     users, items, values = planted().coo()
     other = gpu.Ratings.from_coo(users, items, 6 - values, (300, 120))
-    assert_equal_models(gpu.fit(planted(), IMPLICIT, backend=backend), gpu.fit(other, IMPLICIT, backend=backend))
+    counts = dataclasses.replace(IMPLICIT, values="counts")
+    assert_equal_models(gpu.fit(planted(), counts, backend=backend), gpu.fit(other, counts, backend=backend))
+
+
+def test_implicit_models_start_from_the_rate_of_likes(backend: Backend) -> None:
+    ratings = planted()
+    model = gpu.fit(ratings, IMPLICIT, backend=backend)
+    n_disliked = int(np.count_nonzero(ratings.by_user.values < model.middle))
+    n_likes = len(ratings) - n_disliked
+    assert 0 < n_disliked < n_likes
+    assert model.mean == pytest.approx(math.log(n_likes / (IMPLICIT.n_negatives * n_likes + n_disliked)))
+
+
+def of_two_tastes(n_users: int = 400, n_per_taste: int = 30, seed: int = 0) -> gpu.Ratings:
+    """Everybody rates items of both halves at random, those of their own with 5 and of the other with 1."""
+    generator = np.random.default_rng(seed)
+    pairs = [(user, item) for user in range(n_users) for item in generator.permutation(2 * n_per_taste)[:20]]
+    users, items = np.array(pairs).T
+    values = np.where(users % 2 == items // n_per_taste, 5.0, 1.0)
+    return gpu.Ratings.from_coo(users, items, values, (n_users, 2 * n_per_taste))
+
+
+def test_what_the_likes_of_others_are_like_is_learned_from_dislikes(backend: Backend) -> None:
+    train, test = split(of_two_tastes())
+    params = CulshImplicitParams(n_factors=8, n_neighbours=8, n_epochs=15, n_bits=512)
+    found = []
+    for values in ("counts", "auto"):
+        model = gpu.fit(train, dataclasses.replace(params, values=values), backend=backend)
+        found.append(gpu.evaluate.ranking(model, train.by_user, test, relevant_from=3.0)["ndcg@10"])
+        mates = model.neighbours // 30 == np.arange(60)[:, None] // 30
+        assert mates.mean() > 0.9 if values == "auto" else mates.mean() < 0.7
+    assert found[1] > 1.3 * found[0]
+
+
+@pytest.mark.parametrize("items", [[3], [3, 5, 40]])
+def test_a_disliked_item_takes_its_neighbours_down(items: list[int], backend: Backend) -> None:
+    """In lists of a known user and of one who passes by, who are the same but for one rating."""
+    ratings = of_two_tastes()
+    params = CulshImplicitParams(n_factors=8, n_neighbours=8, n_epochs=15, n_bits=512, deterministic=True)
+    model = gpu.fit(ratings, params, backend=backend)
+    model.grow(ratings.n_users + 1, ratings.n_items)
+    keys, user = np.arange(ratings.n_users + 1, dtype=np.uint64), np.array([ratings.n_users])
+    ranks, anonymous = [], []
+    for value in (5.0, 1.0):
+        table = RatingTable(ratings.n_users + 1, ratings.n_items)
+        n, values = len(items), np.array([value, *[5.0] * (len(items) - 1)], np.float32)
+        online = OnlineModel(copy.deepcopy(model), table, keys, np.arange(60, dtype=np.uint64))
+        online.note(table.apply(np.repeat(user, n), np.array(items), values, np.zeros(n), np.arange(n)))
+        online.settle()
+        known, passing_by = topn.users_of(online.model, user), online.fold_in(np.array(items), values)
+        for folded, to in ((known, ranks), (passing_by, anonymous)):
+            order, _ = topn.recommend(online.index, folded, topn.rows_of(table.rows, user), 60)
+            to.append(np.mean([order[0].tolist().index(x) for x in model.neighbours[items[0]] if x not in items]))
+    assert ranks[1] > ranks[0] + 5
+    assert anonymous[1] > anonymous[0] + 5
 
 
 def test_negatives_are_drawn_anew_in_every_epoch(backend: Backend) -> None:

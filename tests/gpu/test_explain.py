@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gpu import als, explain
+from gpu.calibration import Calibration
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, Params, SgdParams
 from gpu.rules import user_rules
@@ -38,12 +39,30 @@ def test_rated_neighbours_that_speak_for_the_target_come_first() -> None:
     ]
 
 
-def test_every_rating_of_an_implicit_model_counts_as_one() -> None:
+def test_every_like_of_an_implicit_model_counts_as_one() -> None:
     model = random_model(random_params(CulshImplicitParams), 3, 10)
     model.neighbours[9] = [5, 7, NO_NEIGHBOUR, 1]
     model.explicit_weights[9] = [0.5, 0.7, 9.0, 9.0]
     found = reasons(model, 9, 5)
     assert found == [(7, pytest.approx(0.7 / 2**0.5)), (5, pytest.approx(0.5 / 2**0.5))]
+
+
+def test_a_disliked_neighbour_speaks_against_what_a_liked_one_speaks_for() -> None:
+    model = random_model(random_params(CulshImplicitParams), 3, 10)
+    model.neighbours[9] = [5, 2, NO_NEIGHBOUR, 0]  # rated 4, 1 and 5
+    model.explicit_weights[9] = [0.5, 0.7, 9.0, -0.1]
+    assert reasons(model, 9, 5) == [(5, pytest.approx(0.5 / 3**0.5))]
+    model.calibration = Calibration()
+    assert reasons(model, 9, 5) == [(2, pytest.approx(0.7 / 3**0.5)), (5, pytest.approx(0.5 / 3**0.5))]
+
+
+def test_a_dislike_pulls_the_other_way_where_nothing_else_speaks() -> None:
+    model = random_model(random_params(CulshImplicitParams, n_neighbours=0), 3, 10)
+    model.mean, model.item_bias[:] = 0.0, 0.0
+    disliked = explain.shares(model, ITEMS, np.full(4, 2, np.float32), np.array([9]))
+    liked = explain.shares(model, ITEMS, np.full(4, 5, np.float32), np.array([9]))
+    assert liked.any()
+    np.testing.assert_allclose(disliked, -liked)
 
 
 def test_without_neighbours_the_shares_add_up_to_the_score() -> None:

@@ -28,8 +28,8 @@ def sums_of(follower: Follower) -> np.ndarray:
     start.grow(N_USERS, N_ITEMS)
     columns = ratings.by_item
     items = np.repeat(np.arange(N_ITEMS), columns.lengths)
-    baselines = start.user_baseline[columns.items], model.item_baseline[items]
-    weights = simlsh.psi(model.params, model.scale, columns.values, model.mean, *baselines)
+    fixed = model.mean, start.user_baseline[columns.items], model.item_baseline[items], model.middle
+    weights = simlsh.psi(model.params, model.scale, columns.values, *fixed)
     return simlsh.weighted_sums(ratings, weights, simlsh.n_words(model.params), model.params.seed)
 
 

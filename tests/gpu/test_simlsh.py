@@ -104,6 +104,8 @@ def test_psi_is_in_units_of_the_scale_and_saturates() -> None:
     assert residual.tolist() == [-32, 0, 32, simlsh.PSI_LIMIT]
     assert power.tolist() == [3, 23, 64, simlsh.PSI_LIMIT]
     assert implicit.tolist() == [1, 1, 1, 1]
+    signs = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), values, 3.0, zero, zero, 3.0)
+    assert signs.tolist() == [-1, 1, 1, 1]
 
 
 def test_one_value_only_gives_a_scale_without_width() -> None:

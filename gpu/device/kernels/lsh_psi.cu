@@ -5,7 +5,7 @@
 // give equal bits. No shared memory. Races: none; the order of the items differs from run to run, nothing else does.
 
 constexpr int WARP = 32;
-enum Kind { ALL_ONE, POWER, RESIDUAL, LINEAR };
+enum Kind { SIGN, POWER, RESIDUAL, LINEAR };  // SIGN: 1 for a like, −1 for a dislike, a rating below `middle`
 
 // Cut columns into items of at most `longest` ratings. Grid: a thread a column. `count` is 0 before.
 extern "C" __global__ void list_items(
@@ -28,7 +28,7 @@ extern "C" __global__ void list_items(
 extern "C" __global__ void weigh(
     const Item* __restrict__ items, const int* __restrict__ count, const int* __restrict__ users,
     const float* __restrict__ values, const float* __restrict__ user_baseline, const float* __restrict__ item_baseline,
-    double mean, double unit, signed char* __restrict__ weights
+    double mean, double unit, float middle, signed char* __restrict__ weights
 ) {
     if (blockIdx.x >= *count) return;
     const Item item = items[blockIdx.x];
@@ -39,7 +39,7 @@ extern "C" __global__ void weigh(
         double weight = KIND == POWER ? (exact - mean) * (exact - mean) : exact;
         if (KIND == RESIDUAL) weight = exact - mean - (double)__ldg(user_baseline + users[at]) - of_item;
         const double fixed = rint(weight / unit * STEPS);
-        weights[at] = KIND == ALL_ONE ? 1 : (signed char)fmin(fmax(fixed, -(double)LIMIT), (double)LIMIT);
+        weights[at] = KIND == SIGN ? (values[at] < middle ? -1 : 1) : (signed char)fmin(fmax(fixed, -(double)LIMIT), (double)LIMIT);
     }
 }
 

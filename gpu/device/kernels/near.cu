@@ -1,19 +1,22 @@
 // What the learning kernels read beside the ratings: for each pair (i, j), what user i gave the K neighbours of item j.
 //
 //   residuals    r_i,J(j,k) − b̄_i,J(j,k) as FP16, NaN where i has not rated J(j,k)   (constants of [004] eq. 1)
-//   masks        one bit for each k: i has rated J(j,k)                               (implicit feedback: residuals are 1)
+//   masks        one bit for each k: i has rated J(j,k), and, where DISLIKES, another: the rating is below `middle`
+//                                                       (implicit feedback: residuals are 1, and −1 of a dislike)
 //   draw         items that i has not rated, from a counter-based generator           ([004] §5.4)
 //
 // Compiled for CHUNKS: K in chunks of 8 neighbours; WIDE 0 or 1: neighbours in 16 or 32 bits; SEARCH 0 or 1: the bitmap
-// is smaller than N and only a hint; LINE_THREADS: threads of a block with a line.
+// is smaller than N and only a hint; DISLIKES 0 or 1: whether ratings may be dislikes; LINE_THREADS: threads of a block
+// with a line.
 //
 // Who owns what. A block owns a row of ratings (a user) and its pairs at a time, and takes the next row as it comes free.
 // It keeps the row in shared memory as N + 1 numbers (`residuals`) or bits (others): every neighbour is one look-up. A
-// thread takes 8 neighbours of a pair: 16 bytes of `residuals`, 8 bits of a mask, whose word 2 or 4 lanes put together.
+// thread takes 8 neighbours of a pair: 16 bytes of `residuals`, 8 bits of a mask, whose word 2 or 4 lanes put together:
+// all bytes of what is rated, then those of what is disliked.
 // `draw`: a thread takes a rating and all its draws. Shared memory is emptied by the row's own entries, so that
 // short rows do not pay for N.
 //
-// Shared memory: `residuals` 2 (N + 1) bytes; others n_bits / 8, a power of two. Where N is larger than n_bits, a bit
+// Shared memory: `residuals` 2 (N + 1) bytes; others n_bits / 8, a power of two, `masks` once more for dislikes. Where N is larger than n_bits, a bit
 // stands for all items of equal remainder, and a bit that is set sends to a binary search in the row.
 //
 // Limits: 2³² look-ups of 8 neighbours a row. Races: none; a place of the output has one writer, and barriers part
@@ -24,8 +27,9 @@ constexpr float LARGEST_HALF = 65504.0f;
 constexpr int EIGHT = 8;                      // neighbours of a chunk
 constexpr int BITS_THREADS = 256;
 constexpr int AT_ONCE = WIDE ? 1 : 2;         // chunks that a thread of `residuals` loads before it looks them up
-constexpr int LANES = CHUNKS == 1 ? 1 : CHUNKS == 2 ? 2 : 4;  // chunks of a word of masks
-constexpr int WORDS = (CHUNKS + 3) / 4;
+constexpr int PLANES = 1 + DISLIKES, BYTES = PLANES * CHUNKS;  // of masks
+constexpr int LANES = BYTES == 1 ? 1 : BYTES == 2 ? 2 : 4;     // bytes of a word
+constexpr int WORDS = (BYTES + 3) / 4;
 
 #if WIDE
 using Index = int;
@@ -183,12 +187,34 @@ struct Bitmap {
     }
 };
 
-__device__ __forceinline__ Bitmap empty_bitmap(unsigned n_bits) {
+__device__ __forceinline__ Bitmap empty_bitmap(unsigned n_bits, int n_planes = 1) {
     extern __shared__ __align__(16) unsigned words[];
-    for (unsigned word = threadIdx.x; word < n_bits / 32; word += BITS_THREADS) words[word] = 0;
+    for (unsigned word = threadIdx.x; word < n_planes * n_bits / 32; word += BITS_THREADS) words[word] = 0;
     __syncthreads();  // the bitmap is empty
     return {words, n_bits, nullptr, 0, 0};
 }
+
+// The disliked items of a row: another bitmap behind the first.
+struct Dislikes {
+    Bitmap bits;
+    const float* values;
+    float middle;
+
+    __device__ __forceinline__ Dislikes(const Bitmap& rated, const Sparse& rows, float middle) : bits(rated), values(rows.values), middle(middle) {
+        bits.words += bits.n_bits / 32;
+    }
+    __device__ __forceinline__ void fill() const {
+        for (long long n = threadIdx.x; n < bits.length; n += BITS_THREADS) {
+            const unsigned bit = bits.entries[bits.begin + n] & (bits.n_bits - 1);
+            if (values[bits.begin + n] < middle) atomicOr(bits.words + bit / 32, 1u << bit % 32);
+        }
+    }
+    __device__ __forceinline__ bool holds(int item) const {
+        if (!bits.may_hold(item) || !SEARCH) return bits.may_hold(item);
+        const long long at = find(bits.entries, bits.begin, bits.length, item);
+        return at >= 0 && values[at] < middle;
+    }
+};
 
 // `residuals` where a line does not fit: what may be rated is looked up in the row.
 extern "C" __global__ void __launch_bounds__(BITS_THREADS) residuals_by_search(
@@ -217,28 +243,31 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) residuals_by_search(
     });
 }
 
-// `out`: (places, WORDS). LANES lanes next to each other take the chunks of a word.
+// `out`: (places, WORDS). LANES lanes next to each other take the bytes of a word.
 extern "C" __global__ void __launch_bounds__(BITS_THREADS) masks(
     const Sparse rows, long long n_rows, unsigned n_bits, const Sparse pairs, const Chunk* __restrict__ neighbours,
-    const int* __restrict__ target, unsigned* __restrict__ out, unsigned* taken
+    const int* __restrict__ target, float middle, unsigned* __restrict__ out, unsigned* taken
 ) {
-    Bitmap bitmap = empty_bitmap(n_bits);
+    Bitmap bitmap = empty_bitmap(n_bits, PLANES);
     const unsigned lane = threadIdx.x % LANES;
     for_each_row(n_rows, taken, [&](long long row) {
         if (!pairs.lengths[row]) return;
         bitmap.fill(rows, row);
+        const Dislikes dislikes(bitmap, rows, middle);
+        if (DISLIKES) dislikes.fill();
         __syncthreads();  // the bitmap is complete
         const long long begin = pairs.starts[row];
         const unsigned total = (unsigned)pairs.lengths[row] * WORDS * LANES;
         for (unsigned first = 0; first < total; first += BITS_THREADS) {  // all lanes of a warp: they meet below
-            const unsigned word = (first + threadIdx.x) / LANES, chunk = word % WORDS * LANES + lane;
+            const unsigned word = (first + threadIdx.x) / LANES, byte = word % WORDS * LANES + lane;
             const long long pair = begin + word / WORDS;
             const int item = first + threadIdx.x < total ? __ldg(pairs.entries + pair) : -1;
             unsigned bits = 0;
-            if (item >= 0 && chunk < CHUNKS) {
-                const Chunk near = neighbours[(unsigned long long)item * CHUNKS + chunk];
+            if (item >= 0 && byte < BYTES) {
+                const Chunk near = neighbours[(unsigned long long)item * CHUNKS + byte % CHUNKS];
 #pragma unroll
-                for (int k = 0; k < EIGHT; ++k) bits |= (unsigned)bitmap.holds(near.x[k]) << k;
+                for (int k = 0; k < EIGHT; ++k)
+                    bits |= (unsigned)(byte < CHUNKS ? bitmap.holds(near.x[k]) : dislikes.holds(near.x[k])) << k;
             }
             bits <<= EIGHT * lane;
 #pragma unroll
@@ -248,6 +277,7 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) masks(
         }
         __syncthreads();  // nobody reads the bitmap any more
         bitmap.clear();
+        if (DISLIKES) dislikes.bits.clear();
     });
 }
 
@@ -264,11 +294,11 @@ __device__ __forceinline__ long long nth_unrated(const Bitmap& row, long long n)
     return n + low;
 }
 
-// `n_draws` items for each rating, those of the rating at p to out[p · stride …]; −1 where the row holds all items. Rows
-// that hold more than half of them draw among the rest, others draw again: as on the host, draw for draw.
+// `n_draws` items for each rating, those of the rating at p to out[p · stride …]; −1 where the row holds all items, and for
+// a dislike. Rows that hold more than half of them draw among the rest, others draw again: as on the host, draw for draw.
 extern "C" __global__ void __launch_bounds__(BITS_THREADS) draw(
     const Sparse rows, long long n_rows, unsigned n_bits, long long n_items, unsigned long long seed,
-    unsigned long long epoch, int n_draws, int* __restrict__ out, long long stride, unsigned* taken
+    unsigned long long epoch, float middle, int n_draws, int* __restrict__ out, long long stride, unsigned* taken
 ) {
     Bitmap bitmap = empty_bitmap(n_bits);
     const unsigned long long stream = mixed(mixed(seed + GOLDEN) + epoch * GOLDEN);
@@ -279,9 +309,10 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) draw(
         __syncthreads();  // the bitmap is complete
         for (long long n = threadIdx.x; n < bitmap.length; n += BITS_THREADS) {
             unsigned long long key = mixed(stream + (bitmap.begin + n) * GOLDEN);
+            const bool is_like = !DISLIKES || rows.values[bitmap.begin + n] >= middle;
             for (int d = 0; d < n_draws; ++d) {
                 long long item = -1;
-                while (n_choices && (item < 0 || bitmap.holds((int)item))) {
+                while (is_like && n_choices && (item < 0 || bitmap.holds((int)item))) {
                     key += GOLDEN;
                     item = (long long)((mixed(key) >> 32) * n_choices >> 32);
                     if (is_dense) item = nth_unrated(bitmap, item);

@@ -27,8 +27,7 @@ struct Users {
     const long long* pool;    // trained users in the order of their keys,
     const Word* pool_keys;    // and these
     long long n_pool;
-    float mean;
-    int unused;
+    float mean, middle;       // implicit: ratings below `middle` are dislikes
 };
 static_assert(sizeof(Users) == 64, "as NumPy writes it");
 
@@ -119,7 +118,8 @@ __device__ __forceinline__ void observe(const Table& table, const Users& users, 
         const long long place = is_there ? find(table.items, start, length, (int)other) : start + length;
         const bool is_rated = place < start + length && table.items[place] == (int)other, is_unrated = is_there && !is_rated;
         if (is_user && k < K) {
-            terms[k] = !is_rated ? 0.0f : IMPLICIT ? 1.0f : (float)(table.values[place] - (known + side.baseline[other]));
+            const float value = is_rated ? table.values[place] : 0.0f;
+            terms[k] = !is_rated ? 0.0f : IMPLICIT ? (value < users.middle ? -1.0f : 1.0f) : (float)(value - (known + side.baseline[other]));
             terms[K + k] = is_unrated;
         }
         if (is_rated) atomicAdd(counts + k, 1);
@@ -132,6 +132,10 @@ __device__ __forceinline__ void observe(const Table& table, const Users& users, 
 
 __device__ __forceinline__ float rating_of(const Table& table, int user, int item) {
     return table.values[find(table.items, table.by_user.starts[user], table.by_user.lengths[user], item)];
+}
+
+__device__ __forceinline__ bool is_like(const Table& table, const Users& users, int user, int item) {
+    return rating_of(table, user, item) >= users.middle;
 }
 
 // Ridge of the term in a physical column: see gpu/host/newcomers.py.
@@ -278,14 +282,14 @@ observe_items(Users users, Items side, Table table, Rules rules, Observed to, in
     for (int at = threadIdx.x; at < n; at += OBSERVE_THREADS) {
         int user = at < n_read ? read[at] : -1;
         if (IMPLICIT && at >= n_read) {
-            const int drawn = at - n_read;
-            user = draw_absent(table, users, item, key, users.keys[read[drawn / each]], drawn % each, rules.seed);
+            const int drawn = at - n_read, rater = read[drawn / each];
+            if (is_like(table, users, rater, item)) user = draw_absent(table, users, item, key, users.keys[rater], drawn % each, rules.seed);
         }
         to.users[base + at] = user;
         if (user < 0) continue;
         atomicAdd(counts + 2 * K, 1);
         to.offsets[base + at] = users.mean + users.bias[user];
-        to.targets[base + at] = IMPLICIT ? (float)(at < n_read) : rating_of(table, user, item);
+        to.targets[base + at] = IMPLICIT ? (float)(at < n_read && is_like(table, users, user, item)) : rating_of(table, user, item);
     }
     __syncthreads();
     for (int at = threadIdx.x; IMPLICIT && at < n_absent; at += OBSERVE_THREADS)

@@ -25,8 +25,7 @@ struct Items {  // the side that stands still
     const Word* keys;
     const long long* pool;       // trained items in the order of their keys
     long long n_items, n_pool;
-    float mean;
-    int unused;
+    float mean, middle;          // implicit: ratings below `middle` are dislikes
 };
 static_assert(sizeof(Items) == 96, "as NumPy writes it");
 
@@ -146,7 +145,8 @@ __device__ __forceinline__ Rated rated_by(const Described& of, const Items& side
     Rated rated = {(int*)memory, (float*)memory + rules.max_ratings, (int*)memory + 2 * rules.max_ratings, of.learned[owner], shift, is_all};
     for (int at = threadIdx.x; at < rated.n; at += PART) {
         const int item = rated.items[at] = of.items[start + at];
-        rated.residuals[at] = IMPLICIT ? 1.0f : (float)(of.values[start + at] - (known + side.baseline[item]));
+        const float value = of.values[start + at];
+        rated.residuals[at] = IMPLICIT ? (value < side.middle ? -1.0f : 1.0f) : (float)(value - (known + side.baseline[item]));
     }
     __syncthreads();
     for (int bucket = threadIdx.x; bucket <= BUCKETS; bucket += PART)
@@ -191,14 +191,15 @@ __device__ __forceinline__ float neighbour_terms(const Items& side, int item, co
 
 // The s-th sample of a user with these ratings, without its neighbour terms.
 __device__ __forceinline__ Sample sample_of(const Table& table, const Items& side, const Rules& rules, const Rated& rated, int user, Word key, int s, float value) {
-    const int n_draws = draws_of(rules, rated.n), number = s % (1 + n_draws) - 1, item = rated.items[s / (1 + n_draws)];
+    const int n_draws = draws_of(rules, rated.n), number = s % (1 + n_draws) - 1, place = s / (1 + n_draws), item = rated.items[place];
+    const bool is_like = !IMPLICIT || rated.residuals[place] > 0;
     int chosen = side.is_trained[item] ? item : -1;
     if (IMPLICIT && chosen >= 0 && number >= 0)
-        chosen = draw_unrated(table, side, rated, user, key, side.keys[item], number, rules.seed);
+        chosen = is_like ? draw_unrated(table, side, rated, user, key, side.keys[item], number, rules.seed) : -1;
     if (chosen < 0) return {-1, 0, 0, 0};
     const bool is_drawn = number >= 0;
     const float share = is_drawn ? (float)rules.n_negatives / n_draws : 1.0f;
-    return {chosen, side.mean + side.bias[chosen], is_drawn ? 0.0f : IMPLICIT ? 1.0f : value, share};
+    return {chosen, side.mean + side.bias[chosen], is_drawn ? 0.0f : IMPLICIT ? (float)is_like : value, share};
 }
 
 __device__ __forceinline__ void count_samples(bool is_there, int* count) {

@@ -4,7 +4,8 @@
 //   x ← x + γ (e · partner − λ x) for u, v, b, b̂, w, c, every right-hand side from before the step
 //
 // Compiled for F (padded: a multiple of LANES · VEC), LANES (a group of lanes has a rating), K (padded: a multiple of
-// 2 · LANES; 0: no neighbours), HALF (u in float16 or float32), IMPLICIT, LEARN (0: only the errors), THREADS.
+// 2 · LANES; 0: no neighbours), HALF (u in float16 or float32), IMPLICIT, DISLIKES (whether ratings may be
+// dislikes), LEARN (0: only the errors), THREADS.
 //
 // Who owns what. A block owns a tile of users, whose u and b it holds in shared memory until all ratings of the tile are
 // learned: the side that every rating reads and writes never leaves the multiprocessor. A group of LANES lanes
@@ -40,7 +41,7 @@ struct Items {
     const int* neighbours;
     const float* shares;  // 1 over one more than the groups that are likely to learn from an item at the same time
 };
-struct Samples { const uint2* records; const void* near; };  // `near`: float16 (n, K), or bits (n, K / 32) where IMPLICIT
+struct Samples { const uint2* records; const void* near; };  // `near`: float16 (n, K); IMPLICIT: bits (n, K), where DISLIKES (n, 2 K), in whole words
 #if HALF
 using Number = unsigned short;
 #else
@@ -191,12 +192,16 @@ __device__ __forceinline__ void write_item(const Items& items, int row, int lane
 }
 
 // What a lane knows of the neighbours of one rating: as it lies in memory.
-struct alignas(KL % 8 == 0 && KL && !IMPLICIT ? 16 : 4) Near { unsigned pairs[KL > 1 && !IMPLICIT ? KL / 2 : 1]; };
+struct alignas(KL % 8 == 0 && KL && !IMPLICIT ? 16 : 4) Near { unsigned pairs[KL > 1 && !IMPLICIT ? KL / 2 : 1 + DISLIKES]; };
 
 __device__ __forceinline__ void read_near(const void* near, long long place, int lane, Near& found) {
 #if K && IMPLICIT
-    const unsigned bit = lane * KL;
-    found.pairs[0] = ((const unsigned*)near)[place * ((K + 31) / 32) + bit / 32] >> (bit % 32);
+    const unsigned* const words = (const unsigned*)near + place * (((1 + DISLIKES) * K + 31) / 32);
+#pragma unroll
+    for (int plane = 0; plane <= DISLIKES; ++plane) {
+        const unsigned bit = plane * K + lane * KL;
+        found.pairs[plane] = words[bit / 32] >> (bit % 32);
+    }
 #elif K
     const unsigned* pairs = (const unsigned*)near + (place * K + lane * KL) / 2;
     if (KL % 8 == 0) {
@@ -209,13 +214,18 @@ __device__ __forceinline__ void read_near(const void* near, long long place, int
 #endif
 }
 
-// Residuals of the rated neighbours, 0 for all others, and which are rated (1) or not (0).
+// Residuals of the rated neighbours (IMPLICIT: 1, and −1 of a dislike), 0 for all others, and which are rated (1) or not (0).
 __device__ __forceinline__ void resolve(const Near& near, float (&residual)[KL ? KL : 1], unsigned& rated) {
     rated = 0;
 #if K && IMPLICIT
     rated = KL < 32 ? near.pairs[0] & ((1u << (KL % 32)) - 1) : near.pairs[0];
 #pragma unroll
-    for (int k = 0; k < KL; ++k) residual[k] = rated >> k & 1 ? 1.0f : 0.0f;
+    for (int k = 0; k < KL; ++k) {
+        residual[k] = rated >> k & 1 ? 1.0f : 0.0f;
+#if DISLIKES
+        if (near.pairs[1] >> k & 1) residual[k] = -1.0f;
+#endif
+    }
 #elif K
 #pragma unroll
     for (int k = 0; k < KL; k += 2) {

@@ -13,7 +13,7 @@
 //
 // Its parts are put before it, in this order: splitmix, lsh_bits, lsh_phi, ranks, blocks.
 
-enum Kind { ALL_ONE, POWER, RESIDUAL };  // as gpu/device/lsh.py has them
+enum Kind { SIGN, POWER, RESIDUAL };  // as gpu/device/lsh.py has them
 
 struct Ratings {
     const int *users, *items;
@@ -24,6 +24,8 @@ struct Hash {
     const Word* user_keys;
     double mean, unit;  // `mean`: from which Ψ = power counts; `unit`: what Ψ of STEPS stands for
     Word seed;
+    float middle;                                // ratings below it are dislikes
+    int unused;
 };
 struct Signed {  // by item
     unsigned* signatures;
@@ -35,10 +37,10 @@ struct Signed {  // by item
 constexpr int HASH_THREADS = 128, FIND_THREADS = 256, LIST_THREADS = 256, WIDE_THREADS = 1024;
 constexpr int AT_ONCE = 8;  // candidates that a thread reads at once
 
-__device__ __forceinline__ int psi(float value, double mean, float user, float item, double unit) {
+__device__ __forceinline__ int psi(float value, const Hash& hash, float user, float item) {
     if (value != value) return 0;
-    if (KIND == ALL_ONE) return 1;
-    const double exact = value, weight = (KIND == POWER ? (exact - mean) * (exact - mean) : exact - mean - user - item) / unit;
+    if (KIND == SIGN) return value < hash.middle ? -1 : 1;
+    const double exact = value, off = exact - hash.mean, weight = (KIND == POWER ? off * off : off - user - item) / hash.unit;
     return (int)fmin(fmax(rint(weight * STEPS), -(double)LIMIT), (double)LIMIT);
 }
 
@@ -47,8 +49,7 @@ extern "C" __global__ void __launch_bounds__(HASH_THREADS) add_changes(Ratings r
     __shared__ State state;
     const int user = ratings.users[blockIdx.x], item = ratings.items[blockIdx.x];
     const float one = hash.user_baseline[user], two = hash.item_baseline[item];
-    const int now = psi(ratings.now[blockIdx.x], hash.mean, one, two, hash.unit);
-    const int weight = now - psi(ratings.old[blockIdx.x], hash.mean, one, two, hash.unit);
+    const int weight = psi(ratings.now[blockIdx.x], hash, one, two) - psi(ratings.old[blockIdx.x], hash, one, two);
     if (weight == 0) return;
     if (threadIdx.x == 0) state = state_of(hash.seed, hash.user_keys[user]);
     __syncthreads();

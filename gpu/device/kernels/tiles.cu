@@ -93,11 +93,11 @@ __device__ void cut(
     __syncthreads();
 }
 
-// Sort the samples of each tile; an entry of −1 is none. `per` > 0: the first of every `per` samples of a row has the
-// target 1, all others 0, and `values` is not read.
+// Sort the samples of each tile; an entry of −1 is none. `per` > 0: each rating has `per` samples and a value. The first
+// of them has the target 1, or 0 where the value is below `middle`; all others have 0.
 extern "C" __global__ void __launch_bounds__(THREADS) build_tiles(
     const long long* __restrict__ starts, const long long* __restrict__ row_lengths, const int* __restrict__ entries,
-    const float* __restrict__ values, int per, const int* __restrict__ users, const long long* __restrict__ tile_begin,
+    const float* __restrict__ values, int per, float middle, const int* __restrict__ users, const long long* __restrict__ tile_begin,
     const long long* __restrict__ segment_begin, int n_tiles, int tile_users, int n_items, int longest,
     int* counts, uint2* records, int* targets, Segment* segments, int* n_segments
 ) {
@@ -136,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) build_tiles(
                 const int item = entries[first + x];
                 if (targets && item < 0) targets[first + x] = -1;
                 if (item < 0) continue;
-                const float target = per ? (x % per == 0 ? 1.0f : 0.0f) : values[first + x];
+                const float target = !per ? values[first + x] : x % per == 0 && values[(first + x) / per] >= middle ? 1.0f : 0.0f;
                 const int place = atomicAdd(&items[item], 1);
                 of_tile[place] = make_uint2(local, __float_as_uint(target));
                 if (targets) targets[first + x] = (int)(tile_begin[tile] + place);

@@ -16,6 +16,7 @@ struct Catalogue {                 // as gpu/device/item_index.py writes it; arr
     int *heads, *nexts, *later;    // the same, what came later: chains of places in `later`; −1 ends them
     int* n_later;
     int n_items, n_listed, n_slots, is_implicit;
+    float middle;                  // implicit: ratings below it are dislikes; −inf: none is, and values are not given
 };
 struct Task {                      // as gpu/device/topn.py writes it; B users
     const float *factors, *biases, *baselines;  // (B, G), (B,), (B,)
@@ -69,6 +70,12 @@ __device__ __forceinline__ float product(const float* user, const float* item, i
     return total(sum);
 }
 
+// What the rating of `item` at this place gives the items that have it as a neighbour.
+__device__ __forceinline__ float residual_of(const Catalogue& items, const Task& task, int user, int item, int place) {
+    if (!items.is_implicit) return task.values[place] - (items.baselines[item] + task.baselines[user]);
+    return items.middle != NONE && task.values[place] < items.middle ? -1.0f : 1.0f;
+}
+
 // |R|^-½ Σ (r − b) w + |N|^-½ Σ c of [004] eq. 1; `user` below 0: of somebody who has rated nothing.
 __device__ __forceinline__ float terms(const Catalogue& items, const Task& task, int user, int item, int place) {
     float explicit_sum = 0, implicit_sum = 0;
@@ -83,8 +90,7 @@ __device__ __forceinline__ float terms(const Catalogue& items, const Task& task,
             if (task.seen[middle] < x) low = middle + 1; else high = middle;
         }
         if (low < end && task.seen[low] == x) {
-            const float residual = items.is_implicit ? 1.0f : task.values[low] - (items.baselines[x] + task.baselines[user]);
-            explicit_sum = fmaf(residual, items.explicit_weights[slot], explicit_sum), ++n_rated;
+            explicit_sum = fmaf(residual_of(items, task, user, x, low), items.explicit_weights[slot], explicit_sum), ++n_rated;
         } else {
             implicit_sum += items.implicit_weights[slot], ++n_unrated;
         }

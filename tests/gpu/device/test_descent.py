@@ -77,19 +77,20 @@ def visits_of(started: Any, seed: int, epoch: int) -> list[tuple[int, int, float
     return found
 
 
-@pytest.mark.parametrize("implicit", [False, True], ids=["explicit", "implicit"])
+@pytest.mark.parametrize("kind", ["explicit", "implicit", "implicit with dislikes"])
 @pytest.mark.parametrize(("k", "n_factors"), [(0, 3), (0, 32), (0, 256), (1, 8), (5, 20), (5, 128), (33, 96)])
-def test_an_epoch_is_eq_5_in_its_order(descent: ModuleType, k: int, n_factors: int, implicit: bool) -> None:
-    matrix = sparse_matrix(70, 40)
-    model = random_model(matrix, k, implicit, 1, n_factors)
+def test_an_epoch_is_eq_5_in_its_order(descent: ModuleType, k: int, n_factors: int, kind: str) -> None:
+    matrix, implicit = sparse_matrix(70, 40), kind != "explicit"
+    model = random_model(matrix, k, implicit, 2 - (kind == "implicit with dislikes"), n_factors)
     model.user_factors /= np.float32(np.sqrt(n_factors))  # so that steps stay stable
     model.item_factors /= np.float32(np.sqrt(n_factors))
     expected = as_reference(model)
     started = begun(descent, matrix, model, deterministic=True)
     started.learn(3, RATES)
     visits = visits_of(started, model.params.seed, 3)
-    n = np.count_nonzero(~np.isnan(matrix))
-    assert len(visits) == n * (1 + model.params.n_negatives if implicit else 1)
+    n, n_likes = np.count_nonzero(~np.isnan(matrix)), np.count_nonzero(matrix >= model.middle)
+    assert len(visits) == n + (n_likes * model.params.n_negatives if implicit else 0)
+    assert sum(target == 1 for _, _, target in visits) == n_likes or not implicit
     reference.sgd_epoch(matrix, expected, visits, RATES)
     learned = started.fetch()
     tolerance = 2e-3 if k and not implicit else 2e-4  # residuals are float16

@@ -22,8 +22,11 @@ PLAIN = [
 FUSED = [(4, "biases"), (32, "explicit"), (64, "biases"), (100, "explicit"), (128, "implicit"), (256, "biases")]
 
 
-# CHUNKS, WIDE, SEARCH, LINE_THREADS
-NEAR = [(1, 0, 0, 256), (2, 0, 0, 256), (4, 0, 0, 256), (5, 1, 0, 512), (32, 1, 0, 1024), (4, 1, 1, 1024)]
+# CHUNKS, WIDE, SEARCH, DISLIKES, LINE_THREADS
+NEAR = [
+    (1, 0, 0, 0, 256), (2, 0, 0, 0, 256), (4, 0, 0, 0, 256), (5, 1, 0, 0, 512), (32, 1, 0, 0, 1024), (4, 1, 1, 0, 1024),
+    (1, 0, 0, 1, 256), (2, 0, 0, 1, 256), (3, 1, 1, 1, 512), (32, 1, 0, 1, 1024),
+]  # fmt: skip
 GATHER = [(0, 1), (0, 3), (0, 8), (1, 1), (1, 2), (1, 16)]  # DOUBLE, and pieces of a row that a lane holds
 HALS = [(0, 4), (0, 12), (0, 16), (1, 2), (1, 8)]  # DOUBLE, and columns of a chunk
 
@@ -35,11 +38,12 @@ HASHING = [
     *(("lsh_psi", {"KIND": kind, "STEPS": 64, "LIMIT": 127}) for kind in range(4)),
     ("similarity", {"HASHES": 10, "HALF": 1}), ("similarity", {"HASHES": 1, "HALF": 0}),
 ]  # fmt: skip
-# F, LANES, K, HALF, IMPLICIT, LEARN, THREADS
+# F, LANES, K, HALF, IMPLICIT, DISLIKES, LEARN, THREADS
 SGD = [
-    (8, 2, 0, 1, 0, 0, 1024), (32, 8, 32, 0, 0, 1, 640), (64, 8, 16, 1, 1, 1, 768), (96, 8, 0, 1, 0, 1, 64),
-    (128, 8, 0, 1, 0, 1, 640),
-    (256, 16, 256, 1, 0, 1, 256),
+    (8, 2, 0, 1, 0, 0, 0, 1024), (32, 8, 32, 0, 0, 0, 1, 640), (64, 8, 16, 1, 1, 0, 1, 768), (96, 8, 0, 1, 0, 0, 1, 64),
+    (128, 8, 0, 1, 0, 0, 1, 640), (256, 16, 256, 1, 0, 0, 1, 256),
+    (64, 8, 16, 1, 1, 1, 1, 768), (64, 8, 16, 1, 1, 1, 0, 768), (8, 1, 8, 0, 1, 1, 1, 512),
+    (64, 16, 256, 1, 1, 1, 1, 384),
 ]  # fmt: skip
 ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
 # The factors of a row with its padding; tiles of 16 users
@@ -122,7 +126,8 @@ def test_sweeps_of_nmf_compile(double, chunk, architecture, tmp_path):
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
 @pytest.mark.parametrize("numbers", NEAR)
 def test_kernels_of_neighbours_compile(numbers, architecture, tmp_path):
-    macros = dict(zip(("CHUNKS", "WIDE", "SEARCH", "LINE_THREADS"), numbers, strict=True))
+    names = "CHUNKS", "WIDE", "SEARCH", "DISLIKES", "LINE_THREADS"
+    macros = dict(zip(names, numbers, strict=True))
     compile_with_nvcc("near", macros, architecture, tmp_path)
 
 
@@ -130,7 +135,7 @@ def test_kernels_of_neighbours_compile(numbers, architecture, tmp_path):
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
 @pytest.mark.parametrize("numbers", SGD)
 def test_kernels_of_descent_compile(numbers, architecture, tmp_path):
-    names = "F", "LANES", "K", "HALF", "IMPLICIT", "LEARN", "THREADS"
+    names = "F", "LANES", "K", "HALF", "IMPLICIT", "DISLIKES", "LEARN", "THREADS"
     compile_with_nvcc("sgd", dict(zip(names, numbers, strict=True)), architecture, tmp_path)
 
 

@@ -20,7 +20,7 @@ from gpu.baselines import baselines
 from gpu.device import kernels
 from gpu.host import lsh as host
 from gpu.params import CulshImplicitParams, CulshParams
-from gpu.ratings import Ratings
+from gpu.ratings import NO_MIDDLE, Ratings
 from tests import reference
 
 pytestmark = pytest.mark.gpu
@@ -88,10 +88,11 @@ def test_every_weight_is_counted(weight, lsh):
     np.testing.assert_array_equal(simlsh.weighted_sums(ratings, placed, 2, 0, DEVICE).get(), expected)
 
 
+@pytest.mark.parametrize("middle", [NO_MIDDLE, 2.5])
 @pytest.mark.parametrize("params", [params_of(), params_of(psi="power"), CulshImplicitParams()])
-def test_psi_equals_the_hosts(params, lsh):
+def test_psi_equals_the_hosts(params, middle, lsh):
     ratings = ratings_of(LENGTHS)
-    known = baselines(ratings)
+    known = baselines(ratings)._replace(middle=middle)
     found = lsh.weights(ratings, known, params).get()[: len(ratings)]
     np.testing.assert_array_equal(found, host.weights(ratings, known, params))
     found = lsh.cosine_weights(ratings).get()[: len(ratings)]

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from gpu.host import sgd as host
-from gpu.ratings import Rows
+from gpu.ratings import NO_MIDDLE, Rows
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 2, 0, 31, 32, 33, 255, 256, 257, 5000, 700, 0]
 NEIGHBOURS = [1, 7, 8, 9, 16, 24, 32, 33, 100, 256]
 UNWRITTEN = np.uint16(0x1234)
 NOT_RATED = np.uint16(0x7FFF)
-MEAN = 3.6
+MEAN, MIDDLE = 3.6, 2.5
 
 
 @pytest.fixture(autouse=True)
@@ -83,10 +83,13 @@ def expected_residuals(rows: Rows, pairs: Rows, neighbours: np.ndarray, base: tu
     return np.pad(found, ((0, 0), (0, -k % 8)), constant_values=NOT_RATED)
 
 
-def expected_masks(rows: Rows, pairs: Rows, neighbours: np.ndarray) -> np.ndarray:
-    is_rated = look_up(rows, pairs, neighbours, np.ones(len(rows.items), np.bool_), False)
+def expected_masks(rows: Rows, pairs: Rows, neighbours: np.ndarray, middle: float) -> np.ndarray:
+    planes = [np.ones(len(rows.items), np.bool_)] + [rows.values < middle] * (middle > NO_MIDDLE)
     k = neighbours.shape[1]
-    return np.packbits(np.pad(is_rated, ((0, 0), (0, -k % 32))), axis=1, bitorder="little").view(np.uint32)
+    found = [np.pad(look_up(rows, pairs, neighbours, plane, False), ((0, 0), (0, -k % 8))) for plane in planes]
+    bits = np.concatenate(found, axis=1)
+    bits = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 32)))
+    return np.packbits(bits, axis=1, bitorder="little").view(np.uint32)
 
 
 def residual_bits(
@@ -103,12 +106,14 @@ def residual_bits(
 
 
 def mask_words(
-    near: ModuleType, rows: Rows, pairs: Rows, neighbours: np.ndarray, target: np.ndarray | None, n_out: int
-) -> np.ndarray:
+    near: ModuleType, rows: Rows, pairs: Rows, neighbours: np.ndarray, target: np.ndarray | None, n_out: int,
+    middle: float = NO_MIDDLE,
+) -> np.ndarray:  # fmt: skip
     cupy = importlib.import_module("cupy")
-    out = cupy.full((n_out, -(-neighbours.shape[1] // 32)), UNWRITTEN, cupy.uint32)
+    words = near.mask_words(neighbours.shape[1], middle > NO_MIDDLE)
+    out = cupy.full((n_out, words), UNWRITTEN, cupy.uint32)
     places = None if target is None else cupy.asarray(target)
-    near.masks(placed(near, rows), placed(near, pairs), cupy.asarray(neighbours), places, out)
+    near.masks(placed(near, rows), placed(near, pairs), cupy.asarray(neighbours), places, out, middle)
     return out.get()
 
 
@@ -121,13 +126,15 @@ def scattered(found: np.ndarray, target: np.ndarray, n_out: int) -> np.ndarray:
 def assert_both_agree(near: ModuleType, rows: Rows, pairs: Rows, neighbours: np.ndarray) -> None:
     base, n = base_of(rows, len(neighbours)), len(pairs.items)
     target = np.random.default_rng(1).permutation(n + 5)[:n].astype(np.int32)
-    residuals, masks = expected_residuals(rows, pairs, neighbours, base), expected_masks(rows, pairs, neighbours)
+    residuals = expected_residuals(rows, pairs, neighbours, base)
     assert np.array_equal(residual_bits(near, rows, pairs, neighbours, base, None, n), residuals)
     found = residual_bits(near, rows, pairs, neighbours, base, target, n + 5)
     assert np.array_equal(found, scattered(residuals, target, n + 5))
-    assert np.array_equal(mask_words(near, rows, pairs, neighbours, None, n), masks)
-    found = mask_words(near, rows, pairs, neighbours, target, n + 5)
-    assert np.array_equal(found, scattered(masks, target, n + 5))
+    for middle in (NO_MIDDLE, MIDDLE):
+        masks = expected_masks(rows, pairs, neighbours, middle)
+        assert np.array_equal(mask_words(near, rows, pairs, neighbours, None, n, middle), masks)
+        found = mask_words(near, rows, pairs, neighbours, target, n + 5, middle)
+        assert np.array_equal(found, scattered(masks, target, n + 5))
 
 
 @pytest.mark.parametrize("k", NEIGHBOURS)
@@ -192,17 +199,17 @@ def test_an_entry_below_zero_is_no_pair(near):
     assert np.array_equal(found[is_pair], expected_residuals(rows, rows, neighbours, base)[is_pair])
     assert (found[~is_pair] == UNWRITTEN).all()
     words = mask_words(near, rows, pairs, neighbours, None, n)
-    assert np.array_equal(words[is_pair], expected_masks(rows, rows, neighbours)[is_pair])
+    assert np.array_equal(words[is_pair], expected_masks(rows, rows, neighbours, NO_MIDDLE)[is_pair])
     assert (words[~is_pair] == UNWRITTEN).all()
 
 
 def assert_draws_agree(near: ModuleType, rows: Rows, n_items: int, n_draws: int) -> None:
     cupy = importlib.import_module("cupy")
-    for seed, epoch in ((0, 0), (42, 7)):
+    for seed, epoch, middle in ((0, 0, NO_MIDDLE), (42, 7, NO_MIDDLE), (42, 7, MIDDLE)):
         expected = np.empty((len(rows.items), n_draws), np.int32)
-        host.draw_negatives(rows, n_items, seed, epoch, expected)
+        host.draw_negatives(rows, n_items, seed, epoch, np.float32(middle), expected)
         out = cupy.full(expected.shape, -7, cupy.int32)
-        near.draw(placed(near, rows), n_items, seed, epoch, out)
+        near.draw(placed(near, rows), n_items, seed, epoch, middle, out)
         assert np.array_equal(out.get(), expected)
 
 
@@ -216,9 +223,9 @@ def test_samples_are_ratings_and_their_negatives(near):
     rows = rows_of(LENGTHS, 300)
     there = placed(near, rows)
     pairs, negatives = near.samples(there, 4)
-    near.draw(there, 300, 1, 2, negatives)
+    near.draw(there, 300, 1, 2, NO_MIDDLE, negatives)
     drawn = np.empty((len(rows.items), 4), np.int32)
-    host.draw_negatives(rows, 300, 1, 2, drawn)
+    host.draw_negatives(rows, 300, 1, 2, np.float32(NO_MIDDLE), drawn)
     assert np.array_equal(pairs.entries.get().reshape(-1, 5), np.column_stack([rows.items, drawn]))
     assert np.array_equal(pairs.starts.get(), rows.starts * 5)
     assert np.array_equal(pairs.lengths.get(), rows.lengths * 5)

@@ -28,10 +28,10 @@ def device() -> ModuleType:
 
 
 def model_of(kind: type[Params], n_users: int, n_items: int, n_factors: int, spread: float = 1.0) -> Model:
-    """Parameters at random; a sixth of the slots has no neighbour."""
+    """Parameters at random; a sixth of the slots has no neighbour, ratings below 3 are dislikes."""
     rng = np.random.default_rng(n_items + n_factors)
     given = {} if kind is PLAIN else {"n_neighbours": 8, "n_bits": 64}
-    model = Model.zeros(kind(n_factors=n_factors, **given), 3.5, (1, 5), n_users, n_items, given.get("n_bits", 0))
+    model = Model.zeros(kind(n_factors=n_factors, **given), 3.5, (1, 5), n_users, n_items, given.get("n_bits", 0), 3.0)
     for name in ("user_factors", "item_factors", "user_bias", "item_bias", "user_baseline", "item_baseline"):
         array = getattr(model, name)
         array[:] = spread * rng.standard_normal(array.shape, dtype=np.float32) / 4
@@ -106,6 +106,12 @@ def test_sizes(n_users, n_factors, n, n_items, kind):
     model, rows = model_of(kind, n_users, n_items, n_factors), rated(n_users, n_items, min(60, n_items))
     found, expected = assert_right(model, rows, n), ask(ItemIndex(model), rows, n)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
+
+
+def test_values_are_not_needed_where_nothing_is_a_dislike():
+    model, rows = model_of(NEAR_IMPLICIT, 16, 4097, 50), rated(16, 4097, 60)
+    model.calibration = Calibration()
+    assert_right(model, rows, 10)
 
 
 @pytest.mark.parametrize("n_factors", [16, 100, 200, 256])

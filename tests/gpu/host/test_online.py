@@ -3,22 +3,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpu.calibration import Calibration
 from gpu.host import newcomers, online
 from gpu.model import Model
 from gpu.params import CulshImplicitParams
+from gpu.ratings import NO_MIDDLE
 from gpu.rules import item_rules, user_rules
 from gpu.training import arrays_of
 from tests import reference
 from tests.gpu.models import dense, matrix_of, random_matrix, random_model, random_params, table_of
 
 MANY_STEPS = 60
+MIDDLES = pytest.mark.parametrize("middle", [NO_MIDDLE, 3.0])
 USER, ITEM = 3, 7
 KEYS = np.random.default_rng(4).integers(0, 2**63, 40).astype(np.uint64)
 
 
 def implicit_model(n_users: int, n_items: int) -> Model:
     model = random_model(random_params(CulshImplicitParams), n_users, n_items)
-    model.mean = -1.4
+    model.mean, model.calibration = -1.4, Calibration()
     model.user_baseline[:], model.item_baseline[:] = 0, 0
     return model
 
@@ -59,16 +62,31 @@ def test_negatives_are_trained_items_that_are_not_rated_and_never_change() -> No
     assert set(fewer.items[fewer.targets == 0].tolist()) <= set(drawn.tolist()) | {2}
 
 
+def test_a_dislike_is_a_negative_itself() -> None:
+    model = implicit_model(6, 20)
+    items, values = np.array([1, 2, 9], dtype=np.int32), np.array([5, 2, 3], dtype=np.float32)
+    everything = samples_of(model, items, values)
+    model.calibration = Calibration(middle=3.0)
+    samples, n_draws = samples_of(model, items, values), model.params.n_negatives
+    assert samples.items[n_draws + 1] == 2
+    assert samples.targets.tolist() == [1] + [0] * n_draws + [0, 1] + [0] * n_draws
+    drawn = np.delete(np.arange(len(everything.items)), np.arange(n_draws + 2, 2 * n_draws + 2))
+    assert samples.items.tolist() == everything.items[drawn].tolist()  # those beside likes are drawn as before
+    assert not np.isin(samples.items[samples.targets == 0], [1, 9]).any()
+
+
 def test_somebody_who_has_rated_everything_gets_no_negatives() -> None:
     model = implicit_model(6, 5)
     samples = samples_of(model, np.arange(5, dtype=np.int32), np.ones(5, dtype=np.float32))
     assert samples.targets.tolist() == [1] * 5
 
 
-def test_many_steps_reach_the_optimum_for_a_user() -> None:
+@MIDDLES
+def test_many_steps_reach_the_optimum_for_a_user(middle: float) -> None:
     model, matrix = implicit_model(6, 20), random_matrix(6, 20, 0.3)
+    model.calibration = Calibration(middle=middle)
     items = np.flatnonzero(~np.isnan(matrix[USER])).astype(np.int32)
-    samples = samples_of(model, items, np.ones(len(items), dtype=np.float32))
+    samples = samples_of(model, items, matrix[USER, items].astype(np.float32))
     expected = reference.user_terms(matrix, dense(model), USER, samples.items)
     np.testing.assert_allclose(samples.offsets, expected, rtol=1e-5, atol=1e-5)
     rules = user_rules(model.params)._replace(n_steps=MANY_STEPS)
@@ -80,12 +98,16 @@ def test_many_steps_reach_the_optimum_for_a_user() -> None:
     np.testing.assert_allclose(gradient, 0, atol=1e-6)
 
 
-def test_many_steps_reach_the_optimum_for_an_item() -> None:
+@MIDDLES
+def test_many_steps_reach_the_optimum_for_an_item(middle: float) -> None:
     model, matrix = implicit_model(12, 10), random_matrix(12, 10, 0.4)
+    model.calibration = Calibration(middle=middle)
     table, rules = table_of(matrix), item_rules(model.params)._replace(n_steps=MANY_STEPS)
     raters, pool = table.raters(ITEM), np.argsort(KEYS[:12])
-    absent = newcomers.draw_absences(KEYS[20], raters, raters, KEYS[:12], pool, KEYS[:12][pool], rules)
-    assert len(absent) == rules.n_negatives * len(raters)
+    likers = newcomers.likers(ITEM, raters, table.rows, np.float32(middle))
+    assert likers.tolist() == raters[matrix[raters, ITEM] >= middle].tolist()
+    absent = newcomers.draw_absences(KEYS[20], likers, raters, KEYS[:12], pool, KEYS[:12][pool], rules)
+    assert len(absent) == rules.n_negatives * len(likers)
     assert not np.isin(absent, raters).any()
     found = newcomers.fit_item(ITEM, raters, absent, table.rows, arrays_of(model), rules)
     users = np.concatenate([raters, absent])
@@ -93,7 +115,8 @@ def test_many_steps_reach_the_optimum_for_an_item() -> None:
     x = reference.item_observations(matrix_of(table), arrays, ITEM, users)
     ridge = (rules.factor, rules.factor_prior, rules.bias, rules.bias_prior, rules.weight, rules.weight_prior)
     diagonal = reference.item_ridge(arrays, ITEM, matrix, users, ridge)
-    offsets, labels = model.mean + arrays["user_bias"][users], np.arange(len(users)) < len(raters)
+    labels = np.where(np.arange(len(users)) < len(raters), matrix[users, ITEM] >= middle, 0)
+    offsets = model.mean + arrays["user_bias"][users]
     np.testing.assert_allclose(reference.logistic_gradient(x, offsets, labels, diagonal, found), 0, atol=1e-6)
 
 

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.backend import Backend
+from gpu.ratings import NO_MIDDLE
 from gpu.training import Rates, Samples, arrays_of, balanced_bounds
 from tests import reference
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import as_reference, matrices, random_model
 
 few = settings(max_examples=40)
+ALL = np.float32(NO_MIDDLE)  # every rating is a like
 RATES = Rates(*(np.float32(x) for x in (0.05, 0.03, 0.1, 0.2, 0.3)))
 
 
@@ -44,14 +46,15 @@ def test_an_epoch_is_eq_5_in_the_order_of_its_blocks(
     shifts = generator.permutation(n_groups)
     cuts = np.empty((ratings.n_users, n_groups + 1), np.int64)
     sgd.group_cuts(ratings.by_user, item_bounds.astype(np.int32), cuts)
-    targets = np.ones(len(ratings), np.float32) if implicit else ratings.by_user.values
-    samples = Samples(ratings.by_user.items, targets, cuts)
+    users, items, _ = ratings.coo()
+    targets = reference.targets(matrix, expected, users, items)
+    samples = Samples(ratings.by_user.items, targets.astype(np.float32), cuts)
     lines = sgd.lines(n_groups, ratings.n_items)
     sgd.learn_epoch(
         ratings.by_user, samples, order.astype(np.int32), user_bounds, shifts, lines, arrays_of(model), RATES
     )
     visits = [
-        (user, item, 1.0 if implicit else matrix[user, item])
+        (user, item, reference.targets(matrix, expected, user, item))
         for shift in shifts
         for d in range(n_groups)
         for user in order[user_bounds[d] : user_bounds[d + 1]]
@@ -70,15 +73,18 @@ def even_bounds(n: int, n_groups: int) -> np.ndarray:
 
 
 @few
-@given(matrices(), st.integers(1, 4), st.integers(0, 2**62), st.integers(0, 50))
-def test_negatives_are_the_drawn_unrated_items(
-    backend: Backend, matrix: np.ndarray, s: int, seed: int, epoch: int
+@given(matrices(), st.integers(1, 4), st.integers(0, 2**62), st.integers(0, 50), st.sampled_from([NO_MIDDLE, 3.0]))
+def test_negatives_are_the_drawn_unrated_items_beside_each_like(
+    backend: Backend, matrix: np.ndarray, s: int, seed: int, epoch: int, middle: float
 ) -> None:
     ratings = ratings_of(matrix)
     drawn = np.empty((len(ratings), s), np.int32)
-    backend.primitives("sgd").draw_negatives(ratings.by_user, ratings.n_items, seed, epoch, drawn)
-    users, _, _ = ratings.coo()
-    expected = [reference.negatives(matrix, u, p, s, seed, epoch) for p, u in enumerate(users)]
+    backend.primitives("sgd").draw_negatives(ratings.by_user, ratings.n_items, seed, epoch, np.float32(middle), drawn)
+    users, _, values = ratings.coo()
+    expected = [
+        reference.negatives(matrix, u, p, s, seed, epoch) if values[p] >= middle else [-1] * s
+        for p, u in enumerate(users)
+    ]
     assert drawn.tolist() == expected
 
 
@@ -88,7 +94,7 @@ def test_negatives_are_uniform_over_what_the_user_has_not_rated(backend: Backend
     counts = np.zeros(20)
     for epoch in range(400):
         drawn = np.empty((4, 5), np.int32)
-        backend.primitives("sgd").draw_negatives(ratings_of(matrix).by_user, 20, 1, epoch, drawn)
+        backend.primitives("sgd").draw_negatives(ratings_of(matrix).by_user, 20, 1, epoch, ALL, drawn)
         counts += np.bincount(drawn.ravel(), minlength=20)
     assert counts[[0, 3, 4, 19]].sum() == 0
     unrated = np.delete(counts, [0, 3, 4, 19])
@@ -96,21 +102,21 @@ def test_negatives_are_uniform_over_what_the_user_has_not_rated(backend: Backend
 
 
 @few
-@given(matrices(), st.integers(1, 3), st.integers(1, 4), st.integers(0, 99))
+@given(matrices(), st.integers(1, 3), st.integers(1, 4), st.integers(0, 99), st.sampled_from([NO_MIDDLE, 3.0]))
 def test_mixed_samples_hold_every_rating_and_negative_in_its_group(
-    backend: Backend, matrix: np.ndarray, s: int, n_groups: int, seed: int
+    backend: Backend, matrix: np.ndarray, s: int, n_groups: int, seed: int, middle: float
 ) -> None:
     ratings, sgd = ratings_of(matrix), backend.primitives("sgd")
     negatives = np.empty((len(ratings), s), np.int32)
-    sgd.draw_negatives(ratings.by_user, ratings.n_items, seed, 0, negatives)
+    sgd.draw_negatives(ratings.by_user, ratings.n_items, seed, 0, np.float32(middle), negatives)
     group_of = np.random.default_rng(seed).integers(0, n_groups, ratings.n_items).astype(np.uint8)
     room = len(ratings) * (s + 1)
     samples = Samples(
         np.zeros(room, np.int32), np.zeros(room, np.float32), np.empty((ratings.n_users, n_groups + 1), np.int64)
     )
-    sgd.mix_samples(ratings.by_user, negatives, group_of, samples)
-    users, items, _ = ratings.coo()
-    expected = [(u, j, 1.0) for u, j in zip(users, items, strict=True)]
+    sgd.mix_samples(ratings.by_user, negatives, group_of, np.float32(middle), samples)
+    users, items, values = ratings.coo()
+    expected = [(u, j, float(value >= middle)) for u, j, value in zip(users, items, values, strict=True)]
     expected += [(u, j, 0.0) for u, row in zip(users, negatives, strict=True) for j in row if j >= 0]
     found = []
     for user, cuts in enumerate(samples.cuts):

@@ -46,7 +46,7 @@ class Calibration:
     """Facts of the data that a model was trained on. The defaults leave values as they are.
 
     Attributes:
-        unit: deviation of ratings from shrunk biases (`als`: `ALS_UNIT` times it), which explicit models learn multiples of.
+        unit: deviation of ratings from shrunk biases (`als`: `ALS_UNIT` times it); explicit models learn multiples.
         origin: the rating from which Ψ = `power` of `gpu.simlsh` counts.
         values: `ratings` on a scale, or `counts`.
         middle: values below it are dislikes; −inf where nothing is.

@@ -10,6 +10,7 @@ import pytest
 
 from gpu import topn
 from gpu.backend import HOST, Backend
+from gpu.calibration import Calibration
 from gpu.item_index import ItemIndex
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params

@@ -35,6 +35,7 @@ BELOW_SCALE = 0.25  # of the width of the scale: how far below its lowest rating
 # λ over α, in units of the largest singular value of a random matrix of the same shape and density: less learns noise,
 # more loses what is real. Chosen on held-out training data of five sets (docs/performance.md).
 NOISE_SHARE = 0.45
+MOST_RIDGE = 0.05  # λ / α at most: a few rows have no noise to speak of, and more would leave nothing of them
 # λ0 in training, in ratings: what keeps rows with one rating near their mean. Refits have their own (`gpu.rules`).
 FACTOR_PRIOR, BIAS_PRIOR, WEIGHT_PRIOR = 1.0, 4.0, 5.0
 # ALS has one ridge for factors and biases. A longer unit holds factors back more, and biases as before.
@@ -164,10 +165,12 @@ def _of_ratings(values: NDArray[np.float32]) -> Calibration:
 
 def _of_counts(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams) -> Calibration:
     values = ratings.by_user.values
-    if values.min() < 0 or values.max() <= 0:
+    if values.max() <= 0:
+        raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")
+    if values.min() < 0:
         user, item, value = _lowest(ratings)
         raise InvalidRatings(
-            f"Invalid ratings for values=counts: expected 0 or more, not all 0, got {value:g} (user row {user}, "
+            f"Invalid ratings for values=counts: expected 0 or more, got {value:g} (user row {user}, "
             f"item row {item}); use values=ratings, which takes low values for dislikes"
         )
     positive = values[values > 0]
@@ -193,7 +196,7 @@ def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams)
     n_users, n_items = (int(np.count_nonzero(rows.lengths)) for rows in (rated.by_user, rated.by_item))
     density = _density(rated)
     alpha = density**-0.5 if params.alpha is None else params.alpha
-    ridge = NOISE_SHARE * alpha * (n_users**-0.5 + n_items**-0.5)
+    ridge = alpha * min(NOISE_SHARE * (n_users**-0.5 + n_items**-0.5), MOST_RIDGE)
     ridge = ridge if params.regularization is None else params.regularization
     return dataclasses.replace(found, alpha=alpha, regularization=ridge, density=density)
 

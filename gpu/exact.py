@@ -45,6 +45,8 @@ class ExactRefits:
         self._objective = objective_of(model)
         self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
         self._user_gram, self._item_gram = np.zeros((2, params.n_factors, params.n_factors))
+        self._usual = np.zeros(params.n_factors)
+        self._nowhere = np.zeros(params.n_factors)
         self._as_trained = np.zeros(model.user_factors.shape, dtype=np.float32)  # takes memory where it is written
         self._is_refitted = np.zeros(model.n_users, dtype=np.bool_)
         self.gram = self._item_gram if self._objective.is_implicit else None
@@ -57,6 +59,8 @@ class ExactRefits:
         bound = yield from bound_of(model.item_factors, model.item_trained)
         yield from add_side(self._kernels, self._item_gram, model.item_factors, model.item_trained, bound)
         yield from add_side(self._kernels, self._user_gram, model.user_factors, model.user_trained, BOUND_OF_USERS)
+        if not self._objective.is_nonnegative:
+            self._usual += yield from sum_of(model.item_factors, model.item_trained)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Nothing: rows that are added were not trained, and nothing is drawn by key."""
@@ -136,16 +140,18 @@ class ExactRefits:
                 yield
             part = slice(first, first + n_ratings)
             self._kernels.add_ratings(matrix, right, others[part], values[part], fixed(), self._objective)
+        if self._objective.is_implicit:
+            self._kernels.keep_usual(right, fixed(), ridge)
         found: NDArray[np.float64] = self._kernels.solved(
             matrix, right, ridge, self._model.params.n_factors, self._objective
         )
         return found
 
     def _items(self) -> Any:
-        return self._kernels.Fixed(self._model.item_factors, self._model.item_bias, self._item_gram)
+        return self._kernels.Fixed(self._model.item_factors, self._model.item_bias, self._item_gram, self._usual)
 
     def _users(self) -> Any:
-        return self._kernels.Fixed(self._model.user_factors, self._model.user_bias, self._user_gram)
+        return self._kernels.Fixed(self._model.user_factors, self._model.user_bias, self._user_gram, self._nowhere)
 
     def _remember(self, users: NDArray[np.int64]) -> None:
         """Keep what the snapshot has for users who are refitted for the first time: the sums are made of it."""
@@ -165,6 +171,16 @@ def add_side(
         part = slice(first, first + n_rows)
         kernels.add_gram(gram, factors[part][is_trained[part]], 1.0, bound)
         yield
+
+
+def sum_of(factors: NDArray[np.float32], is_trained: NDArray[np.bool_]) -> Generator[None, None, NDArray[np.float64]]:
+    """Σ v over the trained rows of `factors` (R, F), float64 (F,), in slices; popular items score highest with it."""
+    total, n_rows = np.zeros(factors.shape[1]), max(NUMBERS_PER_SLICE // factors.shape[1], 1)
+    for first in range(0, len(factors), n_rows):
+        part = slice(first, first + n_rows)
+        total += factors[part][is_trained[part]].sum(axis=0, dtype=np.float64)
+        yield
+    return total
 
 
 def per_slice(n_terms: int) -> int:

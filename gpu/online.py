@@ -99,7 +99,7 @@ class OnlineModel:
         model.grow(table.n_users, table.n_items)
         self._refits = _refits(model, table, user_keys, item_keys, backend)
         self._signatures = _signatures(model, table, user_keys, item_keys, backend)
-        self._users = set(np.flatnonzero(~model.user_trained & (table.rows.lengths > 0)).tolist())
+        self._users = set(np.flatnonzero(~_is_fitted(model) & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
         self._begun: Iterator[None] | None = self._refits.prepare()  # what the next slice goes on with
         self.index = index or ItemIndex(model, backend)
@@ -242,6 +242,14 @@ def _signatures(
     if not isinstance(model.params, CulshParams) or not model.neighbours.shape[1] or not model.projections.shape[1]:
         return None
     return Signatures(model, model.params, table, user_keys, item_keys, backend)
+
+
+def _is_fitted(model: Model) -> NDArray[np.bool_]:
+    """Users (U,) whose parameters came with the snapshot; implicit ALS has none for users with dislikes alone."""
+    if not isinstance(model.params, AlsImplicitParams):
+        return model.user_trained
+    is_fitted: NDArray[np.bool_] = model.user_trained & model.user_factors.any(axis=1)
+    return is_fitted
 
 
 def _taken(pending: set[int], n: int) -> NDArray[np.int64]:

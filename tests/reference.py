@@ -83,13 +83,14 @@ def sgd_epoch(matrix, model, visits, rates):
 # --- ESGD ([003]) ----------------------------------------------------------------------------------------------------
 
 
-def esgd_biases(matrix):
-    """(μ, b_i, b̂_j): user means of r − μ, then item means of r − b_i − μ; 0 where a row has no rating."""
-    rated = ~np.isnan(matrix)
-    mean = matrix[rated].mean()
-    users = np.array([np.mean(row[has] - mean) if has.any() else 0.0 for row, has in zip(matrix, rated, strict=True)])
-    left = (matrix - mean - users[:, None]).T
-    items = np.array([np.mean(column[has]) if has.any() else 0.0 for column, has in zip(left, rated.T, strict=True)])
+def shrunk_biases(matrix, prior=5, turns=8):
+    """(μ, b_i, b̂_j) by alternating Σ (r − the rest) / (n + prior), items first; 0 where a row has no rating."""
+    mean = np.nanmean(matrix)
+    counts = np.sum(~np.isnan(matrix), axis=1), np.sum(~np.isnan(matrix), axis=0)
+    users, items = (np.zeros(n) for n in matrix.shape)
+    for _ in range(turns):
+        items = np.nansum(matrix - mean - users[:, None], axis=0) / (counts[1] + prior)
+        users = np.nansum(matrix - mean - items, axis=1) / (counts[0] + prior)
     return mean, users, items
 
 

@@ -22,11 +22,13 @@ class Fixed(NamedTuple):
     Attributes:
         factors (R, F), biases (R,): float32.
         gram: float64 (F, F), upper triangle of VᵀV over it, or zeros for explicit models.
+        usual: float64 (F,), where implicit models keep a row that has dislikes alone; zeros for no such place.
     """
 
     factors: NDArray[np.float32]
     biases: NDArray[np.float32]
     gram: NDArray[np.float64]
+    usual: NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -86,6 +88,21 @@ def add_ratings(
 
 
 @njit(cache=True, nogil=True)
+def keep_usual(right: NDArray[np.float64], fixed: Fixed, ridge: float) -> None:
+    """Make `right`, zeros where nothing was liked, (VᵀV + ρ I) m: without dislikes, the solution is m = `fixed.usual`.
+
+    Preferences of 0 alone have the solution 0, which ranks nothing. So a row without a like has the usual scores, which
+    its dislikes pull down.
+    """
+    if right.any():
+        return
+    for a in range(len(right)):
+        right[a] = ridge * fixed.usual[a]
+        for c in range(len(right)):
+            right[a] += fixed.gram[min(a, c), max(a, c)] * fixed.usual[c]
+
+
+@njit(cache=True, nogil=True)
 def solved(
     matrix: NDArray[np.float64], right: NDArray[np.float64], ridge: float, n_factors: int, objective: Objective
 ) -> NDArray[np.float64]:
@@ -126,6 +143,8 @@ def solve_rows(
         if bounds[b] < bounds[b + 1]:
             matrix, right = empty_system(fixed, objective)
             add_ratings(matrix, right, others[part], values[part], fixed, objective)
+            if objective.is_implicit:
+                keep_usual(right, fixed, ridges[b])
             found[b] = solved(matrix, right, ridges[b], fixed.factors.shape[1], objective)
 
 

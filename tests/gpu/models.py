@@ -7,13 +7,16 @@ import numpy as np
 from gpu.calibration import Calibration
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
 from gpu.params import ALGORITHMS, AlsImplicitParams, AlsParams, CulshParams, GradientParams, Params
-from gpu.ratings import NO_MIDDLE, Ratings
+from gpu.ratings import Ratings
 from gpu.table import RatingTable
 
 KINDS = tuple(ALGORITHMS.values())
 SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))
 EXACT_KINDS = AlsParams, AlsImplicitParams
 MIDDLE = 3.0
+OF_RATINGS = Calibration(
+    values="ratings", middle=MIDDLE, scale=(1.0, 5.0), typical=0.4, alpha=1.5, regularization=0.03, density=0.3
+)
 
 
 def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4, n_bits: int = 128) -> Params:
@@ -29,8 +32,8 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
     """
     rng = np.random.default_rng(seed)
     n_bits = getattr(params, "n_bits", 0)
-    scale, middle = ((0, 1), MIDDLE) if params.is_implicit else ((1, 5), NO_MIDDLE)
-    model = Model.zeros(params, 3.5, scale, n_users, n_items, n_bits, Calibration(middle=middle))
+    scale, calibration = ((0, 1), OF_RATINGS) if params.is_implicit else ((1, 5), Calibration())
+    model = Model.zeros(params, 3.5, scale, n_users, n_items, n_bits, calibration)
     for name, (_, dtype) in ARRAYS.items():
         if dtype is np.float32:
             array = getattr(model, name)

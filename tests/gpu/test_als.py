@@ -14,6 +14,8 @@ from numba import get_num_threads, set_num_threads
 import gpu
 from gpu.als import Problem, problem_of, width
 from gpu.backend import Backend
+from gpu.baselines import shrunk_biases
+from gpu.calibration import NEUTRAL, calibrate, in_units
 from gpu.epochs import EpochReport
 from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled, TrainingDiverged
 from gpu.params import AlsImplicitParams, AlsParams
@@ -298,18 +300,26 @@ def test_the_objective_never_rises(params: AlsParams | AlsImplicitParams, solver
 def test_the_first_half_iteration_solves_the_items(backend: Backend) -> None:
     """cuMF's order: random users, then items; a training of one epoch is two halves of the oracle."""
     ratings, params = planted(40, 30, 12), replaced(SMALL, n_epochs=1, solver="cholesky")
-    problem = problem_of(ratings, params)
+    known = calibrate(ratings, params)
     model = gpu.fit(ratings, params, backend=backend)
+    ratings, unit = in_units(ratings, known.unit), known.unit
+    problem = problem_of(ratings, params, NEUTRAL)
+    assert problem.prior == 0
+    problem = problem._replace(prior=known.prior)
     users, items = gpu.als.start_tables(ratings, problem, params.seed)
     items = reference.als_half(pairs(ratings.by_item), items, users, problem)
     users = reference.als_half(pairs(ratings.by_user), users, items, problem)
-    np.testing.assert_allclose(np.column_stack([model.item_factors, model.item_bias]), items, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(np.column_stack([model.user_factors, model.user_bias]), users, rtol=1e-3, atol=1e-4)
+    for factors, bias, table in (
+        (model.item_factors, model.item_bias, items),
+        (model.user_factors, model.user_bias, users),
+    ):
+        trained = np.column_stack([factors / unit**0.5, bias / unit])
+        np.testing.assert_allclose(trained, table, rtol=1e-3, atol=1e-4)
 
 
 def test_explicit_ratings_are_learned(backend: Backend) -> None:
     train, test = split(planted())
-    start = gpu.sgd.start_model(train, gpu.SgdParams(n_factors=6), gpu.sgd.baselines(train))
+    start = gpu.sgd.start_model(train, gpu.SgdParams(n_factors=6), *[shrunk_biases(train)] * 2)
     by_baselines = gpu.evaluate.rmse(start, train.by_user, *test.coo())
     learned = last_metrics(train, test, SMALL, backend)
     assert learned["test_rmse"] < 0.6 * by_baselines
@@ -372,14 +382,15 @@ def test_one_rating_is_enough(params: AlsParams | AlsImplicitParams, backend: Ba
     one = gpu.Ratings.from_coo(np.array([0]), np.array([0]), np.array([4.0]))
     model = gpu.fit(one, replaced(params, n_epochs=40), backend=backend)
     estimate = gpu.evaluate.predict(model, one.by_user, np.array([0]), np.array([0]))[0]
-    assert estimate == pytest.approx(model.scale[1], abs=0.1)
+    assert estimate == pytest.approx(model.scale[1], abs=0.2)
 
 
 def test_stored_zeros_are_no_implicit_feedback(backend: Backend) -> None:
     users, items, values = planted().coo()
+    params = replaced(SMALL_IMPLICIT, values="counts")
     with_zeros = gpu.Ratings.from_coo(users, items, np.where(values < 2, 0, values))
     without = gpu.Ratings.from_coo(users[values >= 2], items[values >= 2], values[values >= 2], (300, 120))
-    assert_equal_models(*(gpu.fit(ratings, SMALL_IMPLICIT, backend=backend) for ratings in (with_zeros, without)))
+    assert_equal_models(*(gpu.fit(ratings, params, backend=backend) for ratings in (with_zeros, without)))
 
 
 def test_items_that_nobody_rated_change_no_implicit_model(backend: Backend) -> None:
@@ -414,11 +425,11 @@ def test_no_rating_is_refused(params: AlsParams | AlsImplicitParams, backend: Ba
         gpu.fit(gpu.Ratings.from_coo(np.array([], int), np.array([], int), np.array([])), params, backend=backend)
 
 
-@pytest.mark.parametrize("value", [-1.0, 0.0])
-def test_implicit_feedback_without_a_like_is_refused(value: float, backend: Backend) -> None:
-    ratings = gpu.Ratings.from_coo(np.array([0, 1]), np.array([0, 0]), np.array([value, 0.0]))
-    with pytest.raises(InvalidRatings, match=f"als-implicit.*got {value:g}.*add ratings above 0"):
-        gpu.fit(ratings, SMALL_IMPLICIT, backend=backend)
+@pytest.mark.parametrize(("value", "said"), [(-1.0, "some above 0, got none"), (3.0, "got -2 .user row 1, item row 0")])
+def test_counts_below_zero_and_nothing_above_are_refused(value: float, said: str, backend: Backend) -> None:
+    ratings = gpu.Ratings.from_coo(np.array([0, 1]), np.array([0, 0]), np.array([value, -2.0]))
+    with pytest.raises(InvalidRatings, match=f"{said}.*values=ratings"):
+        gpu.fit(ratings, replaced(SMALL_IMPLICIT, values="counts"), backend=backend)
 
 
 @BOTH
@@ -426,7 +437,7 @@ def test_too_little_memory_is_refused_with_both_numbers(
     params: AlsParams | AlsImplicitParams, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     als, ratings = backend.primitives("als"), planted()
-    needed = als.bytes_needed(ratings.by_user.lengths, ratings.by_item.lengths, problem_of(ratings, params))
+    needed = als.bytes_needed(ratings.by_user.lengths, ratings.by_item.lengths, problem_of(ratings, params, NEUTRAL))
     monkeypatch.setattr(als, "free_bytes", lambda: 1234)
     with pytest.raises(NotEnoughMemory, match=f"6 factors.*{needed:,} bytes and 1,234 are free") as caught:
         gpu.fit(ratings, params, backend=backend)
@@ -459,13 +470,12 @@ def test_reports_count_epochs_and_training_time(backend: Backend) -> None:
     assert list(reports[0].metrics) == ["train_loss", "train_rmse"]
 
 
-@pytest.mark.parametrize("value", [1e30, 3e38])
-def test_what_overflows_is_said_to_diverge(value: float, backend: Backend) -> None:
-    huge = gpu.Ratings.from_coo(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([value, -value, 1.0]))
+def test_what_overflows_is_said_to_diverge(backend: Backend) -> None:
+    huge = gpu.Ratings.from_coo(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([3e38, -3e38, 1.0]))
     losses: list[float] = []
     for on_epoch in (None, lambda report: losses.append(report.metrics["train_loss"])):
         with pytest.raises(TrainingDiverged, match="regularization"):
-            gpu.fit(huge, replaced(SMALL, regularization=0.0), backend=backend, on_epoch=on_epoch)
+            gpu.als.fit(huge, replaced(SMALL, regularization=0.0), backend, on_epoch=on_epoch)
     assert np.isfinite(losses).all()
 
 

@@ -89,7 +89,7 @@ def test_implicit_feedback_finds_the_groups(backend: Backend) -> None:
 
 
 def test_implicit_models_start_from_the_rate_of_positives(backend: Backend) -> None:
-    model = gpu.fit(planted(), IMPLICIT, backend=backend)
+    model = gpu.fit(planted(), dataclasses.replace(IMPLICIT, values="counts"), backend=backend)
     positives = 1 / (1 + IMPLICIT.n_negatives)
     assert model.mean == pytest.approx(math.log(positives / (1 - positives)))
     assert not model.user_baseline.any()

@@ -9,6 +9,7 @@ import pytest
 
 import gpu
 from gpu import als, exact, explain, topn
+from gpu.calibration import in_units, signals, signals_of
 from gpu.online import OnlineModel
 from gpu.params import AlsImplicitParams, AlsParams, Params
 from gpu.ratings import Ratings
@@ -34,16 +35,21 @@ def follower_of(model: gpu.Model, ratings: Ratings) -> OnlineModel:
 
 
 def tables_of(model: gpu.Model, problem: als.Problem) -> tuple[np.ndarray, np.ndarray]:
-    """(users, items) as `gpu.als` has them."""
-    sides = (model.user_factors, model.user_bias), (model.item_factors, model.item_bias)
-    users, items = (np.column_stack([factors, bias]) for factors, bias in sides)
+    """(users, items) as `gpu.als` has them: in multiples of the unit."""
+    sides, unit = ((model.user_factors, model.user_bias), (model.item_factors, model.item_bias)), model.calibration.unit
+    users, items = (
+        np.column_stack([factors / np.float32(unit**0.5), bias / np.float32(unit)]) for factors, bias in sides
+    )
     return users[:, : als.width(problem)], items[:, : als.width(problem)]
 
 
-def columns_of(matrix: np.ndarray, is_implicit: bool) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(rows, ratings) of each column that count."""
-    learned = [~np.isnan(column) & (~np.array(is_implicit) | (np.nan_to_num(column) != 0)) for column in matrix.T]
-    return [(np.flatnonzero(counts), column[counts]) for counts, column in zip(learned, matrix.T, strict=True)]
+def columns_of(matrix: np.ndarray, model: gpu.Model) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(rows, what is learned of ratings) of each column."""
+    rated = [np.flatnonzero(~np.isnan(column)) for column in matrix.T]
+    columns = [(rows, column[rows].astype(np.float32)) for rows, column in zip(rated, matrix.T, strict=True)]
+    if not model.is_implicit:
+        return columns
+    return [(rows, signals(values, model.calibration)) for rows, values in columns]
 
 
 @TRAINED
@@ -62,11 +68,13 @@ def test_refitting_a_trained_user_gives_what_training_gave(params: Params) -> No
 def test_refitting_an_item_gives_what_training_would(params: Params) -> None:
     ratings = data.planted()
     model = gpu.fit(ratings, params)
-    problem = als.problem_of(ratings, params)
+    known = model.calibration
+    problem = als.problem_of(in_units(ratings, known.unit), params, known)
+    learned = signals_of(ratings, known) if params.is_implicit else in_units(ratings, known.unit)
     users, items = tables_of(model, problem)
     half = gpu.HOST.primitives("als")
     expected = items.copy()
-    half.solve(half.prepare(ratings.by_item, ratings.n_users, problem), expected, users, problem)
+    half.solve(half.prepare(learned.by_item, ratings.n_users, problem), expected, users, problem)
     model.item_trained[NEW] = False
     model.item_factors[NEW], model.item_bias[NEW] = 0, 0
     online = follower_of(model, ratings)
@@ -86,10 +94,10 @@ def test_rows_solve_their_normal_equations(kind: type[Params], lowest: int) -> N
     follower.online.settle()
     problem, matrix = problem_of(model), matrix_of(follower.table)
     users, items = tables_of(model, problem)
-    rows = columns_of(matrix[:, :TRAINED_ITEMS].T, model.is_implicit)
+    rows = columns_of(matrix[:, :TRAINED_ITEMS].T, model)
     expected = reference.als_half(rows, users, items[:TRAINED_ITEMS], problem)
     np.testing.assert_allclose(users, expected, rtol=1e-4, atol=1e-5)
-    columns = columns_of(matrix[:, TRAINED_ITEMS:], model.is_implicit)
+    columns = columns_of(matrix[:, TRAINED_ITEMS:], model)
     for (raters, values), found in zip(columns, items[TRAINED_ITEMS:], strict=True):
         a, b = reference.als_system(raters, values, users, problem)
         if model.is_implicit:  # the sum over all users is that of the snapshot
@@ -101,7 +109,7 @@ def test_rows_solve_their_normal_equations(kind: type[Params], lowest: int) -> N
 
 def problem_of(model: gpu.Model) -> als.Problem:
     params = dataclasses.replace(model.params, solver="cholesky")
-    return als.problem_of(data.planted(4, 4, 2), params)._replace(mean=model.mean)
+    return als.problem_of(data.planted(4, 4, 2), params, model.calibration)._replace(mean=model.mean)
 
 
 @pytest.mark.parametrize("kind", EXACT_KINDS)

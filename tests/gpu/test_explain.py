@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpu import als, explain
-from gpu.calibration import Calibration
+from gpu.calibration import Calibration, signals
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, Params, SgdParams
 from gpu.rules import user_rules
@@ -83,10 +83,9 @@ def test_without_neighbours_the_shares_add_up_to_the_score() -> None:
 
 def test_shares_beside_a_dislike_add_up_to_the_score_of_the_refit() -> None:
     model = random_model(random_params(AlsImplicitParams), 3, 10)
-    values = np.array([5, -2, 0, 3], dtype=np.float32)
-    problem = als.problem_of(ratings_of(random_matrix(3, 10)), model.params)
-    a, b = reference.als_system(ITEMS, values, model.item_factors, problem)
-    a += problem.regularization * (3 - 4) * np.eye(6)  # ν = 1: a stored 0 is no rating to a refit
+    values = np.array([5, 1, 2, 3], dtype=np.float32)
+    problem = als.problem_of(ratings_of(random_matrix(3, 10)), model.params, model.calibration)
+    a, b = reference.als_system(ITEMS, signals(values, model.calibration), model.item_factors, problem)
     found = explain.shares(model, ITEMS, values, np.arange(10))
     np.testing.assert_allclose(found.sum(axis=1), model.item_factors @ np.linalg.solve(a, b), rtol=1e-4, atol=1e-6)
     assert not found[:, 1:3].any()

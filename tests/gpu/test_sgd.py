@@ -11,6 +11,7 @@ from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import Backend
+from gpu.baselines import shrunk_biases
 from gpu.epochs import EpochReport
 from gpu.errors import InvalidRatings, TrainingCancelled, TrainingDiverged
 from gpu.model import Model
@@ -35,7 +36,7 @@ def last_metrics(ratings: gpu.Ratings, test: gpu.Ratings, params: Params, backen
 
 def test_learning_beats_the_baselines_on_planted_data(backend: Backend) -> None:
     train, test = split(planted())
-    start = gpu.sgd.start_model(train, SMALL, gpu.sgd.baselines(train))
+    start = gpu.sgd.start_model(train, SMALL, *[shrunk_biases(train)] * 2)
     by_baselines = gpu.evaluate.rmse(start, train.by_user, *test.coo(), backend=backend)
     learned = last_metrics(train, test, SgdParams(n_factors=6, n_epochs=60, learning_rate=0.03), backend)
     assert learned["test_rmse"] < 0.6 * by_baselines
@@ -95,7 +96,7 @@ def test_parameters_so_large_that_the_error_overflows_are_said_to_diverge() -> N
     ratings = gpu.Ratings.from_coo(np.array([0, 1, 0, 1]), np.array([0, 1, 1, 2]), np.array([1e6, -1e6, 0.0, 5.0]))
     errors: list[float] = []
     with pytest.raises(TrainingDiverged, match="sgd diverged in epoch"):
-        gpu.fit(ratings, SgdParams(), on_epoch=lambda report: errors.append(report.metrics["train_rmse"]))
+        gpu.sgd.fit(ratings, SgdParams(), on_epoch=lambda report: errors.append(report.metrics["train_rmse"]))
     assert np.isfinite(errors).all()
 
 

@@ -29,7 +29,7 @@ def sums_of(follower: Follower) -> np.ndarray:
     columns = ratings.by_item
     items = np.repeat(np.arange(N_ITEMS), columns.lengths)
     fixed = model.mean, start.user_baseline[columns.items], model.item_baseline[items], model.middle
-    weights = simlsh.psi(model.params, model.scale, columns.values, *fixed)
+    weights = simlsh.psi(model.params, model.scale, 0.0, columns.values, *fixed)
     return simlsh.weighted_sums(ratings, weights, simlsh.n_words(model.params), model.params.seed)
 
 

@@ -85,7 +85,7 @@ def test_training_then_learning_equals_training_on_all(
     def weight(value: float | None) -> int:
         if value is None:
             return 0
-        return int(simlsh.psi(PARAMS, scale, np.array([value], np.float32), 3.0, zero, zero)[0])
+        return int(simlsh.psi(PARAMS, scale, 0.0, np.array([value], np.float32), 3.0, zero, zero)[0])
 
     sums = np.zeros((N_ITEMS, 128), dtype=np.int32)
     add(sums, [(pair, weight(r)) for pair, r in old.items()])
@@ -98,13 +98,15 @@ def test_training_then_learning_equals_training_on_all(
 def test_psi_is_in_units_of_the_scale_and_saturates() -> None:
     zero = np.zeros(4, np.float32)
     values = np.array([1, 3, 5, 1e6], np.float32)
-    residual = simlsh.psi(PARAMS, (1.0, 5.0), values, 3.0, zero, zero)
-    power = simlsh.psi(CulshParams(psi="power"), (1.0, 5.0), values, 3.0, zero, zero)
-    implicit = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), values, 3.0, zero, zero)
+    residual = simlsh.psi(PARAMS, (1.0, 5.0), 0.0, values, 3.0, zero, zero)
+    power = simlsh.psi(CulshParams(psi="power"), (1.0, 5.0), 0.0, values, 3.0, zero, zero)
+    implicit = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), 0.0, values, 3.0, zero, zero)
     assert residual.tolist() == [-32, 0, 32, simlsh.PSI_LIMIT]
     assert power.tolist() == [3, 23, 64, simlsh.PSI_LIMIT]
+    shifted = simlsh.psi(CulshParams(psi="power"), (-10.0, 10.0), -15.0, 5 * (values - 3), 3.0, zero, zero)
+    assert shifted.tolist() == power.tolist()
     assert implicit.tolist() == [1, 1, 1, 1]
-    signs = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), values, 3.0, zero, zero, 3.0)
+    signs = simlsh.psi(CulshImplicitParams(), (0.0, 1.0), 0.0, values, 3.0, zero, zero, 3.0)
     assert signs.tolist() == [-1, 1, 1, 1]
 
 

@@ -16,7 +16,7 @@ import pytest
 import gpu
 from gpu import esgd
 from gpu.backend import HOST, Backend
-from gpu.baselines import Baselines
+from gpu.baselines import Baselines, shrunk_biases
 from gpu.host import esgd as host
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
@@ -52,7 +52,7 @@ def after_an_epoch(twin: ModuleType, ratings: Ratings, n_factors: int, step: np.
     """Both tables, from random ones of either sign."""
     generator = np.random.default_rng(n_factors)
     tables = [generator.standard_normal((n, n_factors), dtype=np.float32) for n in (ratings.n_users, ratings.n_items)]
-    samples = twin.place(ratings, esgd.baselines(ratings), esgd.order_of(len(ratings), 3))
+    samples = twin.place(ratings, shrunk_biases(ratings), esgd.order_of(len(ratings), 3))
     twin.prepare(n_factors)
     users, items = (twin.put(table * np.float32(n_factors**-0.5)) for table in tables)
     twin.learn_epoch(samples, users, items, step, DECAY)
@@ -85,7 +85,7 @@ def test_ratings_alone_without_adding_pieces_at_once(unpooled, monkeypatch):
 
 def test_targets_alone_are_those_of_the_host(unpooled):
     ratings = ratings_of(random_matrix(70, 300, 0.3))
-    given = ratings, esgd.baselines(ratings), esgd.order_of(len(ratings), 0)
+    given = ratings, shrunk_biases(ratings), esgd.order_of(len(ratings), 0)
     found, expected = unpooled.place(*given), host.place(*given)
     np.testing.assert_array_equal(found.users.get(), expected.users)
     np.testing.assert_array_equal(found.items.get(), expected.items)

@@ -23,7 +23,7 @@ def listed(here: World) -> tuple[Any, Any]:
     """(parameters, signatures) with the lists of all new items."""
     table, parameters = here.on_device()
     home = importlib.import_module("gpu.device.signatures")
-    signatures = home.Signatures(parameters, here.model.params, here.model.scale, table)
+    signatures = home.Signatures(parameters, here.model.params, here.model.scale, here.model.calibration.origin, table)
     for _ in signatures.prepare():
         pass
     return parameters, signatures

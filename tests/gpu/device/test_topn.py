@@ -15,6 +15,7 @@ from gpu.item_index import ItemIndex
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params
 from gpu.ratings import Rows
+from tests.gpu.models import OF_RATINGS
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
@@ -32,7 +33,9 @@ def model_of(kind: type[Params], n_users: int, n_items: int, n_factors: int, spr
     """Parameters at random; a sixth of the slots has no neighbour, ratings below 3 are dislikes."""
     rng = np.random.default_rng(n_items + n_factors)
     given = {} if kind is PLAIN else {"n_neighbours": 8, "n_bits": 64}
-    model = Model.zeros(kind(n_factors=n_factors, **given), 3.5, (1, 5), n_users, n_items, given.get("n_bits", 0), 3.0)
+    model = Model.zeros(
+        kind(n_factors=n_factors, **given), 3.5, (1, 5), n_users, n_items, given.get("n_bits", 0), OF_RATINGS
+    )
     for name in ("user_factors", "item_factors", "user_bias", "item_bias", "user_baseline", "item_baseline"):
         array = getattr(model, name)
         array[:] = spread * rng.standard_normal(array.shape, dtype=np.float32) / 4

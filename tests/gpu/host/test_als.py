@@ -12,6 +12,7 @@ from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.als import Problem, problem_of
+from gpu.calibration import NEUTRAL
 from gpu.host import als, cg
 from gpu.ratings import Rows
 from tests.gpu.test_als import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of
@@ -87,7 +88,7 @@ def test_the_estimate_of_memory_holds_the_peak(params: gpu.AlsParams | gpu.AlsIm
     rng = np.random.default_rng(0)
     ratings = gpu.Ratings.from_coo(rng.integers(0, 50_000, 60_000), rng.integers(0, 9_000, 60_000), np.ones(60_000))
     lengths = ratings.by_user.lengths, ratings.by_item.lengths
-    needed = als.bytes_needed(*lengths, problem_of(ratings, params))
+    needed = als.bytes_needed(*lengths, problem_of(ratings, params, NEUTRAL))
     gpu.fit(ratings, params)  # compiles
     tracemalloc.start()
     try:

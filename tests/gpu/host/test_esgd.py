@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpu import esgd
+from gpu.baselines import shrunk_biases
 from gpu.host import esgd as host
 from gpu.params import EsgdParams
 from tests import reference
@@ -21,11 +22,11 @@ def test_an_epoch_visits_in_the_order_that_is_told(shape: tuple[int, int], n_fac
     matrix[0, 0] = 3
     ratings = ratings_of(matrix)
     model = esgd.start_model(ratings, EsgdParams(n_factors=n_factors))
-    order, known = esgd.order_of(len(ratings), 4), esgd.baselines(ratings)
+    order, known = esgd.order_of(len(ratings), 4), shrunk_biases(ratings)
     samples = host.place(ratings, known, order)
     users, items = host.put(model.user_factors), host.put(model.item_factors)
     host.learn_epoch(samples, users, items, STEP, DECAY)
-    mean, user_bias, item_bias = reference.esgd_biases(matrix)
+    mean, user_bias, item_bias = reference.shrunk_biases(matrix)
     left = matrix - mean - user_bias[:, None] - item_bias
     pairs = np.argwhere(~np.isnan(matrix))
     visits = reference.esgd_visits(len(pairs), order.visits.tolist(), order.stride, esgd.CHUNK)

@@ -7,6 +7,7 @@ import pytest
 
 import gpu
 from gpu.als import problem_of
+from gpu.calibration import NEUTRAL
 from gpu.params import AlsImplicitParams, AlsParams
 from service.bench.als_cost import H100, Ceilings, Work, row_bytes, work_of
 
@@ -14,7 +15,7 @@ RATINGS = gpu.Ratings.from_coo(np.array([0, 0, 0, 1]), np.array([0, 1, 3, 2]), n
 
 
 def problem(params):
-    return problem_of(RATINGS, params)
+    return problem_of(RATINGS, params, NEUTRAL)
 
 
 PLAIN = AlsParams(n_factors=100, biases=False, n_cg_steps=6)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu import topn
 from gpu.backend import HOST, Backend
+from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.ratings import Ratings, Rows
 from gpu.training import arrays_of
+
+USERS_AT_ONCE = 2048
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -77,7 +81,7 @@ def ranking(
     users, items, values = test.coo()
     relevant = values >= (model.calibration.middle if relevant_from is None else relevant_from)
     users, items = users[relevant], items[relevant]
-    ranks = _ranks(model, rows, users, items, backend)
+    ranks = _ranks(model, rows, users, items, max(k_ndcg, k_recall), backend)
     users, ranks = users[ranks >= 0], ranks[ranks >= 0]
     return {
         f"ndcg@{k_ndcg}": _mean_ndcg(users, ranks, k_ndcg),
@@ -133,14 +137,35 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _ranks(
-    model: Model, rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], backend: Backend
+    model: Model, rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], k: int, backend: Backend
 ) -> NDArray[np.int64]:
-    """Rank from 0 of each pair's item among all items its user has not rated; −1 where the user has rated it."""
-    ranks = np.empty(len(users), dtype=np.int64)
-    ranked_users, first = np.unique(users, return_index=True)
+    """Rank from 0 of each pair's item in its user's list of `k`, `k` if it is not there; −1 if the user has rated it.
+
+    Args:
+        users, items: (B,), ascending by user.
+    """
+    ranks, index = np.full(len(users), k, dtype=np.int64), ItemIndex(model, backend)
+    ranked, first = np.unique(users, return_index=True)
     bounds = np.append(first, len(users))
-    backend.primitives("estimate").rank_items(rows, ranked_users, bounds, items, arrays_of(model), ranks)
+    for start in range(0, len(ranked), USERS_AT_ONCE):
+        some = ranked[start : start + USERS_AT_ONCE]
+        pairs = slice(bounds[start], bounds[start + len(some)])
+        lists, _ = topn.recommend(index, topn.users_of(model, some), topn.rows_of(rows, some), k)
+        hits = lists[np.searchsorted(some, users[pairs])] == items[pairs, None]
+        ranks[pairs] = np.where(hits.any(axis=1), hits.argmax(axis=1), k)
+    ranks[_are_rated(rows, ranked, users, items)] = -1
     return ranks
+
+
+def _are_rated(
+    rows: Rows, ranked: NDArray[np.int32], users: NDArray[np.int32], items: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Which pairs (B,) of users, all in `ranked`, and items are in `rows`."""
+    lengths = rows.lengths[ranked]
+    before = np.cumsum(lengths) - lengths
+    positions = np.arange(lengths.sum()) + np.repeat(rows.starts[ranked] - before, lengths)
+    rated = np.repeat(ranked.astype(np.int64) << 32, lengths) | rows.items[positions]
+    return np.isin(users.astype(np.int64) << 32 | items, rated)
 
 
 def _mean_ndcg(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:

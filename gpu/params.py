@@ -234,8 +234,8 @@ class NmfParams(Params):
     """Non-negative factorisation by FAST-HALS ([002]): A ≈ W H, no entry below 0, where an unrated pair is a 0.
 
     Attributes (beyond `Params`):
-        tolerance: it stops before `n_epochs` once an epoch lowers the relative error by less than this share of it; 0
-            never stops early.
+        tolerance: it stops before `n_epochs` once an epoch lowers the relative error by less than this share of it.
+            0 never stops early: errors fall slowly for long, so a share that is small at last stops too soon at first.
         start: `random`, or `nndsvd`, which starts from the singular vectors: a lower error in the first epochs, for
             the price of some of them.
         solver: `tiled` (PL-NMF, [002] Alg. 2), or `plain` ([002] Alg. 1), the same up to rounding and slower.
@@ -252,7 +252,7 @@ class NmfParams(Params):
 
     n_factors: int = 32
     n_epochs: int = 100
-    tolerance: float = 1e-4
+    tolerance: float = 0.0
     start: Start = "random"
     solver: NmfSolver = "tiled"
     tile: int = 0

@@ -1,4 +1,4 @@
-"""The command line: `nearfield serve | worker | import | train | evaluate | topics | bench`.
+"""The command line: `nearfield serve | worker | import | train | tune | evaluate | topics | bench`.
 
 Each command imports what it needs when it runs, so that `nearfield --help` and `serve` start fast.
 """
@@ -135,6 +135,44 @@ def train(
             printer.line(line)
 
         printer.line(offline.train(data, params, chosen, on_line, out))
+
+
+@app.command(short_help="Find the parameters that suit a file.")
+def tune(
+    ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
+    algorithm: Annotated[str, typer.Option(help="Name of the algorithm.", metavar="NAME")],
+    test: Annotated[Path | None, typer.Option(help="File of ratings to judge by.", metavar="FILE")] = None,
+    test_fraction: Annotated[
+        float, typer.Option(help="Share of RATINGS to judge by, where no file is given.", min=0.001, max=0.9)
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter to search around.", metavar="NAME=VALUE")
+    ] = None,
+    backend: Backend = "auto",
+    key: Key = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> None:
+    """Search for the parameters that suit a file, with a line per training and a closing line with the best."""
+    params = _params(algorithm, set_ or [])
+    from service import offline
+    from service.tune import on_file
+
+    chosen = _backend(backend)
+    file = _read(ratings, key, skip_bad)
+    if test is not None:
+        data = offline.Data.of_files(file, _read(test, key, skip_bad))
+    else:
+        data = offline.Data.split(file, test_fraction, seed)
+    printer = Printer(json)
+    with progress(f"Tuning {algorithm}", 1) as bar:
+
+        def on_line(line: dict[str, Any]) -> None:
+            bar.reach(line["trial"] / line["of"], note=f"training {line['trial']} of {line['of']}")
+            printer.line(line)
+
+        printer.line(on_file(data, params, chosen, on_line))
 
 
 @app.command(short_help="Measure a model on a file.")

@@ -154,7 +154,7 @@ def evaluate(
         test: held-out ratings.
         negatives: user id → items to rank beside each of the user's test items. None ranks against every item that
             the user had not rated.
-        relevant_from: smallest rating of a relevant test item. None: every rating.
+        relevant_from: smallest rating of a relevant test item. None: every rating that is no dislike to the model.
         backend: where to score.
     """
     version, model, data = _loaded(folder, test)
@@ -164,7 +164,7 @@ def evaluate(
     if not model.is_implicit:
         result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values, backend=backend)
         result["mae"] = gpu.evaluate.mae(model, rows, users, items, values, backend=backend)
-    threshold = -np.inf if relevant_from is None else relevant_from
+    threshold = model.middle if relevant_from is None else relevant_from
     if negatives is None:
         return result | gpu.evaluate.ranking(model, rows, data.test, threshold, backend=backend)
     relevant = data.test.where(values >= threshold)

@@ -319,3 +319,14 @@ def test_evaluate_refuses_an_altered_model(trained, ratings_csv, tmp_path, capsy
 def test_import_says_at_once_that_nobody_is_there(ratings_csv, capsys):
     assert run(["import", str(ratings_csv), "--url", "http://127.0.0.1:9"]) == 1
     assert "no service answers at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_tune_finds_parameters(ratings_csv, capsys):
+    arguments = ["tune", "--ratings", str(ratings_csv), "--algorithm", "als", "--test-fraction", "0.2"]
+    small = ["--set", "n_factors=4", "--set", "n_epochs=2", "--backend", "host", "--json"]
+    assert run([*arguments, *small]) == 0
+    *trials, closing = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [line["trial"] for line in trials] == list(range(1, trials[0]["of"] + 1))
+    assert {line["n_epochs"] for line in trials} == {1, 2}
+    assert closing["best_rmse"] == min(line["score"] for line in trials if line["round"] == 3)
+    assert closing["set"] == " ".join(f"--set {name}={value:.6g}" for name, value in closing["params"].items())

@@ -127,26 +127,6 @@ def test_mixed_samples_hold_every_rating_and_negative_in_its_group(
     assert sorted(found) == sorted(expected)
 
 
-@few
-@given(matrices(), st.integers(0, 3), st.booleans(), st.integers(0, 99))
-def test_ranks_are_among_unrated_items_with_ties_to_the_lower_row(
-    backend: Backend, matrix: np.ndarray, k: int, implicit: bool, seed: int
-) -> None:
-    model, ratings = random_model(matrix, k, implicit, seed), ratings_of(matrix)
-    model.item_factors[:], model.neighbours[:] = 0, -1  # biases alone order the items, …
-    model.item_bias[:] = np.round(model.item_bias)  # … many of them equally
-    users = np.arange(ratings.n_users, dtype=np.int32)
-    items = np.tile(np.arange(ratings.n_items, dtype=np.int32), len(users))
-    bounds = np.arange(len(users) + 1, dtype=np.int64) * ratings.n_items
-    ranks = np.empty(len(items), np.int64)
-    backend.primitives("estimate").rank_items(ratings.by_user, users, bounds, items, arrays_of(model), ranks)
-    for user, of_user in zip(users, ranks.reshape(len(users), -1), strict=True):
-        unrated = np.flatnonzero(np.isnan(matrix[user])).tolist()
-        scores = model.item_bias
-        expected = [reference.rank(scores, unrated, j) if j in unrated else -1 for j in range(ratings.n_items)]
-        assert of_user.tolist() == expected
-
-
 @pytest.mark.parametrize("lengths", [[1], [0, 0, 5], [5, 0, 0], [1] * 100, [90, 1, 1, 1, 1, 1, 1, 4]])
 def test_bounds_cover_every_row_once(lengths: list[int]) -> None:
     bounds = balanced_bounds(np.array(lengths), 8)

@@ -20,6 +20,7 @@ ServiceError (500)
 │   ├── NotSeenYet: `wait_for` was not reached in time
 │   └── Overloaded: too many requests are waiting
 ├── CorruptSnapshot (422): a snapshot is torn or altered
+│   └── NewerSnapshot: a newer version wrote it
 ├── CorruptLog (500): a segment of the rating log is torn or altered
 ├── VolatileServer (503): the configured Redis could lose what it acknowledged
 ├── StreamReplaced (503): Redis and the rating log contradict each other; an operator decides
@@ -189,6 +190,12 @@ class CorruptSnapshot(ServiceError):
     """A snapshot is torn or altered; the message names file and reason."""
 
     status, slug, title = 422, "corrupt-snapshot", "Corrupt snapshot"
+
+
+class NewerSnapshot(CorruptSnapshot):
+    """A newer version of Nearfield wrote the snapshot; the message names both formats."""
+
+    slug, title = "newer-snapshot", "Snapshot of a newer version"
 
 
 class CorruptLog(ServiceError):

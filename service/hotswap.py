@@ -24,10 +24,11 @@ from gpu.params import params_for
 from service import live, room, snapshot
 from service.engine import Engine
 from service.errors import CorruptSnapshot, NotReady, ServiceError
+from service.manifest import Manifest
 from service.metrics import Metrics
 from service.resident import Resident, rows_of, warm_up
 from service.slices import Slices
-from service.snapshot import Manifest, Snapshot
+from service.snapshot import Snapshot
 
 POLL_S = 1.0
 STAGE = "models"

@@ -15,7 +15,8 @@ from gpu.params import ALGORITHMS, params_for
 from gpu.ratings import Rows
 from service.events import Entry, RatingEvent, StreamId
 from service.history import Applied, History
-from service.snapshot import Manifest, Snapshot
+from service.manifest import Manifest
+from service.snapshot import Snapshot
 
 IDS_PER_SLICE = 5000
 NO_ITEMS = np.zeros(0, dtype=np.int32)

@@ -24,44 +24,17 @@ import numpy as np
 from gpu.errors import EngineError
 from gpu.model import Model
 from gpu.params import params_for
+from service import manifest as manifests
 from service import snapshot_files
 from service.errors import CorruptSnapshot, UnknownVersion
+from service.manifest import FORMAT, Manifest, StoredCalibration
 
-FORMAT = 1
 ABANDONED_S = 3600.0  # nobody writes a snapshot for so long without touching its folder
 N_KEPT = 3  # of a name: the live version and the two before it
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
 TIME_FORMAT = "%Y%m%dT%H%M%S"
 _VERSION = re.compile(r"(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4}")
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """What a snapshot says of itself.
-
-    Attributes:
-        version: `<algorithm>-<UTC yyyymmddThhmmss>-<4 hex>`, the name of its folder.
-        algorithm: also the name under which it can be live.
-        parameters: the hyperparameters it was trained with.
-        mean, scale: see `gpu.model.Model`.
-        metrics: measured on held-out pairs after training.
-        watermark: stream id of the last entry that it was trained on.
-        n_users, n_items: rows of its id tables.
-        files: file name to SHA-256.
-        format: layout of the folder.
-    """
-
-    version: str
-    algorithm: str
-    parameters: dict[str, Any]
-    mean: float
-    scale: tuple[float, float]
-    metrics: dict[str, float]
-    watermark: str
-    n_users: int
-    n_items: int
-    files: dict[str, str]
-    format: int = FORMAT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,9 +61,18 @@ def write(
     *,
     metrics: dict[str, float],
     watermark: str,
+    n_ratings: int | None = None,
+    given: dict[str, Any] | None = None,
     version: str | None = None,
 ) -> Manifest:
-    """Write `model` below `folder` and return its manifest once it is on the disk under its final name."""
+    """Write `model` below `folder` and return its manifest once it is on the disk under its final name.
+
+    Args:
+        folder, model, user_ids, item_ids: what to write, and where.
+        metrics, watermark, n_ratings: see `Manifest`.
+        given: the hyperparameters that were asked for. Default: those that are not the defaults.
+        version: default: a new one.
+    """
     version = version or new_version(model.params.algorithm)
     temporary = folder / f".{version}.{os.getpid()}.tmp"
     temporary.mkdir(parents=True)
@@ -109,6 +91,10 @@ def write(
             n_users=model.n_users,
             n_items=model.n_items,
             files={name: _sha256(temporary / name) for name in (ARRAYS_FILE, USERS_FILE, ITEMS_FILE)},
+            format=FORMAT,
+            calibration=StoredCalibration.of(model.calibration),
+            given=manifests.changed(model.params) if given is None else given,
+            n_ratings=n_ratings,
         )
         _write_manifest(temporary, manifest)
         _commit(temporary, folder / version)
@@ -123,7 +109,8 @@ def read_manifest(folder: Path, version: str) -> Manifest:
 
     Raises:
         UnknownVersion: there is no such snapshot.
-        CorruptSnapshot: the manifest is missing, altered or of another format.
+        CorruptSnapshot: the manifest is missing or altered.
+        NewerSnapshot: it has a format that this version does not know.
     """
     path = path_of(folder, version)
     try:
@@ -131,13 +118,11 @@ def read_manifest(folder: Path, version: str) -> Manifest:
         digest = (path / DIGEST_FILE).read_text("ascii").strip()
         if hashlib.sha256(content).hexdigest() != digest:
             raise CorruptSnapshot(f"snapshot {version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
-        manifest = msgspec.json.decode(content, type=Manifest)
+        manifest = manifests.read(content)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise CorruptSnapshot(f"snapshot {version}: unreadable manifest: {error}") from error
-    if manifest.format != FORMAT or manifest.version != version:
-        raise CorruptSnapshot(
-            f"snapshot {version}: expected format {FORMAT} of {version}, got {manifest.format} of {manifest.version}"
-        )
+    if manifest.version != version:
+        raise CorruptSnapshot(f"snapshot {version}: expected a manifest of {version}, got one of {manifest.version}")
     return manifest
 
 
@@ -255,6 +240,8 @@ def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
         snapshot.item_ids,
         metrics=snapshot.manifest.metrics,
         watermark=snapshot.manifest.watermark,
+        n_ratings=snapshot.manifest.n_ratings,
+        given=snapshot.manifest.given,
         version=new_version(snapshot.manifest.algorithm, match["time"] if match else None),
     )
 
@@ -273,7 +260,8 @@ def _written_ns(path: Path) -> int:
 
 def _loaded(path: Path, manifest: Manifest) -> Snapshot:
     params = params_for(manifest.algorithm, manifest.parameters)
-    model = Model(params, manifest.mean, manifest.scale, snapshot_files.read_arrays(path / ARRAYS_FILE))
+    arrays = snapshot_files.read_arrays(path / ARRAYS_FILE)
+    model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
     snapshot = Snapshot(
         manifest, model, snapshot_files.read_ids(path / USERS_FILE), snapshot_files.read_ids(path / ITEMS_FILE)
     )

@@ -24,9 +24,9 @@ from service.engine import warm_up
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
 from service.lessons import MAX_RATINGS
+from service.manifest import Manifest
 from service.popularity import Popularity
 from service.resident import Resident
-from service.snapshot import Manifest
 
 N_WARM = 5  # lessons before the clock counts
 SEED = 0

@@ -14,6 +14,7 @@ from gpu.follower import place
 from service.errors import UnknownItem, UnknownModel, UnknownUser
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
+from service.manifest import Manifest
 from service.queries import (
     Estimate,
     Neighbours,
@@ -25,7 +26,6 @@ from service.queries import (
 )
 from service.ranking import Ranking
 from service.resident import Resident
-from service.snapshot import Manifest
 from tests.service.planted import SMALL, entries
 
 ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit")

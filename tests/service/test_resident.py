@@ -12,8 +12,8 @@ from gpu.backend import HOST, Backend
 from gpu.follower import place
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
+from service.manifest import Manifest
 from service.resident import Resident
-from service.snapshot import Manifest
 from tests.service.planted import N_ITEMS, N_USERS, SMALL, entries
 
 ALGORITHMS = "culsh", "culsh-implicit", "sgd", "esgd", "als"

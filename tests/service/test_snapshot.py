@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
+from gpu.calibration import Calibration, before_calibration
 from gpu.model import Model
 from gpu.params import params_for
 from service import snapshot, snapshot_files
-from service.errors import CorruptSnapshot, UnknownVersion
+from service.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
+from service.manifest import StoredCalibration
 
 USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
 
@@ -51,6 +56,65 @@ def test_what_is_written_is_loaded(tmp_path: Path) -> None:
     for name, array in model.arrays.items():
         np.testing.assert_array_equal(loaded.model.arrays[name], array)
     assert [path.name for path in tmp_path.iterdir()] == [version]
+
+
+OF_PREFERENCES = Calibration(
+    values="ratings", middle=3.0, scale=(1.0, 5.0), typical=0.1 + 0.2, alpha=4.7, density=0.045
+)
+OF_COUNTS = Calibration(is_damped=True, scale=(1.0, math.inf), regularization=0.1)
+OF_RATINGS = Calibration(unit=0.9, origin=0.25, values="ratings", scale=(0.0, math.inf), prior=4.0)
+
+
+@pytest.mark.parametrize("calibration", [OF_PREFERENCES, OF_COUNTS, OF_RATINGS, Calibration()])
+def test_a_calibration_survives_a_copy_without_a_user(tmp_path: Path, calibration: Calibration) -> None:
+    model = a_model()
+    model.calibration = calibration
+    given = {"n_factors": 3}
+    first = snapshot.write(tmp_path, model, USERS, ITEMS, metrics={}, watermark="5-1", n_ratings=7, given=given).version
+    for version in (first, snapshot.rewrite_without(tmp_path, first, "ann").version):
+        loaded = snapshot.load(tmp_path, version)
+        assert loaded.model.calibration == calibration
+        assert (loaded.manifest.n_ratings, loaded.manifest.given) == (7, given)
+        rows = np.arange(loaded.model.n_users)
+        assert loaded.model.mapped(rows, np.arange(3), len(rows), 3).calibration == calibration
+
+
+def stated(folder: Path, version: str, **fields: object) -> None:
+    """Put `fields` into the manifest of `version`; None removes one."""
+    path = folder / version / "manifest.json"
+    known = msgspec.json.decode(path.read_bytes()) | fields
+    content = msgspec.json.encode({name: value for name, value in known.items() if value is not None})
+    path.write_bytes(content)
+    path.with_name("manifest.sha256").write_text(hashlib.sha256(content).hexdigest())
+
+
+def test_a_snapshot_of_format_1_counts_values_as_they_are(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    parameters = {"n_factors": 3, "alpha": 2.5, "regularization": 0.015}
+    old = dict.fromkeys(("calibration", "given", "n_ratings")) | {"format": 1, "parameters": parameters}
+    stated(tmp_path, version, **old, algorithm="als-implicit")
+    manifest = snapshot.read_manifest(tmp_path, version)
+    assert (
+        manifest.calibration.restored()
+        == before_calibration(parameters)
+        == Calibration(alpha=2.5, regularization=0.015)
+    )
+    assert manifest.given == {"n_factors": 3, "alpha": 2.5}  # its λ was the default
+    assert manifest.n_ratings is None
+
+
+def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    stated(tmp_path, version, format=3, calibration="something else")
+    message = f"snapshot {version} was written by a newer version .format 3.; this one reads up to 2: upgrade"
+    for read in (snapshot.read_manifest, snapshot.verify, snapshot.load):
+        with pytest.raises(NewerSnapshot, match=message):
+            read(tmp_path, version)
+
+
+def test_what_has_no_bound_is_null() -> None:
+    stored = msgspec.json.decode(msgspec.json.encode(StoredCalibration.of(OF_COUNTS)))
+    assert (stored["middle"], stored["scale"]) == (None, [1.0, None])
 
 
 @pytest.mark.parametrize("name", ["arrays.safetensors", "users.parquet", "items.parquet", "manifest.json"])

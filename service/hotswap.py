@@ -24,7 +24,7 @@ from gpu.params import params_for
 from service import live, room, snapshot
 from service.engine import Engine
 from service.errors import CorruptSnapshot, NotReady, ServiceError
-from service.manifest import Manifest
+from service.manifest import Manifest, StoredCalibration
 from service.metrics import Metrics
 from service.resident import Resident, rows_of, warm_up
 from service.slices import Slices
@@ -44,7 +44,8 @@ class ModelInfo(msgspec.Struct):
         live: whether it answers in this process.
         metrics: on the pairs held out of its training.
         watermark: the last entry it was trained on.
-        parameters: what it was trained with.
+        parameters: what it was trained with; null for what it took from the data.
+        calibration: what it took from the data.
         error: why it cannot be used, if it cannot.
     """
 
@@ -54,6 +55,7 @@ class ModelInfo(msgspec.Struct):
     metrics: dict[str, float] = {}
     watermark: str | None = None
     parameters: dict[str, object] = {}
+    calibration: StoredCalibration | None = None
     error: str | None = None
 
 
@@ -122,7 +124,7 @@ class HotSwap:
             manifest = snapshot.read_manifest(self._data / "snapshots", version)
         except ServiceError as error:
             return ModelInfo(version, snapshot.name_of(version), is_live, error=str(error))
-        details = manifest.metrics, manifest.watermark, manifest.parameters
+        details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration
         return ModelInfo(version, manifest.algorithm, is_live, *details, error=self.failure_of(version))
 
     # --- the thread

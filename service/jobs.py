@@ -14,6 +14,7 @@ from service import live
 from service.events import StreamId
 from service.job_table import Job as Fields
 from service.job_table import JobTable
+from service.manifest import StoredCalibration
 from service.stream import Stream
 
 TRAIN, FORGET = "train", "forget"
@@ -28,6 +29,7 @@ class Job(msgspec.Struct):
         state: `activating` while a promoted version is not yet served by this process.
         progress: 0 to 1.
         metrics: of the last epoch; at the end of the held-out pairs.
+        calibration: what a training took from the data, once it has ended.
         promoted: whether the new version went live; None while that is open.
         version: the snapshot that a training wrote.
         backend: where it trains, host or device, and why there.
@@ -43,6 +45,7 @@ class Job(msgspec.Struct):
     metrics: dict[str, float]
     algorithm: str | None
     params: dict[str, Any]
+    calibration: StoredCalibration | None
     promoted: bool | None
     version: str | None
     backend: str | None
@@ -129,6 +132,7 @@ class Jobs:
             metrics=msgspec.json.decode(fields.get("metrics", "{}")),
             algorithm=fields.get("algorithm"),
             params=msgspec.json.decode(fields.get("params", "{}")),
+            calibration=msgspec.json.decode(fields.get("calibration", "null"), type=StoredCalibration | None),
             promoted=fields["promoted"] == "1" if "promoted" in fields else None,
             version=version,
             backend=fields.get("backend"),

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretSt
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gpu.backend import BackendName
-from gpu.params import ALGORITHMS
+from gpu.params import ALGORITHMS, Values
 from service.events import MAX_RATING
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
@@ -47,6 +47,11 @@ class Settings(BaseSettings):
     default_models: Annotated[list[str], NoDecode] = Field(
         ["als-implicit", "culsh-implicit", "culsh", "als", "sgd", "esgd", "nmf"],
         description="Names of models, comma-separated; the first live one answers. Shipped by ranking quality.",
+    )
+    values: Values = Field(
+        "auto",
+        description="How als-implicit and culsh-implicit read values: ratings (on a scale, low ones are dislikes),"
+        " counts (the more, the surer), or auto (told from the values).",
     )
     retrain_every_ratings: NonNegativeInt = Field(0, description="Retrain after so many new ratings; 0: never.")
     retrain_every_hours: float = Field(

@@ -148,6 +148,7 @@ class Supervisor:
             "version": last.version or "",
             "promoted": str(int(promoted)),
             "metrics": msgspec.json.encode(last.metrics).decode(),
+            "calibration": msgspec.json.encode(last.calibration).decode(),
         }
         return fields | _given(reason=reason, backend=last.backend)
 
@@ -276,6 +277,7 @@ def _trainer(settings: Settings, job: Job) -> Iterator[_Process]:
         "job": job["id"],
         "algorithm": job["algorithm"],
         "params": job["params"],
+        "values": settings.values,
         "watermark": job["watermark"],
         "backend": settings.backend,
     }

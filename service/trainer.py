@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 import gpu
 from gpu.backend import Backend, BackendName
 from gpu.model import Model
+from gpu.params import Values
 from gpu.ratings import Ratings, Rows
 from service import live, room, snapshot, threads
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.events import StreamId
 from service.history import History
+from service.manifest import StoredCalibration
 from service.rating_log import RatingLog
 from service.resident import warm_up
 
@@ -44,6 +46,7 @@ class Line(msgspec.Struct, omit_defaults=True):
         metrics: of the epoch; in the last line of the held-out pairs.
         backend: where it trains, and why there.
         outcome: only in the last line.
+        calibration: only in the last line, what was taken from the data.
         version: the snapshot that was written.
         promote: whether it is good enough to go live, and `reason` why not.
         error: why the training failed.
@@ -53,6 +56,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     metrics: dict[str, float] = {}
     backend: str | None = None
     outcome: Literal["succeeded", "failed", "cancelled"] | None = None
+    calibration: StoredCalibration | None = None
     version: str | None = None
     promote: bool = False
     reason: str | None = None
@@ -79,13 +83,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--job", required=True, help="id of the job, for the process list")
     parser.add_argument("--algorithm", required=True)
     parser.add_argument("--params", default="{}", help="JSON object of hyperparameters over the defaults")
+    parser.add_argument("--values", default="auto", help="what is rated, where the hyperparameters do not say")
     parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _cancel)
     threads.limit_blas()
     try:
-        last = train(options.data, options.algorithm, options.params, options.watermark, options.backend, _tell)
+        asked = options.algorithm, options.params, options.watermark, options.backend
+        last = train(options.data, *asked, _tell, options.values)
     except Cancelled:
         last = Line(outcome="cancelled")
     except Exception as error:  # whatever went wrong is the job's error
@@ -95,9 +101,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def train(
-    data: Path, algorithm: str, params: str, watermark: str, backend: BackendName, tell: Callable[[Line], None]
+    data: Path,
+    algorithm: str,
+    params: str,
+    watermark: str,
+    backend: BackendName,
+    tell: Callable[[Line], None],
+    values: Values = "auto",
 ) -> Line:
     """Read, fit, compare, write; the last line.
+
+    Args:
+        data: folder with ratings/ and snapshots/.
+        algorithm, params: what to train; `params` are a JSON object of hyperparameters over the defaults.
+        watermark: stream id of the last entry to train on.
+        backend: where.
+        tell: called with a line after each epoch.
+        values: hyperparameter of algorithms that have it, unless `params` gives it.
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, CorruptLog: the training
@@ -106,7 +126,8 @@ def train(
     """
     chosen = gpu.choose(backend)
     where = f"{chosen.name}: {chosen.reason}"
-    hyperparameters = gpu.params_for(algorithm, msgspec.json.decode(params))
+    given = msgspec.json.decode(params)
+    hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, given, values))
     corpus = read_corpus(data, StreamId.parse(watermark))
 
     def on_epoch(report: gpu.EpochReport) -> None:
@@ -120,13 +141,21 @@ def train(
     reason, metrics = objection(data, model, metrics, corpus, chosen), _finite(metrics)
     warm_up(algorithm)  # the service finds these kernels in the compile cache when it takes the model in
     manifest = snapshot.write(
-        data / "snapshots", model, corpus.user_ids, corpus.item_ids, metrics=metrics, watermark=watermark
+        data / "snapshots",
+        model,
+        corpus.user_ids,
+        corpus.item_ids,
+        metrics=metrics,
+        watermark=watermark,
+        n_ratings=len(corpus.training),
+        given=given,
     )
     return Line(
         progress=1.0,
         metrics=metrics,
         backend=where,
         outcome="succeeded",
+        calibration=manifest.calibration,
         version=manifest.version,
         promote=reason is None,
         reason=reason,
@@ -181,6 +210,11 @@ def objection(data: Path, model: Model, metrics: dict[str, float], corpus: Corpu
     if sign * ours <= sign * theirs + MARGIN * theirs:
         return None
     return f"{name} on {len(corpus.held_out):,} held-out pairs is {ours:.4f}, of the live snapshot {theirs:.4f}"
+
+
+def _with_values(algorithm: str, given: dict[str, Any], values: Values) -> dict[str, Any]:
+    has_values = hasattr(gpu.ALGORITHMS.get(algorithm), "values")
+    return {"values": values} | given if has_values else given
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -98,6 +98,20 @@ def test_a_training_covers_everything_before_it(
     assert live.read(settings.data) == {"culsh": job.version}
 
 
+def test_what_the_training_took_from_the_data_is_in_its_job(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervise(settings.model_copy(update={"values": "counts"}))
+    job = jobs.submit_training("als-implicit", {"n_factors": 4, "n_epochs": 2})
+    assert job.calibration is None
+    job = ended(jobs, job)
+    manifest = snapshot.read_manifest(settings.data / "snapshots", str(job.version))
+    assert job.calibration == manifest.calibration
+    assert job.calibration.values == "counts"  # as the setting says: these are ratings
+    assert job.params == {"n_factors": 4, "n_epochs": 2}
+
+
 def test_only_one_training_at_a_time(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
 ) -> None:

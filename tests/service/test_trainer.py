@@ -13,6 +13,7 @@ import pytest
 
 import gpu
 from gpu.backend import HOST
+from gpu.params import Values
 from service import live, snapshot, trainer
 from service.events import Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog
@@ -177,3 +178,25 @@ def test_sigterm_ends_it_and_leaves_nothing(data: Path) -> None:
     assert lines(rest)[-1].outcome == "cancelled"
     assert process.returncode == 0
     assert snapshot.versions(data / "snapshots") == []
+
+
+@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit"])
+def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, algorithm: str) -> None:
+    params = {"n_factors": 4, "n_epochs": 1}
+
+    def trained(given: dict[str, object], values: Values) -> snapshot.Manifest:
+        text = msgspec.json.encode(params | given).decode()
+        last = trainer.train(data, algorithm, text, str(END), "host", lambda line: None, values)
+        manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
+        assert last.calibration == manifest.calibration
+        assert manifest.given == params | given  # a setting is not what was asked for
+        assert manifest.n_ratings == len(trainer.read_corpus(data, END).training)
+        return manifest
+
+    assert trained({}, "auto").calibration.values == "ratings"
+    assert trained({}, "counts").calibration.values == "counts"
+    assert trained({"values": "ratings"}, "counts").calibration.values == "ratings"
+
+
+def test_the_setting_of_values_does_not_concern_other_algorithms(data: Path) -> None:
+    assert trainer.train(data, "als", ALS, str(END), "host", lambda line: None, "counts").outcome == "succeeded"

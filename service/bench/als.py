@@ -19,7 +19,7 @@ import numpy as np
 
 import gpu
 from gpu import als, device
-from gpu.calibration import calibrate, signals_of
+from gpu.calibration import calibrate, in_units, signals_of
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from service.bench import als_cost, als_matrix, als_peer
 from service.bench.als_cost import H100
@@ -78,7 +78,9 @@ class Setting:
         self, train: gpu.Ratings, test: gpu.Ratings, params: AlsParams | AlsImplicitParams, backend: gpu.Backend
     ) -> None:
         known = calibrate(train, params)
-        train = signals_of(train, known) if params.is_implicit else train
+        self.unit = 1.0 if params.is_implicit else known.unit
+        train = signals_of(train, known) if params.is_implicit else in_units(train, known.unit)
+        test = in_units(test, self.unit)
         self.train, self.test, self.params, self.backend = train, test, params, backend
         self.problem = als.problem_of(train, params, known)
         self.primitives = backend.primitives("als")
@@ -96,12 +98,12 @@ class Setting:
         measure, problem = self.primitives, self.problem
         _, loss = measure.errors(self.by_user, users, items, problem, self.train.scale)
         loss += measure.penalty(self.by_user, users, problem) + measure.penalty(self.by_item, items, problem)
-        return float(loss / len(self.train))
+        return float(loss / len(self.train)) * self.unit**2
 
     def test_rmse(self, users: Any, items: Any) -> float:
         """Of estimates clipped to the scale of the training ratings."""
         squares, _ = self.primitives.errors(self.held_out, users, items, self.problem, self.train.scale)
-        return float(np.sqrt(squares / len(self.test)))
+        return float(np.sqrt(squares / len(self.test))) * self.unit
 
 
 class Trajectory:
@@ -157,7 +159,7 @@ def run(
     """
     implicit = algorithm == AlsImplicitParams.algorithm
     peer = als_peer.installed() if implicit and backend.name == "host" else None
-    defaults: dict[str, Any] = {"regularization_exponent": 0} if implicit else {}
+    defaults: dict[str, Any] = {"regularization_exponent": 0, "values": "counts"} if implicit else {}
     if backend.name == "host":
         defaults["precision"] = "float32"  # whatever is asked for
     for train, test in parts:

@@ -18,6 +18,7 @@ import numpy as np
 
 import gpu
 from gpu import culsh, esgd, sgd
+from gpu.calibration import calibrate, in_units
 from gpu.epochs import OnEpoch, ShouldStop
 from gpu.params import ALGORITHMS, CulshParams, EsgdParams, SgdParams, params_for
 from service.bench import sgd_cost, sgd_peer
@@ -74,17 +75,17 @@ class Training(Protocol):
         """The present parameters."""
 
 
-@dataclass(frozen=True)
 class Estimates:
-    """Ratings to learn, and others to estimate; less is better."""
+    """Ratings to learn, and others to estimate, in multiples of the unit as `gpu.fit` has them; less is better."""
 
-    train: gpu.Ratings
-    test: gpu.Ratings | None
+    def __init__(self, train: gpu.Ratings, test: gpu.Ratings) -> None:
+        self.unit = calibrate(train, SgdParams()).unit
+        self.train, self.test = in_units(train, self.unit), in_units(test, self.unit)
 
     def judged(self, report: gpu.EpochReport, training: Training) -> float:
-        """RMSE."""
+        """RMSE of ratings."""
         del training
-        return report.metrics["test_rmse"]
+        return report.metrics["test_rmse"] * self.unit
 
     def is_reached(self, value: float, target: float) -> bool:
         """Whether it is at most the target."""

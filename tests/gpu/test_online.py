@@ -228,7 +228,7 @@ def test_growing_with_the_table() -> None:
 def test_an_item_with_very_many_raters_reads_some_of_them(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "MAX_RATERS", 3)
     monkeypatch.setattr(rules, "MAX_RATERS_IMPLICIT", 3)
-    everybody = {(user, item): float(1 + (user * item) % 5) for user in range(N_USERS) for item in (2, 10)}
+    everybody = {(user, item): float(3 + (user * item) % 3) for user in range(N_USERS) for item in (2, 10)}
     ways = Follower(kind, everybody), Follower(kind, {})
     for pair in sorted(everybody, reverse=True):
         ways[1].learn([Event(*pair, everybody[pair])])

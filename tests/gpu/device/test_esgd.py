@@ -116,7 +116,7 @@ def test_nothing_is_lost_where_all_add_to_one_row(n_factors, device):
 def test_equal_seeds_give_nearly_equal_models(device):
     ratings = planted()
     one, other = (gpu.fit(ratings, EsgdParams(n_factors=16), backend=DEVICE) for _ in range(2))
-    np.testing.assert_allclose(one.item_factors, other.item_factors, atol=0.02)
+    np.testing.assert_allclose(one.item_factors, other.item_factors, atol=0.03)
 
 
 @needs_ml_1m

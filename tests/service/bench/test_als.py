@@ -65,7 +65,7 @@ class Estimator:
 
 def test_the_peer_solves_the_same_objective_from_the_same_start(train, held_out):
     given = {"n_factors": 6, "n_epochs": 3, "solver": "cholesky", "regularization": 2.0, "regularization_exponent": 0}
-    params = params_for("als-implicit", given)
+    params = params_for("als-implicit", {**given, "values": "counts"})
     peer = SimpleNamespace(AlternatingLeastSquares=Estimator)
     (ours, theirs), _ = als.measure(train, held_out, params, gpu.HOST, peer)
     assert (ours.code, theirs.code) == ("nearfield, host", "implicit")

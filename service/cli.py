@@ -227,13 +227,13 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit status: 0, 1 for a failure, 2 for bad usage or bad input.
+def run(arguments: Sequence[str], commands: typer.Typer = app, name: str = "nearfield") -> int:
+    """Run one of `commands`; returns the exit status: 0, 1 for a failure, 2 for bad usage or bad input.
 
     An error that nobody foresaw keeps its traceback.
     """
     try:
-        return app(list(arguments) or ["--help"], prog_name="nearfield", standalone_mode=False) or 0
+        return commands(list(arguments) or ["--help"], prog_name=name, standalone_mode=False) or 0
     except TyperException as error:
         return complain(error.format_message(), error.exit_code)
     except Exception as error:

@@ -35,12 +35,18 @@ def show(rows: Sequence[Any], as_json: bool) -> None:
 def machine() -> dict[str, str]:
     """What the figures depend on: command, processor, cores, Python, commit."""
     return {
-        "command": "nearfield bench " + " ".join(sys.argv[2:]),
+        "command": _command(),
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "python": platform.python_version(),
         "commit": _commit(),
     }
+
+
+def _command() -> str:
+    """As it was typed, by either of the two doors to the measurements."""
+    is_checkout = Path(sys.argv[0]).parent.name == "benchmarks"
+    return " ".join(["python -m benchmarks" if is_checkout else "nearfield", *sys.argv[1:]])
 
 
 def _processor() -> str:

@@ -40,7 +40,7 @@ docs: $(VENV)/dev ## rewrite the generated parts of docs/
 	$(BIN)/python -m docs.generate
 
 bench: $(VENV)/dev ## the tables of docs/performance.md
-	$(BIN)/nearfield bench $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 loadtest: $(VENV)/dev ## drive a service that this starts, and plot what it did
 	$(BIN)/python -m loadtest $(ARGS)

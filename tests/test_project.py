@@ -14,7 +14,7 @@ from docs.generate import OPERATIONS, filled
 from service.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
-CODE = sorted(path for room in ("gpu", "service", "loadtest") for path in (ROOT / room).rglob("*.py"))
+CODE = sorted(path for room in ("gpu", "service", "benchmarks", "loadtest") for path in (ROOT / room).rglob("*.py"))
 LONGEST_FUNCTION, MEDIAN_FUNCTION, LONGEST_MODULE = 60, 8, 330
 # Library -> where alone it may be imported.
 HOMES = {"numba": ("gpu/host/",), "cupy": ("gpu/device/",)}

@@ -1,0 +1,151 @@
+"""`python -m benchmarks`: what the project measures about itself, in Markdown, or raw with `--json`.
+
+Commands that are not listed first are those of `nearfield bench`.
+"""
+
+# ruff: noqa: PLC0415 - a measurement imports only what it needs
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from service import threads
+from service.cli import run
+
+if TYPE_CHECKING:
+    from benchmarks.rows import Store
+    from gpu.backend import Backend
+
+app = typer.Typer(name="benchmarks", help=__doc__, add_completion=False, rich_markup_mode=None)
+
+Data = Annotated[
+    Path,
+    typer.Option("--data", help="Folder of sets, each in a folder of its own.", metavar="DIR", exists=True),
+]
+Json = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", help="Keep raw rows in this file of JSON lines, and compute none that it has.", metavar="FILE"
+    ),
+]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="One of the sets; several times.", metavar="NAME")]
+Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated names.")]
+Where = Annotated[str, typer.Option("--backend", help="auto, host or device.")]
+
+
+@app.command()
+def defaults(
+    data: Data,
+    sets: Sets = None,
+    part: Annotated[str, typer.Option(help="ours (with trivial baselines), grid, peers, or all.")] = "ours",
+    peers_python: Annotated[
+        Path, typer.Option(help="Interpreter that has the peers.", metavar="PATH", exists=True)
+    ] = Path(sys.executable),
+    peer_threads: Annotated[int, typer.Option(help="Threads of a peer.", min=1)] = 1,
+    backend: Where = "auto",
+    json: Json = None,
+) -> None:
+    """Shipped defaults on every set beside the best of a fixed grid, something trivial, and peers."""
+    from benchmarks import defaults as measurement
+    from benchmarks import tables
+    from benchmarks.datasets import SOURCES
+    from benchmarks.harness import Harness
+    from benchmarks.rows import Store
+
+    _check(sets or [], SOURCES, "--set")
+    _check([part], (*measurement.PARTS, "all"), "--part")
+    parts = measurement.PARTS if part == "all" else (part,)
+    store, harness = Store(json), Harness(peers_python.absolute(), peer_threads)
+    measurement.run(data, sets or [], parts, _chosen(backend), harness, store)
+    print(tables.defaults_table(store))
+
+
+@app.command()
+def table(
+    files: Annotated[list[Path], typer.Argument(help="What --json wrote; several are put together.", exists=True)],
+) -> None:
+    """The table of `defaults` from files of raw rows, with nothing computed."""
+    from benchmarks import tables
+    from benchmarks.rows import Store
+
+    print(tables.defaults_table(Store.joined(files)))
+
+
+@app.command()
+def scale(data: Data, algorithms: Names = "als,sgd,culsh,esgd", backend: Where = "auto", json: Json = None) -> None:
+    """Test RMSE of the defaults for ratings × 1, × 1/4, × 20 and − 3, in units of the scale, on ml-100k and jester."""
+    from benchmarks import scale as measurement
+
+    _measure(measurement, data, algorithms, backend, json)
+
+
+@app.command()
+def dislikes(
+    data: Data,
+    algorithms: Names = "als-implicit,culsh-implicit,culsh,als,sgd,esgd",
+    backend: Where = "auto",
+    json: Json = None,
+) -> None:
+    """Share of a disliked item's nearest neighbors in the next list, and NDCG@10 of what was liked, on ml-1m."""
+    from benchmarks import dislikes as measurement
+
+    _measure(measurement, data, algorithms, backend, json)
+
+
+@app.command()
+def stream(data: Data, algorithms: Names = "als,sgd,culsh,esgd", backend: Where = "auto", json: Json = None) -> None:
+    """Test RMSE after half of ml-1m has come in online, beside the static and the retrained model; ms a batch."""
+    from benchmarks import stream as measurement
+
+    _measure(measurement, data, algorithms, backend, json)
+
+
+class Measurement(Protocol):
+    """A module with one row for each set and algorithm."""
+
+    STAGE: str
+
+    def run(self, data: Path, algorithms: Sequence[str], backend: Backend, store: Store) -> None:
+        """Put the rows into `store`."""
+
+
+def _measure(measurement: Measurement, data: Path, algorithms: str, backend: str, json: Path | None) -> None:
+    from benchmarks import tables
+    from benchmarks.rows import Store
+    from service.bench import options
+
+    store = Store(json)
+    measurement.run(data, options.algorithms(algorithms), _chosen(backend), store)
+    print(tables.metrics_table(store, measurement.STAGE))
+
+
+def _chosen(backend: str) -> Backend:
+    from gpu.backend import choose
+    from service.bench.report import say
+
+    chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    say(f"backend: {chosen.name} ({chosen.reason})")
+    return chosen
+
+
+def _check(names: Sequence[str], known: Collection[str], option: str) -> None:
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"expected one of {', '.join(known)}, got {name!r}", param_hint=option)
+
+
+def main() -> int:
+    """Run one measurement; returns the exit status."""
+    threads.configure()
+    from service.bench.main import app as older
+
+    app.add_typer(older, name=None)  # so that its commands stand beside these
+    return run(sys.argv[1:], app, "python -m benchmarks")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""How good a fit is, by one code for ours, for peers and for what is trivial."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpu
+from benchmarks.datasets import Fold
+from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS
+from gpu.params import params_for
+from service.bench.nmf import relative_error
+
+METRICS = {ESTIMATES: ("rmse",), LISTS: ("ndcg@10", "recall@20"), FACTORS: ("relative_error",)}  # the first decides
+IS_MORE_BETTER = {ESTIMATES: False, LISTS: True, FACTORS: False}
+
+Metrics = dict[str, float]
+
+
+def of_arrays(task: str, fold: Fold, arrays: dict[str, NDArray[Any]]) -> Metrics:
+    """What the arrays of a `peers.contract.Fitted` are worth."""
+    if task == ESTIMATES:
+        return {"rmse": rmse(fold, arrays["estimates"])}
+    if task == LISTS:
+        return ranks(fold, model_of(arrays["user_factors"], arrays["item_factors"]))
+    return {"relative_error": relative_error(plain_matrix(fold.train), arrays["W"], arrays["H"])}
+
+
+def rmse(fold: Fold, estimates: NDArray[Any]) -> float:
+    """Of estimates of the test ratings, in the order of `test.coo()`, clipped to the scale of the training ratings."""
+    errors = np.clip(estimates.astype(np.float64), *fold.train.scale) - fold.test.coo()[2]
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+def ranks(fold: Fold, model: gpu.Model) -> Metrics:
+    """NDCG@10 and Recall@20: every test pair is relevant, every item that the user has not rated competes."""
+    return gpu.evaluate.ranking(model, fold.train.by_user, fold.test)
+
+
+def model_of(user_factors: NDArray[Any], item_factors: NDArray[Any]) -> gpu.Model:
+    """A model whose scores are the products of the factors, (U, F) and (I, F)."""
+    params = params_for("sgd", {"n_factors": user_factors.shape[1]})
+    model = gpu.Model.zeros(params, 0.0, (-math.inf, math.inf), len(user_factors), len(item_factors))
+    model.user_factors[:], model.item_factors[:] = user_factors, item_factors
+    return model
+
+
+def plain_matrix(ratings: gpu.Ratings) -> Any:
+    """A sparse float32 matrix (U, I); what is not stored is 0."""
+    from scipy import sparse  # noqa: PLC0415 - only factorizations need it
+
+    users, items, values = ratings.coo()
+    return sparse.csr_matrix((values, (users, items)), shape=(ratings.n_users, ratings.n_items))
+
+
+def nothing(task: str) -> Metrics:
+    """The metrics of a fit that failed."""
+    return dict.fromkeys(METRICS[task], math.nan)
+
+
+def is_better(task: str, one: Metrics, other: Metrics) -> bool:
+    """Whether `one` is better by the task's first metric; NaN never is."""
+    value, rival = one[METRICS[task][0]], other[METRICS[task][0]]
+    if math.isnan(rival) or math.isnan(value):
+        return math.isnan(rival) and not math.isnan(value)
+    return value > rival if IS_MORE_BETTER[task] else value < rival

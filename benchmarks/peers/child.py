@@ -1,0 +1,51 @@
+"""One fit of one peer: `python -m benchmarks.peers.child FOLDER`, by whatever interpreter has the library.
+
+FOLDER holds `request.json` (name, settings) and `problem.npz` (a `Problem`); `answer.npz` (arrays) and `answer.json`
+(seconds, version) are written there. Exit status 3: the library is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.peers import peers
+from benchmarks.peers.contract import Problem
+
+NOT_INSTALLED = 3
+
+
+def main(folder: Path) -> int:
+    """Fit and write; returns the exit status."""
+    request = json.loads((folder / "request.json").read_text("utf-8"))
+    peer = peers()[request["name"]]
+    try:
+        fitted = peer.fit(read_problem(folder / "problem.npz"), request["settings"])
+    except ModuleNotFoundError as error:
+        print(f"{peer.package} is not installed for {sys.executable}: {error}", file=sys.stderr)
+        return NOT_INSTALLED
+    np.savez(folder / "answer.npz", **fitted.arrays)  # type: ignore[arg-type] # no array is called allow_pickle
+    answer = {"seconds": fitted.seconds, "version": importlib.metadata.version(peer.package)}
+    (folder / "answer.json").write_text(json.dumps(answer), "utf-8")
+    return 0
+
+
+def write_problem(path: Path, problem: Problem) -> None:
+    """The other end of `read_problem`."""
+    np.savez(path, **problem._asdict())
+
+
+def read_problem(path: Path) -> Problem:
+    """What `write_problem` wrote."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in Problem._fields}
+    n_users, n_items = arrays.pop("shape").tolist()
+    return Problem(**arrays, shape=(n_users, n_items))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

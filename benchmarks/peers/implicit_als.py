@@ -1,0 +1,33 @@
+"""The library `implicit`: alternating least squares for implicit feedback."""
+
+from __future__ import annotations
+
+import importlib
+import time
+
+from benchmarks.peers.contract import LISTS, SEED, Facts, Fitted, Peer, Problem, Settings, rounded
+
+
+def grid(facts: Facts) -> list[Settings]:
+    """4 α × 4 λ. Its confidence of a rated pair is α·r, of all others 1; λ is the same for every row."""
+    center = 1 / (facts.mean * facts.density**0.5)
+    return [
+        {"factors": 128, "alpha": rounded(center * times), "regularization": ridge}
+        for times in (1 / 16, 1 / 4, 1, 4)
+        for ridge in (1.0, 10.0, 30.0, 100.0)
+    ]
+
+
+def fit(problem: Problem, settings: Settings) -> Fitted:
+    """Factors as its own `fit` leaves them."""
+    als = importlib.import_module("implicit.cpu.als")
+    sparse = importlib.import_module("scipy.sparse")
+    matrix = sparse.csr_matrix((problem.values, (problem.users, problem.items)), shape=problem.shape)
+    model = als.AlternatingLeastSquares(**settings, random_state=SEED)
+    began = time.perf_counter()
+    model.fit(matrix, show_progress=False)
+    seconds = time.perf_counter() - began
+    return Fitted(seconds, {"user_factors": model.user_factors, "item_factors": model.item_factors})
+
+
+PEERS = (Peer("implicit ALS", "implicit", LISTS, grid, fit),)

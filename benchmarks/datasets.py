@@ -23,7 +23,7 @@ from service.ratings_file import RatingsFile
 
 SEED = 42  # of every split
 TEST_SHARE, TEST_SHARE_OF_A_USER, VALIDATION_SHARE = 0.1, 0.2, 0.1
-VALIDATION_USERS = 5000  # whose lists are ranked to choose settings: enough for three digits
+VALIDATION_USERS = 2000  # whose lists are ranked to choose settings: all of them would take longer than the fits
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ def grid(facts: Facts) -> list[Settings]:
     return [
         {"factors": 128, "alpha": rounded(center * times), "regularization": ridge}
         for times in (1 / 16, 1 / 4, 1, 4)
-        for ridge in (1.0, 10.0, 30.0, 100.0)
+        for ridge in (0.5, 5.0, 20.0, 80.0)
     ]
 
 

@@ -29,7 +29,7 @@ def implicit_grid(facts: Facts) -> list[Settings]:
     return [
         {"embedding_size": 64, "epochs": 10, "weight": rounded(center * times), "regularization": ridge}
         for times in (1 / 16, 1 / 4, 1, 4)
-        for ridge in (1.0, 10.0, 30.0, 100.0)
+        for ridge in (0.5, 5.0, 20.0, 80.0)
     ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import peers as package
-from benchmarks.peers import MODULES, implicit_als, libmf_sgd, peers, sklearn_nmf, surprise_models
+from benchmarks.peers import MODULES, implicit_als, lenskit_als, libmf_sgd, peers, sklearn_nmf, surprise_models
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts, Problem
 
 FACTS = Facts(mean=3.5, std=1.1, density=0.04, n_factors=3)
@@ -137,3 +137,51 @@ def test_scikit_learn_gets_the_solver_and_a_dense_matrix_where_it_is_full(monkey
     monkeypatch.setitem(sys.modules, "sklearn.decomposition", SimpleNamespace(NMF=Model))
     found = peers()["scikit-learn mu"].fit(PROBLEM, sklearn_nmf.default(FACTS))
     assert (found.arrays["W"].shape, found.arrays["H"].shape) == ((4, 3), (3, 3))
+
+
+def test_lenskit_rows_are_found_by_their_ids_and_unknown_ones_are_average(monkeypatch):
+    """It knows users 2, 0, 1 and items 1, 2, 0 in this order, and nothing of user 3."""
+    halves = []
+
+    class Trainer:
+        u_ctx = "users"
+
+        def train_epoch(self):
+            halves.append("epoch")
+
+        def finalize(self):
+            halves.append("end")
+
+        def als_half_epoch(self, epoch, context):
+            halves.append(context)
+
+    class Scorer:
+        users, items = (SimpleNamespace(ids=lambda ids=ids: ids) for ids in ([2, 0, 1], [1, 2, 0]))
+        user_embeddings, item_embeddings = np.array([[2.0], [0.0], [1.0]]), np.array([[10.0], [20.0], [30.0]])
+        bias = SimpleNamespace(
+            global_bias=3.0, user_biases=np.array([0.2, 0.0, 0.1]), item_biases=np.array([0.01, 0.02, 0.03])
+        )
+
+        def __init__(self, **settings):
+            assert settings == {"epochs": 2}
+
+        def create_trainer(self, known, options):
+            assert known == {"user_id": [0, 0, 1, 2], "item_id": [0, 2, 1, 2], "rating": [1, 2, 4, 5]}
+            return Trainer()
+
+    modules = {
+        "lenskit": SimpleNamespace(),
+        "lenskit.als": SimpleNamespace(BiasedMFScorer=Scorer, ImplicitMFScorer=Scorer),
+        "lenskit.data": SimpleNamespace(from_interactions_df=lambda frame: frame),
+        "lenskit.training": SimpleNamespace(TrainingOptions=lambda rng: rng),
+        "pandas": SimpleNamespace(DataFrame=lambda columns: {name: one.tolist() for name, one in columns.items()}),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    asked = PROBLEM._replace(test_users=np.array([2, 0, 3]), test_items=np.array([1, 0, 2]))
+    found = lenskit_als.fit_biased(asked, {"epochs": 2}).arrays["estimates"]
+    assert found == pytest.approx([3 + 0.2 + 0.01 + 2 * 10, 3 + 0 + 0.03 + 0 * 30, 3 + 0 + 0.02])
+    assert halves == ["epoch", "epoch", "end", "users"]
+    lists = lenskit_als.fit_implicit(PROBLEM, {"epochs": 2}).arrays
+    assert lists["user_factors"].tolist() == [[0], [1], [2], [0]]
+    assert lists["item_factors"].tolist() == [[30], [10], [20]]

@@ -89,14 +89,16 @@ def test_films_with_few_ratings_are_not_drawn(ratings, monkeypatch):
     assert drawn.stars == ratings.scale
 
 
-def test_dislikes_of_a_model(data, monkeypatch):
+def test_dislikes_of_each_model(data, monkeypatch):
     monkeypatch.setattr(dislikes, "N_USERS", 5)
     monkeypatch.setattr(dislikes, "FEWEST_RATINGS", 1)
     store = Store(None)
-    dislikes.run(data, ["als"], gpu.HOST, store)
+    dislikes.run(data, ["als", "sgd", "culsh-implicit"], gpu.HOST, store)
     names = [f"k = {k}, {stars}" for k in (1, 3, 10) for stars in ("one star", "five stars")]
-    assert list(store.rows[0].metrics) == ["NDCG@10, 4 and up", *names]
-    assert all(0 <= value <= 1 for value in store.rows[0].metrics.values())
+    for row in store.rows:
+        assert list(row.metrics) == ["NDCG@10, 4 and up", *names]
+        assert all(0 <= value <= 1 for value in row.metrics.values())
+    assert len({tuple(row.metrics.values()) for row in store.rows}) == 3
 
 
 def test_a_stream_is_cut_into_test_half_and_batches(ratings):
@@ -133,3 +135,12 @@ def test_a_stream_ends_where_everything_has_been_learned(data):
     assert found["online"] == pytest.approx(after, rel=1e-5)
     assert found["online"] != found["as trained"]
     assert found["ms a batch"] > 0
+
+
+def test_models_of_descent_learn_a_stream_too(data):
+    store = Store(None)
+    stream.run(data, ["culsh", "esgd"], gpu.HOST, store)
+    assert [row.method for row in store.rows] == ["culsh", "esgd"]
+    for row in store.rows:
+        assert row.metrics["online"] != row.metrics["as trained"]
+        assert max(row.metrics[name] for name in ("as trained", "online", "retrained")) < 2

@@ -9,11 +9,11 @@ from benchmarks.peers.contract import LISTS, SEED, Facts, Fitted, Peer, Problem,
 
 
 def grid(facts: Facts) -> list[Settings]:
-    """4 α × 4 λ. Its confidence of a rated pair is α·r, of all others 1; λ is the same for every row."""
+    """3 α × 4 λ. Its confidence of a rated pair is α·r, of all others 1; λ is the same for every row."""
     center = 1 / (facts.mean * facts.density**0.5)
     return [
         {"factors": 128, "alpha": rounded(center * times), "regularization": ridge}
-        for times in (1 / 16, 1 / 4, 1, 4)
+        for times in (1 / 4, 1, 4)
         for ridge in (0.5, 5.0, 20.0, 80.0)
     ]
 

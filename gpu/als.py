@@ -218,7 +218,7 @@ def model_of(
     """Two tables as a model; estimates of implicit models lie between 0 and 1."""
     scale = (0.0, 1.0) if problem.is_implicit else ratings.scale
     model = Model.zeros(params, problem.mean, scale, ratings.n_users, ratings.n_items)
-    model.user_trained[:], model.item_trained[:] = ratings.by_user.lengths > 0, ratings.by_item.lengths > 0
+    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
     model.user_factors[:], model.item_factors[:] = users[:, : params.n_factors], items[:, : params.n_factors]
     if problem.biases:
         model.user_bias[:], model.item_bias[:] = users[:, -1], items[:, -1]

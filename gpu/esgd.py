@@ -159,7 +159,7 @@ def start_model(ratings: Ratings, params: EsgdParams) -> Model:
     """The model before its first epoch; factors of rows without ratings are and stay zero."""
     known = shrunk_biases(ratings)
     model = Model.zeros(params, known.mean, ratings.scale, ratings.n_users, ratings.n_items)
-    model.user_trained[:], model.item_trained[:] = ratings.by_user.lengths > 0, ratings.by_item.lengths > 0
+    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
     model.user_baseline[:], model.item_baseline[:] = known.user, known.item
     model.user_bias[:], model.item_bias[:] = known.user, known.item
     generator = np.random.default_rng(params.seed)

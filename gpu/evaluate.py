@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from gpu import topn
 from gpu.backend import HOST, Backend
+from gpu.deduction import Deduction
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.ratings import Ratings, Rows
-from gpu.training import arrays_of
+from gpu.training import Arrays, arrays_of
 
 USERS_AT_ONCE = 2048
 
@@ -31,9 +32,7 @@ def predict(
     Returns:
         float32 (B,): estimates clipped to `model.scale`, or log-odds for implicit models.
     """
-    scores = np.empty(len(users), dtype=np.float32)
-    estimate = backend.primitives("estimate")
-    estimate.predict(rows, users.astype(np.int32), items.astype(np.int32), arrays_of(model), scores)
+    scores = _scores(arrays_of(model), rows, users, items, backend)
     return scores if model.is_implicit else np.clip(scores, model.scale[0], model.scale[1])
 
 
@@ -67,6 +66,8 @@ def ranking(
 ) -> dict[str, float]:
     """NDCG and recall of the full ranking: every item the user has not rated competes; ties go to the lower row.
 
+    Items are in the order of lists: explicit models rank them below their estimates (`gpu.deduction`).
+
     Args:
         rows: training ratings by user; these items do not compete.
         test: held-out ratings, rows as in the model. Items in `rows` as well are ignored.
@@ -98,7 +99,7 @@ def sampled_ranking(
     *,
     backend: Backend = HOST,
 ) -> dict[str, float]:
-    """Leave-one-out: where each user's held-out item ranks among given negatives.
+    """Leave-one-out: where each user's held-out item ranks among given negatives, in the order of lists.
 
     Args:
         rows: training ratings by user.
@@ -111,7 +112,7 @@ def sampled_ranking(
     n_users, n_negatives = negatives.shape
     users = np.repeat(np.arange(n_users), n_negatives + 1)
     items = np.column_stack([positives, negatives])
-    scores = predict(model, rows, users, items.ravel(), backend=backend).reshape(items.shape)
+    scores = _scores(_as_listed(model), rows, users, items.ravel(), backend).reshape(items.shape)
     competes = negatives != positives[:, None]
     above = (scores[:, 1:] > scores[:, :1]) & competes
     level = (scores[:, 1:] == scores[:, :1]) & competes
@@ -134,6 +135,20 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words = (words ^ (words >> np.uint64(30))) * _MIX_1
     words = (words ^ (words >> np.uint64(27))) * _MIX_2
     return words ^ (words >> np.uint64(31))
+
+
+def _as_listed(model: Model) -> Arrays:
+    """What scores a model, with the biases that its lists have."""
+    return arrays_of(model)._replace(item_bias=Deduction.of(model).biases(model, np.arange(model.n_items)))
+
+
+def _scores(
+    arrays: Arrays, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], backend: Backend
+) -> NDArray[np.float32]:
+    """Eq. 1 for each pair, float32 (B,)."""
+    scores = np.empty(len(users), dtype=np.float32)
+    backend.primitives("estimate").predict(rows, users.astype(np.int32), items.astype(np.int32), arrays, scores)
+    return scores
 
 
 def _ranks(

@@ -32,6 +32,7 @@ ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "explicit_weights": ("IK", np.float32),
     "implicit_weights": ("IK", np.float32),
     "projections": ("IH", np.int32),
+    "item_counts": ("I", np.int32),
 }
 
 
@@ -51,6 +52,8 @@ class Model:
         explicit_weights, implicit_weights (I, K): float32, W and C.
         projections (I, H): int32, saved sums of simLSH in fixed point; their signs are the signature.
             H = 0 where the model has none.
+        item_counts (I,): int32, ratings of each item in training; present ones of items that are newer. All 0 where the
+            snapshot was written before there were any.
     """
 
     user_factors: NDArray[np.float32]
@@ -65,6 +68,7 @@ class Model:
     explicit_weights: NDArray[np.float32]
     implicit_weights: NDArray[np.float32]
     projections: NDArray[np.int32]
+    item_counts: NDArray[np.int32]
 
     def __init__(
         self,
@@ -129,6 +133,11 @@ class Model:
     def n_bytes(self) -> int:
         """Bytes of all arrays at their present length."""
         return sum(buffer.n_bytes for buffer in self._buffers.values())
+
+    def mark_trained(self, user_counts: NDArray[np.integer], item_counts: NDArray[np.integer]) -> None:
+        """Mark the rows with ratings as trained, of these numbers (U,) and (I,), and keep those of the items."""
+        self.user_trained[:], self.item_trained[:] = user_counts > 0, item_counts > 0
+        self.item_counts[:] = item_counts
 
     def to_ratings(self, calibration: Calibration) -> None:
         """Turn a model of ratings in multiples of `calibration.unit` into one of the ratings themselves, in place.

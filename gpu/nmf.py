@@ -228,7 +228,7 @@ def model_of(ratings: Ratings, params: NmfParams, factors: Factors) -> Model:
     """W and H as a model; estimates lie between 0, what an unrated pair counts, and the largest rating."""
     scale = (0.0, ratings.scale[1])
     model = Model.zeros(params, 0.0, scale, ratings.n_users, ratings.n_items)
-    model.user_trained[:], model.item_trained[:] = ratings.by_user.lengths > 0, ratings.by_item.lengths > 0
+    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
     model.user_factors[model.user_trained] = factors.W[model.user_trained]
     model.item_factors[model.item_trained] = factors.H.T[model.item_trained]
     return model

@@ -215,6 +215,7 @@ class OnlineModel:
 
     def _refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
         yield from self._refits.refit_items(items)
+        self.model.item_counts[items] = self._table.item_counts[items]
         self.index.refresh(items)
 
 

@@ -89,7 +89,7 @@ def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: B
         known: the fixed baselines of neighbor residuals.
     """
     model = Model.zeros(params, known.mean, ratings.scale, ratings.n_users, ratings.n_items, n_bits)
-    model.user_trained[:], model.item_trained[:] = ratings.by_user.lengths > 0, ratings.by_item.lengths > 0
+    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
     model.user_baseline[:], model.item_baseline[:] = known.user, known.item
     model.user_bias[:], model.item_bias[:] = biases.user, biases.item
     generator = np.random.default_rng(params.seed)

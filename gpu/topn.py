@@ -14,6 +14,7 @@ from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.ratings import Rows, are_likes
 from gpu.scoring import Requests
+from gpu.training import arrays_of
 
 MAX_N = 1000
 
@@ -56,7 +57,8 @@ def recommend(
     """The `n` best items for each of B users, after the `offset` best; ties to the lower row.
 
     Exact: no item that is not shown has a higher score. A score is eq. 1 of [004], the estimate before clipping, or
-    log-odds where `Params.is_logit`, in float32. Each user's answer is the same, bit for bit, whoever else is in the
+    log-odds where `Params.is_logit`, less what explicit models take off items with few ratings (`gpu.deduction`), in
+    float32. Each user's answer is the same, bit for bit, whoever else is in the
     batch. Host and device agree within rounding, so that near ties may change places between them.
 
     Args:
@@ -87,25 +89,20 @@ def recommend(
 
 
 def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
-    """What each of B users would give one item; computed on the host, where the model is.
+    """What each of B users would give each of n items; computed on the host, where the model is.
+
+    The estimate of a pair is the same, bit for bit, whatever else is asked with it.
 
     Args:
         users, rows: as in `recommend`.
-        items: (B,) item rows.
+        items: (B, n) item rows; those below 0 are padding.
 
     Returns:
-        float32 (B,): a rating within `model.scale`; implicit models: how likely one is, or a preference of 0 to 1.
+        float32 (B, n): a rating within `model.scale`; implicit models: how likely one is, or a preference of 0 to 1.
+        NaN for padding.
     """
-    scores, topn = np.empty(len(items)), HOST.primitives("topn")
-    for b, item in enumerate(items.tolist()):
-        part = slice(rows.starts[b], rows.starts[b] + rows.lengths[b])
-        residuals = residuals_of(model, rows.items[part], rows.values[part], float(users.baselines[b]))
-        terms = topn.neighbour_terms(
-            model.neighbours[item], model.explicit_weights[item], model.implicit_weights[item],
-            rows.items[part], residuals,
-        )  # fmt: skip
-        score = model.mean + users.biases[b] + model.item_bias[item] + terms
-        scores[b] = score + users.factors[b] @ model.item_factors[item]
+    scores = np.empty(items.shape)
+    HOST.primitives("estimate").score_pairs(users, rows, items.astype(np.int64), arrays_of(model), scores)
     return _as_estimates(model, scores)
 
 

@@ -46,6 +46,7 @@ class Resident:
         self.manifest = manifest
         self._history = history
         self._has_news, self._n_hidings = True, 0  # news: others are unknown, or hidden, than the index was told last
+        self._min_ratings = 0  # what the index was told last
         self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings of which the model knows nothing either
         self.online = placed.follow(history.users.keys, history.items.keys)
         self.online.touch(history.changed_since(StreamId.parse(manifest.watermark)))
@@ -101,15 +102,18 @@ class Resident:
         *,
         offset: int = 0,
         include_seen: bool = False,
+        min_ratings: int = 0,
         exclude: Sequence[NDArray[np.int32]] | None = None,
         candidates: Sequence[NDArray[np.int32] | None] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The `n` best items behind the first `offset`, or as many as there are, of each user; see `gpu.topn`."""
+        """The `n` best items behind the first `offset`, or as many as there are, of each user; see `gpu.topn`.
+
+        Args:
+            hidden: bool (I,), items that nobody is shown.
+            min_ratings: items with fewer ratings at present are not shown either.
+        """
         n = max(1, min(n, self.model.n_items))
-        self._has_news |= self._n_hidings != self._history.n_hidings
-        if self._has_news:  # with a million items half a millisecond, too much for each lesson
-            self.online.index.hide(hidden | self._unknown)
-            self._has_news, self._n_hidings = False, self._history.n_hidings
+        self._tell(hidden, min_ratings)
         return topn.recommend(
             self.online.index,
             users,
@@ -126,6 +130,10 @@ class Resident:
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
         return self.online.fold_in(items, values), rows
 
+    def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.int32]) -> NDArray[np.float32]:
+        """What each of these users would give each of `items` (B, n), float32 (B, n); see `gpu.topn`."""
+        return topn.estimate(self.model, users, rows, items)
+
     def estimate(self, user: int | None, item: int | None) -> float:
         """What a user would give an item; None is one without ratings and counts as average."""
         users, rows = topn.nobody(self.model), ONE_EMPTY_ROW
@@ -134,7 +142,7 @@ class Resident:
             users, rows = topn.users_of(self.model, one), topn.rows_of(self._history.table.rows, one)
         if item is None:
             return float(topn.estimate_unknown(self.model, users)[0])
-        return float(topn.estimate(self.model, users, rows, np.array([item]))[0])
+        return float(self.estimates(users, rows, np.array([[item]], dtype=np.int32))[0, 0])
 
     def reasons(
         self, items: NDArray[np.int32], values: NDArray[np.float32], targets: Sequence[int], n: int
@@ -159,6 +167,20 @@ class Resident:
         """Users by cosine of factors; those without ratings have none."""
         rated = self._history.table.rows.lengths > 0
         return topn.similar(self.model.user_factors, user, n, rated)
+
+    def _tell(self, hidden: NDArray[np.bool_], min_ratings: int) -> None:
+        """Tell the index which items stay out of lists, where that may have changed.
+
+        With a million items it takes half a millisecond to see that nothing has: too much for each lesson.
+        """
+        self._has_news |= self._n_hidings != self._history.n_hidings
+        if not (self._has_news or min_ratings or self._min_ratings):
+            return
+        out = hidden | self._unknown
+        if min_ratings:
+            out |= self._history.table.item_counts < min_ratings
+        self.online.index.hide(out)
+        self._has_news, self._n_hidings, self._min_ratings = False, self._history.n_hidings, min_ratings
 
     def _look_at(self, items: NDArray[np.integer]) -> None:
         """See whether `items`, and those that have come since, are unknown."""

@@ -49,12 +49,19 @@ class IdColumn(Sequence[str]):
             yield from self[first : first + PART_IDS]
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of the file, by name."""
+def read_arrays(path: Path, *, may_lack_counts: bool) -> dict[str, NDArray[Any]]:
+    """The arrays of the file, by name.
+
+    Args:
+        may_lack_counts: whether zeros stand for `item_counts` where the file has none: it may be older than them.
+    """
     from safetensors import safe_open  # noqa: PLC0415 (only a process that loads a model pays for it)
 
     with safe_open(path, framework="numpy") as file:
-        return {name: _read_array(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+        found = {name: _read_array(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+    if may_lack_counts and "item_bias" in found:
+        found.setdefault("item_counts", np.zeros(len(found["item_bias"]), dtype=np.int32))
+    return found
 
 
 def _read_array(stored: Any) -> NDArray[Any]:

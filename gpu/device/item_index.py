@@ -14,6 +14,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.deduction import Deduction
 from gpu.device import TENSOR_CORES, compute_capability
 from gpu.device.arrays import placed
 from gpu.device.kernels import kernel, module
@@ -51,6 +52,8 @@ class Catalogue:
         n_items: I; arrays are longer.
         kernels: those that have been asked for, by whoever did; looking them up costs as much as starting them.
         structure: what kernels take, by value.
+        deduction: what list scores lack of estimates.
+        start: the score of an item without parameters.
     """
 
     def __init__(self, model: Model) -> None:
@@ -59,16 +62,17 @@ class Catalogue:
         self.kernels: dict[tuple[str, int], Any] = {}
         self.n_items, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0
         self.mean, self.middle = float(np.float32(model.mean)), model.middle
-        self.is_implicit = model.is_implicit
+        self.is_implicit, self.deduction = model.is_implicit, Deduction.of(model)
+        self.start = float(self.deduction.unrated + np.float32(model.mean))
         self._fills: dict[str, tuple[tuple[int, ...], type, float]] = {
             "factors": ((self.width,), np.float32, 0), "outer": ((2,), np.float32, 0),
-            "fixed": ((), np.float32, self.mean), "baselines": ((), np.float32, self.mean),
+            "fixed": ((), np.float32, self.start), "baselines": ((), np.float32, self.mean),
             "hidden": ((), np.uint8, 0), "neighbours": ((n_slots,), np.int32, NO_NEIGHBOUR),
             "explicit_weights": ((n_slots,), np.float32, 0), "implicit_weights": ((n_slots,), np.float32, 0),
             "heads": ((), np.int32, -1),
         }  # fmt: skip
         self.arrays = {name: cupy.empty((0, *shape), dtype) for name, (shape, dtype, _) in self._fills.items()}
-        self.arrays["largest"] = cupy.full(1, abs(self.mean), dtype=cupy.float32)
+        self.arrays["largest"] = cupy.full(1, abs(self.start), dtype=cupy.float32)
         self.arrays["n_later"] = cupy.zeros(1, dtype=cupy.int32)
         for name in ("starts", "owners", "nexts", "later"):
             self.arrays[name] = cupy.zeros(1, dtype=cupy.int32)
@@ -85,7 +89,7 @@ class Catalogue:
             self.arrays["outer"][self._capacity :, 0] = -np.inf
             self._capacity = capacity
         if n_items > self.n_items:
-            self.arrays["outer"][self.n_items : n_items, 0] = self.mean
+            self.arrays["outer"][self.n_items : n_items, 0] = self.start
             self.n_items = n_items
         self.structure = self._structure()
 
@@ -171,8 +175,14 @@ def hide(catalogue: Catalogue, model: Model, items: NDArray[np.int64], hidden: N
 def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64], *, is_linked: bool) -> None:
     if not len(items):
         return
-    names = "item_factors", "item_bias", "item_baseline", "neighbours", "explicit_weights", "implicit_weights"
-    parts = [items.astype(np.int32), *(getattr(model, name)[items] for name in names)]
+    names = "item_baseline", "neighbours", "explicit_weights", "implicit_weights"
+    biases = catalogue.deduction.biases(model, items)
+    parts = [
+        items.astype(np.int32),
+        model.item_factors[items],
+        biases,
+        *(getattr(model, name)[items] for name in names),
+    ]
     together = placed(np.concatenate([part.ravel().view(np.int32) for part in parts]))  # one copy: a call costs more
     starts = np.cumsum([0, *(part.size for part in parts)])
     fresh = np.zeros((), dtype=FRESH)

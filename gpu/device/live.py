@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpu.device.newcomers import ItemRefits
 from gpu.device.online import UserRefits
-from gpu.device.parameters import Parameters
+from gpu.device.parameters import NAMES, Parameters
 from gpu.device.signatures import Signatures
 from gpu.device.table import Changes, RatingTable
 from gpu.model import ARRAYS, Model
@@ -149,9 +149,9 @@ class LiveModel:
         self._refit_items(cupy.zeros(0, dtype=cupy.int32))
 
     def fetch(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> dict[str, NDArray[Any]]:
-        """The named arrays of `gpu.model.ARRAYS` at these rows, on the host."""
+        """The arrays `gpu.device.parameters.NAMES` at these rows, on the host."""
         rows = {"U": cupy.asarray(users.astype(np.int64)), "I": cupy.asarray(items.astype(np.int64))}
-        return {name: getattr(self.parameters, name)[rows[axes[0]]].get() for name, (axes, _) in ARRAYS.items()}
+        return {name: getattr(self.parameters, name)[rows[ARRAYS[name][0][0]]].get() for name in NAMES}
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
         """As of the host's `OnlineModel`."""

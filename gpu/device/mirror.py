@@ -223,6 +223,7 @@ class MirroredModel:
         self._store(OF_USERS, found[: ends[0]].reshape(-1, widths[0]))
         changed = self._store(OF_ITEMS, found[ends[0] :].reshape(-1, widths[1]))
         if len(changed):
+            self.model.item_counts[changed] = self._table.item_counts[changed]  # what still waits refits them again
             self.index.refresh(changed)
 
     def _store(self, names: tuple[str, ...], found: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -13,9 +13,11 @@ from gpu.device.growing import Counting, Growing
 from gpu.device.structures import structure
 from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
 
+NAMES = tuple(name for name in ARRAYS if name != "item_counts")  # which only the host reads
+
 
 class Parameters:
-    """The arrays of `gpu.model.ARRAYS` on the device under their names, each with room to grow.
+    """The arrays `NAMES` of `gpu.model.ARRAYS` on the device, each with room to grow.
 
     Attributes:
         mean, middle, is_implicit: as in `Model`.
@@ -46,7 +48,7 @@ class Parameters:
         """Copy `model`; keys of all its rows."""
         self.mean, self.middle, self.is_implicit = model.mean, model.middle, model.is_implicit
         fills = {"neighbours": NO_NEIGHBOUR}
-        arrays = {name: (axes[0], placed(getattr(model, name))) for name, (axes, _) in ARRAYS.items()}
+        arrays = {name: (ARRAYS[name][0][0], placed(getattr(model, name))) for name in NAMES}
         arrays |= {"user_keys": ("U", placed(user_keys)), "item_keys": ("I", placed(item_keys))}
         arrays["is_touched"] = ("U", cupy.zeros(model.n_users, dtype=cupy.uint8))
         arrays["is_due"] = ("I", cupy.zeros(model.n_items, dtype=cupy.uint8))

@@ -6,12 +6,16 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu.host.arena import Int
 from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbour_terms
+from gpu.host.table import find
 from gpu.ratings import Rows
 from gpu.training import Arrays
 
 # Pairs are predicted in this many runs, whatever the number of threads.
 _N_RUNS = 64
+
+UserSide = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]  # `gpu.topn.Users`
 
 
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
@@ -33,3 +37,47 @@ def predict(
                 fill(line, rows, user, arrays)
             terms, _, _ = neighbour_terms(item, line, arrays, near)
             out[x] = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + dot(user, item, arrays)
+
+
+@njit(nogil=True, cache=True)
+def score_pairs(
+    users: UserSide, rows: Rows, items: NDArray[np.int64], arrays: Arrays, out: NDArray[np.float64]
+) -> None:
+    """Eq. 1 for `items` (B, n) of each of B users, into `out` (B, n); NaN where an item is below 0.
+
+    Each pair is summed up alone, in float64 and in one order, so that its bits do not depend on the others.
+    """
+    factors, biases, baselines = users
+    for b in range(items.shape[0]):
+        for n in range(items.shape[1]):
+            item = items[b, n]
+            if item < 0:
+                out[b, n] = np.nan
+                continue
+            score = float(arrays.mean) + biases[b] + arrays.item_bias[item]
+            score += near_terms(item, b, baselines[b], rows, arrays)
+            for f in range(factors.shape[1]):
+                score += float(factors[b, f]) * arrays.item_factors[item, f]
+            out[b, n] = score
+
+
+@njit(nogil=True, cache=True)
+def near_terms(item: Int, b: Int, baseline: np.float32, rows: Rows, arrays: Arrays) -> float:
+    """Both neighbour sums of eq. 1 of `item` for row `b` of `rows`, looked up in its items, which ascend."""
+    start, length = rows.starts[b], rows.lengths[b]
+    explicit, implicit, n_rated, n_unrated = 0.0, 0.0, 0, 0
+    for k in range(arrays.neighbours.shape[1]):
+        other = np.int64(arrays.neighbours[item, k])
+        if other >= len(arrays.item_bias):
+            continue
+        place = find(rows.items, start, length, other)
+        if place < start + length and rows.items[place] == other:
+            residual = float(rows.values[place]) - arrays.mean - arrays.item_baseline[other] - baseline
+            if arrays.is_implicit:
+                residual = 1.0 if rows.values[place] >= arrays.middle else -1.0
+            explicit += residual * arrays.explicit_weights[item, k]
+            n_rated += 1
+        else:
+            implicit += arrays.implicit_weights[item, k]
+            n_unrated += 1
+    return float(explicit / np.sqrt(max(n_rated, 1)) + implicit / np.sqrt(max(n_unrated, 1)))

@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpu.arena import Arena
+from gpu.deduction import Deduction
 from gpu.host.arena import FULL, Directory, Int, give_back, new_place
 from gpu.host.growing import Growing
 from gpu.model import Model
@@ -27,7 +28,7 @@ class Tables(NamedTuple):
         panels: float32 (P, G, PANEL), item factors, transposed inside a panel; zeros beyond I and F.
         plain: float32 (P · PANEL,), what the score of somebody who has rated no neighbour of the item begins with:
             `fixed` and |N|^-½ Σ c; −inf where an item is hidden or there is none.
-        fixed: float32 (P · PANEL,), μ + b̂_j; −inf as above.
+        fixed: float32 (P · PANEL,), μ + b̂_j − the item's `gpu.deduction`; −inf as above.
         baselines: float32 (I,), μ + b̄_j, what a rating's residual is taken from.
         implicit_sums: float32 (P · PANEL,), Σ_k c_jk.
         n_slots: int32 (P · PANEL,), neighbours of each item.
@@ -59,6 +60,7 @@ class Catalogue:
         tables: at their present length.
         panels, plain, fixed, baselines, implicit_sums, n_slots: what is in `tables`.
         hidden: bool (P · PANEL,).
+        deduction: what list scores lack of estimates.
     """
 
     panels: NDArray[np.float32]
@@ -85,6 +87,7 @@ class Catalogue:
         self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed items as they stand in the inverse
         self.n_items = 0
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
+        self.deduction = Deduction.of(model)
         self.middle = np.float32(model.middle)
 
     @property
@@ -107,7 +110,8 @@ class Catalogue:
             vector.grow(n_panels * PANEL)
             setattr(self, name, vector.values)
         if n_items > self.n_items:
-            self.plain[self.n_items : n_items] = self.fixed[self.n_items : n_items] = self.mean
+            start = self.deduction.unrated + self.mean
+            self.plain[self.n_items : n_items] = self.fixed[self.n_items : n_items] = start
             self.n_items = n_items
 
 
@@ -136,7 +140,7 @@ def refresh(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> Non
 def hide(catalogue: Catalogue, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
     """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
     catalogue.hidden[items] = hidden
-    _open(catalogue, model.item_bias[items], items)
+    _open(catalogue, catalogue.deduction.biases(model, items), items)
 
 
 def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
@@ -147,7 +151,7 @@ def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None
     catalogue.baselines[items] = model.item_baseline[items] + catalogue.mean
     catalogue.implicit_sums[items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
     catalogue.n_slots[items] = np.count_nonzero(is_slot, axis=1)
-    _open(catalogue, model.item_bias[items], items)
+    _open(catalogue, catalogue.deduction.biases(model, items), items)
 
 
 def _open(catalogue: Catalogue, biases: NDArray[np.float32], items: NDArray[np.int64]) -> None:

@@ -248,28 +248,3 @@ def fill(
         scan(parts[0], parts[1], requests, tables, near, best[0], rows[0])
         for b in range(best.shape[1]):
             join(best[:, b], rows[:, b])
-
-
-@njit(cache=True, nogil=True)
-def neighbour_terms(
-    neighbours: NDArray[np.int32],
-    explicit_weights: NDArray[np.float32],
-    implicit_weights: NDArray[np.float32],
-    items: NDArray[np.int32],
-    residuals: NDArray[Any],
-) -> float:
-    """Neighbour terms of one item, given its slots (K,) and what a user has rated: `items` ascending, `residuals`."""
-    explicit, implicit = 0.0, 0.0
-    n_rated, n_unrated = 0, 0
-    for k in range(len(neighbours)):
-        if neighbours[k] < 0:
-            continue
-        place = find(items, 0, len(items), neighbours[k])
-        if place < len(items) and items[place] == neighbours[k]:
-            explicit += residuals[place] * explicit_weights[k]
-            n_rated += 1
-        else:
-            implicit += implicit_weights[k]
-            n_unrated += 1
-    terms: float = explicit / np.sqrt(max(n_rated, 1)) + implicit / np.sqrt(max(n_unrated, 1))
-    return terms

@@ -44,6 +44,7 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
         chosen = rng.permutation(others)[: model.neighbours.shape[1]]
         chosen[rng.random(len(chosen)) < 0.25] = NO_NEIGHBOUR
         model.neighbours[item, : len(chosen)] = chosen
+    model.item_counts[:] = rng.integers(1, 50, n_items)
     return model
 
 
@@ -52,7 +53,13 @@ def dense(model: Model) -> dict[str, object]:
     arrays = {
         name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in model.arrays.items()
     }
-    return {**arrays, "mean": model.mean, "middle": model.middle, "implicit": model.is_implicit}
+    return {
+        **arrays,
+        "mean": model.mean,
+        "middle": model.middle,
+        "implicit": model.is_implicit,
+        "unit": model.calibration.unit,
+    }
 
 
 def matrix_of(table: RatingTable) -> np.ndarray:

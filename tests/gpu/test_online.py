@@ -65,6 +65,27 @@ def test_the_way_to_a_history_leaves_no_trace(
     assert_same_state(direct, winding)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_items_have_as_many_ratings_as_they_have_raters(kind: type[Params]) -> None:
+    follower = settled(kind)
+    trained = follower.online.model.item_counts[:TRAINED_ITEMS].copy()
+    history = history_of(matrix_of(follower.table))
+    follower.learn([Event(user, TRAINED_ITEMS, 4.0) for user in range(N_USERS)])
+    follower.learn([Event(*pair, None) for pair in history if pair[1] == TRAINED_ITEMS + 1])
+    follower.online.settle()
+    model, expected = follower.online.model, follower.table.item_counts
+    assert model.item_counts[:TRAINED_ITEMS].tolist() == trained.tolist()
+    assert model.item_counts[TRAINED_ITEMS:].tolist() == expected[TRAINED_ITEMS:].tolist()
+    assert model.item_counts[TRAINED_ITEMS : TRAINED_ITEMS + 2].tolist() == [N_USERS, 0]
+    users = np.arange(N_USERS)
+    kept, fresh = (
+        topn.recommend(index, topn.users_of(model, users), topn.rows_of(follower.table.rows, users), 5)
+        for index in (follower.online.index, ItemIndex(model))
+    )
+    assert kept[0].tolist() == fresh[0].tolist()
+    np.testing.assert_allclose(kept[1], fresh[1], rtol=1e-6)  # inverse lists may have another order
+
+
 @given(kind=st.sampled_from(KINDS), history=histories, gone=st.integers(0, N_USERS - 1), settled=st.booleans())
 @settings(max_examples=40)
 def test_a_forgotten_user_was_never_seen(kind: type[Params], history: History, gone: int, settled: bool) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gpu import topn
 from gpu.backend import Backend
+from gpu.calibration import Calibration
 from gpu.errors import InvalidInput
 from gpu.host import topn as host
 from gpu.host.item_index import PANEL
@@ -27,7 +28,7 @@ def ask(
 
 def expected_scores(model: Model, table: RatingTable, user: int) -> np.ndarray:
     matrix, arrays = matrix_of(table), dense(model)
-    return np.array([reference.score(matrix, arrays, user, item) for item in range(model.n_items)])
+    return np.array([reference.list_score(matrix, arrays, user, item) for item in range(model.n_items)])
 
 
 def assert_ranked(items: np.ndarray, scores: np.ndarray, exact: np.ndarray, allowed: np.ndarray) -> None:
@@ -135,10 +136,51 @@ def test_candidates_in_few_panels(backend: Backend) -> None:
 def test_estimates(kind: type[Params]) -> None:
     model, table = random_model(random_params(kind), 6, 15), table_of(random_matrix(6, 15))
     users, items = np.repeat(np.arange(6), 15), np.tile(np.arange(15), 6)
-    found = topn.estimate(model, topn.users_of(model, users), topn.rows_of(table.rows, users), items)
-    exact = np.array([expected_scores(model, table, user) for user in range(6)]).ravel()
+    found = topn.estimate(model, topn.users_of(model, users), topn.rows_of(table.rows, users), items[:, None])[:, 0]
+    matrix, arrays = matrix_of(table), dense(model)
+    exact = np.array([reference.score(matrix, arrays, user, item) for user, item in zip(users, items, strict=True)])
     exact = 1 / (1 + np.exp(-exact)) if model.params.is_logit else np.clip(exact, *model.scale)
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_estimate_does_not_depend_on_what_else_is_asked(kind: type[Params]) -> None:
+    model, table = random_model(random_params(kind, 13), 6, 15), table_of(random_matrix(6, 15))
+    several, items = np.array([4, 1, 5]), np.random.default_rng(0).integers(-1, 15, (3, 40))
+    found = topn.estimate(model, topn.users_of(model, several), topn.rows_of(table.rows, several), items)
+    assert (np.isnan(found) == (items < 0)).all()
+    for b, n in np.argwhere(items >= 0).tolist():
+        user = several[b : b + 1]
+        one = topn.estimate(
+            model, topn.users_of(model, user), topn.rows_of(table.rows, user), items[b : b + 1, n : n + 1]
+        )
+        assert one.tobytes() == found[b, n].tobytes()
+
+
+@pytest.mark.parametrize("kind", [AlsParams, CulshParams])
+def test_explicit_models_list_what_few_have_rated_below_its_estimate(kind: type[Params], backend: Backend) -> None:
+    model, table = random_model(random_params(kind), 1, 4), RatingTable(1, 5)
+    model.item_factors[:], model.explicit_weights[:], model.implicit_weights[:], model.item_bias[:] = 0, 0, 0, 0
+    model.item_counts[:], model.calibration = [99, 9, 0, 99], Calibration(unit=2.0)
+    model.item_trained[2:] = False
+    model.item_counts[3] = 5000  # of an item that is newer: counts as many as the most rated one
+    index = ItemIndex(model, backend)
+    model.grow(1, 5)
+    index.refresh(np.zeros(0, dtype=np.int64))
+    items, scores = ask(index, table, [0], 5, include_seen=True)
+    assert items[0].tolist() == [0, 3, 1, 2, 4]
+    base = model.mean + model.user_bias[0]
+    amounts = 2 * np.log([1, 1, 10, 100, 100])
+    np.testing.assert_allclose(scores[0], base - amounts, rtol=1e-6)
+
+
+def test_lists_of_models_without_counts_are_ordered_by_the_estimate(backend: Backend) -> None:
+    model, table = random_model(random_params(AlsParams), 3, 9), table_of(random_matrix(3, 9))
+    model.item_trained[5:], model.item_counts[:5] = False, 0  # items that are newer have been counted since
+    matrix, arrays = matrix_of(table), dense(model)
+    exact = np.array([reference.score(matrix, arrays, 1, item) for item in range(9)])
+    items, scores = ask(ItemIndex(model, backend), table, [1], 9, include_seen=True)
+    assert_ranked(items[0], scores[0], exact, np.ones(9, dtype=bool))
 
 
 def test_similar_rows_by_cosine() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from gpu.calibration import Calibration, before_calibration
+from gpu.deduction import Deduction
 from gpu.model import Model
 from gpu.params import params_for
 from service import snapshot, snapshot_files
@@ -24,7 +26,7 @@ def a_model(algorithm: str = "culsh") -> Model:
     model = Model.zeros(params, 3.5, (1.0, 5.0), len(USERS), len(ITEMS), n_bits=64)
     generator = np.random.default_rng(0)
     model.user_factors[:] = generator.normal(size=model.user_factors.shape)
-    model.user_trained[0] = True
+    model.mark_trained(np.array([4, 0]), np.array([0, 3, 1]))
     model.projections[:] = generator.integers(-9, 9, model.projections.shape)
     return model
 
@@ -115,6 +117,29 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
 def test_what_has_no_bound_is_null() -> None:
     stored = msgspec.json.decode(msgspec.json.encode(StoredCalibration.of(OF_COUNTS)))
     assert (stored["middle"], stored["scale"]) == (None, [1.0, None])
+
+
+def test_a_snapshot_from_before_items_were_counted_has_no_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = dict.copy(a_model().arrays)
+    del arrays["item_counts"]
+    monkeypatch.setattr(Model, "arrays", arrays)
+    version = written(tmp_path)
+    monkeypatch.undo()
+    old = dict.fromkeys(("calibration", "given", "n_ratings")) | {"format": 1}
+    stated(tmp_path, version, **old)
+    loaded = snapshot.load(tmp_path, version).model
+    assert loaded.item_counts.tolist() == [0, 0, 0]
+    items = np.arange(len(ITEMS))
+    np.testing.assert_array_equal(Deduction.of(loaded).biases(loaded, items), loaded.item_bias)
+
+
+def test_counts_may_be_missing_in_the_first_format_alone(tmp_path: Path) -> None:
+    path, arrays = tmp_path / "arrays", a_model().arrays
+    save_file({"item_bias": arrays["item_bias"]}, path)
+    assert "item_counts" in snapshot_files.read_arrays(path, may_lack_counts=True)
+    assert "item_counts" not in snapshot_files.read_arrays(path, may_lack_counts=False)
 
 
 @pytest.mark.parametrize("name", ["arrays.safetensors", "users.parquet", "items.parquet", "manifest.json"])

@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from gpu.backend import HOST
 from gpu.item_index import ItemIndex
 from gpu.model import NO_NEIGHBOUR, Model
 from tests.gpu.device.test_topn import DEVICE, NEAR, NEAR_IMPLICIT, PLAIN, ask, assert_right, model_of, rated
@@ -52,6 +53,28 @@ def test_an_index_follows_its_model(n_items, kind):
         np.testing.assert_array_equal(kept[0], fresh[0])
         np.testing.assert_array_equal(kept[1], fresh[1])
         assert_right(model, rows, 30)
+
+
+@pytest.mark.parametrize("kind", [PLAIN, NEAR, NEAR_IMPLICIT])
+def test_items_with_few_ratings_are_listed_as_on_the_host(kind):
+    model, rows = model_of(kind, 6, 5000, 20), rated(6, 5000, 50)
+    rng = np.random.default_rng(0)
+    model.mark_trained(np.ones(6), rng.integers(0, 300, 5000))
+    indices = ItemIndex(model, DEVICE), ItemIndex(model, HOST)
+    model.grow(6, 9000)
+    new = np.arange(5000, 9000)
+    for index in indices:
+        index.refresh(np.zeros(0, dtype=np.int64))
+    change(model, new[::3], 1)
+    model.item_counts[new[::3]] = rng.integers(0, 900, len(new[::3]))
+    for index in indices:
+        index.refresh(new[::3])
+    device, host, fresh = (ask(index, rows, 30) for index in (*indices, ItemIndex(model, DEVICE)))
+    np.testing.assert_allclose(device[1], host[1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(device[0], fresh[0])
+    np.testing.assert_array_equal(device[1], fresh[1])
+    model.item_counts[:] = 0
+    assert np.array_equal(ask(ItemIndex(model, DEVICE), rows, 30)[0], device[0]) == (kind is NEAR_IMPLICIT)
 
 
 def test_lists_that_change_for_ever_take_no_more_memory(item_index, monkeypatch):

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu import rules
-from gpu.model import ARRAYS
 from gpu.params import CulshParams, Params, SgdParams
 from tests import reference
-from tests.gpu.device.live import World, assert_near, copy_of, fetched, world
+from tests.gpu.device.live import ON_DEVICE, World, assert_near, copy_of, fetched, world
 from tests.gpu.followers import (
     ITEM_KEYS,
     MEANS,
@@ -195,7 +194,7 @@ def test_the_way_to_a_history_leaves_no_trace(kind: type[Params]) -> None:
     for event in [*gone, *reversed(events)]:
         winding.learn([event])
     one, other = state(direct.device), state(winding.device)
-    for name in ARRAYS:
+    for name in ON_DEVICE:
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 

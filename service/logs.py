@@ -4,13 +4,51 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import Any
 
 import structlog
 
 from service.settings import LogFormat, LogLevel
 
+LINES_PER_S = 10  # of one kind: 300 bytes each are 10 GB a month at most, and nobody reads more
+BURST_LINES = 100  # after a quiet time
 _LIBRARIES = ("uvicorn", "uvicorn.error", "asyncio")
+
+
+class LineBudget:
+    """How many lines of one kind may be written: what any client can cause must not fill a disk."""
+
+    def __init__(self, per_s: float = LINES_PER_S, burst: float = BURST_LINES) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._n_free, self._at = burst, time.monotonic()
+        self._n_left_out = 0
+
+    def take(self) -> int | None:
+        """Lines left out since the last one that was written; None if this one is to be left out too."""
+        now = time.monotonic()
+        self._n_free = min(self._burst, self._n_free + (now - self._at) * self._per_s)
+        self._at = now
+        if self._n_free < 1:
+            self._n_left_out += 1
+            return None
+        self._n_free -= 1
+        n_left_out, self._n_left_out = self._n_left_out, 0
+        return n_left_out
+
+
+class _Bounded(logging.Filter):
+    """The same for the lines of libraries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._budget = LineBudget()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        n_left_out = self._budget.take()
+        if n_left_out:
+            record.msg = f"{record.msg} ({n_left_out:,} lines before this one were left out)"
+        return n_left_out is not None
 
 
 def configure(level: LogLevel, form: LogFormat) -> None:
@@ -39,6 +77,7 @@ def _rendering(people: bool) -> list[Any]:
 def _adopt_libraries(level: LogLevel, shared: list[Any], rendering: list[Any]) -> None:
     """Lines of the web server in the same form; its information about itself is of no interest."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_Bounded())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -3,8 +3,13 @@
 ServiceError (500)
 ├── InvalidRequest (422): a value in the request cannot be used
 │   ├── MalformedBody (400): not JSON, or neither object nor array
-│   └── BodyTooLarge (413)
+│   ├── BodyTooLarge (413)
+│   └── UnsupportedMediaType (415): a body that is not application/json
+├── MalformedRequest (400): where the request ends is not clear
+├── UrlTooLong (414), HeadTooLarge (431): longer than the service reads
+├── RequestTimeout (408): the client took too long to send the request
 ├── NotAuthorized (401): the key is missing or wrong
+├── ForeignSite (403): without keys, a web page of another site
 ├── NotFound (404)
 │   ├── UnknownUser, UnknownItem
 │   ├── UnknownModel: no live model of that name
@@ -42,12 +47,14 @@ class ServiceError(Exception):
         status: HTTP status.
         slug: stable name of the problem, the last part of its `type`.
         title: the same in words.
+        closes: whether the connection ends with this answer, so that a client that is refused pays for a new one.
         retry_after_s: seconds after which trying again makes sense, or None.
     """
 
     status: ClassVar[int] = 500
     slug: ClassVar[str] = "internal-error"
     title: ClassVar[str] = "Internal error"
+    closes: ClassVar[bool] = False
     retry_after_s: int | None = None
 
 
@@ -66,13 +73,49 @@ class MalformedBody(InvalidRequest):
 class BodyTooLarge(InvalidRequest):
     """The body is longer than the limit."""
 
-    status, slug, title = 413, "body-too-large", "Body too large"
+    status, slug, title, closes = 413, "body-too-large", "Body too large", True
+
+
+class UnsupportedMediaType(InvalidRequest):
+    """The body is not application/json."""
+
+    status, slug, title, closes = 415, "unsupported-media-type", "Unsupported media type", True
+
+
+class MalformedRequest(ServiceError):
+    """Where the request ends is not clear."""
+
+    status, slug, title, closes = 400, "malformed-request", "Malformed request", True
+
+
+class UrlTooLong(ServiceError):
+    """The URL is longer than the service reads."""
+
+    status, slug, title, closes = 414, "url-too-long", "URL too long", True
+
+
+class HeadTooLarge(ServiceError):
+    """Request line and headers are longer than the service reads."""
+
+    status, slug, title, closes = 431, "head-too-large", "Request headers too large", True
+
+
+class RequestTimeout(ServiceError):
+    """The client took too long to send the request."""
+
+    status, slug, title, closes = 408, "request-timeout", "Request timeout", True
 
 
 class NotAuthorized(ServiceError):
     """The key is missing or wrong."""
 
-    status, slug, title = 401, "not-authorized", "Not authorized"
+    status, slug, title, closes = 401, "not-authorized", "Not authorized", True
+
+
+class ForeignSite(ServiceError):
+    """While no key is set: a request that a web page of another site has made."""
+
+    status, slug, title, closes = 403, "foreign-site", "Request of another site", True
 
 
 class NotFound(ServiceError):
@@ -134,7 +177,7 @@ class JobRunning(Conflict):
 class TooManyRequests(ServiceError):
     """Over the rate limit."""
 
-    status, slug, title = 429, "too-many-requests", "Too many requests"
+    status, slug, title, closes = 429, "too-many-requests", "Too many requests", True
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)

@@ -1,0 +1,1 @@
+"""HTTP: what stands between a connection and the routes."""

@@ -42,7 +42,7 @@ def filled(text: str) -> str:
 
 
 def _default(value: object) -> str:
-    if value is None or value is PydanticUndefined:
+    if value is None or value is PydanticUndefined or value == []:
         return "unset"
     return f"`{','.join(value)}`" if isinstance(value, list) else f"`{value}`"
 

@@ -13,6 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpu.errors import InvalidInput
+from service.api.client_address import ClientAddresses
+from service.api.connection_guard import ConnectionGuard
+from service.api.connection_table import ConnectionLimits, ConnectionTable
+from service.api.scrape import Scrape
 from service.errors import ServiceError
 from service.routes import admin, health, lookups, openapi, problems, ratings, recommend
 from service.routes.common import COMMON_ERRORS
@@ -33,13 +37,19 @@ class Application(FastAPI):
     def __init__(self, runtime: Runtime, **options: Any) -> None:
         super().__init__(**options)
         self.state.runtime = runtime
+        self.state.scrape = Scrape(self._render_metrics)
         self._runtime = runtime
+        limits = ConnectionLimits(runtime.settings.max_connections)
+        self._connections = ConnectionTable(limits, ClientAddresses(runtime.settings.trusted_proxies).group)
+        runtime.metrics.connections.set_function(lambda: self._connections.n_open)
 
     def build_middleware_stack(self) -> ASGIApp:
         """The framework's layers, and the door outside of all of them."""
         lanes = {
             ("GET", b"/recommend/"): Lane("/recommend/{user}", 200, recommend.RecommendLane(self._runtime)),
             ("POST", b"/"): Lane("/ratings", 202, ratings.RatingsLane(self._runtime)),
+            ("GET", b"/"): openapi.lane(self),
+            ("HEAD", b"/"): openapi.lane(self),
         }
         return Door(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
 
@@ -50,10 +60,10 @@ class Application(FastAPI):
             self.middleware_stack = self.build_middleware_stack()
         return cast("Door", self.middleware_stack)
 
-    def wire(self, **options: Any) -> Wire:
+    def connection(self, **options: Any) -> ConnectionGuard:
         """A connection's protocol, for uvicorn, which gives the options."""
-        short = recommend.RecommendLane(self._runtime).short
-        return Wire(self.door, short, self._runtime.settings.max_connections, **options)
+        wire = Wire(self.door, recommend.RecommendLane(self._runtime).short, **options)
+        return ConnectionGuard(wire, self._connections, self.door.raw_refusal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Straight to the door: what the framework does before it costs as much as a hot route."""
@@ -62,6 +72,10 @@ class Application(FastAPI):
             return
         scope["app"] = self
         await self.door(scope, receive, send)
+
+    def _render_metrics(self) -> bytes:
+        self._runtime.metrics.ready.set(self._runtime.readiness.ready)
+        return self._runtime.metrics.text()
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""

@@ -15,6 +15,8 @@ FRESHNESS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2,
 QUEUE_SECONDS = (0.0001, 0.0002, 0.0005, *FRESHNESS_SECONDS[:-1])
 BATCH_SIZES = tuple(2**n for n in range(11))
 STATUS = tuple(map(str, range(600)))
+METHODS = {method: method for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")}
+OTHER_METHOD = "other"  # one series for all that anybody may think of
 LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
@@ -64,7 +66,7 @@ class Requests(Collector):
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """One request more."""
-        self._times.observe((method, route, STATUS[status]), seconds)
+        self._times.observe((METHODS.get(method, OTHER_METHOD), route, STATUS[status]), seconds)
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry."""
@@ -153,5 +155,6 @@ class Metrics:
             "Ratings read from the stream and not yet in the log.",
             registry=registry,
         )
+        self.connections = Gauge("nearfield_connections", "Connections that are open.", registry=registry)
         self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
         self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)

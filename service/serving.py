@@ -22,7 +22,7 @@ from service.settings import Settings
 BACKLOG = 2048
 GRACE_S = 10  # for requests in flight when the process is told to stop
 KEEP_ALIVE_S = 30
-SPARE_FILES = 256  # beside connections: logs, snapshots, kernels, Redis
+SPARE_FILES = 640  # in addition to `max_connections`: 320 that are for health or over; logs, snapshots, kernels, Redis
 SWITCH_INTERVAL_S = 0.0005  # of threads that wait for the lock: with more, on several cores, reads wait longer
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -80,7 +80,9 @@ def _server(app: Application) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            http=cast("type[asyncio.Protocol]", app.wire),  # it is called with what a class would be
+            http=cast("type[asyncio.Protocol]", app.connection),  # it is called with what a class would be
+            ws="none",
+            proxy_headers=False,  # whom a proxy may name is decided by `ClientAddresses`
             lifespan="off",  # the runtime is started below, so that its errors are ours to tell
             log_config=None,
             access_log=False,

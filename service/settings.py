@@ -58,6 +58,10 @@ class Settings(BaseSettings):
         0, ge=0, allow_inf_nan=False, description="Retrain after so many hours, if there are new ratings; 0: never."
     )
 
+    trusted_proxies: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Networks of proxies (CIDRs, comma-separated) whose X-Forwarded-For names the client. Unset: none.",
+    )
     rate_limit_per_s: PositiveFloat | None = Field(
         None, allow_inf_nan=False, description="Requests per second and client address, beyond which 429. Unset: none."
     )
@@ -69,7 +73,9 @@ class Settings(BaseSettings):
     max_waiting: PositiveInt = Field(
         1024, description="Most requests that wait: for the engine, for Redis, for `wait_for`; beyond that 503."
     )
-    max_connections: PositiveInt = Field(4096, description="Most open connections; more get 503 and are closed.")
+    max_connections: PositiveInt = Field(
+        4096, description="Most open connections, a quarter of them from one address; more get 503 and are closed."
+    )
     max_wait_ms: PositiveFloat = Field(
         1000, allow_inf_nan=False, description="Longest time that a request waits to be scored, then 503."
     )
@@ -115,10 +121,22 @@ class Settings(BaseSettings):
             )
         return value
 
-    @field_validator("default_models", mode="before")
+    @field_validator("default_models", "trusted_proxies", mode="before")
     @classmethod
-    def _split_models(cls, value: Any) -> Any:
+    def _split(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_networks(cls, value: list[str]) -> list[str]:
+        for text in value:
+            try:
+                ipaddress.ip_network(text)
+            except ValueError as error:
+                raise ValueError(
+                    f"Invalid trusted_proxies: expected networks such as 10.0.0.0/8 or 127.0.0.1, got {text!r}: {error}"
+                ) from None
+        return value
 
     @field_validator("default_models")
     @classmethod

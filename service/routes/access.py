@@ -1,4 +1,4 @@
-"""Who may call what, and how often: checked before anything of the request is read."""
+"""Who may call what, and how often: checked before anything of the body is read."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ class Keys:
 
     def __init__(self, settings: Settings) -> None:
         self._api, self._admin = _bytes(settings.api_key), _bytes(settings.admin_key)
+        self.is_none_set = self._api is None and self._admin is None
+
+    def is_open(self, path: bytes) -> bool:
+        """Whether no key is set that guards `path`, or paths of its kind."""
+        return self._guard(path) is None
 
     def check(self, path: bytes, given: bytes | None) -> None:
         """Return if `given` opens `path`.
@@ -31,7 +36,7 @@ class Keys:
         Raises:
             NotAuthorized: the key is missing or wrong.
         """
-        guard = self._admin or self._api if path.startswith(ADMIN_PREFIX) else self._api
+        guard = self._guard(path)
         if guard is None or is_open(path):
             return
         if given is not None:
@@ -41,11 +46,15 @@ class Keys:
                 return
         raise NotAuthorized(f"Invalid X-API-Key: expected the key of this route, got {'another' if given else 'none'}")
 
+    def _guard(self, path: bytes) -> bytes | None:
+        return self._admin or self._api if path.startswith(ADMIN_PREFIX) else self._api
+
 
 class RateLimit:
     """One token bucket per client address; the least recently seen address is forgotten beyond ten thousand."""
 
     def __init__(self, per_s: float | None) -> None:
+        self.is_on = per_s is not None
         self._per_s = per_s
         self._size = max(1.0, (per_s or 0.0) * BURST_S)
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> (tokens, at)

@@ -1,7 +1,7 @@
 """`Door`: the outermost layer of the application, plain ASGI because every request pays for it.
 
-It routes on the raw path (so that a percent-encoded `/` is legal in an id), gives each request its id, checks key, rate
-and body size, answers hot requests in a lane without the framework's layers, counts, and writes the access log.
+It routes on the raw path (so that a percent-encoded `/` is legal in an id), gives each request its id, checks rate,
+key, site and body, answers hot requests in a lane without the framework's layers, counts, and writes the access log.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import structlog
@@ -18,7 +19,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.errors import BodyTooLarge, ServiceError
+from service.api.client_address import ClientAddresses
+from service.api.site_check import SiteCheck
+from service.errors import BodyTooLarge, ServiceError, UnsupportedMediaType
+from service.logs import LineBudget
 from service.metrics import Metrics
 from service.routes import problems
 from service.routes.access import Keys, RateLimit
@@ -27,8 +31,12 @@ from service.settings import Settings
 
 JSON = b"application/json"
 CLIENT_GONE = 499  # counted, never sent: nobody is there to read it
+REFUSED = "refused"  # the route of requests that got to none
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_READ = frozenset(
+    (b"x-api-key", b"x-request-id", b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding")
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -63,6 +71,7 @@ class Lane(NamedTuple):
     answer: Callable[[Hot], Awaitable[bytes | None]]
 
 
+GivenHeaders = Mapping[bytes, bytes]
 Lanes = Mapping[tuple[str, bytes], Lane]
 Message = MutableMapping[str, Any]
 
@@ -73,6 +82,8 @@ class Door:
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, lanes: Lanes) -> None:
         self._app, self._metrics, self._lanes = app, metrics, lanes
         self._keys, self._rate = Keys(settings), RateLimit(settings.rate_limit_per_s)
+        self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck()
+        self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
         self._max_body = settings.max_body_bytes
         self._tells_all = settings.log_level == "debug"
         self.new_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
@@ -84,16 +95,16 @@ class Door:
             return
         started = time.perf_counter()
         path: bytes = scope["raw_path"].partition(b"?")[0]
-        key, request_id, length = self.headers(scope["headers"])
-        visit = Visit(scope["method"], path, request_id or self.new_id(), started)
-        route = "refused"
+        headers = self.headers(scope["headers"])
+        visit = Visit(scope["method"], path, self.request_id(headers), started)
+        route = REFUSED
         try:
-            self.admit(path, key, length, scope["client"])
+            self.admit(path, headers, scope["client"], scope["headers"])
             prefix, slash, tail = path.rpartition(b"/")
             lane = self._lanes.get((visit.method, prefix + slash))
             if lane is not None:
                 route, status = lane.route, lane.status
-                hot = Hot(tail, scope["query_string"], length, receive, visit.request_id, started)
+                hot = Hot(tail, scope["query_string"], _length(headers), receive, visit.request_id, started)
                 content = await lane.answer(hot)
             if lane is None or content is None:
                 await self._through(scope, receive, send, visit)
@@ -108,30 +119,48 @@ class Door:
 
     # --- what every way of a request shares
 
-    def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes | None, str | None, int]:
-        """Key, request id and content length, in one pass."""
-        key: bytes | None = None
-        request_id: str | None = None
-        length = 0
-        for name, value in headers:
-            if name == b"x-api-key":
-                key = value
-            elif name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-                request_id = value.decode()
-            elif name == b"content-length" and value.isdigit():
-                length = int(value)
-        return key, request_id, length
+    def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> GivenHeaders:
+        """The headers that `admit` and `request_id` read; of one that is there twice, the last."""
+        found = {}
+        for name, value in headers:  # a comprehension is a call more
+            if name in _READ:
+                found[name] = value
+        return found
 
-    def admit(self, path: bytes, key: bytes | None, length: int, client: tuple[str, int] | None) -> None:
-        """Return if key, rate and announced length are in order; nothing of the body has been read.
+    def request_id(self, headers: GivenHeaders) -> str:
+        """The client's, if that is usable, else a new one."""
+        given = headers.get(b"x-request-id")
+        return given.decode() if given is not None and _REQUEST_ID.fullmatch(given) else self.new_id()
+
+    def admit(
+        self,
+        path: bytes,
+        headers: GivenHeaders,
+        peer: tuple[str, int] | None,
+        every_header: Iterable[tuple[bytes, bytes]],
+    ) -> None:
+        """Return if rate, key, site, announced length and type are in order; nothing of the body has been read.
 
         Raises:
-            NotAuthorized, TooManyRequests, BodyTooLarge: they are not.
+            TooManyRequests, NotAuthorized, ForeignSite, BodyTooLarge, UnsupportedMediaType: they are not.
         """
-        self._keys.check(path, key)
-        self._rate.check(path, client[0] if client else "")
+        if self._rate.is_on:
+            self._rate.check(path, self._addresses.of(peer, every_header))
+        if self._keys.is_none_set or self._keys.is_open(path):
+            self._sites.check(path, headers)
+        else:
+            self._keys.check(path, headers.get(b"x-api-key"))
+        if b"content-length" in headers or b"transfer-encoding" in headers:
+            self._admit_body(headers)
+
+    def _admit_body(self, headers: GivenHeaders) -> None:
+        length = _length(headers)
         if length > self._max_body:
             raise BodyTooLarge(f"Invalid body: expected at most {self._max_body:,} bytes, got {length:,}")
+        kind = headers.get(b"content-type", b"none").partition(b";")[0].strip().lower()
+        if kind != JSON and (length or b"transfer-encoding" in headers):
+            shown = kind[:128].decode("latin-1")
+            raise UnsupportedMediaType(f"Invalid Content-Type: expected application/json, got {shown}")
 
     def refusal(self, error: Exception, visit: Visit) -> tuple[int, bytes, bytes, Headers]:
         """Status, body, media type and further headers for what went wrong; what nobody foresaw is logged."""
@@ -140,6 +169,15 @@ class Door:
             return status, content, _PROBLEM, extra
         _log.error("request failed", request_id=visit.request_id, path=visit.text, exc_info=error)
         return ServiceError.status, problems.of_crash(visit.request_id), _PROBLEM, []
+
+    def raw_refusal(self, error: ServiceError) -> bytes:
+        """A whole response, for a connection that ends before its request gets anywhere; it is counted and logged."""
+        visit = Visit("unknown", b"", self.new_id(), time.perf_counter())
+        status, content, media, extra = self.refusal(error, visit)
+        self.count(visit, REFUSED, status)
+        headers = [*_headers(content, media, visit.request_id, extra), *([] if error.closes else [problems.CLOSE])]
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), lines, content)
 
     async def _through(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
         """The way through the framework."""
@@ -170,9 +208,19 @@ class Door:
         """Count and log one request that has been answered."""
         seconds = time.perf_counter() - visit.started
         self._metrics.requests.count(visit.method, route, status, seconds)
-        if status < 400 and not self._tells_all:
-            return
-        log = _log.debug if status < 400 else _log.info if status < 500 else _log.warning
+        if status >= 400 or self._tells_all:
+            self._log(visit, status, seconds)
+
+    def _log(self, visit: Visit, status: int, seconds: float) -> None:
+        further = {}
+        if status < 400:
+            log = _log.debug
+        else:
+            log, budget = (_log.info, self._refused_lines) if status < 500 else (_log.warning, self._failed_lines)
+            n_left_out = budget.take()
+            if n_left_out is None:
+                return
+            further = {"lines_left_out": n_left_out} if n_left_out else {}
         log(
             "request",
             request_id=visit.request_id,
@@ -180,6 +228,7 @@ class Door:
             path=visit.text,
             status=status,
             took_ms=round(seconds * 1000, 3),
+            **further,
         )
 
 
@@ -207,18 +256,29 @@ def limited(receive: Receive, max_bytes: int) -> Receive:
         n_bytes += len(message.get("body", b""))
         if n_bytes > max_bytes:
             # Of this kind, because the framework hides every other error in reading a body behind a 400.
-            raise HTTPException(BodyTooLarge.status, f"Invalid body: expected at most {max_bytes:,} bytes, got more")
+            detail = f"Invalid body: expected at most {max_bytes:,} bytes, got more"
+            raise HTTPException(BodyTooLarge.status, detail, {"connection": "close"})
         return message
 
     return counted
 
 
+def _length(headers: GivenHeaders) -> int:
+    """Content-Length, 0 where there is none."""
+    given = headers.get(b"content-length", b"")
+    return int(given) if given.isdigit() else 0
+
+
 async def _send(send: Send, status: int, content: bytes, media: bytes, request_id: str, extra: Headers) -> None:
-    headers = [
+    headers = _headers(content, media, request_id, extra)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _headers(content: bytes, media: bytes, request_id: str, extra: Headers) -> Headers:
+    return [
         (b"content-type", media),
         (b"content-length", str(len(content)).encode()),
         (b"x-request-id", request_id.encode()),
         *extra,
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from service.errors import NotReady
@@ -31,7 +32,7 @@ async def ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime) ->
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def metrics(query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
+async def metrics(query: Annotated[NoParameters, Query()], request: Request) -> Response:
     """Everything counted, in the text format of Prometheus."""
-    runtime.metrics.ready.set(runtime.readiness.ready)
-    return Response(runtime.metrics.text(), headers={"content-type": PROMETHEUS_TEXT})
+    page = await request.app.state.scrape.page()
+    return Response(page, headers={"content-type": PROMETHEUS_TEXT})

@@ -19,6 +19,7 @@ from service.schemas import Fault, Problem
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"
 Headers = list[tuple[bytes, bytes]]
+CLOSE = (b"connection", b"close")
 _KNOWN = {kind.status: kind for kind in (NotFound, BodyTooLarge, MalformedBody)}
 
 
@@ -29,6 +30,8 @@ def of_error(error: ServiceError, request_id: str) -> tuple[int, bytes, Headers]
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if error.status == NotAuthorized.status:
         headers.append((b"www-authenticate", b"X-API-Key"))
+    if error.closes:
+        headers.append(CLOSE)
     content = body(error.status, error.slug, error.title, str(error), request_id, **_members(error))
     return error.status, content, headers
 
@@ -70,9 +73,6 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
     else:
         status, slug, title = 422, "invalid-request", "Invalid request"
     detail = "; ".join(f"Invalid {fault.place}: {fault.error}" for fault in faults)
-    kind = request.headers.get("content-type", "none")
-    if "json" not in kind and any(fault.place == "body" for fault in faults):
-        detail += f"; expected a Content-Type of application/json, got {kind}"
     return Response(
         body(status, slug, title, detail, request.state.request_id, errors=faults), status, media_type=MEDIA_TYPE
     )

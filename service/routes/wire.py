@@ -2,8 +2,8 @@
 
 A plain `GET` on that route needs no task, no scope and no messages: what the parser has found goes straight to the
 engine's queue, and the answer to the socket in one write. That is a third of what the event loop does for it otherwise.
-Whatever is unusual about a request (another method or route, a body, a proxy's headers, a pipeline, a slow reader, a
-parameter that is wrong) lets it take the usual way, through the door and the framework, which answers the same.
+Whatever is unusual about a request (another method or route, a body, a pipeline, a slow reader, a parameter that is
+wrong) lets it take the usual way, through the door and the framework, which answers the same.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from service.errors import Overloaded
 from service.routes.door import CLIENT_GONE, JSON, Door, Visit
-from service.routes.problems import Headers
+from service.routes.problems import CLOSE, Headers
 
-USUAL = frozenset({b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"x-forwarded-for"})
+USUAL = frozenset({b"content-length", b"transfer-encoding", b"expect", b"upgrade"})
 
 
 class Short(NamedTuple):
@@ -44,21 +43,11 @@ class Short(NamedTuple):
 class Wire(HttpToolsProtocol):
     """One connection."""
 
-    def __init__(self, door: Door, short: Short, max_connections: int, **options: Any) -> None:
+    def __init__(self, door: Door, short: Short, **options: Any) -> None:
         super().__init__(**options)
-        self._door, self._short, self._max_connections = door, short, max_connections
+        self._door, self._short = door, short
         self._default_headers: list[tuple[bytes, bytes]] | None = None
         self._default_head = b""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Called by the event loop; a connection too many is told so and closed."""
-        super().connection_made(transport)
-        if len(self.connections) > self._max_connections:
-            error = Overloaded(f"{self._max_connections:,} connections are open already")
-            visit = Visit("unknown", b"", self._door.new_id(), time.perf_counter())
-            self.cycle = cast("RequestResponseCycle", cycle := _Cycle())
-            cycle.keep_alive = False
-            self._refuse(visit, cycle, error)
 
     def on_headers_complete(self) -> None:
         """Called by the parser: the request is known, apart from its body."""
@@ -84,12 +73,12 @@ class Wire(HttpToolsProtocol):
         if query is None:
             return False
         door = self._door
-        key, request_id, _ = door.headers(self.headers)
-        visit = Visit("GET", path, request_id or door.new_id(), started)
+        headers = door.headers(self.headers)
+        visit = Visit("GET", path, door.request_id(headers), started)
         cycle = _Cycle()
         self.cycle = cast("RequestResponseCycle", cycle)  # what uvicorn asks of one, it has
         try:
-            door.admit(path, key, 0, self.client)
+            door.admit(path, headers, self.client, self.headers)
             answer = self._short.ask(query)
         except Exception as error:
             self._refuse(visit, cycle, error)
@@ -114,15 +103,17 @@ class Wire(HttpToolsProtocol):
         if cycle.disconnected or self.transport.is_closing():
             self._door.count(visit, self._short.route, CLIENT_GONE)
             return
-        further = b"" if cycle.keep_alive else b"connection: close\r\n"
-        if extra:
-            further += b"".join(b"%b: %b\r\n" % header for header in extra)
+        if CLOSE in extra:
+            cycle.keep_alive = False
+        elif not cycle.keep_alive:
+            extra = [*extra, CLOSE]
+        further = b"".join(b"%b: %b\r\n" % header for header in extra) if extra else b""
         request_id = visit.request_id.encode()
         self.transport.write(
             b"%b%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b"
             % (STATUS_LINE[status], self._head(), media, len(content), request_id, further, content)
         )
-        self._door.count(visit, self._short.route if visit.path else "refused", status)
+        self._door.count(visit, self._short.route, status)
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()

@@ -25,7 +25,7 @@ class Local:
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop")
         self._thread.start()
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://test")
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
         self._lifespan = self.app.router.lifespan_context(self.app)
 
     def __enter__(self) -> Local:

@@ -2,11 +2,14 @@
 
 import json
 import threading
+import time
 
 import pytest
 
+from service.api.scrape import CACHED_S
 from service.errors import DataInUse
 from service.redis_server import RedisServer
+from service.routes import openapi
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
@@ -116,14 +119,22 @@ def test_what_was_given_is_told(app, path, told):
     assert app.get(path).json()["detail"] == told
 
 
-def test_a_body_of_another_type_is_told_as_such(app):
-    form = {"content-type": "application/x-www-form-urlencoded"}
-    answer = app.request("POST", "/recommend/u", content=b'{"n": 2}', headers=form)
-    assert answer.json()["detail"].endswith(
-        "; expected a Content-Type of application/json, got " + form["content-type"]
-    )
-    answer = app.request("POST", "/recommend/u", content=b"", headers={"content-type": "application/json"})
-    assert answer.json()["detail"] == "Invalid body: Field required"
+@pytest.mark.parametrize("path", ["/ratings", "/recommend/u"])
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
+def test_a_body_of_another_type_is_refused(app, path, kind):
+    body = b'{"user": "u", "item": "x", "rating": 1}'
+    answer = app.request("POST", path, content=body, headers={"content-type": kind} if kind else {})
+    assert (answer.status_code, problem(answer)) == (415, "unsupported-media-type")
+    assert answer.json()["detail"] == f"Invalid Content-Type: expected application/json, got {kind or 'none'}"
+
+
+def test_json_may_name_its_charset(app):
+    kind = {"content-type": "Application/JSON; charset=utf-8"}
+    assert app.request("POST", "/recommend/u", content=b'{"n": 1}', headers=kind).status_code == 200
+
+
+def test_a_missing_body_is_told_as_such(app):
+    assert app.request("POST", "/recommend/u", content=b"").json()["detail"] == "Invalid body: Field required"
 
 
 def test_a_body_without_a_length_is_limited_too(app):
@@ -188,7 +199,22 @@ def test_request_id_is_echoed_in_header_and_answer(app):
 
 def test_documentation_is_served(app):
     assert "swagger" in app.get("/docs").text
-    assert app.get("/openapi.json").json()["info"]["title"] == "Nearfield"
+    assert app.get("/openapi.json").json() == app.app.openapi()
+    assert app.request("HEAD", "/openapi.json").status_code == 200
+
+
+def test_the_description_is_not_encoded_for_each_who_asks(app, monkeypatch):
+    """It is open to everybody, and encoding it takes longer than answering a hundred other requests."""
+    expected = app.get("/openapi.json").content
+    monkeypatch.setattr(openapi, "document", None)
+    assert app.get("/openapi.json", any="thing").content == expected
+
+
+def test_metrics_are_not_rendered_for_each_who_asks(app, monkeypatch):
+    time.sleep(CACHED_S)
+    app.get("/metrics")
+    monkeypatch.setattr(app.runtime.metrics, "text", None)
+    assert app.get("/metrics").status_code == 200
 
 
 def test_counts_are_shown(app):

@@ -11,6 +11,17 @@ def test_every_name_starts_with_the_project():
     assert all(family.name.startswith("nearfield_") for family in families)
 
 
+def test_a_method_that_somebody_thinks_of_makes_no_series():
+    metrics = Metrics()
+    metrics.requests.count("GET", "/popular", 200, 0.001)
+    n_lines = len(metrics.text().splitlines())
+    for method in ("BREW", "PROPFIND", "M-SEARCH", *(f"X{number}" for number in range(100))):
+        metrics.requests.count(method, "/popular", 200, 0.001)
+    assert len(metrics.text().splitlines()) < 2 * n_lines
+    labels = {"method": "other", "route": "/popular", "status": "200"}
+    assert metrics.registry.get_sample_value("nearfield_requests_total", labels) == 103
+
+
 def test_registries_do_not_mix():
     first, second = Metrics(), Metrics()
     first.ratings_accepted.inc(3)

@@ -20,7 +20,9 @@ def test_environment_and_keywords(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEARFIELD_RATING_SCALE", "0.5,5")
     monkeypatch.setenv("NEARFIELD_DEFAULT_MODELS", "culsh, sgd")
     monkeypatch.setenv("NEARFIELD_PORT", "9000")
+    monkeypatch.setenv("NEARFIELD_TRUSTED_PROXIES", "10.0.0.0/8, fd00::/8,127.0.0.1")
     settings = Settings(port=9001)
+    assert settings.trusted_proxies == ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]
     assert settings.rating_scale == (0.5, 5.0)
     assert settings.default_models == ["culsh", "sgd"]
     assert settings.port == 9001
@@ -63,6 +65,9 @@ def test_other_hosts_need_both_keys(host: str) -> None:
         {"retrain_every_hours": -1},
         {"retrain_every_hours": float("inf")},
         {"backend": "gpu"},
+        {"trusted_proxies": "nginx"},
+        {"trusted_proxies": "10.0.0.1/8"},
+        {"trusted_proxies": "10.0.0.0/8,"},
         {"unknown": 1},
     ],
 )

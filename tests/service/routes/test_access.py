@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import NotAuthorized, TooManyRequests
-from service.routes.access import Keys, RateLimit
+from service.routes.access import MAX_BUCKETS, Keys, RateLimit
 from service.settings import Settings
 
 API, ADMIN = b"api-key", b"admin-key"
@@ -52,6 +52,21 @@ def test_without_keys_everything_is_open(path):
     assert allowed(Settings(), path, None)
 
 
+@pytest.mark.parametrize(
+    ("settings", "open_paths"),
+    [
+        ({}, {USER_PATH, ADMIN_PATH}),
+        ({"admin_key": "admin-key"}, {USER_PATH}),
+        ({"api_key": "api-key"}, set()),
+        ({"api_key": "api-key", "admin_key": "admin-key"}, set()),
+    ],
+)
+def test_what_no_key_guards(settings, open_paths):
+    keys = Keys(Settings(**settings))
+    assert {path for path in (USER_PATH, ADMIN_PATH) if keys.is_open(path)} == open_paths
+    assert keys.is_none_set == (not settings)
+
+
 def test_without_an_admin_key_the_other_one_guards_admin_routes():
     settings = Settings(api_key="api-key")
     assert not allowed(settings, ADMIN_PATH, None)
@@ -73,6 +88,15 @@ def test_rate_limit_counts_each_address_alone():
     assert caught.value.retry_after_s == 1
     limit.check(USER_PATH, "b")
     limit.check(OPEN[0], "a")
+
+
+def test_only_so_many_addresses_are_remembered():
+    limit = RateLimit(1)
+    for number in range(MAX_BUCKETS + 100):
+        limit.check(USER_PATH, str(number))
+    assert len(limit._buckets) == MAX_BUCKETS
+    with pytest.raises(TooManyRequests):
+        limit.check(USER_PATH, str(MAX_BUCKETS + 99))
 
 
 def test_rate_limit_tells_how_long_to_wait():

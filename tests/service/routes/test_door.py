@@ -9,10 +9,13 @@ from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse
 
 from service.errors import Overloaded, ServiceError
+from service.logs import BURST_LINES
 from service.metrics import Metrics
 from service.routes import problems
 from service.routes.door import Door, Lane
 from service.settings import Settings
+
+JSON = {"content-type": "application/json"}
 
 
 def inner() -> FastAPI:
@@ -45,8 +48,8 @@ class Caller:
     def __call__(self, method, path, **options):
         async def send():
             transport = httpx.ASGITransport(self.door, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                return await client.request(method, path, **options)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.request(method, path, **options | {"headers": JSON | options.get("headers", {})})
 
         return asyncio.run(send())
 
@@ -133,6 +136,87 @@ def test_rate_limit_answers_with_retry_after():
     answer = call("GET", "/echo/a")
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_keys_cannot_be_guessed_faster_than_the_rate():
+    call = Caller(rate_limit_per_s=1, api_key="secret")
+    guesses = [call("GET", "/echo/a", headers={"X-API-Key": f"guess-{number}"}).status_code for number in range(5)]
+    assert guesses == [401, 429, 429, 429, 429]
+
+
+def statuses_under_other_names(call):
+    """Of requests that each claim to come from another address."""
+    names = [{"X-Forwarded-For": f"203.0.113.{number}"} for number in range(5)]
+    return [call("GET", "/echo/a", headers=name).status_code for name in names]
+
+
+def test_a_client_cannot_escape_the_rate_by_naming_another():
+    assert statuses_under_other_names(Caller(rate_limit_per_s=1)) == [200, 429, 429, 429, 429]
+
+
+def test_clients_of_a_trusted_proxy_have_a_rate_each():
+    call = Caller(rate_limit_per_s=1, trusted_proxies="127.0.0.0/8")
+    assert statuses_under_other_names(call) == [200] * 5
+    assert statuses_under_other_names(call) == [429] * 5
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+def test_without_keys_another_sites_page_is_refused(headers):
+    call = Caller()
+    for method, path in (("GET", "/echo/a"), ("POST", "/length"), ("GET", "/nowhere")):
+        answer = call(method, path, headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (403, "urn:nearfield:problem:foreign-site")
+        assert "NEARFIELD_API_KEY" in answer.json()["detail"]
+        assert answer.headers["connection"] == "close"
+
+
+def test_with_keys_any_name_will_do():
+    call = Caller(api_key="secret")
+    headers = {"Host": "nearfield.example", "Origin": "http://app.example", "X-API-Key": "secret"}
+    assert call("GET", "/echo/a", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{}", "application/json", 200),
+        (b"{}", "application/json; charset=utf-8", 200),
+        (b"{}", "text/plain", 415),
+        (b"{}", "text/plain; application/json", 415),
+        (b"", "text/plain", 200),
+    ],
+)
+def test_bodies_are_json(content, kind, status):
+    answer = Caller()("POST", "/length", content=content, headers={"content-type": kind})
+    assert answer.status_code == status
+
+
+def test_a_body_without_a_length_is_json_too():
+    async def chunks():
+        yield b"{}"
+
+    assert Caller()("POST", "/length", content=chunks(), headers={"content-type": "text/plain"}).status_code == 415
+
+
+def test_refusals_are_logged_at_a_bounded_rate(capsys):
+    call = Caller(api_key="secret")
+    for _ in range(2 * BURST_LINES):
+        call("GET", "/echo/a")
+    assert BURST_LINES <= capsys.readouterr().out.count("status=401") < 1.5 * BURST_LINES
+    assert call.counted("GET", "refused", 401) == 2 * BURST_LINES
+
+
+def test_a_raw_refusal_is_a_whole_response():
+    call = Caller()
+    head, body = call.door.raw_refusal(Overloaded("too many")).split(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "HTTP/1.1 503 Service Unavailable"
+    headers = dict(line.split(": ") for line in lines[1:])
+    assert headers["connection"] == "close"
+    assert headers["retry-after"] == "1"
+    assert int(headers["content-length"]) == len(body)
+    assert json.loads(body)["request_id"] == headers["x-request-id"]
+    assert call.counted("other", "refused", 503) == 1
 
 
 def test_a_crash_is_a_problem_document_without_details():

@@ -74,7 +74,8 @@ class RecommendLane:
         return Recommend(user=user, **plan.filters)
 
     def _plan(self, text: bytes) -> _Plan | None:
-        plan = _cached_plan(text) if len(text) <= MAX_CACHED_QUERY_BYTES else None
+        is_plain = len(text) <= MAX_CACHED_QUERY_BYTES and b"#" not in text
+        plan = _cached_plan(text) if is_plain else None
         return None if plan is None or plan.n > self._runtime.settings.max_n else plan
 
 
@@ -134,6 +135,9 @@ def _finished(answer: Recommendation | list[Recommendation], request_id: str, st
 
 
 def _user(tail: bytes) -> str | None:
+    """The id in the last segment of a path; None if it is none, or if the path goes on: then the route decides."""
+    if b"/" in tail or b"#" in tail:
+        return None
     try:
         return check_id(decoded(tail.decode("ascii")) if b"%" in tail else tail.decode("ascii"))
     except ValueError:

@@ -10,13 +10,12 @@ ridges mean the same on every scale.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import Any, ClassVar, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from gpu.errors import InvalidParams
+from gpu.param_ranges import check_ranges, converted
 
 Similarity = Literal["simlsh", "gsm", "minhash", "rp_cos", "random"]
 Psi = Literal["residual", "power"]
@@ -53,7 +52,7 @@ class Params:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_ranges(self)
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -264,27 +263,6 @@ ALGORITHMS: dict[str, type[Params]] = {
     for kind in (AlsParams, AlsImplicitParams, CulshParams, CulshImplicitParams, EsgdParams, NmfParams, SgdParams)
 }
 
-_RANGES: dict[str, tuple[float, float]] = {
-    "n_factors": (1, 1024),
-    "n_neighbours": (0, 1024),
-    "n_epochs": (1, 10_000),
-    "n_negatives": (1, 100),
-    "n_bits": (64, 16_384),
-    "learning_rate": (0, 10),
-    "learning_rate_decay": (0, 10),
-    "weight_learning_rate": (0, 10),
-    "n_cg_steps": (1, 1000),
-    "cg_tolerance": (0, 1),
-    "alpha": (1e-6, 1e6),
-    "regularization": (0, 1e6),
-    "regularization_exponent": (0, 2),
-    "bias_regularization": (0, 1e6),
-    "weight_regularization": (0, 1e6),
-    "seed": (0, 2**63 - 1),
-    "tile": (0, 1024),
-    "tolerance": (0, 1),
-}
-
 
 def params_for(algorithm: str, given: Mapping[str, Any]) -> Params:
     """The parameters of `algorithm` with `given` over the defaults; text values ("32") are converted.
@@ -300,52 +278,4 @@ def params_for(algorithm: str, given: Mapping[str, Any]) -> Params:
         if name not in known:
             raise InvalidParams(f"Invalid parameter of {algorithm}: expected one of {sorted(known)}, got {name!r}")
     types = get_type_hints(kind)
-    return kind(**{name: _converted(name, value, types[name]) for name, value in given.items()})
-
-
-def _converted(name: str, value: Any, wanted: Any) -> Any:
-    if type(None) in get_args(wanted):
-        if value is None or value == "auto":
-            return None
-        wanted = float
-    if wanted is bool and str(value).lower() in _TRUTH:
-        return _TRUTH[str(value).lower()]
-    if wanted not in (int, float):
-        return value
-    try:
-        number = Decimal(str(value))  # not float: it would lose the last bits of a large seed
-    except InvalidOperation:
-        raise InvalidParams(f"Invalid {name}: expected a number, got {value!r}") from None
-    if wanted is float:
-        return float(number)
-    if not number.is_finite() or number != number.to_integral_value():
-        raise InvalidParams(f"Invalid {name}: expected a whole number, got {value!r}")
-    return int(number)
-
-
-def _check_ranges(params: Params) -> None:
-    ranges, choices = {**_RANGES, **params.ranges}, {**_CHOICES, **params.choices}
-    for field in dataclasses.fields(params):
-        value = getattr(params, field.name)
-        if value is None:  # from the data
-            continue
-        if field.name in ranges:
-            low, high = ranges[field.name]
-            if not (math.isfinite(value) and low <= value <= high):
-                raise InvalidParams(f"Invalid {field.name}: expected {low:g} to {high:g}, got {value}")
-        elif value not in choices[field.name]:
-            raise InvalidParams(f"Invalid {field.name}: expected one of {choices[field.name]}, got {value!r}")
-
-
-_TRUTH = {"true": True, "1": True, "false": False, "0": False}
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "solver": ("cg", "cholesky"),
-    "precision": ("float16", "float32"),
-    "biases": (True, False),
-    "deterministic": (True, False),
-    "similarity": ("simlsh", "gsm", "minhash", "rp_cos", "random"),
-    "psi": ("residual", "power"),
-    "start": ("random", "nndsvd"),
-    "values": ("auto", "ratings", "counts"),
-    "confidence": ("auto", "linear", "log"),
-}
+    return kind(**{name: converted(name, value, types[name]) for name, value in given.items()})

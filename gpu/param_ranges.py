@@ -1,0 +1,89 @@
+"""What values hyperparameters may have, and how text becomes one; see `gpu.params`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from decimal import Decimal, InvalidOperation
+from typing import Any, get_args
+
+from gpu.errors import InvalidParams
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "n_factors": (1, 1024),
+    "n_neighbours": (0, 1024),
+    "n_epochs": (1, 10_000),
+    "n_negatives": (1, 100),
+    "n_bits": (64, 16_384),
+    "learning_rate": (0, 10),
+    "learning_rate_decay": (0, 10),
+    "weight_learning_rate": (0, 10),
+    "n_cg_steps": (1, 1000),
+    "cg_tolerance": (0, 1),
+    "alpha": (1e-6, 1e6),
+    "regularization": (0, 1e6),
+    "regularization_exponent": (0, 2),
+    "bias_regularization": (0, 1e6),
+    "weight_regularization": (0, 1e6),
+    "seed": (0, 2**63 - 1),
+    "tile": (0, 1024),
+    "tolerance": (0, 1),
+}
+
+
+def converted(name: str, value: Any, wanted: Any) -> Any:
+    """`value` as the type `wanted`; text ("32", "auto") is taken apart.
+
+    Raises:
+        InvalidParams: it is no such number.
+    """
+    if type(None) in get_args(wanted):
+        if value is None or value == "auto":
+            return None
+        wanted = float
+    if wanted is bool and str(value).lower() in _TRUTH:
+        return _TRUTH[str(value).lower()]
+    if wanted not in (int, float):
+        return value
+    try:
+        number = Decimal(str(value))  # not float: it would lose the last bits of a large seed
+    except InvalidOperation:
+        raise InvalidParams(f"Invalid {name}: expected a number, got {value!r}") from None
+    if wanted is float:
+        return float(number)
+    if not number.is_finite() or number != number.to_integral_value():
+        raise InvalidParams(f"Invalid {name}: expected a whole number, got {value!r}")
+    return int(number)
+
+
+def check_ranges(params: Any) -> None:
+    """Return if every field of `params`, an instance of `gpu.params.Params`, has a value that it may have.
+
+    Raises:
+        InvalidParams: one has not.
+    """
+    ranges, choices = {**_RANGES, **params.ranges}, {**_CHOICES, **params.choices}
+    for field in dataclasses.fields(params):
+        value = getattr(params, field.name)
+        if value is None:  # from the data
+            continue
+        if field.name in ranges:
+            low, high = ranges[field.name]
+            if not (math.isfinite(value) and low <= value <= high):
+                raise InvalidParams(f"Invalid {field.name}: expected {low:g} to {high:g}, got {value}")
+        elif value not in choices[field.name]:
+            raise InvalidParams(f"Invalid {field.name}: expected one of {choices[field.name]}, got {value!r}")
+
+
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "solver": ("cg", "cholesky"),
+    "precision": ("float16", "float32"),
+    "biases": (True, False),
+    "deterministic": (True, False),
+    "similarity": ("simlsh", "gsm", "minhash", "rp_cos", "random"),
+    "psi": ("residual", "power"),
+    "start": ("random", "nndsvd"),
+    "values": ("auto", "ratings", "counts"),
+    "confidence": ("auto", "linear", "log"),
+}

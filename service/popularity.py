@@ -70,23 +70,29 @@ class Popularity:
                 self._hold(None)
 
     def best(
-        self, n: int, offset: int, shown: NDArray[np.bool_], candidates: NDArray[np.integer] | None = None
+        self,
+        n: int,
+        offset: int,
+        shown: NDArray[np.bool_],
+        candidates: NDArray[np.integer] | None = None,
+        min_ratings: int = 0,
     ) -> tuple[list[int], list[float]]:
         """Rows and scores of the `n` most popular items behind the first `offset`, of those where `shown` (N,).
 
         Args:
             candidates: the only rows to rank, (B,). Default: all.
+            min_ratings: items with fewer are left out.
         """
-        wanted = offset + n
-        rows = self._shown_of(wanted, shown) if candidates is None else self._rated_of(candidates, shown)
-        rows = rows[offset:wanted]
+        wanted, least = offset + n, max(min_ratings, 1)
+        rows = self._shown_of(wanted, shown, least) if candidates is None else self._rated_of(candidates, shown)
+        rows = rows[self._counts.values[rows] >= least][offset:wanted]
         return rows.tolist(), self._scores(rows).tolist()
 
-    def _shown_of(self, wanted: int, shown: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """At least so many of the best where `shown`, in order; as many as there are where that is less."""
+    def _shown_of(self, wanted: int, shown: NDArray[np.bool_], least: int) -> NDArray[np.int64]:
+        """At least so many of the best where `shown`, in order; where that is less, all with `least` ratings."""
         top = self._found(wanted) if self._top is None else self._ordered(self._top)
         rows = top[shown[top]]
-        while len(rows) < wanted and len(top) < np.count_nonzero(self._counts.values):
+        while len(rows) < wanted and len(top) < np.count_nonzero(self._counts.values >= least):
             top = self._found(2 * len(top) + wanted)
             rows = top[shown[top]]
         return rows

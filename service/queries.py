@@ -24,6 +24,7 @@ class Recommend(Struct, frozen=True, kw_only=True):
         exclude: ids never to show.
         candidates: the only ids to rank; None ranks all.
         include_seen: whether items that the user has rated may be shown.
+        min_ratings: only items with at least so many ratings at present may be shown.
         model: name of a live model; None takes the first live one of the setting `default_models`.
         explain: whether each item carries the rated items that speak most for it.
         fallback: `popular` answers for an unknown user too, `none` raises `UnknownUser`.
@@ -37,6 +38,7 @@ class Recommend(Struct, frozen=True, kw_only=True):
     exclude: Sequence[str] = ()
     candidates: Sequence[str] | None = None
     include_seen: bool = False
+    min_ratings: int = 0
     model: str | None = None
     explain: bool = False
     fallback: Fallback = "popular"
@@ -63,10 +65,11 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 class Popular(Struct, frozen=True, kw_only=True):
-    """The most popular items."""
+    """The most popular items, of those with at least `min_ratings` ratings."""
 
     n: int = 10
     offset: int = 0
+    min_ratings: int = 0
 
 
 class UserRatings(Struct, frozen=True, kw_only=True):
@@ -87,10 +90,15 @@ class Reason(Struct, gc=False):
 
 
 class ScoredItem(Struct, omit_defaults=True):
-    """One line of a list; `score` is the number that orders it."""
+    """One line of a list; `score` is the number that orders it.
+
+    Attributes:
+        estimate: what the user would give the item, as of `Estimate`; of models that estimate ratings alone.
+    """
 
     item: str
     score: float
+    estimate: float | UnsetType = UNSET
     reasons: list[Reason] | UnsetType = UNSET
 
 

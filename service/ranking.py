@@ -151,7 +151,8 @@ class Ranking:
         for slot in slots:
             query = slot.query
             is_plain = not query.exclude and query.candidates is None
-            groups.setdefault((slot.resident.name, _width(query), query.include_seen, is_plain), []).append(slot)
+            alike = slot.resident.name, _width(query), query.include_seen, query.min_ratings, is_plain
+            groups.setdefault(alike, []).append(slot)
         for group in groups.values():
             try:
                 self._fill_group(group)
@@ -185,7 +186,7 @@ class Ranking:
     def _scored(
         self, resident: Resident, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
     ) -> list[list[ScoredItem]]:
-        """The list of each query; the queries agree in `include_seen`, and in whether they have filters."""
+        """The list of each query; they agree in `include_seen`, `min_ratings`, and in whether they have filters."""
         has_filters = bool(queries[0].exclude) or queries[0].candidates is not None
         first = min(query.offset for query in queries)
         items, scores = resident.recommend(
@@ -195,15 +196,18 @@ class Ranking:
             self._history.hidden,
             offset=first,
             include_seen=queries[0].include_seen,
+            min_ratings=queries[0].min_ratings,
             exclude=[self._rows(query.exclude) for query in queries] if has_filters else None,
             candidates=[self._candidates(query) for query in queries] if has_filters else None,
         )
-        ids_of = self._history.items.ids
+        ids_of, columns = self._history.items.ids, [scores.tolist()]
+        if not resident.model.is_implicit:
+            columns.append(resident.estimates(users, rows, items).tolist())
         lists = []
-        for query, own_items, own_scores in zip(queries, items.tolist(), scores.tolist(), strict=True):
+        for query, own_items, *own in zip(queries, items.tolist(), *columns, strict=True):
             page = slice(query.offset - first, query.offset - first + query.n)
             shown = [item for item in own_items[page] if item >= 0]  # padding comes last
-            lists.append(list(map(ScoredItem, ids_of(shown), own_scores[page])))
+            lists.append(list(map(ScoredItem, ids_of(shown), *[numbers[page] for numbers in own])))
         return lists
 
     def _anonymous(
@@ -242,19 +246,20 @@ class Ranking:
         shown[self._rows(query.exclude)] = False
         if not query.include_seen:
             shown[seen] = False
-        items = self._most_popular(query.n, query.offset, shown, self._candidates(query))
+        items = self._most_popular(query, shown, self._candidates(query))
         warnings = self._warnings(NO_MODEL if resident is None else NO_TASTE if len(seen) else None)
         name, version = (None, None) if resident is None else (resident.name, resident.version)
         return Recommendation(user, items, False, name, version, self._as_of, warnings, "popular")
 
     def _popular(self, query: Popular, as_of: str) -> PopularItems:
-        items = self._most_popular(query.n, query.offset, ~self._history.hidden)
+        items = self._most_popular(query, ~self._history.hidden)
         return PopularItems(items, as_of, self._warnings(None))
 
     def _most_popular(
-        self, n: int, offset: int, shown: NDArray[np.bool_], candidates: NDArray[np.int32] | None = None
+        self, query: Recommend | Popular, shown: NDArray[np.bool_], candidates: NDArray[np.int32] | None = None
     ) -> list[ScoredItem]:
-        ranked = zip(*self._popularity.best(n, offset, shown, candidates), strict=True)
+        best = self._popularity.best(query.n, query.offset, shown, candidates, query.min_ratings)
+        ranked = zip(*best, strict=True)
         return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
 
     def _warnings(self, otherwise: str | None) -> list[str]:

@@ -29,6 +29,7 @@ Id = Annotated[str, AfterValidator(check_id), Field(min_length=1, max_length=MAX
 Position = Annotated[str, AfterValidator(_position), Field(examples=["1712345678901-0"])]
 Count = Annotated[int, Field(ge=1, description="How many results.")]
 Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
+MinRatings = Annotated[int, Field(ge=0, description="Show only items with at least so many ratings at present.")]
 ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
 
 
@@ -60,6 +61,7 @@ class Page(Wait):
 
     n: Count = Popular().n
     offset: Offset = Popular().offset
+    min_ratings: MinRatings = Popular().min_ratings
 
 
 class NeighboursQuery(Wait):
@@ -88,6 +90,7 @@ class Filters(_Strict):
     offset: Offset = _DEFAULT.offset
     exclude: list[Id] = Field([], description="Items never to show; repeat the parameter for several.")
     include_seen: bool = Field(_DEFAULT.include_seen, description="Whether items that the user rated may be shown.")
+    min_ratings: MinRatings = _DEFAULT.min_ratings
     model: ModelName = _DEFAULT.model
     explain: bool = Field(_DEFAULT.explain, description="Add to each item the ratings that speak most for it.")
     fallback: Fallback = Field(_DEFAULT.fallback, description="What an unknown user gets: popular items, or 404.")

@@ -140,7 +140,7 @@ def refresh(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> Non
 def hide(catalogue: Catalogue, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
     """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
     catalogue.hidden[items] = hidden
-    _open(catalogue, catalogue.deduction.biases(model, items), items)
+    _open(catalogue, model, items)
 
 
 def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
@@ -151,14 +151,13 @@ def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None
     catalogue.baselines[items] = model.item_baseline[items] + catalogue.mean
     catalogue.implicit_sums[items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
     catalogue.n_slots[items] = np.count_nonzero(is_slot, axis=1)
-    _open(catalogue, catalogue.deduction.biases(model, items), items)
+    _open(catalogue, model, items)
 
 
-def _open(catalogue: Catalogue, biases: NDArray[np.float32], items: NDArray[np.int64]) -> None:
+def _open(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
     """What the scores of `items` begin with."""
-    fixed = np.where(catalogue.hidden[items], np.float32(-np.inf), biases + catalogue.mean)
-    terms = catalogue.implicit_sums[items] / np.sqrt(np.maximum(catalogue.n_slots[items], 1), dtype=np.float32)
-    catalogue.plain[items], catalogue.fixed[items] = fixed + terms, fixed
+    biases = catalogue.deduction.biases(model, items)
+    begin(catalogue.tables, catalogue.hidden, items, biases, catalogue.mean)
 
 
 def _enlist(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
@@ -166,6 +165,18 @@ def _enlist(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> Non
     inverse, n_slots, done = catalogue.inverse, len(items) * model.neighbours.shape[1], 0
     while (done := enlist(items, done, slots, inverse.directory, inverse.columns)) < n_slots:
         inverse.make_room(2 * int(inverse.lengths.max()) + n_slots - done)
+
+
+@njit(cache=True, nogil=True)
+def begin(
+    tables: Tables, hidden: NDArray[np.bool_], items: NDArray[np.int64], biases: NDArray[np.float32], mean: np.float32
+) -> None:
+    """Write `plain` and `fixed` of `items` (B,) with these biases: a request may hide a million at once."""
+    for b in range(len(items)):
+        j = items[b]
+        fixed = np.float32(-np.inf) if hidden[j] else biases[b] + mean
+        slots = np.sqrt(np.float32(max(tables.n_slots[j], 1)))
+        tables.fixed[j], tables.plain[j] = fixed, fixed + tables.implicit_sums[j] / slots
 
 
 @njit(cache=True, nogil=True)

@@ -26,6 +26,7 @@ router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 MAX_CACHED_QUERY_BYTES = 256
 ITEMS_PER_PART = 4096  # of the lists of several users: two or three milliseconds of the engine
+RARE = "min_ratings"  # lists with it are made in groups of their own
 _encode = msgspec.json.Encoder().encode
 
 
@@ -113,7 +114,8 @@ async def recommend_several(
 async def popular(query: Annotated[Page, Query()], runtime: TheRuntime) -> Response:
     """The most popular items, for everybody alike."""
     check_n(runtime, query.n)
-    return reply(await runtime.ask(Popular(n=query.n, offset=query.offset), query.position))
+    asked = Popular(n=query.n, offset=query.offset, min_ratings=query.min_ratings)
+    return reply(await runtime.ask(asked, query.position))
 
 
 async def _of_several(runtime: Runtime, body: UsersBody, request_id: str, started: float) -> bytes:
@@ -146,12 +148,12 @@ def _user(tail: bytes) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _cached_plan(query: bytes) -> _Plan | None:
-    """What a query string asks for; None if it is wrong, or names something twice that can be there once."""
+    """What a query string asks for; None if it is wrong, names something twice that can be there once, or is rare."""
     given: dict[str, Any] = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name == "exclude":
             given.setdefault(name, []).append(value)
-        elif name in given:
+        elif name in given or name == RARE:
             return None
         else:
             given[name] = value

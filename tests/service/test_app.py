@@ -57,6 +57,8 @@ def problem(answer):
         ("GET", "/recommend/u?wait_for=5", 422, "invalid-request"),
         ("GET", "/recommend/u?wait_for=99999999999999999999-0", 422, "invalid-request"),
         ("GET", "/popular?n=5&surprise=1", 422, "invalid-request"),
+        ("GET", "/popular?min_ratings=-1", 422, "invalid-request"),
+        ("GET", "/recommend/u?min_ratings=few", 422, "invalid-request"),
         ("GET", "/users/nobody/ratings", 404, "unknown-user"),
         ("GET", "/users/u/ratings?offset=1", 422, "invalid-request"),
         ("GET", "/items/x/neighbors", 404, "unknown-model"),
@@ -117,6 +119,23 @@ def test_bad_bodies_are_named(app, path, body, status, name):
 )
 def test_what_was_given_is_told(app, path, told):
     assert app.get(path).json()["detail"] == told
+
+
+def test_only_items_with_so_many_ratings_are_shown(app):
+    seen = app.rate(("m1", "often", 5), ("m2", "often", 4), ("m3", "often", 1), ("m1", "seldom", 5))
+    popular = app.get("/popular", min_ratings=3, n=1000, wait_for=seen).json()["items"]
+    assert "often" in [one["item"] for one in popular]
+    assert min(int(one["score"]) for one in popular) == 3
+    body = {"n": 1000, "min_ratings": 3}
+    answers = (
+        app.get("/recommend/stranger", **body).json(),
+        app.post("/recommend/stranger", body).json(),
+        app.post("/recommend", {"users": ["stranger"], **body}).json()[0],
+        app.post("/recommend", {"ratings": [{"item": "unheard-of", "rating": 5}], **body}).json(),
+    )
+    for answer in answers:
+        assert answer["items"] == popular
+    assert app.post("/recommend/u", {"min_ratings": -1}).status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/ratings", "/recommend/u"])

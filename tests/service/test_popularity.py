@@ -41,6 +41,24 @@ def test_counts_decide_and_the_shrunk_mean_breaks_ties() -> None:
     assert popularity.best(2, 1, np.array([True, True, False, True, True]))[0] == [1, 3]
 
 
+@pytest.mark.parametrize("least", [0, 1, 3, 8, 9, 10**30])
+def test_items_with_fewer_ratings_are_left_out(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+    monkeypatch.setattr("service.popularity.TOP", 2)
+    monkeypatch.setattr("service.popularity.MOST_HELD", 3)
+    popularity = Popularity()
+    counts = [3, 8, 1, 0, 8, 2, 3, 5]
+    items = np.repeat(np.arange(8), counts)
+    popularity.note(items, np.full(len(items), np.nan, np.float32), np.ones(len(items), np.float32), 8)
+    everything = np.ones(8, dtype=np.bool_)
+    order = [row for row in (1, 4, 7, 0, 6, 5, 2) if counts[row] >= least]
+    for n in (1, 3, 9):
+        assert popularity.best(n, 0, everything, min_ratings=least)[0] == order[:n]
+        assert popularity.best(n, 2, everything, min_ratings=least)[0] == order[2 : 2 + n]
+    assert popularity.best(9, 0, everything, np.array([6, 2, 7]), least)[0] == [
+        row for row in order if row in (2, 6, 7)
+    ]
+
+
 @pytest.mark.parametrize("most_changes", [2, 3, 1 << 16])
 def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(
     monkeypatch: pytest.MonkeyPatch, most_changes: int

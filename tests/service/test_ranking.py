@@ -146,6 +146,75 @@ def test_pages_go_beyond_the_longest_list(make: Make, monkeypatch: pytest.Monkey
         assert answer.items == whole[query.offset : query.offset + query.n][: query.n]
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_lists_of_explicit_models_say_what_estimates_would(make: Make, name: str) -> None:
+    ranking = make(name)
+    queries = [Recommend(user=f"u{user}", n=12, offset=user, include_seen=True, model=name) for user in range(3)]
+    for query, answer in zip(queries, ranking.answer(queries, StreamId(1, 0)), strict=True):
+        assert len(answer.items) == 12
+        for one in answer.items:
+            expected = ask(ranking, Estimate(user=query.user, item=one.item, model=name)).estimate
+            assert one.estimate == (msgspec.UNSET if name.endswith("implicit") else expected)
+    anonymous = ask(ranking, Recommend(ratings=[("i2", 5.0)], n=3))
+    assert (b"estimate" in msgspec.json.encode(anonymous)) != name.endswith("implicit")
+    assert b"estimate" not in msgspec.json.encode(ask(ranking, Recommend(user="nobody")))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_only_items_with_so_many_ratings_are_listed(name: str) -> None:
+    history = History()
+    history.apply(entries())
+    ratings = [RatingEvent(f"u{user}", "few", 5.0, 0.0) for user in range(7)]
+    ratings += [RatingEvent(f"u{user}", f"i{item}", None, 0.0) for item in (3, 4, 9) for user in range(20 + item)]
+    history.apply([Entry(StreamId(1500, 0), "rating", ratings)])
+    ranking = Ranking(history, [])
+    ranking.recount()
+    ranking.install(resident_of(history, name))
+    counts = dict(
+        zip(map(history.items.id, range(len(history.items))), history.table.item_counts.tolist(), strict=True)
+    )
+    assert len(set(counts.values())) > 3
+    common = {"n": 100, "include_seen": True, "exclude": ["i1"]}
+    for asked in ({"user": "u2"}, {"ratings": [("i2", 5.0), ("i5", 1.0)]}, {"user": "nobody"}):
+        whole = [one.item for one in ask(ranking, Recommend(**asked, **common)).items]
+        for least in (8, 0, 34, 34, 10**30):
+            expected = [item for item in whole if counts[item] >= least]
+            query = Recommend(**asked, **common, min_ratings=least)
+            assert [one.item for one in ask(ranking, query).items] == expected
+        page = Recommend(**asked, include_seen=True, exclude=["i1"], n=4, offset=3, min_ratings=34)
+        some = Recommend(**asked, **common, candidates=["few", "i4", "i7", "i8"], min_ratings=34)
+        both = ranking.answer([page, some, Recommend(**asked, **common)], StreamId(1, 0))
+        allowed = [item for item in whole if counts[item] >= 34]
+        assert [one.item for one in both[0].items] == allowed[3:7]
+        assert [one.item for one in both[1].items] == [item for item in allowed if item in ("i7", "i8")]
+        assert [one.item for one in both[2].items] == whole
+
+
+def test_ratings_that_come_and_go_decide_what_has_enough_of_them() -> None:
+    history = History()
+    history.apply(entries())
+    ranking = Ranking(history, [])
+    ranking.recount()
+    ranking.install(resident_of(history, "sgd"))
+    n_before = int(history.table.item_counts[history.items.row("i7")])
+
+    def listed(ms: int, value: float | None) -> list[bool]:
+        applied = history.apply([Entry(StreamId(ms, 0), "rating", [RatingEvent("new", "i7", value, 0.0)])])
+        ranking.note(applied)
+        for resident in ranking.models():
+            resident.learn(applied)
+            assert resident.settle(None)
+        asked = {"n": 100, "min_ratings": n_before + 1}
+        answers = [
+            ask(ranking, query) for query in (Recommend(user="u2", include_seen=True, **asked), Popular(**asked))
+        ]
+        return ["i7" in {one.item for one in answer.items} for answer in answers]
+
+    assert listed(9001, 5.0) == [True, True]
+    assert listed(9002, 3.0) == [True, True]
+    assert listed(9003, None) == [False, False]
+
+
 def test_fallbacks_have_the_same_filters(make: Make) -> None:
     ranking = make("culsh")
     popular = [item.item for item in ask(ranking, Popular(n=40)).items]

@@ -17,8 +17,9 @@ def test_an_empty_query_asks_what_the_engine_would_by_default():
 
 def test_every_filter_reaches_the_engine():
     body = RecommendBody(
-        n=5, offset=2, exclude=["a"], candidates=["b"], include_seen=True, model="sgd", explain=True, fallback="none"
-    )
+        n=5, offset=2, exclude=["a"], candidates=["b"], include_seen=True, min_ratings=7, model="sgd", explain=True,
+        fallback="none",
+    )  # fmt: skip
     assert body.query(user="u") == Recommend(
         user="u",
         n=5,
@@ -26,6 +27,7 @@ def test_every_filter_reaches_the_engine():
         exclude=["a"],
         candidates=["b"],
         include_seen=True,
+        min_ratings=7,
         model="sgd",
         explain=True,
         fallback="none",
@@ -34,7 +36,17 @@ def test_every_filter_reaches_the_engine():
 
 @pytest.mark.parametrize(
     "given_",
-    [{"n": 0}, {"n": "ten"}, {"offset": -1}, {"offset": 10**10}, {"exclude": [""]}, {"surprise": 1}, {"wait_for": "x"}],
+    [
+        {"n": 0},
+        {"n": "ten"},
+        {"min_ratings": -1},
+        {"min_ratings": "1.5"},
+        {"offset": -1},
+        {"offset": 10**10},
+        {"exclude": [""]},
+        {"surprise": 1},
+        {"wait_for": "x"},
+    ],
 )
 def test_bad_parameters_are_refused(given_):
     with pytest.raises(ValidationError):

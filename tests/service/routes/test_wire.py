@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import types
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from uvicorn.server import ServerState
 from service.errors import Overloaded
 from service.metrics import Metrics
 from service.routes.door import Door
+from service.routes.recommend import RecommendLane
 from service.routes.wire import Short, Wire
 from service.settings import Settings
 
@@ -237,3 +239,11 @@ def test_a_stop_lets_the_answer_out_and_closes_the_connection() -> None:
 
     found, rest = talk(server, scene)
     assert (found[0], found[1]["connection"], rest) == (200, "close", b"")
+
+
+@pytest.mark.parametrize("value", [b"0", b"3", b"-1", b""])
+def test_a_least_number_of_ratings_goes_the_usual_way(value: bytes) -> None:
+    runtime: Any = types.SimpleNamespace(settings=Settings(), ask_now=None)
+    short = RecommendLane(runtime).short
+    assert short.query(b"ann", b"n=3") is not None
+    assert short.query(b"ann", b"n=3&min_ratings=" + value) is None

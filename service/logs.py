@@ -70,7 +70,9 @@ def configure(level: LogLevel, form: LogFormat) -> None:
 
 def _rendering(people: bool) -> list[Any]:
     if people:
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        # Plain tracebacks: pretty ones show every local variable, which took 20 s where these are large.
+        formatter = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=formatter)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=_text)]
 
 

@@ -55,8 +55,12 @@ def _als(facts: Facts) -> list[Settings]:
 
 
 def _als_implicit(facts: Facts) -> list[Settings]:
-    alphas = [rounded(2.0**power / facts.density**0.5) for power in range(-4, 4)]
-    return product(alpha=alphas, regularization=(0.004, 0.015, 0.06, 0.24), n_epochs=(8, 16))
+    """λ as a share of α: both weigh the row against what it does not say."""
+    alphas = [2.0**power / facts.density**0.5 for power in range(-2, 4)]
+    return [
+        {"alpha": rounded(alpha), "regularization": rounded(share * alpha), "n_epochs": n_epochs}
+        for alpha, share, n_epochs in itertools.product(alphas, (0.0015, 0.004, 0.012, 0.03), (8, 16))
+    ]
 
 
 def _descent(facts: Facts) -> list[Settings]:

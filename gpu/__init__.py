@@ -10,9 +10,11 @@ from dataclasses import replace
 from gpu import als, culsh, esgd, evaluate, nmf, sgd
 from gpu.backend import HOST, Backend, choose
 from gpu.calibration import Calibration, calibrate, in_units
+from gpu.check import check_trained
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop
 from gpu.errors import (
     BackendUnavailable,
+    DeadFactors,
     EngineError,
     InvalidInput,
     InvalidParams,
@@ -47,6 +49,7 @@ __all__ = [
     "Calibration",
     "CulshImplicitParams",
     "CulshParams",
+    "DeadFactors",
     "EngineError",
     "EpochReport",
     "EsgdParams",
@@ -97,9 +100,23 @@ def fit(
         NotEnoughMemory: the training would need more than is free on the host or device where it computes.
         TrainingCancelled: `should_stop` returned true.
         TrainingDiverged: a parameter is no longer finite.
+        DeadFactors: the factors say nothing.
     """
     if not len(ratings):
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
+    model = _fit(ratings, params, backend, test, on_epoch, should_stop)
+    check_trained(model, ratings)
+    return model
+
+
+def _fit(
+    ratings: Ratings,
+    params: Params,
+    backend: Backend,
+    test: Ratings | None,
+    on_epoch: OnEpoch | None,
+    should_stop: ShouldStop | None,
+) -> Model:
     if isinstance(params, NmfParams):
         return nmf.fit(ratings, params, backend, test, on_epoch, should_stop)
     calibration = calibrate(ratings, params)

@@ -169,10 +169,8 @@ def _of_counts(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams
         raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")
     if values.min() < 0:
         user, item, value = _lowest(ratings)
-        raise InvalidRatings(
-            f"Invalid ratings for values=counts: expected 0 or more, got {value:g} (user row {user}, "
-            f"item row {item}); use values=ratings, which takes low values for dislikes"
-        )
+        message = f"Invalid ratings for values=counts: expected 0 or more, got {value:g}"
+        raise InvalidRatings(f"{message}; use values=ratings, which takes low values for dislikes", user, item)
     positive = values[values > 0]
     confidence = getattr(params, "confidence", "linear")
     is_long = float(positive.max()) > DAMPED_FROM * float(positive.mean(dtype=np.float64))

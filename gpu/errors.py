@@ -7,10 +7,15 @@ EngineError
 ├── BackendUnavailable: the asked-for backend cannot run on this machine
 ├── NotEnoughMemory: a model would not fit; carries both numbers
 ├── TrainingDiverged: a loss or a factor stopped being finite
+├── DeadFactors: a training left factors that say nothing
 └── TrainingCancelled: `should_stop` said so between two epochs
 
 Messages read "Invalid X of NAME: expected …, got …".
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class EngineError(Exception):
@@ -22,7 +27,21 @@ class InvalidInput(EngineError, ValueError):
 
 
 class InvalidRatings(InvalidInput):
-    """Ratings that no model can be trained on."""
+    """Ratings that no model can be trained on.
+
+    Attributes:
+        user_row, item_row: of the first such rating; None where it is not about one.
+    """
+
+    def __init__(self, message: str, user_row: int | None = None, item_row: int | None = None) -> None:
+        super().__init__(message if user_row is None else f"{message} (user row {user_row}, item row {item_row})")
+        self.user_row, self.item_row, self._message = user_row, item_row, message
+
+    def named(self, user_ids: Sequence[str], item_ids: Sequence[str]) -> InvalidRatings:
+        """The same error with the ids of its rows."""
+        if self.user_row is None or self.item_row is None:
+            return self
+        return InvalidRatings(f"{self._message} (user {user_ids[self.user_row]!r}, item {item_ids[self.item_row]!r})")
 
 
 class InvalidParams(InvalidInput):
@@ -52,6 +71,10 @@ class NotEnoughMemory(EngineError):
 
 class TrainingDiverged(EngineError):
     """A loss or a factor is no longer finite: lower `learning_rate` or raise `regularization`."""
+
+
+class DeadFactors(EngineError):
+    """A training has left factors so small that they say nothing; the message says what to change."""
 
 
 class TrainingCancelled(EngineError):

@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from gpu import topn
 from gpu.backend import HOST, Backend
+from gpu.baselines import shrunk_biases
 from gpu.deduction import Deduction
 from gpu.item_index import ItemIndex
 from gpu.model import Model
+from gpu.params import AlsImplicitParams, SgdParams
 from gpu.ratings import Ratings, Rows
 from gpu.training import Arrays, arrays_of
 
@@ -119,6 +121,22 @@ def sampled_ranking(
     ranks = above.sum(axis=1) + level.sum(axis=1) / 2
     gains = np.where(ranks < k, np.log(2) / np.log(ranks + 2), 0.0)
     return {f"hr@{k}": float(np.mean(ranks < k)), f"ndcg@{k}": float(gains.mean())}
+
+
+def baseline(ratings: Ratings, *, is_implicit: bool) -> Model:
+    """A model without factors, which a trained one has to beat.
+
+    Implicit: popularity, how many have rated each item. Else `shrunk_biases`.
+    """
+    shape = ratings.n_users, ratings.n_items
+    if is_implicit:
+        model = Model.zeros(AlsImplicitParams(n_factors=4), 0.0, (0.0, 1.0), *shape)
+        model.item_bias[:] = ratings.by_item.lengths
+        return model
+    known = shrunk_biases(ratings)
+    model = Model.zeros(SgdParams(n_factors=1), known.mean, ratings.scale, *shape)
+    model.user_bias[:], model.item_bias[:] = known.user, known.item
+    return model
 
 
 def is_held_out(user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], modulus: int = 20) -> NDArray[np.bool_]:

@@ -265,11 +265,24 @@ def _checked(matrix: Ratings | Floats) -> Ratings | Floats:
             raise InvalidRatings(f"Invalid matrix of nmf: expected real (V, D), got {matrix.dtype} {matrix.shape}")
     values = matrix.by_user.values if isinstance(matrix, Ratings) else matrix
     lowest, highest = (values.min(), values.max()) if values.size else (0, 0)
+    if lowest < 0:
+        message = f"Invalid ratings for nmf: expected 0 or more, got {lowest:g}"
+        raise InvalidRatings(f"{message}; train als-implicit, which takes low values for dislikes", *_lowest(matrix))
     if not (lowest >= 0 and 0 < highest < np.inf):
         raise InvalidRatings(
-            f"Invalid ratings for nmf: expected finite numbers of 0 or more, not all 0, got {lowest:g} to {highest:g}"
+            f"Invalid ratings for nmf: expected finite numbers, not all 0, got {lowest:g} to {highest:g}"
         )
     return matrix
+
+
+def _lowest(matrix: Ratings | Floats) -> tuple[int, int]:
+    """Row and column of the lowest entry."""
+    if isinstance(matrix, Ratings):
+        users, items, values = matrix.coo()
+        at = int(values.argmin())
+        return int(users[at]), int(items[at])
+    row, column = divmod(int(matrix.argmin()), matrix.shape[1])
+    return row, column
 
 
 def _check_memory(matrix: Ratings | Floats, params: NmfParams, tile: int, backend: Backend) -> None:

@@ -33,7 +33,7 @@ from service.redis_server import RedisServer
 DATA = Path("demo-data")
 LOG = DATA / "service.log"
 ALGORITHM = "als-implicit"
-SMALL_MODEL = {"n_factors": 32, "n_epochs": 15, "regularization": 0.02}  # for 60,000 synthetic ratings
+SMALL_MODEL = {"n_factors": 32}  # for 60,000 synthetic ratings
 USUAL_PORT = 8000
 NEWCOMER = "you"
 N_SHOWN = 5
@@ -142,7 +142,7 @@ def _import(client: httpx.Client, file: RatingsFile, is_synthetic: bool) -> None
     out.print(f"   {receipt.accepted:,} acknowledged, each on disk before its 202, in {took_s:.1f} s")
 
 
-def _train(client: httpx.Client, params: dict[str, float]) -> None:
+def _train(client: httpx.Client, params: dict[str, int]) -> None:
     _step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain (the first one compiles its kernels)")
     started = time.perf_counter()
     job = _asked(client.post("/admin/retrain", json={"algorithm": ALGORITHM, "params": params}))

@@ -30,6 +30,7 @@ class Job(msgspec.Struct):
         progress: 0 to 1.
         metrics: of the last epoch; at the end of the held-out pairs.
         calibration: what a training took from the data, once it has ended.
+        trials: the trainings of the search of a job that tunes, once it has ended.
         promoted: whether the new version went live; None while that is open.
         version: the snapshot that a training wrote.
         backend: where it trains, host or device, and why there.
@@ -46,6 +47,7 @@ class Job(msgspec.Struct):
     algorithm: str | None
     params: dict[str, Any]
     calibration: StoredCalibration | None
+    trials: list[dict[str, Any]]
     promoted: bool | None
     version: str | None
     backend: str | None
@@ -75,8 +77,21 @@ class Jobs:
         self._table, self._stream, self._data = table, stream, data
         self._served, self._swap_failure = served, swap_failure
 
-    def submit_training(self, algorithm: str, params: Mapping[str, Any], activate: bool = True) -> Job:
+    def submit_training(
+        self,
+        algorithm: str,
+        params: Mapping[str, Any],
+        activate: bool = True,
+        force: bool = False,
+        tune: bool = False,
+    ) -> Job:
         """Queue a training on everything acknowledged until now.
+
+        Args:
+            algorithm, params: what to train.
+            activate: whether the model goes live if it is good enough.
+            force: whether it also goes live if it is not.
+            tune: whether to search around `params` first.
 
         Raises:
             InvalidParams: unknown algorithm or parameter, or a value out of range.
@@ -88,6 +103,8 @@ class Jobs:
             "algorithm": algorithm,
             "params": msgspec.json.encode(params).decode(),
             "activate": str(int(activate)),
+            "force": str(int(force)),
+            "tune": str(int(tune)),
         }
         return self._submit(fields, self._stream.last_id(), only_one=True)
 
@@ -132,6 +149,7 @@ class Jobs:
             metrics=msgspec.json.decode(fields.get("metrics", "{}")),
             algorithm=fields.get("algorithm"),
             params=msgspec.json.decode(fields.get("params", "{}")),
+            trials=msgspec.json.decode(fields.get("trials", "[]")),
             calibration=msgspec.json.decode(fields.get("calibration", "null"), type=StoredCalibration | None),
             promoted=fields["promoted"] == "1" if "promoted" in fields else None,
             version=version,

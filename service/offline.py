@@ -107,7 +107,10 @@ def train(
         lines.append({"epoch": report.epoch, "seconds": report.seconds, **report.metrics})
         on_line(lines[-1])
 
-    model = gpu.fit(data.train, params, backend=backend, test=data.test, on_epoch=on_epoch)
+    try:
+        model = gpu.fit(data.train, params, backend=backend, test=data.test, on_epoch=on_epoch)
+    except gpu.InvalidRatings as error:
+        raise error.named(_ids(data.users), _ids(data.items)) from None
     closing = {
         "done": True,
         "algorithm": params.algorithm,

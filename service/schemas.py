@@ -136,6 +136,8 @@ class Retrain(_Strict):
     algorithm: Literal[tuple(sorted(ALGORITHMS))]  # type: ignore[valid-type]  # the names are known only at run time
     params: dict[str, JsonValue] = Field({}, description="Hyperparameters over the defaults, such as n_factors.")
     activate: bool = Field(True, description="Whether the new model goes live if it is good enough.")
+    tune: bool = Field(False, description="Whether to search for better params first, judged by held-out pairs.")
+    force: bool = Field(False, description="Whether it goes live even if it is worse than the live one or a baseline.")
 
 
 class Accepted(Struct):

@@ -138,6 +138,8 @@ class Supervisor:
         if last.outcome == "failed":
             raise _Interrupted("failed", last.error)
         promoted, reason = last.promote, last.reason
+        if job.get("force") == "1" and not promoted:
+            promoted, reason = True, f"force was true: {reason}"
         if promoted and job["activate"] != "1":
             promoted, reason = False, "activate was false"
         if promoted:
@@ -149,6 +151,7 @@ class Supervisor:
             "promoted": str(int(promoted)),
             "metrics": msgspec.json.encode(last.metrics).decode(),
             "calibration": msgspec.json.encode(last.calibration).decode(),
+            "trials": msgspec.json.encode(last.trials).decode(),
         }
         return fields | _given(reason=reason, backend=last.backend)
 
@@ -282,6 +285,7 @@ def _trainer(settings: Settings, job: Job) -> Iterator[_Process]:
         "backend": settings.backend,
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    arguments += ["--tune"] * (job.get("tune") == "1")
     process = _Process([sys.executable, "-m", "service.trainer", *arguments])
     try:
         yield process

@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
+import gpu.tune
 from gpu.backend import Backend, BackendName
+from gpu.epochs import OnEpoch
 from gpu.model import Model
 from gpu.params import Values
 from gpu.ratings import Ratings, Rows
@@ -32,10 +34,13 @@ from service.history import History
 from service.manifest import StoredCalibration
 from service.rating_log import RatingLog
 from service.resident import warm_up
+from service.tune import changed, line_of
 
 MIN_HELD_OUT = 1000  # fewer pairs than this cannot tell two models apart
 MARGIN = 0.01  # a candidate may be this much worse than the live snapshot and still go live
 RMSE, NDCG = "rmse", "ndcg@10"
+TUNING_SHARE = 0.8  # of the progress of a job that tunes
+BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
 
 
 class Line(msgspec.Struct, omit_defaults=True):
@@ -47,6 +52,7 @@ class Line(msgspec.Struct, omit_defaults=True):
         backend: where it trains, and why there.
         outcome: only in the last line.
         calibration: only in the last line, what was taken from the data.
+        trials: only in the last line, the trainings of the search where there was one.
         version: the snapshot that was written.
         promote: whether it is good enough to go live, and `reason` why not.
         error: why the training failed.
@@ -57,6 +63,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     backend: str | None = None
     outcome: Literal["succeeded", "failed", "cancelled"] | None = None
     calibration: StoredCalibration | None = None
+    trials: list[dict[str, Any]] = []
     version: str | None = None
     promote: bool = False
     reason: str | None = None
@@ -84,6 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--algorithm", required=True)
     parser.add_argument("--params", default="{}", help="JSON object of hyperparameters over the defaults")
     parser.add_argument("--values", default="auto", help="what is rated, where the hyperparameters do not say")
+    parser.add_argument("--tune", action="store_true", help="search for the hyperparameters that suit the data first")
     parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args(arguments)
@@ -91,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     threads.limit_blas()
     try:
         asked = options.algorithm, options.params, options.watermark, options.backend
-        last = train(options.data, *asked, _tell, options.values)
+        last = train(options.data, *asked, _tell, options.values, tune=options.tune)
     except Cancelled:
         last = Line(outcome="cancelled")
     except Exception as error:  # whatever went wrong is the job's error
@@ -108,6 +116,8 @@ def train(
     backend: BackendName,
     tell: Callable[[Line], None],
     values: Values = "auto",
+    *,
+    tune: bool = False,
 ) -> Line:
     """Read, fit, compare, write; the last line.
 
@@ -118,11 +128,12 @@ def train(
         backend: where.
         tell: called with a line after each epoch.
         values: hyperparameter of algorithms that have it, unless `params` gives it.
+        tune: whether to search around `params` first, judged by the held-out pairs (`gpu.tune`).
 
     Raises:
-        InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, CorruptLog: the training
-            failed; nothing was written. Memory has to suffice for the training and, beside it, for the model in the
-            service: one that is just being taken in must not fail for it.
+        InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, DeadFactors, CorruptLog:
+            the training failed; nothing was written. Memory has to suffice for the training and, beside it, for the
+            model in the service: one that is just being taken in must not fail for it.
     """
     chosen = gpu.choose(backend)
     where = f"{chosen.name}: {chosen.reason}"
@@ -130,15 +141,22 @@ def train(
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, given, values))
     corpus = read_corpus(data, StreamId.parse(watermark))
 
+    trials: list[dict[str, Any]] = []
+    if tune:
+        hyperparameters, trials = _tuned(corpus, hyperparameters, chosen, lambda share: tell(Line(share, {}, where)))
+        given = given | changed(hyperparameters, gpu.params_for(algorithm, {}))
+    begun = TUNING_SHARE if tune else 0.0
+
     def on_epoch(report: gpu.EpochReport) -> None:
-        tell(Line(progress=report.epoch / report.n_epochs, metrics=_finite(report.metrics), backend=where))
+        progress = begun + (1 - begun) * report.epoch / report.n_epochs
+        tell(Line(progress=progress, metrics=_finite(report.metrics), backend=where))
 
     size = corpus.training.n_users, corpus.training.n_items
     kept = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
-    model = gpu.fit(corpus.training, hyperparameters, backend=replace(chosen, kept_bytes=kept), on_epoch=on_epoch)
+    model = _fitted(corpus, hyperparameters, replace(chosen, kept_bytes=kept), on_epoch)
     chosen.release()
-    metrics = measure(model, corpus, chosen)
-    reason, metrics = objection(data, model, metrics, corpus, chosen), _finite(metrics)
+    metrics = measure(data, model, corpus, chosen)
+    reason = objection(metrics, len(corpus.held_out))
     warm_up(algorithm)  # the service finds these kernels in the compile cache when it takes the model in
     manifest = snapshot.write(
         data / "snapshots",
@@ -157,6 +175,7 @@ def train(
         outcome="succeeded",
         calibration=manifest.calibration,
         version=manifest.version,
+        trials=trials,
         promote=reason is None,
         reason=reason,
     )
@@ -183,33 +202,69 @@ def read_corpus(data: Path, watermark: StreamId) -> Corpus:
     return Corpus(part(~is_held_out), part(is_held_out), known_ids, item_ids)
 
 
-def measure(model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
-    """Errors on the held-out pairs: RMSE, or NDCG@10 of implicit models; empty if there are no such pairs."""
+def _tuned(
+    corpus: Corpus, params: gpu.Params, backend: Backend, tell: Callable[[float], None]
+) -> tuple[gpu.Params, list[dict[str, Any]]]:
+    """What suits the data best, and a line for each training of the search; `tell` hears how far it is."""
+    found = gpu.tune.tune(
+        corpus.training,
+        corpus.held_out,
+        params,
+        backend=backend,
+        on_trial=lambda trial, n_done, n_trials: tell(TUNING_SHARE * n_done / n_trials),
+    )
+    return found.best, [line_of(trial, params) for trial in found.trials if math.isfinite(trial.score)]
+
+
+def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch) -> Model:
+    try:
+        return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch)
+    except gpu.InvalidRatings as error:
+        raise error.named(corpus.user_ids, corpus.item_ids) from None
+
+
+def measure(data: Path, model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
+    """What counts on the held-out pairs: RMSE, or NDCG@10 of implicit models; empty if there are no such pairs.
+
+    Beside it, as `baseline_…` that of a model without factors (`gpu.evaluate.baseline`), and as `live_…` that of the
+    live snapshot of the same name, not of its online state. All of them are judged by what `model` takes for a dislike.
+    """
     if not len(corpus.held_out):
         return {}
+    metrics = _measured(model, corpus, backend, model.middle)
+    others = {"baseline": gpu.evaluate.baseline(corpus.training, is_implicit=model.is_implicit)}
+    if (live_model := _live_model(data, model, corpus)) is not None:
+        others["live"] = live_model
+    for of, other in others.items():
+        name, value = next(iter(_measured(other, corpus, backend, model.middle).items()))
+        metrics[f"{of}_{name}"] = value
+    return _finite(metrics)
+
+
+def _measured(model: Model, corpus: Corpus, backend: Backend, middle: float) -> dict[str, float]:
+    """What counts comes first."""
     rows: Rows = corpus.training.by_user
     if model.is_implicit:
-        found = gpu.evaluate.ranking(model, rows, corpus.held_out, backend=backend)
-        return _finite(found)
+        return gpu.evaluate.ranking(model, rows, corpus.held_out, middle, backend=backend)
     return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
 
 
-def objection(data: Path, model: Model, metrics: dict[str, float], corpus: Corpus, backend: Backend) -> str | None:
-    """Why `model` should not go live; None if nothing speaks against it.
+def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:
+    """Why a model with these metrics should not go live; None if nothing speaks against it.
 
-    It is compared with the live snapshot, not with its online state, on today's held-out pairs. The first model of a
-    name, or one with fewer than `MIN_HELD_OUT` pairs to compare on, need only be finite.
+    It must beat the baseline, and be at most `MARGIN` worse than the live snapshot.
     """
-    if not all(np.isfinite(array).all() for array in model.arrays.values()):
-        return "the model has values that are not finite"
-    other = _live_model(data, model, corpus)
-    if other is None or len(corpus.held_out) < MIN_HELD_OUT:
+    name, sign = (NDCG, -1) if NDCG in metrics else (RMSE, 1)
+    if n_held_out < MIN_HELD_OUT or name not in metrics:
         return None
-    name, sign = (NDCG, -1) if model.is_implicit else (RMSE, 1)
-    ours, theirs = metrics[name], measure(other, corpus, backend)[name]
-    if sign * ours <= sign * theirs + MARGIN * theirs:
-        return None
-    return f"{name} on {len(corpus.held_out):,} held-out pairs is {ours:.4f}, of the live snapshot {theirs:.4f}"
+    ours, baseline, live_one = (metrics.get(key) for key in (name, f"baseline_{name}", f"live_{name}"))
+    assert ours is not None  # noqa: S101 - asked above; this narrows the type
+    found = f"{name} on {n_held_out:,} held-out pairs is {ours:.4f}"
+    if baseline is not None and sign * ours >= sign * baseline:
+        return f"{found}, no better than {BASELINES[name]} ({baseline:.4f})"
+    if live_one is not None and sign * ours > sign * live_one + MARGIN * live_one:
+        return f"{found}, of the live snapshot {live_one:.4f}"
+    return None
 
 
 def _with_values(algorithm: str, given: dict[str, Any], values: Values) -> dict[str, Any]:

@@ -47,7 +47,8 @@ WaitQuery = Annotated[Wait, Query()]
 )
 async def retrain(body: Retrain, query: NoQuery, runtime: TheRuntime) -> Response:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
-    return reply(await asyncio.to_thread(runtime.jobs.submit_training, body.algorithm, body.params, body.activate), 202)
+    asked = body.algorithm, body.params, body.activate, body.force, body.tune
+    return reply(await asyncio.to_thread(runtime.jobs.submit_training, *asked), 202)
 
 
 @router.get("/jobs", responses=answers(JobList))

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from gpu import evaluate
 from gpu.backend import Backend
+from gpu.baselines import shrunk_biases
+from gpu.ratings import Ratings
 from tests import reference
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import as_reference, matrices, random_model
@@ -86,6 +88,30 @@ def test_sampled_ranking_counts_ties_half_and_drops_the_positive(backend: Backen
     ranks = [1.5, 3.0, 0.0]
     assert found["hr@2"] == pytest.approx(2 / 3)
     assert found["ndcg@2"] == pytest.approx(sum(np.log(2) / np.log(r + 2) for r in ranks if r < 2) / 3)
+
+
+def test_popularity_counts_who_rated(backend: Backend) -> None:
+    matrix = np.array([[1, np.nan, 5, np.nan], [1, np.nan, 2, np.nan], [np.nan, 5, 3, np.nan]])
+    test = np.array([[np.nan, np.nan, np.nan, 4], [np.nan, 4, np.nan, np.nan], [4, np.nan, np.nan, np.nan]])
+    ratings = ratings_of(matrix)
+    model = evaluate.baseline(ratings, is_implicit=True)
+    assert model.item_bias.tolist() == [2, 1, 3, 0]
+    found = evaluate.ranking(model, ratings.by_user, ratings_of(test), 0, 10, 1, backend=backend)
+    ranks = [1, 0, 0]  # behind item 1; before item 3; the first item that is left
+    assert found["ndcg@10"] == pytest.approx(np.mean([1 / np.log2(rank + 2) for rank in ranks]))
+    assert found["recall@1"] == pytest.approx(2 / 3)
+
+
+def test_the_baseline_of_estimates_is_clipped_averages(backend: Backend) -> None:
+    users, items = np.repeat(np.arange(40), 3), np.tile([0, 1, 2], 40)
+    values = np.where(items == 0, 5.0, np.where(users % 2, 1.0, 4.0))
+    ratings = Ratings.from_coo(users, items, values)
+    model = evaluate.baseline(ratings, is_implicit=False)
+    known = shrunk_biases(ratings)
+    expected = np.clip(known.mean + known.user[users] + known.item[items], 1, 5)
+    found = evaluate.rmse(model, ratings.by_user, users, items, values, backend=backend)
+    assert found == pytest.approx(np.sqrt(np.mean((expected - values) ** 2)), rel=1e-6)
+    assert found < values.std()
 
 
 def test_held_out_pairs_are_a_twentieth_and_do_not_depend_on_rows() -> None:

@@ -252,10 +252,15 @@ def test_it_ranks_held_out_items_better_than_chance(backend: Backend) -> None:
     assert reports[-1].metrics["test_recall@20"] > 0.6
 
 
-def test_a_rating_below_zero_is_refused(backend: Backend) -> None:
-    ratings = gpu.Ratings.from_coo(np.array([0, 0]), np.array([0, 1]), np.array([1.0, -1.0]))
-    with pytest.raises(InvalidRatings, match="nmf: expected finite numbers of 0 or more, not all 0, got -1 to 1"):
+@pytest.mark.parametrize("n_items", [3, 30])  # dense and sparse
+def test_a_rating_below_zero_is_refused(n_items: int, backend: Backend) -> None:
+    users, items, values = np.array([0, 0, 2]), np.array([0, 1, 2]), np.array([1.0, 2.0, -3.0])
+    ratings = gpu.Ratings.from_coo(users, items, values, (3, n_items))
+    with pytest.raises(InvalidRatings, match="nmf: expected 0 or more, got -3; train als-implicit") as refused:
         gpu.fit(ratings, NmfParams(), backend=backend)
+    assert (refused.value.user_row, refused.value.item_row) == (2, 2)
+    named = refused.value.named(["ann", "bob", "cy"], ["x", "y", "z"])
+    assert str(named).endswith(" (user 'cy', item 'z')")
 
 
 # --- online ----------------------------------------------------------------------------------------------------------

@@ -191,7 +191,8 @@ def test_topics_are_those_of_nmf_alone(trained, capsys):
 @pytest.mark.parametrize(
     ("matrix", "complaint"),
     [
-        ([[1.0, -2.0]], "Invalid ratings for nmf: expected finite numbers of 0 or more"),
+        ([[1.0, -2.0]], "Invalid ratings for nmf: expected 0 or more, got -2; train als-implicit"),
+        ([[1.0, 0.0], [0.0, -2.0]], "(user '1', item '1')"),
         ([[1.0, np.nan]], "finite in float32, got nan"),
         ([[1.0, 2j]], "expected a matrix of real numbers"),
         ([[[1.0], [2.0]]], "with two axes"),

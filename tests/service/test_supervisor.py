@@ -10,7 +10,7 @@ import psutil
 import pytest
 import redis
 
-from service import live, snapshot
+from service import catalogue, live, snapshot
 from service.archiver import Archiver
 from service.errors import JobRunning
 from service.events import RatingEvent, StreamId, encode_ratings
@@ -187,13 +187,48 @@ def test_no_ratings_and_no_activation(
 def test_ratings_that_an_algorithm_cannot_use_fail_its_job_with_the_reason(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
 ) -> None:
-    client.xadd(RATINGS, encode_ratings([RatingEvent("u", "a", -1.0, 0.0), RatingEvent("v", "a", -5.0, 0.0)]))
+    client.xadd(RATINGS, encode_ratings([RatingEvent("u", "a", 1.0, 0.0), RatingEvent("v", "a", -5.0, 0.0)]))
     supervise(settings)
-    job = ended(jobs, jobs.submit_training("als-implicit", {}))
-    assert job.state == "failed"
-    assert str(job.error).startswith("InvalidRatings: Invalid ratings for als-implicit: expected some above 0")
+    job = ended(jobs, jobs.submit_training("nmf", {}))
+    assert (job.state, job.error) == (
+        "failed",
+        "InvalidRatings: Invalid ratings for nmf: expected 0 or more, got -5; train als-implicit, which takes low "
+        "values for dislikes (user 'v', item 'a')",
+    )
     job = ended(jobs, jobs.submit_training("als", {"n_epochs": 2}))
     assert (job.state, job.backend) == ("succeeded", "host: asked for")
+
+
+def test_force_overrides_the_comparison_and_says_so(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
+) -> None:
+    planted = catalogue.planted(0, 600, 60)  # more than 1,000 pairs are held out
+    triples = zip(planted.viewers.tolist(), planted.items.tolist(), planted.ratings.tolist(), strict=True)
+    ratings = [RatingEvent(f"u{user}", f"i{item}", rating, 1.0) for user, item, rating in triples]
+    for start in range(0, len(ratings), 1000):
+        client.xadd(RATINGS, encode_ratings(ratings[start : start + 1000]))
+    supervise(settings)
+    useless = {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbours": 0}
+    first = ended(jobs, jobs.submit_training("culsh-implicit", useless))
+    assert (first.state, first.promoted) == ("succeeded", False)
+    assert "no better than the most popular items" in str(first.reason)
+    assert live.read(settings.data) == {}
+    forced = ended(jobs, jobs.submit_training("culsh-implicit", useless, force=True))
+    assert (forced.promoted, forced.reason) == (True, f"force was true: {first.reason}")
+    assert forced.metrics["ndcg@10"] <= forced.metrics["baseline_ndcg@10"]
+    assert live.read(settings.data) == {"culsh-implicit": forced.version}
+
+
+def test_a_job_shows_what_its_search_tried(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
+) -> None:
+    ratings = events()
+    for start in range(0, len(ratings), 1000):
+        client.xadd(RATINGS, encode_ratings(ratings[start : start + 1000]))
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2}, tune=True))
+    assert job.state == "succeeded"
+    assert {"round", "n_epochs", "score", "seconds"} <= job.trials[0].keys()
 
 
 def test_training_by_itself_after_so_many_ratings(

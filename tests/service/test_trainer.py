@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.backend import HOST
 from gpu.params import Values
-from service import live, snapshot, trainer
+from service import catalogue, live, snapshot, trainer
 from service.events import Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog
 from service.trainer import Line
@@ -107,12 +106,64 @@ def test_a_corrupt_live_snapshot_does_not_stand_in_the_way(data: Path, monkeypat
     assert run(data)[0].promote
 
 
-def test_values_that_are_not_finite_are_not_promoted(data: Path) -> None:
-    corpus = trainer.read_corpus(data, END)
-    first, _ = run(data)
-    model = snapshot.load(data / "snapshots", str(first.version)).model
-    model.item_factors[0, 0] = np.inf
-    assert "not finite" in str(trainer.objection(data, model, {}, corpus, HOST))
+@pytest.fixture
+def tasteful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with ratings of popular and less popular items; 100 held-out pairs suffice to judge."""
+    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 100)
+    planted = catalogue.planted(0, 300, 60)
+    triples = zip(planted.viewers.tolist(), planted.items.tolist(), planted.ratings.tolist(), strict=True)
+    ratings = [RatingEvent(f"u{user}", f"i{item}", rating, 1.0) for user, item, rating in triples]
+    commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(1000, 0), "rating", ratings)])
+    return tmp_path
+
+
+# Too short a training to say anything, and one that holds back even what averages say.
+WORSE = {
+    "culsh-implicit": {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbours": 0},
+    "sgd": {"n_factors": 8, "n_epochs": 2, "bias_regularization": 10.0},
+}
+
+
+@pytest.mark.parametrize(("algorithm", "metric", "words"), [
+    ("culsh-implicit", "ndcg@10", "no better than the most popular items"),
+    ("sgd", "rmse", "no better than averages of users and items"),
+])  # fmt: skip
+def test_a_first_model_has_to_be_better_than_none(tasteful: Path, algorithm: str, metric: str, words: str) -> None:
+    bad, _ = run(tasteful, algorithm, msgspec.json.encode(WORSE[algorithm]).decode())
+    assert (bad.outcome, bad.promote) == ("succeeded", False)
+    n_held_out = len(trainer.read_corpus(tasteful, END).held_out)
+    ours, baseline = bad.metrics[metric], bad.metrics[f"baseline_{metric}"]
+    assert bad.reason == f"{metric} on {n_held_out} held-out pairs is {ours:.4f}, {words} ({baseline:.4f})"
+    good, _ = run(tasteful, algorithm, '{"n_factors": 8}')
+    assert (good.promote, good.reason) == (True, None)
+    assert good.metrics[f"baseline_{metric}"] == pytest.approx(baseline)
+
+
+def test_few_held_out_pairs_do_not_stop_a_first_model(tasteful: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 1000)
+    bad, _ = run(tasteful, "sgd", msgspec.json.encode(WORSE["sgd"]).decode())
+    assert (bad.promote, bad.reason) == (True, None)
+    assert bad.metrics["rmse"] > bad.metrics["baseline_rmse"]
+
+
+def test_all_are_judged_by_what_the_candidate_takes_for_a_dislike(
+    tasteful: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = run(tasteful, "als-implicit", '{"n_factors": 8, "values": "counts"}')
+    live.set_version(tasteful, "als-implicit", str(first.version))
+    judged: list[tuple[str, float]] = []
+    ranking = gpu.evaluate.ranking
+
+    def spy(model: gpu.Model, rows: gpu.Rows, test: gpu.Ratings, middle: float, **options: object) -> dict[str, float]:
+        judged.append((model.calibration.values, middle))
+        return ranking(model, rows, test, middle, **options)
+
+    monkeypatch.setattr(gpu.evaluate, "ranking", spy)
+    second, _ = run(tasteful, "als-implicit", '{"n_factors": 8}')
+    assert second.metrics.keys() == {"ndcg@10", "recall@20", "baseline_ndcg@10", "live_ndcg@10"}
+    middle = snapshot.load(tasteful / "snapshots", str(second.version)).model.middle
+    assert judged == [("ratings", middle), ("counts", middle), ("counts", middle)]
+    assert middle > 1
 
 
 @pytest.mark.parametrize("algorithm", ["als", "nmf"])
@@ -147,6 +198,39 @@ def test_too_little_memory_is_refused_with_both_numbers(
         r"NotEnoughMemory: .* needs about [\d,]+ bytes, [\d,]+ more are kept .* and 12,345 are free", str(last.error)
     )
     assert snapshot.versions(data / "snapshots") == []
+
+
+def test_dead_factors_fail_with_what_to_change(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(trainer.signal, "signal", lambda *_: None)
+    options = {"data": data, "job": "j", "algorithm": "als", "watermark": END, "backend": "host"}
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    assert trainer.main([*arguments, "--params", '{"n_factors": 4, "regularization": 100000}']) == 1
+    last = lines(capsysbinary.readouterr().out)[-1]
+    assert last.outcome == "failed"
+    assert "DeadFactors: Training of als left dead factors" in str(last.error)
+    assert "lower regularization (100000)" in str(last.error)
+    assert snapshot.versions(data / "snapshots") == []
+
+
+@pytest.mark.parametrize(("algorithm", "given"), [("nmf", {}), ("als-implicit", {"values": "counts"})])
+def test_a_rating_that_cannot_be_used_is_named_by_its_ids(data: Path, algorithm: str, given: dict[str, str]) -> None:
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("zoë", "i7", -2.0, 0.0)])])
+    with pytest.raises(gpu.InvalidRatings, match=r"got -2; .* \(user 'zoë', item 'i7'\)"):
+        run(data, algorithm, msgspec.json.encode(given).decode())
+
+
+def test_one_wrong_rating_does_no_harm(data: Path) -> None:
+    before = snapshot.load(data / "snapshots", str(run(data, "als-implicit", ALS)[0].version)).model
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("u0", "i2", -1e6, 0.0)])])
+    after = snapshot.load(data / "snapshots", str(run(data, "als-implicit", ALS)[0].version)).model
+    assert after.calibration.scale == before.calibration.scale == (1.0, 5.0)
+    assert after.middle == pytest.approx(before.middle, abs=0.01)
+    estimates = [model.user_factors @ model.item_factors.T for model in (before, after)]
+    item = 1  # i2, which u0 liked: rows are in the order of their first ratings
+    assert estimates[1][0, item] < estimates[0][0, item] - 0.1
+    assert np.abs(estimates[0] - estimates[1])[1:].max() < 0.2
 
 
 def command(data: Path, params: str = PARAMS) -> list[str]:
@@ -200,3 +284,18 @@ def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, a
 
 def test_the_setting_of_values_does_not_concern_other_algorithms(data: Path) -> None:
     assert trainer.train(data, "als", ALS, str(END), "host", lambda line: None, "counts").outcome == "succeeded"
+
+
+def test_a_search_comes_first_where_it_is_asked_for(data: Path) -> None:
+    told: list[Line] = []
+    small = '{"n_factors": 4, "n_epochs": 4}'
+    last = trainer.train(data, "als", small, str(END), "host", told.append, tune=True)
+    shares = [line.progress for line in told]
+    assert shares == sorted(shares)
+    assert shares[-5] == pytest.approx(trainer.TUNING_SHARE)
+    assert {trial["round"] for trial in last.trials} == {1, 2, 3}
+    best = min((trial for trial in last.trials if trial["round"] == 3), key=lambda trial: trial["score"])
+    manifest = snapshot.load(data / "snapshots", str(last.version)).manifest
+    assert manifest.parameters["regularization"] == best.get("regularization", gpu.AlsParams().regularization)
+    assert manifest.given.items() >= {"n_epochs": 4}.items()
+    assert last.metrics["rmse"] == pytest.approx(best["score"])

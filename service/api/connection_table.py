@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-SHARE = 4  # of all connections, one address gets a quarter: fewer than four addresses lock nobody else out
+SHARE = 4  # one address gets a quarter of all connections: it takes four addresses to lock others out
 
 
 @dataclass(frozen=True)

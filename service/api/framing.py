@@ -1,7 +1,7 @@
 """Where an HTTP/1.1 request ends (RFC 9112, section 6), found without parsing it.
 
 The parser behind decides what a request means. This only divides the stream of bytes into requests, and refuses what
-two readers could divide differently: a second length, a length beside chunks, an encoding other than chunks.
+two readers could divide differently: a second length, a length together with chunks, an encoding other than chunks.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class GuardedTransport(asyncio.Transport):
 
 
 def _drop(data: bytes | bytearray | memoryview) -> None:
-    """Nobody is there to read it."""
+    """The connection has ended."""
 
 
 def _true() -> bool:

@@ -1,4 +1,4 @@
-"""`Scrape`: the page of `/metrics`, rendered beside the event loop and at most once a second."""
+"""`Scrape`: the page of `/metrics`, rendered in a thread, at most once a second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-CACHED_S = 1.0  # s; Prometheus asks every 15, and whoever asks more often pays for one page a second
+CACHED_S = 1.0  # s; Prometheus asks every 15 by default
 
 
 class Scrape:

@@ -49,7 +49,7 @@ class SiteCheck:
 
 
 def is_own(host: bytes) -> bool:
-    """Whether a `Host` header names this machine in a way that nobody else can give to it."""
+    """Whether a `Host` header names this machine by a name that no one else can point to it."""
     name = host.decode("latin-1").lower()
     name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0].removesuffix(".")
     return is_loopback(name) or name.endswith(".localhost")

@@ -45,7 +45,7 @@ class Settings(BaseSettings):
         None, description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any finite one up to 1e6.'
     )
     default_models: Annotated[list[str], NoDecode] = Field(
-        ["als-implicit", "culsh-implicit", "culsh", "als", "sgd", "esgd", "nmf"],
+        ["als-implicit", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
         description="Names of models, comma-separated; the first live one answers. Shipped by ranking quality.",
     )
     values: Values = Field(

@@ -35,7 +35,8 @@ def running_service(ratings: Path, model: str, data: Path | None = None, n_drive
     with tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as folder:
         command = [*NEARFIELD, "serve", "--port", "0", "--data", str(data or folder)]
         os.sched_setaffinity(0, own)  # for the child, before its first thread: as many kernel threads as cores
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        environment = os.environ | {"NEARFIELD_RETRAIN_SHARE": "0"}  # trainings are those that are measured
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             try:
                 url = _address(process)
                 if data is None:

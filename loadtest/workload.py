@@ -21,7 +21,7 @@ N_READ = 10
 RATINGS = (1.0, 2.0, 3.0, 4.0, 5.0)
 SKEW = 0.8  # users and items are drawn with probability 1 / rank ** SKEW: a few are busy, most are not
 HEADERS = {"user", "user_id", "userid"}
-N_USERS, N_ITEMS, RATED_BY_USER = 2000, 1000, (10, 100)  # of synthetic ratings
+N_USERS, N_ITEMS, RATED_BY_USER, N_TASTES = 2000, 1000, (10, 100), 5  # of synthetic ratings
 
 
 class Arrival(NamedTuple):
@@ -131,15 +131,25 @@ def _moments(rng: np.random.Generator, rate_per_s: float, seconds: float) -> Ite
 
 
 def write_synthetic(path: Path) -> None:
-    """Write ratings that nobody gave, for a service that has none of its own: always the same."""
+    """Write ratings that nobody gave, for a service that has none of its own: always the same.
+
+    Users of each taste meet its items more often and like them, so that a model of it is good enough to go live.
+    """
     rng = np.random.default_rng(0)
     items = _draws(rng, N_ITEMS)
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("user", "item", "rating"))
         for user in range(N_USERS):
-            for item in {next(items) for _ in range(rng.integers(*RATED_BY_USER))}:
-                rows.writerow((f"synthetic-user-{user}", f"synthetic-item-{item}", rng.choice(RATINGS)))
+            own = user % N_TASTES
+            for item in {_met(next(items), own, rng) for _ in range(rng.integers(*RATED_BY_USER))}:
+                rating = rng.choice(RATINGS) if item % N_TASTES != own else max(RATINGS)
+                rows.writerow((f"synthetic-user-{user}", f"synthetic-item-{item}", rating))
+
+
+def _met(item: int, taste: int, rng: np.random.Generator) -> int:
+    """`item`, or as often one of this taste that is about as popular."""
+    return item if rng.random() < 0.5 else item - item % N_TASTES + taste
 
 
 def _draws(rng: np.random.Generator, n: int) -> Iterator[int]:

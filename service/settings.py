@@ -53,9 +53,21 @@ class Settings(BaseSettings):
         description="How als-implicit and culsh-implicit read values: ratings (on a scale, low ones are dislikes),"
         " counts (the more, the surer), or auto (told from the values).",
     )
-    retrain_every_ratings: NonNegativeInt = Field(0, description="Retrain after so many new ratings; 0: never.")
+    retrain_share: float = Field(
+        0.2,
+        ge=0,
+        allow_inf_nan=False,
+        description="Retrain a live model after new ratings of this share of those it was trained on, at least 1,000;"
+        " 0: never.",
+    )
+    retrain_every_ratings: NonNegativeInt = Field(
+        0, description="Retrain also after this many new ratings; 0: no such rule."
+    )
     retrain_every_hours: float = Field(
-        0, ge=0, allow_inf_nan=False, description="Retrain after so many hours, if there are new ratings; 0: never."
+        0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Retrain also after this many hours, if there are new ratings; 0: no such rule.",
     )
 
     trusted_proxies: Annotated[list[str], NoDecode] = Field(

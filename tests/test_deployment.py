@@ -70,9 +70,9 @@ def test_everything_restarts_and_is_watched(services):
 def test_trainings_run_in_the_trainer_and_by_themselves(services):
     assert services["api"]["command"] == "nearfield serve --no-worker"
     assert services["trainer"]["command"] == "nearfield worker"
-    for name in ("NEARFIELD_RETRAIN_EVERY_RATINGS", "NEARFIELD_RETRAIN_EVERY_HOURS"):
-        default = re.fullmatch(r"\$\{\w+:-(\d+)\}", services["trainer"]["environment"][name])
-        assert int(default[1]) > 0
+    rules = ("NEARFIELD_RETRAIN_SHARE", "NEARFIELD_RETRAIN_EVERY_RATINGS", "NEARFIELD_RETRAIN_EVERY_HOURS")
+    assert [services["trainer"]["environment"][name] for name in rules] == [None] * 3  # as they are set outside
+    assert Settings().retrain_share > 0
 
 
 def test_the_gpu_file_reserves_devices_for_the_gpu_image():

@@ -33,7 +33,7 @@ class BenchFailed(ServiceError):
 def process(command: Sequence[str], cores: set[int] | None = None, env: dict[str, str] | None = None) -> Iterator[int]:
     """Run `command` on `cores` (default: all) until the block ends, then SIGTERM; yields the pid."""
     pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
-    environment = os.environ | (env or {})
+    environment = os.environ | {"NEARFIELD_RETRAIN_SHARE": "0"} | (env or {})  # no training that is not measured
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, preexec_fn=pin)  # noqa: S603, PLW1509
     try:
         yield child.pid
@@ -78,7 +78,7 @@ def post(client: httpx.Client, users: Sequence[str], items: Sequence[str], value
 
 def retrain(client: httpx.Client, algorithm: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
     """Train `algorithm` in the service and wait until its model is live; the finished job."""
-    answer = client.post("/admin/retrain", json={"algorithm": algorithm, "params": params or {}})
+    answer = client.post("/admin/retrain", json={"algorithm": algorithm, "params": params or {}, "force": True})
     answer.raise_for_status()
     job: dict[str, Any] = answer.json()
     while job["state"] not in ("succeeded", "failed", "cancelled"):

@@ -190,7 +190,7 @@ def _learned_on_device(
         online.apply(users, items, values, positions)
         online.finish()
     seconds = time.perf_counter() - began
-    arrays = online.fetch(np.arange(model.n_users), np.arange(model.n_items))
+    arrays = {**model.arrays, **online.fetch(np.arange(model.n_users), np.arange(model.n_items))}
     return gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration), seconds
 
 

@@ -182,7 +182,7 @@ def _write_sample(path: Path, history: _History) -> None:
 def drawn_model(params: Params, n_users: int, n_items: int, seed: int) -> Model:
     """A trained model of drawn parameters, all arrays that `params` give it filled."""
     model = Model.zeros(params, MEAN, SCALE, n_users, n_items, n_bits=getattr(params, "n_bits", 0))
-    model.user_trained[:], model.item_trained[:] = True, True
+    model.mark_trained(np.ones(n_users, np.int64), np.arange(1, n_items + 1))
     normal = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights", "implicit_weights"
     jobs = [(name, first) for name in (*normal, "neighbours", "projections")
             for first in range(0, len(getattr(model, name)), CHUNK)]  # fmt: skip

@@ -116,7 +116,7 @@ def test_lists_are_measured_by_both_ranks(lists_set):
 
 
 def test_what_the_engine_refuses_is_noted(lists_set):
-    method = Ours("als-implicit", gpu.HOST)
+    method = Ours("nmf", gpu.HOST)
     negative = dataclasses.replace(lists_set, whole=lists_set.whole.scaled(-1))
     row = method.fitted(negative, method.row(negative, DEFAULT, SMALL))
     assert row.note.startswith("InvalidRatings: ")

@@ -137,7 +137,7 @@ def _fit_ratings(
     calibration: Calibration,
 ) -> Model:
     """Train an explicit model on ratings in multiples of their unit; its parameters and errors are of the ratings."""
-    unit = calibration.unit
+    unit, scale = calibration.unit, ratings.scale
     ratings, test = in_units(ratings, unit), None if test is None else in_units(test, unit)
     on_epoch = None if on_epoch is None else _in_ratings(on_epoch, unit)
     if isinstance(params, AlsParams):
@@ -149,7 +149,7 @@ def _fit_ratings(
     else:
         assert isinstance(params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
         model = sgd.fit(ratings, params, backend, test, on_epoch, should_stop)
-    model.to_ratings(calibration)
+    model.to_ratings(calibration, scale)
     return model
 
 

@@ -139,14 +139,15 @@ class Model:
         self.user_trained[:], self.item_trained[:] = user_counts > 0, item_counts > 0
         self.item_counts[:] = item_counts
 
-    def to_ratings(self, calibration: Calibration) -> None:
+    def to_ratings(self, calibration: Calibration, scale: tuple[float, float]) -> None:
         """Turn a model of ratings in multiples of `calibration.unit` into one of the ratings themselves, in place.
+
+        `scale` is that of the ratings: multiplied back, its ends would be off by a rounding.
 
         Biases and the weights C of unrated neighbors are multiplied by the unit, factors of both sides by its root;
         the weights W multiply residuals and stay.
         """
-        self.calibration, self.mean = calibration, self.mean * calibration.unit
-        self.scale = self.scale[0] * calibration.unit, self.scale[1] * calibration.unit
+        self.calibration, self.mean, self.scale = calibration, self.mean * calibration.unit, scale
         powers = dict.fromkeys(("user_factors", "item_factors"), 0.5)
         names = "user_bias", "item_bias", "user_baseline", "item_baseline", "implicit_weights"
         for name, power in (powers | dict.fromkeys(names, 1.0)).items():

@@ -70,6 +70,12 @@ def test_refits_mean_the_same_on_every_scale(params: Params, factor: float, offs
     np.testing.assert_allclose(estimates[1], estimates[0], rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize("params", EXPLICIT, ids=lambda params: params.algorithm)
+def test_the_scale_of_a_model_is_that_of_its_ratings(params: Params) -> None:
+    for ratings in (planted(), with_values(planted(60, 40, 20), 0.1, 0.3)):
+        assert gpu.fit(ratings, params).scale == ratings.scale
+
+
 def test_the_unit_is_what_shrunk_biases_leave() -> None:
     ratings = planted()
     unit = residual_deviation(ratings, shrunk_biases(ratings))

@@ -19,7 +19,7 @@ from service.settings import Settings
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
-FAST = {"n_factors": 8, "n_epochs": 15}
+FAST = {"n_factors": 8, "n_epochs": 20}
 N_USERS, N_ITEMS = 60, 40
 
 

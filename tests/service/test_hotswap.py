@@ -286,7 +286,7 @@ def test_a_user_forgotten_while_a_model_is_mapped_stays_forgotten(whole: Whole) 
 
 def test_new_items_have_neighbours_and_are_recommended(whole: Whole) -> None:
     whole.send(events())
-    whole.train("culsh", **SMALL)
+    whole.train("culsh", **SMALL | {"n_epochs": 20})
     whole.send([RatingEvent(f"u{user}", "brand-new", 5.0 if user % 2 == 0 else 1.0, 1.0) for user in range(40)])
     found = whole.ask(Neighbours(kind="item", id="brand-new", n=4))
     assert len(found.neighbors) == 4

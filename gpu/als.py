@@ -32,6 +32,7 @@ from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.rules import ridges
 
+WHOLE, BLOCK = 256, 64  # factors up to which a row is solved as a whole, and of a block beyond
 START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
 
 
@@ -185,6 +186,21 @@ class Training:
             raise TrainingDiverged(
                 f"Training of {self.params.algorithm} diverged: expected finite parameters; raise regularization"
             )
+
+
+def is_blocked(problem: Problem) -> bool:
+    """Whether rows are improved block by block rather than solved as a whole."""
+    return problem.solver == "cg" and problem.n_factors > WHOLE
+
+
+def block_problem(problem: Problem) -> Problem:
+    """What is left to solve where a block of factors is improved: factors alone, and targets that are residuals."""
+    return problem._replace(n_factors=BLOCK, biases=False, mean=0.0)
+
+
+def n_blocks(problem: Problem) -> int:
+    """Blocks of factors; the last one may be shorter."""
+    return -(-problem.n_factors // BLOCK)
 
 
 def width(problem: Problem) -> int:

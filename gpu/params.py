@@ -83,7 +83,7 @@ class AlsParams(RegularizedParams):
     """
 
     algorithm: ClassVar[str] = "als"
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"n_factors": (4, 256)}
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"n_factors": (4, 1024)}
 
     n_factors: int = 128
     n_epochs: int = 8

@@ -177,6 +177,24 @@ def als_half(rows, solved, fixed, problem):
     return result
 
 
+def als_half_in_blocks(rows, solved, fixed, problem, n_block):
+    """One half-iteration in blocks of `n_block` factors, a row's bias first; a step of CG from zero for each block."""
+    fixed, n_factors = fixed.astype(np.float64), problem.n_factors
+    result = np.zeros(solved.shape)
+    for number, (columns, values) in enumerate(rows):
+        if len(columns):
+            a, b = als_system(columns, values, fixed, problem)
+            x = solved[number].astype(np.float64)
+            blocks = [np.arange(n_factors, len(x))] if problem.biases else []
+            blocks += [np.arange(n, min(n + n_block, n_factors)) for n in range(0, n_factors, n_block)]
+            for block in blocks:
+                left = (b - a @ x)[block]
+                step = conjugate_gradients(a[np.ix_(block, block)], left, 0 * left, problem.n_cg_steps, 0.0)
+                x[block] += step
+            result[number] = x
+    return result
+
+
 def als_estimates(users, items, problem):
     """r̂ of every pair, not clipped."""
     users, items = users.astype(np.float64), items.astype(np.float64)

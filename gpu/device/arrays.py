@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als import Problem
+from gpu.als import BLOCK, Problem, is_blocked, n_blocks, width
 from gpu.device.plan import Batch, Plan
 from gpu.ratings import Rows
 
@@ -23,14 +23,18 @@ class Table:
     """Parameters of one side.
 
     Attributes:
-        values: float32 (rows, D).
+        values: float32 (rows, D); where rows are improved in blocks (rows, B W), factors alone and zeros behind them.
         halves: float16 (rows, LD): what tensor cores gather, kept up by the kernels that solve; None where no
             kernel reads it. Columns: F factors; with biases 1, the bias rounded to float16 and the rest of it; zeros
-            up to a multiple of 8.
+            up to a multiple of 8. In blocks (B, rows, W).
+        biases: float32 (rows,) beside blocks; None where they are part of `values` or where there are none.
+        n_factors: F beside blocks; None where `values` is the table as it is.
     """
 
     values: Any
     halves: Any
+    biases: Any = None
+    n_factors: int | None = None
 
 
 @dataclass
@@ -43,6 +47,7 @@ class Side:
         items, splits: `plan.items` and `plan.splits` as bytes (32 n,).
         ridges: float64 (rows,), ρ.
         empty: int64, rows without ratings.
+        starts, lengths: int64 (rows,), where the ratings of each row lie.
         n_rated: rows of the fixed side that have ratings.
         slots_bytes: what `slots` takes.
     """
@@ -55,6 +60,8 @@ class Side:
     splits: Any
     ridges: Any
     empty: Any
+    starts: Any
+    lengths: Any
     n_rated: int
     slots_bytes: int
 
@@ -70,8 +77,8 @@ def side_of(
     """Ratings and plan, placed."""
     ratings = placed(rows.items), placed(rows.values)
     work = placed(plan.items.view(np.uint8)), placed(plan.splits.view(np.uint8))
-    empty = placed(np.flatnonzero(rows.lengths == 0))
-    return Side(*ratings, plan, batches, *work, placed(ridges), empty, n_rated, slots_bytes)
+    places = placed(np.flatnonzero(rows.lengths == 0)), placed(rows.starts), placed(rows.lengths)
+    return Side(*ratings, plan, batches, *work, placed(ridges), *places, n_rated, slots_bytes)
 
 
 def placed(array: NDArray[Any]) -> Any:
@@ -95,8 +102,39 @@ def free_bytes() -> int:
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
+def stride(problem: Problem) -> int:
+    """Numbers of a row of `Table.values`: D, or whole blocks of factors."""
+    return n_blocks(problem) * BLOCK if is_blocked(problem) else width(problem)
+
+
+def table_of(values: NDArray[np.float32], problem: Problem, has_halves: bool) -> Table:
+    """A table (rows, D), placed in every form that kernels read."""
+    if not is_blocked(problem):
+        found = placed(values)
+        return Table(found, halves_of(found, problem) if has_halves else None)
+    n_factors, n_rows = problem.n_factors, max(1, PIECE_BYTES // (4 * values.shape[1]))
+    blocked = cupy.zeros((len(values), stride(problem)), dtype=cupy.float32)
+    for first in range(0, len(values), n_rows):
+        piece = slice(first, first + n_rows)
+        blocked[piece, :n_factors] = placed(values[piece, :n_factors])
+    halves = None
+    if has_halves:
+        halves = cupy.empty((n_blocks(problem), len(values), BLOCK), dtype=cupy.float16)
+        halves[:] = blocked.reshape(len(values), n_blocks(problem), BLOCK).transpose(1, 0, 2)
+    return Table(blocked, halves, placed(values[:, -1]) if problem.biases else None, n_factors)
+
+
+def fetched(table: Table) -> NDArray[np.float32]:
+    """The table (rows, D) on the host; waits for what writes it."""
+    values: NDArray[np.float32] = table.values.get()
+    values = values[:, : table.n_factors]
+    return values if table.biases is None else np.column_stack([values, table.biases.get()])
+
+
 def n_half_columns(problem: Problem) -> int:
-    """LD, columns of `Table.halves`."""
+    """LD, columns of `Table.halves`, of all blocks where there are some."""
+    if is_blocked(problem):
+        return stride(problem)
     used = problem.n_factors + 3 * problem.biases
     return -(-used // 8) * 8
 

@@ -9,7 +9,6 @@ from gpu.device.plan import MAX_PARTS
 
 BATCH_BYTES = 2**29  # sums of a batch; many times what is in work at once, and little beside the ratings
 WARP = 32
-ERROR_THREADS = 128  # of a block that adds up errors
 SMALL = 40  # unknowns up to which threads own tiles of 4 x 4: with 8 x 8 most of a block would idle
 
 
@@ -52,8 +51,13 @@ def _warps(n_threads: int) -> int:
     return -(-n_threads // WARP) * WARP
 
 
-def defines(problem: Problem, in_shared: bool) -> dict[str, int]:
-    """Macros of kernels/als_plain.cu; `in_shared`: whether A fits into a block's shared memory."""
+def defines(problem: Problem, in_shared: bool, stride: int | None = None) -> dict[str, int]:
+    """Macros of kernels/als_plain.cu.
+
+    Args:
+        in_shared: whether A fits into a block's shared memory.
+        stride: numbers of a row of the tables, to improve a block of it; else rows are solved as a whole.
+    """
     sizes = tiling(problem)
     return {
         "D": width(problem),
@@ -63,6 +67,7 @@ def defines(problem: Problem, in_shared: bool) -> dict[str, int]:
         "N_TILES": sizes.n_tiles,
         "FORM_THREADS": sizes.form_threads,
         "SOLVE_THREADS": sizes.solve_threads,
-        "ERROR_THREADS": ERROR_THREADS,
         "IN_SHARED": int(in_shared),
+        "STEP": int(stride is not None),
+        "STRIDE": stride or width(problem),
     }

@@ -14,8 +14,8 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
-from gpu.als import Problem, width
-from gpu.host import cg
+from gpu.als import WHOLE, Problem, is_blocked, width
+from gpu.host import cg, columns, subspace
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
@@ -63,9 +63,20 @@ def _left_in_group() -> int:
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: Problem) -> int:
     """Memory that a training takes beside its ratings: both tables twice (work and result), one of them padded."""
     n_rows, n_longer = len(by_user_lengths) + len(by_item_lengths), max(len(by_user_lengths), len(by_item_lengths))
-    tables = 4 * (2 * n_rows * width(problem) + n_longer * _padded(problem))
-    grams = 4 * N_RUNS * _padded(problem) ** 2 if problem.is_implicit else 0
-    return tables + n_rows * BYTES_PER_ROW + grams + get_num_threads() * cg.batch_bytes()
+    tables = 4 * 2 * n_rows * width(problem) + n_rows * BYTES_PER_ROW
+    if is_blocked(problem):
+        return tables + subspace.bytes_needed(by_user_lengths, by_item_lengths, problem)
+    return tables + _whole_bytes(n_longer, problem) + get_num_threads() * cg.batch_bytes()
+
+
+def _whole_bytes(n_longer: int, problem: Problem) -> int:
+    """Memory where rows are solved as a whole: the fixed side padded, sums of VᵀV, and a matrix a thread."""
+    padded = _padded(problem)
+    grams = 0
+    if problem.is_implicit:
+        grams = 4 * N_RUNS * padded**2 if padded <= WHOLE else columns.bytes_needed(n_longer, padded + 64, True)
+    matrices = get_num_threads() * 8 * padded**2 if problem.solver == "cholesky" else 0
+    return 4 * n_longer * padded + grams + matrices
 
 
 def prepare(rows: Rows, n_columns: int, problem: Problem, n_rated: int | None = None) -> Side:
@@ -115,12 +126,17 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
 
     Args:
         side: the ratings of the rows of `solved`; entries are rows of `fixed`.
-        solved: float32 (rows, D); its content is where conjugate gradients start.
+        solved: float32 (rows, D); its content is where conjugate gradients start, or what blocks improve.
         fixed: float32 (columns, D).
     """
     solved[side.rows.lengths == 0] = 0
-    work = cg.solve_rows if problem.solver == "cg" else _solve_exactly
-    work(side.rows, side.order, side.bounds, side.ridges, _system(fixed, problem), solved)
+    plan = side.rows, side.order, side.bounds, side.ridges
+    if is_blocked(problem):
+        subspace.solve_rows(*plan, subspace.system_of(fixed, problem), solved)
+    elif problem.solver == "cg":
+        cg.solve_rows(*plan, _system(fixed, problem), solved)
+    else:
+        _solve_exactly(*plan, _system(fixed, problem), solved)
 
 
 def _system(fixed: Table, problem: Problem) -> cg.System:
@@ -188,6 +204,8 @@ def _solve_row(rows: Rows, row: int, ridge: float, system: cg.System, solved: Ta
 
 def gram_of(table: Table) -> NDArray[np.float64]:
     """VᵀV (D, D)."""
+    if table.shape[1] > WHOLE:  # sums of `N_RUNS` runs would take more than the table itself
+        return columns.square(columns.gram_of(columns.blocks_of(table, table.shape[1])), table.shape[1])
     parts = np.zeros((N_RUNS, table.shape[1], table.shape[1]), dtype=np.float32)
     _add_grams(table, parts)
     upper: NDArray[np.float64] = parts.sum(axis=0, dtype=np.float64)

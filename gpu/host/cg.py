@@ -83,7 +83,8 @@ def batch_bytes() -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _batch(rows: NDArray[np.int64], padded: int) -> Batch:
+def batch_of(rows: NDArray[np.int64], padded: int) -> Batch:
+    """A batch of these rows, all active, at zero."""
     n, f = len(rows), np.float32
     return Batch(
         rows, np.ones(n, np.bool_), np.zeros(n, np.int64), np.zeros((n, padded), f), np.zeros((n, padded), f),
@@ -109,12 +110,12 @@ def _solve_run(
 ) -> None:  # fmt: skip
     size = BATCH_FLOATS // system.z.shape[1]
     for first in range(start, end, size):
-        batch = _batch(order[first : min(first + size, end)], system.z.shape[1])
+        batch = batch_of(order[first : min(first + size, end)], system.z.shape[1])
         _copy(solved, batch.rows, batch.x, False)
         _apply(rows, ridges, system, batch, batch.x, True)
         _turn(system.tolerance, batch)
         for _ in range(system.n_steps):
-            _step(rows, ridges, system, batch)
+            step(rows, ridges, system, batch)
         _copy(solved, batch.rows, batch.x, True)
 
 
@@ -144,7 +145,7 @@ def _turn(tolerance: np.float32, batch: Batch) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _step(rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch) -> None:
+def step(rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch) -> None:
     """One step of all rows that are not good enough yet."""
     active, squares, goals = batch.active, batch.squares, batch.goals
     for g in range(len(active)):
@@ -212,11 +213,11 @@ def _visit_block(rows: Rows, system: System, batch: Batch, p: NDArray[np.float32
         end = len(z) if lengths[order[g]] < least else limit
         if not active[g] or place == stop or items[min(place + TOGETHER, stop) - 1] >= end:
             continue
-        _clear(part)
+        clear(part)
         places[g] = _sum_applied(items, values, place, stop, end, z, slope, level, p, g, part)
         _add(part, applied, g)
         if is_first:
-            _clear(part)
+            clear(part)
             line = system.target_slope, system.target_level
             _sum_targets(items, values, place, places[g], z, (slope, level), line, offsets, part)
             _add(part, right, g)
@@ -283,7 +284,8 @@ def _sum_targets(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _clear(vector: NDArray[np.float32]) -> None:
+def clear(vector: NDArray[np.float32]) -> None:
+    """Set all numbers to zero."""
     for f in range(np.uintp(len(vector))):
         vector[f] = 0
 

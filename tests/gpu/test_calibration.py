@@ -46,7 +46,7 @@ def test_errors_are_the_same_in_units_of_the_scale(
         error = gpu.evaluate.rmse(model, known.by_user, *held_out.coo())
         assert reports[-1].metrics["test_rmse"] == pytest.approx(error, rel=1e-3)
         errors.append(error / scale[0])
-    assert errors[1] == pytest.approx(errors[0], rel=2e-3 if backend.name == "device" else 1e-4)
+    assert errors[1] == pytest.approx(errors[0], rel=5e-3 if backend.name == "device" else 1e-4)
 
 
 @pytest.mark.parametrize("params", EXPLICIT, ids=lambda params: params.algorithm)

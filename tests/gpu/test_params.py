@@ -63,7 +63,7 @@ def test_parameters_of_other_algorithms_are_refused() -> None:
     ("name", "value"),
     [
         ("n_factors", 3),
-        ("n_factors", 257),
+        ("n_factors", 1025),
         ("regularization", -0.01),
         ("regularization", float("nan")),
         ("n_cg_steps", 0),

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import importlib.resources
+import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 from gpu.errors import BackendUnavailable
 
 COMMON = "common.cuh"
 PARTS = {
-    "als": ("als_tiles.cuh", "als_mma.cuh", "als_staging.cuh", "als_sums.cuh", "als_solver.cuh", "als_short.cuh"),
+    "als": (
+        "als_records.cuh",
+        "als_tiles.cuh",
+        "als_mma.cuh",
+        "als_work.cuh",
+        "als_staging.cuh",
+        "als_sums.cuh",
+        "als_solver.cuh",
+        "als_short.cuh",
+    ),
+    "als_wide": (
+        "als_records.cuh",
+        "als_wide_sizes.cuh",
+        "als_mma.cuh",
+        "als_work.cuh",
+        "als_wgmma.cuh",
+        "als_wide_feed.cuh",
+        "als_wide_solver.cuh",
+    ),
     "hamming": ("splitmix.cuh", "lsh_bits.cuh", "ranks.cuh"),
     "lsh": ("splitmix.cuh", "lsh_bits.cuh", "lsh_phi.cuh"),
     "near": ("splitmix.cuh",),
@@ -43,35 +64,84 @@ def options(defines: dict[str, int]) -> tuple[str, ...]:
     return (*OPTIONS, *(f"-D{define}={value}" for define, value in sorted(defines.items())))
 
 
-def module(name: str, defines: dict[str, int]) -> Any:
+def module(name: str, defines: dict[str, int], architecture: str | None = None) -> Any:
     """`name`.cu compiled with these macros for the current device; compiled and loaded once.
+
+    Args:
+        architecture: where instructions are used that only this one has ("sm_90a"): CuPy itself does not name it.
 
     Raises:
         BackendUnavailable: the compiler refused; file, macros and its first error are said.
     """
     cupy = importlib.import_module("cupy")
 
-    return _module(name, options(defines), cupy.cuda.Device().id)
+    return _module(name, options(defines), cupy.cuda.Device().id, architecture)
 
 
 @functools.cache
-def _module(name: str, given: tuple[str, ...], device: int) -> Any:
+def _module(name: str, given: tuple[str, ...], device: int, architecture: str | None) -> Any:
     cupy = importlib.import_module("cupy")
 
     del device  # a part of the key
-    loaded = cupy.RawModule(code=source(name), options=given, backend="nvrtc")
     try:
+        if architecture:
+            return cupy.RawModule(path=_binary(source(name), given, architecture))
+        loaded = cupy.RawModule(code=source(name), options=given, backend="nvrtc")
         loaded.compile()
-    except cupy.cuda.compiler.CompileException as error:
+    except (cupy.cuda.compiler.CompileException, cupy.cuda.nvrtc.NVRTCError) as error:
         lines = str(error).splitlines()
         first = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
         raise BackendUnavailable(f"Invalid kernels {name}.cu with {' '.join(given)}: {first}; use host") from error
     return loaded
 
 
-def kernel(name: str, function: str, defines: dict[str, int], shared_bytes: int = 0) -> Any:
+def _binary(text: str, given: tuple[str, ...], architecture: str) -> str:
+    """Path of the machine code of this source; compiled once, whatever the process."""
+    cupy = importlib.import_module("cupy")
+
+    given = (*given, f"-arch={architecture}", "-ftz=true")
+    key = repr((text, given, cupy.cuda.nvrtc.getVersion())).encode()
+    path = _folder() / f"nearfield_{hashlib.sha256(key).hexdigest()}.cubin"
+    if not path.is_file():
+        binary = _compiled(text, given)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(binary)
+        Path(file.name).replace(path)  # whole, whoever else writes it
+    return str(path)
+
+
+@functools.cache
+def _folder() -> Path:
+    """Where CuPy keeps its kernels, or a folder of this process where that cannot be written to."""
+    folder = Path.home() / ".cupy" / "kernel_cache"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.mkdtemp())
+    return folder
+
+
+def _compiled(text: str, given: tuple[str, ...]) -> bytes:
+    cupy = importlib.import_module("cupy")
+
+    nvrtc = cupy.cuda.nvrtc
+    program = nvrtc.createProgram(text, "kernels.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, given)
+        binary: bytes = nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        log = nvrtc.getProgramLog(program)
+        raise cupy.cuda.compiler.CompileException(log, text, "kernels.cu", given, "nvrtc") from error
+    finally:
+        nvrtc.destroyProgram(program)
+    return binary
+
+
+def kernel(
+    name: str, function: str, defines: dict[str, int], shared_bytes: int = 0, architecture: str | None = None
+) -> Any:
     """One kernel of a module, allowed `shared_bytes` of dynamic shared memory a block."""
-    return _kernel(module(name, defines), function, shared_bytes)
+    return _kernel(module(name, defines, architecture), function, shared_bytes)
 
 
 @functools.cache

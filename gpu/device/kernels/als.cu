@@ -2,7 +2,9 @@
 //
 //   (A + ρ I) x = b,  A = Σ w z zᵀ (+ G),  b = Σ y z   over the ratings of one row; z = a row of the FP16 table.
 //
-// Compiled for one problem: F factors, BIASES and IMPLICIT as 0 or 1.
+// Compiled for one problem: F factors, BIASES and IMPLICIT as 0 or 1; STRIDE floats in a row of the solved table. STEP is 1
+// where F is a block of a row's factors: then the right-hand side is the gradient at the present x, y what each rating
+// still lacks, and the solution the step that is to be added to x (gpu/device/subspace.py).
 //
 // Columns of a staged rating: C of the table (F factors; with biases then 1, b̂ in FP16 and the rest of b̂), zeros up to
 // LD. A's rows F + 1 and F + 2 then add up to Σ b̂ z. The right-hand side y, in two FP16 parts, is
@@ -22,7 +24,8 @@
 // Limits: compute capability 8.0; F up to 256; |x| of the fixed side below 65,504. Races: none; rows and slots have one
 // writer, and every sum has a fixed order, so equal inputs give equal bits.
 //
-// Its parts are put before it, in this order: als_tiles, als_mma, als_staging, als_sums, als_solver, als_short.
+// Its parts are put before it, in this order: als_records, als_tiles, als_mma, als_work, als_staging, als_sums, als_solver,
+// als_short.
 
 __device__ __forceinline__ void clear(Sums& sums) {
 #pragma unroll

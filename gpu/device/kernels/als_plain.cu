@@ -1,19 +1,20 @@
 // ALS without tensor cores, FP32 throughout, in the two phases of [000]: `form` writes A and b of a batch of rows to
-// memory, `solve_cg` or `solve_cholesky` solves them. And `errors`, which both precisions use.
+// memory, `solve_cg` or `solve_cholesky` solves them.
 //
 //   (A + ρ I) x = b,  A = Σ w z zᵀ (+ G),  b = Σ y z   over the ratings of one row; ρ = λ (n + offset)^ν + λ0
 //
 // Compiled for one problem: D unknowns of a row, BIASES and IMPLICIT as 0 or 1; TILE x TILE elements of A are a
-// thread's own, N_TILES such tiles lie across A and b; FORM_THREADS, SOLVE_THREADS and ERROR_THREADS of a block;
-// IN_SHARED: whether A fits into shared memory when it is solved.
+// thread's own, N_TILES such tiles lie across A and b; FORM_THREADS and SOLVE_THREADS of a block; IN_SHARED: whether A fits
+// into shared memory when it is solved. STRIDE floats lie between two rows of a table. STEP is 1 where the D unknowns are a
+// block of a row's factors: then y is what each rating still lacks, and the solution the step that is to be added to x
+// (gpu/device/subspace.py).
 //
 // A and b are the lower triangle of one symmetric matrix: a rating is √w [z; y/w], so b is row D of Σ of its outer
 // products. In memory ("slot") row i of it begins at `slot_row(i)` and is as long as its tiles reach: whole 16-byte
 // pieces. A row with many ratings has several slots, summed in their order when the row is solved.
 //
 // Who owns what. `form`: a block owns an item, a thread one tile of its triangle. Solvers: a block owns a row, thread i
-// its unknown i (row i of A). `errors`: a block owns an item, a lane the errors of its own ratings. Every sum has a fixed
-// order: equal inputs give equal bits.
+// its unknown i (row i of A). Every sum has a fixed order: equal inputs give equal bits.
 //
 // Limits: D from 4 to 257; solvers need more threads than D, `form` one per tile. Races: none; every slot, row and sum has
 // one writer, and the barriers that part readers from writers of shared memory are named where they stand.
@@ -25,6 +26,7 @@ constexpr int N_OWNED = N_TILES * (N_TILES + 1) / 2;
 constexpr int SLOT = N_OWNED * TILE * TILE;  // floats
 constexpr int SOLVE_WARPS = SOLVE_THREADS / WARP;
 constexpr int N_FACTORS = D - BIASES;
+static_assert(!STEP || !BIASES, "a bias is a block of its own");
 constexpr float LARGEST = 3.402823466e38f;
 static_assert(WIDTH > D && FORM_THREADS >= N_OWNED && FORM_THREADS % WARP == 0, "a thread has one tile at most");
 static_assert(SOLVE_THREADS > D && SOLVE_THREADS % WARP == 0, "a thread has one unknown at most");
@@ -49,14 +51,15 @@ __device__ __forceinline__ int staged(int c) {
     return (piece * N_TILES + c / TILE) * 4 + c % 4;
 }
 
-// One rating as √w [z; y/w]; `value` is r.
-__device__ __forceinline__ void stage(float* to, const float* z, float value, const Solver& solver) {
+// One rating as √w [z; y/w]; `value` is r, `lack` what stands for y where a block is improved.
+__device__ __forceinline__ void stage(float* to, const float* z, float value, float lack, const Solver& solver) {
     const int lane = threadIdx.x % WARP;
-    float y = value - solver.mean, root = 1;
+    float y = STEP ? lack : value - solver.mean, root = 1;
     if (BIASES) y -= z[D - 1];
     if (IMPLICIT) {
         root = sqrtf(solver.alpha * fabsf(value));
-        y = value > 0 ? (1 + solver.alpha * value) / root : 0.0f;  // below 0 it is a dislike
+        if (STEP) y = root > 0 ? lack / root : 0.0f;
+        else y = value > 0 ? (1 + solver.alpha * value) / root : 0.0f;  // below 0 it is a dislike
     }
 #pragma unroll
     for (int first = 0; first < WIDTH; first += WARP) {
@@ -79,8 +82,8 @@ __device__ __forceinline__ void load_tile(float (&to)[TILE], const float* rating
 
 // Write A and b of one item to its slot (counted from `first_slot`). Grid: a block an item.
 extern "C" __global__ void __launch_bounds__(FORM_THREADS) form(
-    const Item* items, const int* columns, const float* values, const float* fixed, Solver solver, int first_slot,
-    float* slots
+    const Item* items, const int* columns, const float* values, const float* lacks, const float* fixed, Solver solver,
+    int first_slot, float* slots
 ) {
     __shared__ __align__(16) float bin[BIN][WIDTH];
     const Item item = items[blockIdx.x];
@@ -93,20 +96,23 @@ extern "C" __global__ void __launch_bounds__(FORM_THREADS) form(
     float sums[TILE][TILE] = {};
     const int* const from = columns + item.begin + lane;
     const float* const rated = values + item.begin + lane;
+    const float* const lacking = lacks + item.begin + lane;
     int next_column = lane < item.length ? __ldg(from) : 0;
     float next_value = lane < item.length ? __ldg(rated) : 0.0f;
+    float next_lack = STEP && lane < item.length ? __ldg(lacking) : 0.0f;
     for (int done = 0; done < item.length; done += BIN) {
         const int count = min(BIN, item.length - done), column = next_column;
-        const float value = next_value;
+        const float value = next_value, lack = next_lack;
         __syncthreads();  // nobody reads the last bin any more
 #pragma unroll 4
         for (int k = warp; k < count; k += FORM_THREADS / WARP) {
             const long long row = __shfl_sync(~0u, column, k);
-            stage(bin[k], fixed + row * D, __shfl_sync(~0u, value, k), solver);
+            stage(bin[k], fixed + row * STRIDE, __shfl_sync(~0u, value, k), STEP ? __shfl_sync(~0u, lack, k) : 0.0f, solver);
         }
         if (done + BIN + lane < item.length) {  // on its way while this bin is multiplied
             next_column = __ldg(from + done + BIN);
             next_value = __ldg(rated + done + BIN);
+            if (STEP) next_lack = __ldg(lacking + done + BIN);
         }
         __syncthreads();  // the bin is complete
         if (!is_owner) continue;
@@ -141,12 +147,16 @@ struct Matrix {
     __device__ __forceinline__ float& at(int i, int j) const { return elements[row(i) + j]; }
 };
 
+__device__ __forceinline__ float ridge_of(const SplitRow& split, const Solver& solver) {
+    return solver.regularization * powf(split.total + solver.offset, solver.exponent) + solver.prior;
+}
+
 // Sum the slots of a row, in their order, add G and ρ. A warp takes every SOLVE_WARPS-th row of A, a lane its columns.
 __device__ __forceinline__ Matrix gathered(
     const SplitRow& split, float* own, float* memory, const float* gram, const Solver& solver
 ) {
     const Matrix matrix = {IN_SHARED ? memory : own};
-    const float ridge = solver.regularization * powf(split.total + solver.offset, solver.exponent) + solver.prior;
+    const float ridge = ridge_of(split, solver);
     for (int i = threadIdx.x / WARP; i <= D; i += SOLVE_WARPS) {
         for (int j = threadIdx.x % WARP; j <= min(i, D - 1); j += WARP) {
             const float* from = own + slot_row(i) + j;
@@ -187,9 +197,11 @@ __device__ __forceinline__ float product(const Matrix& matrix, const float* v, i
     return sum;
 }
 
-// Approximate conjugate gradients ([000] Alg. 1) from the x that is there. Grid: a block a row.
+// Approximate conjugate gradients ([000] Alg. 1) from the x that is there; STEP: a step from it, which begins as zero, is
+// found and added, and `product` (rows, D) is VᵀV x of the block. Grid: a block a row.
 extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cg(
-    const SplitRow* rows, int first_slot, float* slots, const float* gram, Solver solver, float* solved
+    const SplitRow* rows, int first_slot, float* slots, const float* gram, Solver solver, float* solved,
+    const float* product_of_x, float* steps
 ) {
     extern __shared__ __align__(16) float memory[];
     __shared__ float direction[SOLVE_THREADS], sums[2][SOLVE_WARPS];
@@ -199,13 +211,21 @@ extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cg(
 
     const int thread = threadIdx.x, i = min(thread, D - 1);
     const bool is_owner = thread < D;
-    float* const at = solved + (long long)split.row * D + i;
+    float* const at = solved + (long long)split.row * STRIDE + i;
     float x = *at;
     const float b = is_owner ? matrix.at(D, i) : 0.0f;
     const float goal = solver.tolerance * solver.tolerance * block_sum(b * b, sums[0]);
-    direction[thread] = is_owner ? x : 0.0f;
-    __syncthreads();  // the direction is complete
-    float r = is_owner ? b - product(matrix, direction, i) : 0.0f;
+    float r = 0;
+    if (STEP) {
+        const float known = IMPLICIT ? product_of_x[(long long)split.row * D + i] : 0.0f;
+        r = is_owner ? b - known - ridge_of(split, solver) * x : 0.0f;
+    } else {
+        direction[thread] = is_owner ? x : 0.0f;
+        __syncthreads();  // the direction is complete
+        r = is_owner ? b - product(matrix, direction, i) : 0.0f;
+    }
+    const float before = STEP ? x : 0.0f;
+    if (STEP) x = 0;
     float squares = block_sum(r * r, sums[1]);  // and nobody reads the direction any more
     if (!(squares <= LARGEST)) x = squares - squares;  // what overflows must not pass for solved: NaN
     float p = r;
@@ -222,7 +242,8 @@ extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cg(
         p = r + next / squares * p;
         squares = next;
     }
-    if (is_owner) *at = x;
+    if (is_owner) *at = before + x;
+    if (STEP && is_owner) steps[(long long)split.row * D + i] = x;
 }
 
 // A = L Lᵀ in place, column by column, with L y = b as row D of it; then Lᵀ x = y. Grid: a block a row.
@@ -258,58 +279,5 @@ extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cholesky(
         if (i < k) x -= matrix.at(k, i) * pivot;
         __syncthreads();  // nobody reads it any more
     }
-    if (i < D) solved[(long long)split.row * D + i] = x;
-}
-
-// --- errors ----------------------------------------------------------------------------------------------------------
-
-// Σ (r − clip(r̂))² and the data loss of one item, to `sums`: Σ (r − r̂)²; implicit Σ c (p − r̂)² − r̂² over r ≠ 0.
-extern "C" __global__ void __launch_bounds__(ERROR_THREADS) errors(
-    const Item* items, const int* columns, const float* values, const float* table, const float* fixed, Solver solver,
-    float low, float high, double2* sums
-) {
-    constexpr int HELD = (D + WARP - 1) / WARP;
-    const Item item = items[blockIdx.x];
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    float x[HELD];
-#pragma unroll
-    for (int n = 0; n < HELD; ++n) x[n] = lane + WARP * n < D ? table[(long long)item.row * D + lane + WARP * n] : 0.0f;
-
-    double squares = 0, loss = 0;
-    for (int done = warp * WARP; done < item.length; done += ERROR_THREADS) {
-        const int count = min(WARP, item.length - done);
-        const long long place = item.begin + done + lane;
-        const int column = lane < count ? __ldg(columns + place) : 0;
-        const float rating = lane < count ? __ldg(values + place) : 0.0f;
-        float mine = 0;
-#pragma unroll 4
-        for (int k = 0; k < count; ++k) {
-            const float* const y = fixed + (long long)__shfl_sync(~0u, column, k) * D;
-            float estimate = 0;
-#pragma unroll
-            for (int n = 0; n < HELD; ++n) {
-                const int c = lane + WARP * n;
-                if (c < N_FACTORS) estimate += x[n] * y[c];
-                else if (c < D) estimate += x[n] + y[c];
-            }
-            estimate = warp_sum(estimate);
-            if (lane == k) mine = solver.mean + estimate;
-        }
-        if (lane >= count) continue;
-        const double off = rating - fminf(fmaxf(mine, low), high);
-        squares += off * off;
-        if (!IMPLICIT) loss += (double)(rating - mine) * (rating - mine);
-        else if (rating != 0) {
-            const double away = (rating > 0 ? 1.0 : 0.0) - mine;
-            loss += (double)(1 + solver.alpha * fabsf(rating)) * (away * away) - (double)mine * mine;
-        }
-    }
-    __shared__ double2 parts[ERROR_THREADS / WARP];
-    squares = warp_sum(squares), loss = warp_sum(loss);
-    if (lane == 0) parts[warp] = make_double2(squares, loss);
-    __syncthreads();
-    if (threadIdx.x > 0) return;
-    double2 total = parts[0];
-    for (int n = 1; n < ERROR_THREADS / WARP; ++n) total.x += parts[n].x, total.y += parts[n].y;
-    sums[blockIdx.x] = total;
+    if (i < D) solved[(long long)split.row * STRIDE + i] = x;
 }

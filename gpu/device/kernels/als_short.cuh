@@ -1,4 +1,4 @@
-// als.cu, part 6: rows of up to SHORT ratings, explicit problems: A p = Zᵀ (Z p) + ρ p without forming A.
+// als.cu, part 8: rows of up to SHORT ratings, explicit problems: A p = Zᵀ (Z p) + ρ p without forming A.
 //
 // A warp owns a row; Z, up to 32 staged rows of the table, is both operands in turn. Products with Z give a number a
 // rating, products with Zᵀ a number an unknown. Nothing but the vectors is rounded to FP16, and these in two parts.
@@ -85,9 +85,8 @@ __device__ __forceinline__ float multiply_rows(ShortRow& row, const Vector& v, f
 }
 
 __device__ __forceinline__ void solve_short(ShortRow& row, const Item& item, const Half& half, const Solver& solver) {
-    Vector x, r;
-#pragma unroll
-    for (int n = 0; n < VECTOR; ++n) x[n] = entry(n) < D ? half.solved[(long long)item.row * D + entry(n)] : 0.0f;
+    Vector x, r, known;
+    read(x, known, half, item.row);
     const float y = stage_row(row, item, half, solver);
     const float largest = __int_as_float(__reduce_max_sync(~0u, __float_as_int(fabsf(y))));
     const float scale = largest > TINY ? largest : 1.0f;
@@ -96,7 +95,8 @@ __device__ __forceinline__ void solve_short(ShortRow& row, const Item& item, con
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) r[n] *= scale;
     const float ridge = solver.regularization * __powf(item.total + solver.offset, solver.exponent) + solver.prior;
-    descend(x, r, solver, [&](Vector& product, const Vector& v, float norm) {
+    start_step(x, known, ridge, 1);
+    descend(x, r, known, solver, [&](Vector& product, const Vector& v, float norm) {
         const float back = inverse(norm);
         multiply_transposed(product, row, multiply_rows(row, v, norm, n_steps), n_steps);
 #pragma unroll

@@ -1,4 +1,4 @@
-// als.cu, part 5: conjugate gradients on A in registers.
+// als.cu, part 7: conjugate gradients on A in registers.
 
 constexpr float TINY = 1e-30f, LARGEST = 3e38f;  // squares below are zeros, above overflows
 typedef float Vector[VECTOR];
@@ -131,14 +131,16 @@ __device__ __forceinline__ float2 totals_of(float x, float y) {
 }
 
 // Conjugate gradients with one reduction a step (Chronopoulos and Gear, 1989), from the x that is there; r is b at first.
-// `apply(product, v, scale)` gives (A + ρ I) v, where v times `scale` fits FP16.
-template <class Apply> __device__ __forceinline__ void descend(Vector& x, Vector& r, const Solver& solver, Apply apply) {
+// `apply(product, v, scale)` gives (A + ρ I) v, where v times `scale` fits FP16. STEP: the x that is there is a vector of
+// zeros, and from b `known` is still to be taken off, what the row's present x makes of it.
+template <class Apply>
+__device__ __forceinline__ void descend(Vector& x, Vector& r, const Vector& known, const Solver& solver, Apply apply) {
     Vector p, s, w;
     const float2 norms = totals_of(dot(r, r), dot(x, x));
     const float goal = fmaxf(solver.tolerance * solver.tolerance * norms.x, TINY);
-    apply(w, x, norms.y > TINY ? inverse_root(norms.y) : 1.0f);
+    if constexpr (!STEP) apply(w, x, norms.y > TINY ? inverse_root(norms.y) : 1.0f);
 #pragma unroll
-    for (int n = 0; n < VECTOR; ++n) r[n] -= w[n], p[n] = s[n] = 0;
+    for (int n = 0; n < VECTOR; ++n) r[n] -= STEP ? known[n] : w[n], p[n] = s[n] = 0;
     float gamma = total_of(dot(r, r)), alpha = 1, beta = 0;
     if (!(gamma < LARGEST)) {  // an overflow must not look like a solution
 #pragma unroll
@@ -161,15 +163,35 @@ template <class Apply> __device__ __forceinline__ void descend(Vector& x, Vector
     }
 }
 
-// Write x to the solved table in float32 and in float16.
+// The row's x and, where blocks of implicit problems are improved, VᵀV x of the block.
+__device__ __forceinline__ void read(Vector& x, Vector& known, const Half& half, long long row) {
+#pragma unroll
+    for (int n = 0; n < VECTOR; ++n) {
+        const bool is_there = entry(n) < D;
+        x[n] = is_there ? half.solved[row * STRIDE + entry(n)] : 0.0f;
+        known[n] = STEP && IMPLICIT && is_there ? half.product[row * F + entry(n)] : 0.0f;
+    }
+}
+
+// STEP: begin with a step of zero; `known` becomes what x makes of b but for the ratings, in A's scale.
+__device__ __forceinline__ void start_step(Vector& x, Vector& known, float ridge, float scale) {
+    if constexpr (STEP) {
+#pragma unroll
+        for (int n = 0; n < VECTOR; ++n) known[n] = known[n] * scale + ridge * x[n], x[n] = 0;
+    }
+}
+
+// Write x to the solved table in float32 and in float16; STEP: it is added to what is there, by one warp, and kept.
 __device__ __forceinline__ void write(const Vector& x, const Half& half, long long row, bool as_floats, bool as_halves) {
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) {
         const int e = entry(n);
-        if (e < D && as_floats) half.solved[row * D + e] = x[n];
+        const float whole = STEP && e < D ? half.solved[row * STRIDE + e] + x[n] : x[n];
+        if (e < D && as_floats) half.solved[row * STRIDE + e] = whole;
+        if (STEP && e < D && as_floats) half.steps[row * F + e] = x[n];
         if (e < D && as_halves) {
             unsigned short* to = half.table + row * LD + e;
-            const unsigned short high = half_of(x[n]);
+            const unsigned short high = half_of(whole);
             if (e < F) to[0] = high;
             else to[0] = half_of(1.0f), to[1] = high, to[2] = half_of(x[n] - float_of(high));
         }
@@ -181,9 +203,8 @@ template <int WARP> __device__ __forceinline__ void solve(
     Sums& sums, Shared& shared, Corner corner, const Solver& solver, const Half& half, int row, int total, float weight, int& parity
 ) {
     const int lane = threadIdx.x % 32;
-    Vector x, r;
-#pragma unroll
-    for (int n = 0; n < VECTOR; ++n) x[n] = entry(n) < D ? half.solved[(long long)row * D + entry(n)] : 0.0f;
+    Vector x, r, known;
+    read(x, known, half, row);
     extract_right<WARP>(sums, shared, corner);
     if constexpr (IMPLICIT) add_gram<WARP>(sums, half, weight);
     const float mine = largest_of<WARP>(sums, corner);
@@ -210,8 +231,9 @@ template <int WARP> __device__ __forceinline__ void solve(
             for (int e = 0; e < 8; ++e) sums[n][e] *= scale;
     Matrix matrix;
     convert<WARP>(matrix, sums, corner);
-    descend(x, r, solver, [&](Vector& product, const Vector& v, float norm) {
+    start_step(x, known, ridge, scale);
+    descend(x, r, known, solver, [&](Vector& product, const Vector& v, float norm) {
         apply<WARP>(product, v, matrix, shared, corner, norm, ridge, parity);
     });
-    write(x, half, row, threadIdx.x < 32, threadIdx.x / 32 == WARPS - 1);
+    write(x, half, row, threadIdx.x < 32, threadIdx.x / 32 == (STEP ? 0 : WARPS - 1));
 }

@@ -1,25 +1,5 @@
-// als.cu, part 3: staging, what runs ahead of the arithmetic: work items, column numbers, rows of the fixed table.
+// als.cu, part 5: staging, what runs ahead of the arithmetic: work items, column numbers, rows of the fixed table.
 
-// Block b of G takes items b, 2G − 1 − b, 2G + b, …: sorted by length, every block gets as much. Parts of rows keep their
-// order, by which they find the fixed table in the cache. Every other block takes its whole rows shortest first:
-// at any time some blocks wait for memory (long rows) and some for the solver (short ones).
-struct Work {
-    const Item* items;
-    unsigned n_items, n_ordered, n_turns;
-    bool is_reversed;
-    __device__ __forceinline__ Work(const Item* items, unsigned n_items, unsigned n_parts) : items(items), n_items(n_items) {
-        n_ordered = (n_parts + gridDim.x - 1) / gridDim.x;
-        n_turns = n_items / gridDim.x;
-        if (at(n_turns) < n_items) ++n_turns;
-        is_reversed = blockIdx.x % 2;
-    }
-    __device__ __forceinline__ unsigned at(unsigned turn) const {
-        return turn * gridDim.x + (turn & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-    }
-    __device__ __forceinline__ unsigned number(unsigned turn) const {
-        return at(is_reversed && turn >= n_ordered ? n_ordered + n_turns - 1 - turn : turn);
-    }
-};
 struct Cursor {  // the stage whose column numbers are fetched next; alike in all threads but for `place`
     long long place;  // of this thread's rating
     int left;         // ratings of the item
@@ -55,6 +35,7 @@ __device__ __forceinline__ void fetch_numbers(Shared& shared, const Work& work, 
         if (rating < min(cursor.left, STAGE)) {
             copy4(address(&shared.columns[number % RING][rating % PASS * RUN + rating / PASS]), half.columns + cursor.place + n);
             copy4(address(&shared.values[number % RING][rating]), half.values + cursor.place + n);
+            if (STEP && IMPLICIT) copy4(address(&shared.lacks[number % RING][rating]), half.lacks + cursor.place + n);
         }
     }
     cursor.place += STAGE;
@@ -74,7 +55,8 @@ __device__ __forceinline__ void write_right(
         const float weight = shared.items[note.turn % ITEMS].weight;
         if (IMPLICIT) {
             share = solver.alpha * fabsf(value) * inverse(weight);
-            y = value > 0 ? (1 + solver.alpha * value) * inverse(1 + weight) : 0.0f;  // below 0 it is a dislike
+            if (STEP) y = shared.lacks[number % RING][rating] * inverse(1 + weight);
+            else y = value > 0 ? (1 + solver.alpha * value) * inverse(1 + weight) : 0.0f;  // below 0 it is a dislike
         } else {
             y = (value - solver.mean) * inverse(weight);
         }

@@ -1,4 +1,4 @@
-// als.cu, part 4: A and b, summed in a warp's accumulators, and what the solver needs of them.
+// als.cu, part 6: A and b, summed in a warp's accumulators, and what the solver needs of them.
 
 typedef float Sums[HELD][8];  // of a warp's tiles, as `mma` lays them out: columns 0–7, then 8–15
 

@@ -1,4 +1,4 @@
-// als.cu, part 1: sizes that follow from F, BIASES and IMPLICIT, what lies in shared memory, which tiles a warp owns.
+// als.cu, part 2: sizes that follow from F, BIASES, IMPLICIT and STEP, what lies in shared memory, which tiles a warp owns.
 
 constexpr int D = F + BIASES;                  // unknowns of a row
 constexpr int C = F + 3 * BIASES;              // columns of the table that are used
@@ -34,30 +34,15 @@ constexpr int NOTES = 4;                       // stages whose `Note` is held: 2
 constexpr int ITEMS = 8, AHEAD = 4;            // work items held, and how far ahead they are fetched
 static_assert(STAGES >= 2 && STAGES <= RING && 2 * (STAGES - 1) < NOTES, "rings are too short");
 static_assert(2 * (STAGES - 1) + 1 + AHEAD < ITEMS, "an item would be overwritten before its last stage");
+static_assert(!STEP || !BIASES, "a bias is a block of its own");
 static_assert(PASS >= 1, "a row of the table is longer than the block is wide");
-
-// Item, SplitRow and Solver are in common.cuh, which is put before this text.
-struct Half {  // what a half-iteration reads and writes
-    const int* columns;
-    const float* values;
-    const unsigned short* fixed;
-    const uint4* gram;        // implicit problems: G in FP16, in the order of the accumulators, and
-    const float* gram_unit;   // what it is to be multiplied by
-    float* solved;
-    unsigned short* table;
-    float4* partials;
-};
-struct Note {         // of a stage: how many ratings | LAST | END, and the turn of its item
-    int count;
-    unsigned turn;
-};
-constexpr int LAST = 1 << 8, END = 1 << 9;
 
 struct Shared {
     alignas(16) unsigned char tiles[STAGES][STAGE][ROW_BYTES];
     alignas(16) Item items[ITEMS];
     alignas(16) int columns[RING][PASS * RUN];  // rating r at [r % PASS][r / PASS]: together what a thread gathers
     float values[RING][STAGE];
+    float lacks[RING][STEP && IMPLICIT ? STAGE : 4];
     alignas(16) unsigned short weights[STAGES][IMPLICIT ? STAGE : 8];
     alignas(16) unsigned short targets[STAGES][3][Y_IS_COLUMN ? 8 : STAGE];  // where y is no column: its two parts, zeros
     alignas(16) float right[2 + 2 * BIASES][16 * T];
@@ -70,13 +55,6 @@ constexpr int REGISTERS = NARROW ? HELD * 8 + 56 : PER_WARP * 6 + 72;  // a thre
 constexpr int BY_REGISTERS = 65536 / (REGISTERS * THREADS), BY_MEMORY = 227 * 1024 / (sizeof(Shared) + 1024);
 constexpr int BLOCKS_PER_SM = BY_REGISTERS < 1 ? 1 : BY_REGISTERS < BY_MEMORY ? BY_REGISTERS : BY_MEMORY;
 
-template <int N> struct Int { static constexpr int value = N; };
-template <int I, int N, class Body> __device__ __forceinline__ void repeat(Body body) {
-    if constexpr (I < N) {
-        body(Int<I>());
-        repeat<I + 1, N>(body);
-    }
-}
 constexpr __host__ __device__ int tile_row(int n) {  // NARROW: of the n-th tile; last row first, in a row last column first
     int row = T - 1;
     while (n > row) n -= row-- + 1;

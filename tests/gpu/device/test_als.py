@@ -11,6 +11,7 @@ import pytest
 
 from gpu.als import Problem, width
 from gpu.backend import Backend
+from gpu.errors import InvalidParams
 from gpu.host import als as host
 from gpu.ratings import Rows
 from tests.gpu.test_als import EXPLICIT, IMPLICIT, UNCENTRED, assert_rows_agree, rows_of, signed, table_of, tolerance
@@ -21,9 +22,10 @@ N_COLUMNS = 200_000
 DEVICE = Backend("device", "under test")
 KINDS = {"biases": EXPLICIT, "uncentred": UNCENTRED, "implicit": IMPLICIT, "signed": IMPLICIT}
 FACTORS = [4, 5, 16, 31, 32, 64, 100, 128, 200, 256]
-CASES = [("biases", n) for n in FACTORS] + [
-    (kind, n) for kind in ("uncentred", "implicit", "signed") for n in (5, 32, 100, 128)
-]
+OTHERS = "uncentred", "implicit", "signed"
+CASES = [("biases", n) for n in FACTORS] + [(kind, n) for kind in OTHERS for n in (5, 32, 100, 128)]
+CASES += [("uncentred", 150), ("uncentred", 256), ("biases", 201)]  # of Hopper's kernel; its biases need whole pieces
+CASES += [(kind, n) for kind in ("biases", *OTHERS) for n in (257, 512)]  # in blocks
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float16"])
 SOLVERS = pytest.mark.parametrize("solver", ["cg", "cholesky"])
 
@@ -101,11 +103,35 @@ def test_the_form_that_tensor_cores_read_is_kept_up(kind, als):
     assert np.array_equal(solved.halves.get()[rated, :used], expected[rated, :used])
 
 
+@pytest.mark.parametrize("kind", ["uncentred", "biases"])
+def test_the_form_that_hoppers_tensor_cores_read_is_kept_up(kind, als):
+    problem, rows, fixed, start = case(kind, 192, LENGTHS[:9], 5000)
+    problem = problem._replace(precision="float16")
+    if importlib.import_module("gpu.device.wide").fits(problem):
+        _, solved = on_device(als, rows, start, fixed, problem)
+        expected, used = als.arrays.halves_of(solved.values, problem).get(), 192 + 3 * problem.biases
+        assert np.array_equal(solved.halves.get()[rows.lengths > 0, :used], expected[rows.lengths > 0, :used])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_form_of_blocks_is_kept_up(kind, als):
+    problem, rows, fixed, start = case(kind, 300, LENGTHS[:9], 5000)
+    _, solved = on_device(als, rows, start, fixed, problem._replace(precision="float16"))
+    if solved.halves is None:
+        pytest.skip("no tensor cores are used on this device")
+    rated = rows.lengths > 0
+    values = solved.values.get().reshape(len(rated), -1, als.arrays.BLOCK).transpose(1, 0, 2)
+    assert np.array_equal(solved.halves.get()[:, rated], values[:, rated].astype(np.float16))
+    assert not solved.values[:, 300:].any()
+
+
 @PRECISIONS
 @SOLVERS
-@pytest.mark.parametrize("kind", KINDS)
-def test_equal_inputs_give_equal_bits(kind, solver, precision, als):
-    problem, rows, fixed, start = case(kind, 32, LENGTHS, N_COLUMNS)
+@pytest.mark.parametrize(("kind", "n_factors"), [*((kind, 32) for kind in KINDS), ("biases", 192), ("biases", 300)])
+def test_equal_inputs_give_equal_bits(kind, n_factors, solver, precision, als):
+    if n_factors > 256 and solver == "cholesky":
+        pytest.skip("refused")
+    problem, rows, fixed, start = case(kind, n_factors, LENGTHS, N_COLUMNS)
     problem = problem._replace(precision=precision, solver=solver)
     runs = [als.fetch(on_device(als, rows, start, fixed, problem)[1]) for _ in range(3)]
     assert np.array_equal(runs[0], runs[1])
@@ -132,9 +158,10 @@ def test_batches_change_nothing(als, monkeypatch):
 
 
 @PRECISIONS
+@pytest.mark.parametrize("n_factors", [33, 300])
 @pytest.mark.parametrize("kind", KINDS)
-def test_errors_and_penalty_agree_with_the_host(kind, precision, als):
-    problem, rows, fixed, start = case(kind, 33, LENGTHS, N_COLUMNS)
+def test_errors_and_penalty_agree_with_the_host(kind, n_factors, precision, als):
+    problem, rows, fixed, start = case(kind, n_factors, LENGTHS, N_COLUMNS)
     problem = problem._replace(precision=precision)
     ours, theirs = als.prepare(rows, len(fixed), problem), host.prepare(rows, len(fixed), problem)
     table, still = als.place(start, problem), als.place(fixed, problem)
@@ -144,9 +171,16 @@ def test_errors_and_penalty_agree_with_the_host(kind, precision, als):
     assert als.penalty(ours, table, problem) == pytest.approx(host.penalty(theirs, start, problem), rel=1e-6)
 
 
+def test_exact_solutions_of_many_factors_are_refused(als):
+    problem = EXPLICIT._replace(n_factors=257, solver="cholesky")
+    with pytest.raises(InvalidParams, match=r"expected cg on a device beyond 256 factors.*use host"):
+        als.bytes_needed(np.ones(3, np.int64), np.ones(3, np.int64), problem)
+
+
 def test_nothing_is_solved_without_ratings(als):
     rows = Rows(*(np.zeros(0, dtype) for dtype in (np.int64, np.int64, np.int32, np.float32)))
-    for problem in (EXPLICIT, IMPLICIT, EXPLICIT._replace(precision="float16")):
+    small = EXPLICIT, IMPLICIT, EXPLICIT._replace(precision="float16")
+    for problem in (*small, small[2]._replace(n_factors=256), *(problem._replace(n_factors=300) for problem in small)):
         side, empty = als.prepare(rows, 1, problem), als.place(np.zeros((0, width(problem)), np.float32), problem)
         als.solve(side, empty, empty, problem)
         als.finish()
@@ -156,10 +190,11 @@ def test_nothing_is_solved_without_ratings(als):
 
 
 @PRECISIONS
+@pytest.mark.parametrize("n_factors", [64, 256, 320])
 @pytest.mark.parametrize("kind", ["biases", "implicit"])
-def test_the_estimate_of_memory_is_an_upper_bound(kind, precision, als):
+def test_the_estimate_of_memory_is_an_upper_bound(kind, n_factors, precision, als):
     cupy = importlib.import_module("cupy")
-    problem, rows, fixed, start = case(kind, 64, [2000] * 300 + [9000] * 20, 20_000)
+    problem, rows, fixed, start = case(kind, n_factors, [2000] * 300 + [9000] * 20, 20_000)
     problem = problem._replace(precision=precision)
     lengths = np.bincount(rows.items, minlength=len(fixed)).astype(np.int64)
     order = np.argsort(rows.items, kind="stable")

@@ -20,6 +20,7 @@ PLAIN = [
     (128, "implicit", True), (256, "biases", False), (256, "implicit", False),
 ]  # fmt: skip
 FUSED = [(4, "biases"), (32, "explicit"), (64, "biases"), (100, "explicit"), (128, "implicit"), (256, "biases")]
+WIDE = [(145, 0), (200, 1), (256, 0), (256, 1)]  # F, BIASES
 
 
 # CHUNKS, WIDE, SEARCH, DISLIKES, LINE_THREADS
@@ -94,7 +95,7 @@ class Loaded:
 
 def test_shared_memory_once_allowed_stays_allowed(monkeypatch):
     loaded = Loaded()
-    monkeypatch.setattr(kernels, "module", lambda name, defines: loaded)
+    monkeypatch.setattr(kernels, "module", lambda name, defines, architecture: loaded)
     for n_bytes in (0, 60_000, 50_000, 0, 60_000, 70_000, 60_000):
         found = kernels.kernel("some", "function", {}, n_bytes)
         assert found.max_dynamic_shared_size_bytes >= n_bytes
@@ -176,7 +177,31 @@ def test_plain_kernels_compile_for_older_devices(tmp_path):
 @pytest.mark.parametrize(("n_factors", "kind"), FUSED)
 def test_tensor_core_kernels_compile(n_factors, kind, architecture, tmp_path):
     macros = {"F": n_factors, "BIASES": int(kind == "biases"), "IMPLICIT": int(kind == "implicit")}
-    compile_with_nvcc("als", macros, architecture, tmp_path)
+    compile_with_nvcc("als", {**macros, "STEP": 0, "STRIDE": n_factors + macros["BIASES"]}, architecture, tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("implicit", [0, 1])
+def test_kernels_of_blocks_compile(implicit, tmp_path):
+    kind = "implicit" if implicit else "explicit"
+    compile_with_nvcc("als", {"F": 64, "BIASES": 0, "IMPLICIT": implicit, "STEP": 1, "STRIDE": 512}, "sm_80", tmp_path)
+    compile_with_nvcc("als_plain", tiling.defines(problem_of(64, kind), True, 512), "sm_75", tmp_path)
+    for half in (0, 1):
+        macros = {"BLOCK": 64, "HALF": half, "IMPLICIT": implicit, "BIASES": 1 - implicit, "STRIDE": 512}
+        compile_with_nvcc("als_subspace", macros, "sm_75", tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("width", "biases", "implicit"), [(5, 1, 0), (128, 0, 1), (1024, 2, 0)])
+def test_kernels_of_errors_compile(width, biases, implicit, tmp_path):
+    macros = {"D": width, "STRIDE": width, "BIASES": biases, "IMPLICIT": implicit, "ERROR_THREADS": 128}
+    compile_with_nvcc("als_errors", macros, "sm_75", tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("n_factors", "biases"), WIDE)
+def test_hoppers_kernels_compile_without_waits_that_serialize(n_factors, biases, tmp_path):
+    compile_with_nvcc("als_wide", {"F": n_factors, "BIASES": biases}, "sm_90a", tmp_path)
 
 
 @needs_nvcc

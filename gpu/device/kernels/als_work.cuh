@@ -1,0 +1,22 @@
+// als.cu and als_wide.cu, part 4: which work items a block takes, in which order.
+
+// Block b of G takes items b, 2G − 1 − b, 2G + b, …: sorted by length, every block gets as much. Parts of rows keep their
+// order, by which they find the fixed table in the cache. Every other block takes its whole rows shortest first:
+// at any time some blocks wait for memory (long rows) and some for the solver (short ones).
+struct Work {
+    const Item* items;
+    unsigned n_items, n_ordered, n_turns;
+    bool is_reversed;
+    __device__ __forceinline__ Work(const Item* items, unsigned n_items, unsigned n_parts) : items(items), n_items(n_items) {
+        n_ordered = (n_parts + gridDim.x - 1) / gridDim.x;
+        n_turns = n_items / gridDim.x;
+        if (at(n_turns) < n_items) ++n_turns;
+        is_reversed = blockIdx.x % 2;
+    }
+    __device__ __forceinline__ unsigned at(unsigned turn) const {
+        return turn * gridDim.x + (turn & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    }
+    __device__ __forceinline__ unsigned number(unsigned turn) const {
+        return at(is_reversed && turn >= n_ordered ? n_ordered + n_turns - 1 - turn : turn);
+    }
+};

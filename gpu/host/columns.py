@@ -1,0 +1,86 @@
+"""Tables of factors cut into blocks of `BLOCK` columns, each contiguous, and VᵀV of such a table.
+
+A row of a whole table of 1,024 factors is 4 KiB long, and the same columns of all rows would meet in few sets of a
+cache; cut into blocks, what a pass over one block reads lies together. Every pair of blocks is multiplied by one thread
+in one order, so VᵀV does not depend on their number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.als import BLOCK
+
+GROUP = 8  # rows whose products are added together
+RUN = 1024  # rows whose products are summed in float32
+_SHIFT = np.uintp(4)
+_1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
+
+
+def blocks_of(table: NDArray[np.float32], n_columns: int) -> NDArray[np.float32]:
+    """The first `n_columns` columns of a table, block by block: (B, rows, W), zeros where W or `GROUP` is not full."""
+    blocks = np.zeros((-(-n_columns // BLOCK), len(table) + -len(table) % GROUP, BLOCK), dtype=np.float32)
+    for block, first in enumerate(range(0, n_columns, BLOCK)):
+        last = min(first + BLOCK, n_columns)
+        blocks[block, : len(table), : last - first] = table[:, first:last]
+    return blocks
+
+
+def gram_of(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
+    """VᵀV of a table in blocks: (B, B W, W), entry [c, k, f] that of columns k and c W + f."""
+    n = len(blocks)
+    gram = np.empty((n, n * BLOCK, BLOCK), dtype=np.float32)
+    _add_grams(blocks, gram)
+    return gram
+
+
+def square(gram: NDArray[np.float32], n_columns: int) -> NDArray[np.float64]:
+    """`gram_of` as a matrix (n_columns, n_columns)."""
+    whole = gram.transpose(1, 0, 2).reshape(gram.shape[1], -1)
+    return whole[:n_columns, :n_columns].astype(np.float64)
+
+
+def bytes_needed(n_rows: int, n_columns: int, has_gram: bool) -> int:
+    """Memory of a table in blocks and, where wanted, of VᵀV in blocks, of two squares and a product of them."""
+    return 4 * (n_rows + GROUP) * n_columns + (4 + 3 * 8) * n_columns**2 * has_gram
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def _add_grams(blocks: NDArray[np.float32], gram: NDArray[np.float32]) -> None:
+    n = len(blocks)
+    for pair in prange(n * n):
+        one, other = pair // n, pair % n
+        if other <= one:
+            whole = _products(blocks[one], blocks[other])
+            for i in range(BLOCK):
+                for j in range(BLOCK):
+                    gram[other, one * BLOCK + i, j] = gram[one, other * BLOCK + j, i] = whole[i, j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _products(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Σ of outer products of the rows of two blocks, (W, W)."""
+    whole = np.zeros((BLOCK, BLOCK))
+    for first in range(0, len(one), RUN):
+        part = np.zeros((BLOCK, BLOCK), np.float32)
+        _add_products(one, other, first, min(first + RUN, len(one)), part)
+        whole += part
+    return whole
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _add_products(
+    one: NDArray[np.float32], other: NDArray[np.float32], first: int, last: int, out: NDArray[np.float32]
+) -> None:
+    """Add the outer products of the rows from `first` to `last`, a multiple of 8 of them."""
+    n = np.uintp(out.shape[1]) >> _SHIFT << _SHIFT
+    for k in range(np.uintp(first), np.uintp(last), _8):
+        for a in range(n):
+            s0, s1, s2, s3 = one[k, a], one[k + _1, a], one[k + _2, a], one[k + _3, a]
+            s4, s5, s6, s7 = one[k + _4, a], one[k + _5, a], one[k + _6, a], one[k + _7, a]
+            for f in range(n):
+                half = s0 * other[k, f] + s1 * other[k + _1, f] + s2 * other[k + _2, f] + s3 * other[k + _3, f]
+                rest = s4 * other[k + _4, f] + s5 * other[k + _5, f] + s6 * other[k + _6, f] + s7 * other[k + _7, f]
+                out[a, f] += half + rest

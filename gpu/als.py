@@ -184,7 +184,8 @@ class Training:
         """Refuse what does not add up to a number: ratings so large that their squares overflow, or a singular row."""
         if not np.isfinite(total):
             raise TrainingDiverged(
-                f"Training of {self.params.algorithm} diverged: expected finite parameters; raise regularization"
+                f"Training of {self.params.algorithm} diverged: expected finite parameters; "
+                f"raise regularization ({self.problem.regularization:g})"
             )
 
 

@@ -81,7 +81,7 @@ def calibrate(ratings: Ratings, params: Params) -> Calibration:
         return _of_preferences(ratings, params)
     if isinstance(params, NmfParams):
         return Calibration(density=_density(ratings))
-    unit = residual_deviation(ratings, shrunk_biases(ratings)) or 1.0
+    unit = _unit_of(ratings)
     is_als = isinstance(params, AlsParams)
     return Calibration(
         unit=unit * ALS_UNIT if is_als else unit,
@@ -90,6 +90,11 @@ def calibrate(ratings: Ratings, params: Params) -> Calibration:
         prior=ALS_PRIOR if is_als else FACTOR_PRIOR,
         density=_density(ratings),
     )
+
+
+def _unit_of(ratings: Ratings) -> float:
+    """What shrunk biases leave unexplained; where that is nothing, the size of the ratings themselves."""
+    return residual_deviation(ratings, shrunk_biases(ratings)) or max(map(abs, ratings.scale)) or 1.0
 
 
 def origin_of(scale: tuple[float, float]) -> float:

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from gpu.errors import DeadFactors, TrainingDiverged
 from gpu.model import Model
-from gpu.params import NmfParams
+from gpu.params import GradientParams, NmfParams, Params
 from gpu.ratings import Ratings
 
 DEAD_BELOW = 1e-3  # largest factor, in units of what products of factors stand for, to the power of ½
+LARGEST_SCORE = float(np.finfo(np.float32).max)
 MIN_RATINGS = 1000  # fewer may leave factors nothing to say, and so may explicit ratings that are all equal
 
 
@@ -22,15 +23,14 @@ def check_trained(model: Model, ratings: Ratings) -> None:
     NMF may have factors of zeros on one side: its columns have length 1 on the other.
 
     Raises:
-        TrainingDiverged: a parameter is not finite.
+        TrainingDiverged: a parameter is not finite, or so large that scores are not.
         DeadFactors: all factors of a side are about zero, so that every user gets the same list.
     """
-    for name, array in model.arrays.items():
-        if array.dtype == np.float32 and not math.isfinite(_largest(array)):
-            raise TrainingDiverged(
-                f"Training of {model.params.algorithm} diverged: expected finite {name}; raise regularization"
-            )
     sides = _largest(model.user_factors), _largest(model.item_factors)
+    parameters = (array for array in model.arrays.values() if array.dtype == np.float32)
+    are_finite = all(math.isfinite(_largest(array)) for array in parameters)
+    if not are_finite or math.prod(sides) * model.params.n_factors > LARGEST_SCORE:
+        raise _diverged(model.params)
     largest = max(sides) if isinstance(model.params, NmfParams) else min(sides)
     low, high = ratings.scale
     says_something = len(ratings) >= MIN_RATINGS and (model.is_implicit or low < high)
@@ -39,6 +39,29 @@ def check_trained(model: Model, ratings: Ratings) -> None:
             f"Training of {model.params.algorithm} left dead factors: expected some of at least {DEAD_BELOW:g}, "
             f"got {largest / _scale(model):.2g} at most; {_advice(model)}"
         )
+
+
+def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
+    """The error of a descent that has left finite numbers in `epoch`, from 0. A step times λ of 1 overshoots zero."""
+    rate_of = {
+        "regularization": "learning_rate",
+        "bias_regularization": "learning_rate",
+        "weight_regularization": "weight_learning_rate",
+    }
+    used = {name: (getattr(params, name, 0.0), getattr(params, rate, 0.0)) for name, rate in rate_of.items()}
+    too_strong = [f"{name} ({ridge:g})" for name, (ridge, rate) in used.items() if ridge * rate >= 1]
+    advice = f"lower {' and '.join(too_strong)}"
+    if not too_strong:
+        advice = f"lower learning_rate ({params.learning_rate:g}) or raise regularization ({params.regularization:g})"
+    said = f"Training of {params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters"
+    return TrainingDiverged(f"{said}; {advice}")
+
+
+def _diverged(params: Params) -> TrainingDiverged:
+    if isinstance(params, GradientParams):
+        return diverged(params, params.n_epochs - 1)
+    advice = "use smaller ratings" if isinstance(params, NmfParams) else "raise regularization"
+    return TrainingDiverged(f"Training of {params.algorithm} diverged: expected finite parameters and scores; {advice}")
 
 
 def _largest(array: NDArray[np.number]) -> float:

@@ -70,7 +70,7 @@ class NotEnoughMemory(EngineError):
 
 
 class TrainingDiverged(EngineError):
-    """A loss or a factor is no longer finite: lower `learning_rate` or raise `regularization`."""
+    """A loss or a factor is no longer finite; the message says what to change."""
 
 
 class DeadFactors(EngineError):

@@ -31,8 +31,8 @@ from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, shrunk_biases
 from gpu.calibration import FACTOR_PRIOR
+from gpu.check import diverged
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
-from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import EsgdParams
@@ -104,10 +104,7 @@ class Training:
             self._esgd.finish()
             self.seconds += time.perf_counter() - began
             if not self._esgd.is_finite(self._users, self._items):
-                raise TrainingDiverged(
-                    f"Training of esgd diverged in epoch {epoch + 1}: expected finite parameters; "
-                    "lower learning_rate or raise regularization"
-                )
+                raise diverged(self._params, epoch)
             if on_epoch is not None:
                 on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, self._metrics()))
         return self.model()

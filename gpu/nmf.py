@@ -177,7 +177,8 @@ class Factorization:
 
     def _timed(self, step: Callable[[], None]) -> None:
         began = time.perf_counter()
-        step()
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is said by the error it leaves
+            step()
         self._hals.finish()
         self.seconds += time.perf_counter() - began
 

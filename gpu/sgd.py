@@ -15,8 +15,8 @@ from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines, shrunk_biases
 from gpu.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
+from gpu.check import diverged
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
-from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import CulshParams, SgdParams
@@ -162,10 +162,7 @@ class Training:
 
     def _check_finite(self, epoch: int, is_finite: bool) -> None:
         if not is_finite:
-            raise TrainingDiverged(
-                f"Training of {self.params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters; "
-                "lower learning_rate or raise regularization"
-            )
+            raise diverged(self.params, epoch)
 
 
 def rates_at(params: SgdParams, epoch: int) -> Rates:

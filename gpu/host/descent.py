@@ -73,7 +73,8 @@ class Descent:
             (shares.weights, (model.explicit_weights, model.implicit_weights)),
         ):
             for array in arrays:
-                array[...] *= np.float32(1 - share)
+                with np.errstate(invalid="ignore"):  # ∞ · 0: what has diverged is said after the epoch
+                    array[...] *= np.float32(1 - share)
 
     def finish(self) -> None:
         """Every epoch is done when `learn` returns."""

@@ -132,7 +132,8 @@ def test_rows_of_every_length_agree_with_the_oracle(
 def test_random_shapes_agree_with_the_oracle(
     kind: Problem, solver: str, backend: Backend, n_factors: int, lengths: list[int], seed: int
 ) -> None:
-    problem = kind._replace(solver=solver, n_factors=n_factors)
+    # All steps: a residual at the tolerance may end a row one step earlier in float32 than in the oracle's float64.
+    problem = kind._replace(solver=solver, n_factors=n_factors, cg_tolerance=0.0)
     rows, fixed = rows_of(lengths, 70, seed), table_of(70, problem, seed)
     start = near(rows, fixed, problem, seed)
     expected = reference.als_half(pairs(rows), start, fixed, problem)

@@ -72,5 +72,12 @@ def test_one_side_of_zeros_is_enough_but_for_nmf() -> None:
 def test_what_is_not_finite_fails(name: str, bad: float) -> None:
     model = gpu.fit(planted(30, 20, 10), small_params("culsh"))
     getattr(model, name).flat[3] = bad
-    with pytest.raises(gpu.TrainingDiverged, match=name):
+    with pytest.raises(gpu.TrainingDiverged, match="lower learning_rate"):
+        check_trained(model, planted(30, 20, 10))
+
+
+def test_products_that_are_not_finite_fail() -> None:
+    model = gpu.fit(planted(30, 20, 10), small_params("als"))
+    model.user_factors[0], model.item_factors[0] = 1e25, 1e25
+    with pytest.raises(gpu.TrainingDiverged, match="finite parameters and scores; raise regularization"):
         check_trained(model, planted(30, 20, 10))

@@ -1,0 +1,75 @@
+"""Trainings over HTTP on ratings, and with parameters, that nobody means well: a model or a reason, and a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu.params import ALGORITHMS
+from tests.service.local import Local, serving
+from tests.service.waiting import eventually
+
+SMALL = {"n_factors": 8, "n_epochs": 3, "n_bits": 64, "n_neighbours": 2}
+VALUES = [5.0, 4.0, 1.0, 3.0, 1e-6, 2.0, 0.0]
+LOWEST = "u0", "i1"  # a pair that is not held out
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Ratings of usual size with a few among them that are far too large, or far too small."""
+    with serving(tmp_path_factory.mktemp("bad") / "data", backend="host") as local:
+        values = [(user, item, VALUES[(3 * user + item) % 7]) for user in range(40) for item in range(20)]
+        local.rate(*[(f"u{user}", f"i{item}", value) for user, item, value in values])
+        local.rate((*LOWEST, -1e6), ("u1", "i1", 1e6), ("all-the-same", "i2", 3.0))
+        yield local
+
+
+def ended(service: Local, algorithm: str, **params: object) -> dict[str, object]:
+    answer = service.post("/admin/retrain", {"algorithm": algorithm, "params": params})
+    assert answer.status_code == 202, answer.text
+    place = f"/admin/jobs/{answer.json()['id']}"
+    eventually(lambda: service.get(place).json()["state"] in ("succeeded", "failed"))
+    return service.get(place).json()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_each_algorithm_learns_it_or_names_the_rating(service: Local, algorithm: str) -> None:
+    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm], name)}
+    job = ended(service, algorithm, **known)
+    if algorithm == "nmf":
+        assert job["state"] == "failed"
+        assert "got -1e+06; train als-implicit, which takes low values for dislikes" in str(job["error"])
+        assert str(job["error"]).endswith(f"(user {LOWEST[0]!r}, item {LOWEST[1]!r})")
+        return
+    assert (job["state"], job["promoted"], job["error"]) == ("succeeded", True, None)
+    for user in ("u0", "u1", "all-the-same", "stranger"):
+        answer = service.get(f"/recommend/{user}", model=algorithm)
+        assert answer.status_code == 200, answer.text
+    position = service.rate((f"late-{algorithm}", "i3", -9e5))
+    answer = service.get(f"/recommend/late-{algorithm}", model=algorithm, wait_for=position)
+    assert answer.status_code == 200, answer.text
+
+
+def test_one_rating_is_a_model_or_a_reason(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", backend="host") as local:
+        local.rate(("somebody", "something", 0.0))
+        assert "expected some above 0" in str(ended(local, "als-implicit")["error"])
+        job = ended(local, "als")
+        assert (job["state"], job["error"]) == ("succeeded", None)
+
+
+@pytest.mark.parametrize("name", ["alpha", "regularization"])
+@pytest.mark.parametrize("value", ["nan", 1e300, -1, "much", True])
+def test_absurd_parameters_are_refused_at_once(service: Local, name: str, value: object) -> None:
+    answer = service.post("/admin/retrain", {"algorithm": "als-implicit", "params": {name: value}})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(f"Invalid {name}: expected")
+
+
+def test_too_strong_a_parameter_fails_the_job_and_names_it(service: Local) -> None:
+    job = ended(service, "sgd", n_factors=4, n_epochs=2, regularization=1e5)
+    assert job["state"] == "failed"
+    assert "diverged in epoch 1" in str(job["error"])
+    assert str(job["error"]).endswith("lower regularization (100000)")

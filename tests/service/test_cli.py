@@ -71,7 +71,7 @@ def test_no_arguments_ask_for_help(arguments, command, capsys):
         (["train", "--ratings", "none.csv", "--algorithm", "culsh", "--set", "n_factors"], "expected NAME=VALUE"),
         (["train", "--ratings", "none.csv", "--algorithm", "culsh", "--set", "depth=3"], "Invalid parameter of culsh"),
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "biases=maybe"], "Invalid biases"),
-        (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "n_factors=300"], "expected 4 to 256"),
+        (["train", "--ratings", "none.csv", "--algorithm", "als", "--set", "n_factors=2000"], "expected 4 to 1024"),
         (["train", "--ratings", "x", "--algorithm", "sgd", "--test", "x", "--test-fraction", "0.1"], "got both"),
         (["serve", "--host", "0.0.0.0"], "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY"),
         (["train", "--ratings", "none.csv", "--algorithm", "als", "--seed", "-1"], "'--seed'"),

@@ -100,7 +100,7 @@ def streamed(model: gpu.Model, parts: Parts, backend: gpu.Backend) -> tuple[floa
     """(RMSE after the last batch, seconds of each batch until all of it is learned). `model` is changed."""
     table, keys = RatingTable(model.n_users, model.n_items), (parts.first.user_keys, parts.first.item_keys)
     _apply(table, parts.first, 0)
-    online = place(model, table, *keys, backend).follow(*keys)
+    online = place(model, table, *keys, backend).follow(*keys, since=len(parts.first))
     online.settle()
     seconds, n_seen = [], len(parts.first)
     for batch in parts.batches:

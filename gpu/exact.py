@@ -10,7 +10,7 @@ A refit costs n·D²/2 multiply-adds for n ratings; those of rows with very many
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
+from gpu.drift import AsTrained, Column
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.rules import PARALLEL_FROM, learned_values, objective_of
@@ -39,16 +40,20 @@ class ExactRefits:
     """
 
     def __init__(
-        self, model: Model, params: AlsParams | AlsImplicitParams | NmfParams, table: RatingTable, backend: Backend
+        self,
+        model: Model,
+        params: AlsParams | AlsImplicitParams | NmfParams,
+        table: RatingTable,
+        as_trained: AsTrained,
+        backend: Backend,
     ) -> None:
+        self._as_trained = as_trained
         self._model, self._table, self._kernels = model, table, backend.primitives("exact")
         self._objective = objective_of(model)
         self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
         self._user_gram, self._item_gram = np.zeros((2, params.n_factors, params.n_factors))
         self._usual = np.zeros(params.n_factors)
         self._nowhere = np.zeros(params.n_factors)
-        self._as_trained = np.zeros(model.user_factors.shape, dtype=np.float32)  # takes memory where it is written
-        self._is_refitted = np.zeros(model.n_users, dtype=np.bool_)
         self.gram = self._item_gram if self._objective.is_implicit else None
 
     def prepare(self) -> Iterator[None]:
@@ -75,9 +80,8 @@ class ExactRefits:
         model = self._model
         if not self._objective.is_implicit or not model.user_trained[user]:
             return ()
-        factors = self._as_trained if self._is_refitted[user] else model.user_factors
-        self._kernels.add_gram(self._user_gram, factors[user : user + 1].copy(), -1.0, BOUND_OF_USERS)
-        self._as_trained[user] = 0
+        factors, *_ = self._as_trained.users(np.array([user]))
+        self._kernels.add_gram(self._user_gram, factors, -1.0, BOUND_OF_USERS)
         self._n_users -= 1
         new: list[int] = np.flatnonzero(~model.item_trained & (self._table.item_counts > 0)).tolist()
         return new
@@ -96,7 +100,6 @@ class ExactRefits:
         rated = [self._table.row(user)[:2] for user in users.tolist()]
         rows = [self._learned(items, values, model.item_trained[items]) for items, values in rated]
         found = yield from self._solved(rows, self._n_items, self._items)
-        self._remember(users)
         model.user_factors[users], model.user_bias[users] = found[:, :-1], found[:, -1]
 
     def refit_items(self, items: NDArray[np.int64]) -> Generator[None, None, None]:
@@ -105,6 +108,18 @@ class ExactRefits:
         rated = [self._table.column(item) for item in items.tolist()]
         rows = [self._learned(raters, values, np.ones(len(raters), dtype=np.bool_)) for raters, values in rated]
         found = yield from self._solved(rows, self._n_users, self._users)
+        model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
+
+    def refit_trained(self, columns: Sequence[Column]) -> Generator[None, None, None]:
+        """Refit trained items, as `refit_users`, beside users as the snapshot has them."""
+        model, bounds = self._model, np.append(0, np.cumsum([len(column.raters) for column in columns]))
+        factors, biases, _ = self._as_trained.users(np.concatenate([column.raters for column in columns]))
+        users, rows = self._kernels.Fixed(factors, biases, self._user_gram, self._nowhere), []
+        for column, first, last in zip(columns, bounds, bounds[1:], strict=False):
+            values = self._table.values(column.item, column.raters)
+            rows.append(self._learned(np.arange(first, last, dtype=np.int32), values, np.ones(len(values), np.bool_)))
+        found = yield from self._solved(rows, self._n_users, lambda: users)
+        items = [column.item for column in columns]
         model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
 
     def _learned(self, others: NDArray[np.int32], values: NDArray[np.float32], is_known: NDArray[np.bool_]) -> Ratings:
@@ -152,13 +167,6 @@ class ExactRefits:
 
     def _users(self) -> Any:
         return self._kernels.Fixed(self._model.user_factors, self._model.user_bias, self._user_gram, self._nowhere)
-
-    def _remember(self, users: NDArray[np.int64]) -> None:
-        """Keep what the snapshot has for users who are refitted for the first time: the sums are made of it."""
-        if self._objective.is_implicit:
-            users = users[self._model.user_trained[users]]
-            users = users[~self._is_refitted[users]]
-            self._as_trained[users], self._is_refitted[users] = self._model.user_factors[users], True
 
 
 def add_side(

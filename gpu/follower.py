@@ -46,6 +46,10 @@ class Follower(Protocol):
     def gram(self) -> NDArray[np.float64] | None:
         """See `OnlineModel.gram`."""
 
+    @property
+    def n_waiting(self) -> int:
+        """Rows left to `catch_up`, as far as they are known."""
+
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Follow the growth of the table and take the keys of all rows; before `note` of a new row."""
 
@@ -59,7 +63,13 @@ class Follower(Protocol):
         """Make a user, whom the table has dropped with these ratings, as if never seen."""
 
     def settle(self, budget_s: float | None = None) -> bool:
-        """Learn what is noted, in slices of a few milliseconds until the budget has run out; true when all is."""
+        """Learn what is noted, in slices of a few milliseconds until the budget has run out; true when all is.
+
+        Without a budget it catches up too.
+        """
+
+    def catch_up(self, budget_s: float | None = None) -> bool:
+        """Refit trained items whose ratings have changed, and who reads them, likewise; after `settle`."""
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
         """Parameters of somebody with these ratings, of whom nothing is kept."""
@@ -75,11 +85,18 @@ class Placed(Protocol):
     def model(self) -> Model:
         """The parameters, on the host."""
 
-    def follow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> Follower:
-        """The model, from now on told of every change; cheap. Keys of all rows of the table.
+    def follow(
+        self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+    ) -> Follower:
+        """The model, from now on told of every change; cheap.
 
         Users and items that have ratings but were not trained are pending at once. Trained users whose ratings have
         changed since must be named with `touch`.
+
+        Args:
+            user_keys, item_keys: of all rows of the table.
+            since: position in the table from which on ratings are newer than the snapshot, by which trained items
+                learn (`gpu.drift`; on the host). Default: they stay as they are.
         """
 
 
@@ -90,8 +107,10 @@ class _OnHost:
     backend: Backend
     index: ItemIndex
 
-    def follow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> Follower:
-        return OnlineModel(self.model, self.table, user_keys, item_keys, self.backend, self.index)
+    def follow(
+        self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+    ) -> Follower:
+        return OnlineModel(self.model, self.table, user_keys, item_keys, self.backend, self.index, since)
 
 
 def place(

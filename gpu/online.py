@@ -1,12 +1,17 @@
 """`OnlineModel`: a model that follows the history ([004] Alg. 4).
 
 Its state is a pure function of the snapshot, the present history and the set of users touched since: every refit
-starts from the snapshot's item side and reads whole rows of ratings. So the order of events, how they were batched,
-deletes and replays leave no trace.
+reads whole rows of ratings, and what it reads beside them was refitted before, in a fixed order of three steps. So how
+events were batched, deletes and replays leave no trace.
 
-* A touched user is solved over the ratings of trained items, with the items fixed.
-* An item newer than the snapshot gets neighbours by its present signature among all items, where the model has such
-  lists, and is then solved over its raters. It follows whenever one of them changes.
+1. A trained item whose ratings have changed by a share is solved over them, with the snapshot's users fixed
+   (`gpu.drift`).
+2. A touched user is solved over the ratings of trained items, with the items fixed.
+3. An item newer than the snapshot gets neighbours by its present signature among all items, where the model has such
+   lists, and is then solved over its raters. It follows whenever one of them changes.
+
+What an event changes at once is step 2 for its user, and step 3; `settle` waits for these. Step 1, and for its sake the
+others for whoever reads the item, is done by `catch_up` when there is time.
 
 How a row is solved depends on what trained the model: `gpu.exact` for ALS and NMF, else `gpu.sampled`.
 """
@@ -14,58 +19,24 @@ How a row is solved depends on what trained the model: `gpu.exact` for ALS and N
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu import topn
+from gpu import drift, topn
 from gpu.backend import HOST, Backend
-from gpu.exact import ExactRefits
+from gpu.drift import OF_ITEMS, AsTrained, Drift
 from gpu.item_index import ItemIndex
 from gpu.model import Model
-from gpu.params import AlsImplicitParams, AlsParams, CulshParams, GradientParams, NmfParams
-from gpu.sampled import SampledRefits
+from gpu.params import AlsImplicitParams, CulshParams
+from gpu.refits import Refits, refits_of
 from gpu.signatures import Signatures
 from gpu.table import Changes, RatingTable
 
 USERS_PER_SLICE = 1  # up to some milliseconds each
 ITEMS_PER_SLICE = 1
 _END = object()
-
-
-class Refits(Protocol):
-    """How rows are solved, in place in a model, while the other side stands still.
-
-    What works in slices is an iterator that does one of a few milliseconds a step and, where there is but one, none.
-
-    Attributes:
-        gram: see `gpu.exact`; None where explanations need no such thing.
-    """
-
-    gram: NDArray[np.float64] | None
-
-    def prepare(self) -> Iterator[None]:
-        """Sums over the snapshot that refits need; must end before the first refit."""
-
-    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Follow the growth of the model and take the keys of all rows."""
-
-    def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
-        """Refit `users` (B,) over their present ratings of trained items."""
-
-    def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
-        """Refit new `items` (B,) over their present raters."""
-
-    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-        """([u; b] (F + 1,), b̄_i) of somebody with these ratings, items ascending."""
-
-    def readers_of(self, user: int) -> Collection[int]:
-        """New items whose refits read the parameters of `user`, beside those that the user has rated."""
-
-    def forget(self, user: int) -> Collection[int]:
-        """Read the user, whose parameters are still there, no more; new items whose refits did."""
 
 
 class OnlineModel:
@@ -84,6 +55,7 @@ class OnlineModel:
         item_keys: NDArray[np.uint64],
         backend: Backend = HOST,
         index: ItemIndex | None = None,
+        since: int | None = None,
     ) -> None:
         """Take over `model`, whose rows are those of `table`.
 
@@ -93,15 +65,22 @@ class OnlineModel:
         Args:
             user_keys, item_keys: uint64, at least as many as rows; see `grow`.
             index: of `model`, which may have grown since. Default: placed now, which takes long for a large model.
+            since: see `gpu.follower.Placed.follow`.
         """
         self.model = model
         self._table = table
         model.grow(table.n_users, table.n_items)
-        self._refits = _refits(model, table, user_keys, item_keys, backend)
+        self._as_trained = AsTrained(model)
+        self._refits = refits_of(model, table, self._as_trained, user_keys, item_keys, backend)
+        self._drift = None
+        if since is not None and drift.learns(model.params):
+            self._drift = Drift(model, table, self._as_trained, since)
         self._signatures = _signatures(model, table, user_keys, item_keys, backend)
         self._users = set(np.flatnonzero(~_is_fitted(model) & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
-        self._begun: Iterator[None] | None = self._refits.prepare()  # what the next slice goes on with
+        self._late_users: set[int] = set()  # read an item that was refitted since they were; left to `catch_up`
+        self._late_items: set[int] = set()  # new ones that read such a user
+        self._begun: Iterator[None] | None = self._prepare()  # what the next slice goes on with
         self.index = index or ItemIndex(model, backend)
         self.index.refresh(np.zeros(0, dtype=np.int64))
 
@@ -109,6 +88,12 @@ class OnlineModel:
     def gram(self) -> NDArray[np.float64] | None:
         """What `gpu.explain` needs of implicit ALS and NMF models once they have settled; None for all others."""
         return self._refits.gram
+
+    @property
+    def n_waiting(self) -> int:
+        """See `gpu.follower.Follower`."""
+        n_due = len(self._drift.due) if self._drift is not None else 0
+        return n_due + len(self._late_users) + len(self._late_items)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Follow the growth of the table and take the keys of all rows; before `note` of a new row."""
@@ -131,6 +116,8 @@ class OnlineModel:
         self._items.update(changes.items[~self.model.item_trained[changes.items]].tolist())
         if self._signatures is not None:
             self._signatures.note(changes)
+        if self._drift is not None:
+            self._drift.note(changes)
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Make a user, whom the table has dropped with these ratings, as if never seen."""
@@ -141,27 +128,39 @@ class OnlineModel:
         self._items.update(items[~model.item_trained[items]].tolist())
         self._items.update(self._refits.forget(user))
         self._users.discard(user)
+        self._late_users.discard(user)
+        if self._drift is not None and model.user_trained[user]:
+            self._drift.forget(items)
+            if self.gram is not None:  # items read sums over all users
+                self._drift.due.update(self._as_trained.items)
+        self._as_trained.drop_user(user)
         model.user_factors[user], model.user_bias[user], model.user_baseline[user] = 0, 0, 0
         model.user_trained[user] = False
 
     def settle(self, budget_s: float | None = None) -> bool:
-        """Refit what is pending: users, then lists of new items, then new items; in slices of a few milliseconds.
+        """Refit what events have changed, in slices of a few milliseconds: users, lists of new items, then new items.
 
         What came in between does not disturb a refit that has begun: the row is then pending once more.
 
         Args:
             budget_s: stop after the slice in which it runs out, the first one at the earliest. None: finish, on all
-                threads where there is much to do.
+                threads where there is much to do, and catch up as well.
 
         Returns:
-            Whether nothing is pending. The state then depends on nothing but what the module says.
+            Whether nothing is pending. The state then depends on nothing but what the module says, once it has caught
+            up.
         """
-        deadline = np.inf if budget_s is None else time.perf_counter() + budget_s
-        while self._step(is_hurried=budget_s is not None):
-            if time.perf_counter() >= deadline:
-                break
+        if budget_s is None:
+            return self.catch_up()
+        self._work(budget_s, self._next)
         is_listed = self._signatures is None or self._signatures.is_settled
         return self._begun is None and not self._users and not self._items and is_listed
+
+    def catch_up(self, budget_s: float | None = None) -> bool:
+        """Refit trained items that are due, users who read them, then new items that read these; as `settle`."""
+        self._work(budget_s, lambda is_hurried: self._next(is_hurried) or self._next_late(is_hurried))
+        is_done = self._begun is None and not self._users and not self._items
+        return is_done and not self.n_waiting
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
         """Parameters of somebody with these ratings, of whom nothing is kept.
@@ -178,20 +177,29 @@ class OnlineModel:
             return np.zeros(len(others), dtype=np.float32)
         return self._signatures.agreement(item, others)
 
-    def _step(self, *, is_hurried: bool) -> bool:
-        """Do one slice of what has begun or is pending; false where nothing was."""
-        if self._begun is None:
-            self._begun = self._next(is_hurried=is_hurried)
-        if self._begun is None:
-            return False
-        if next(self._begun, _END) is _END:
-            self._begun = None
-        return True
+    def _prepare(self) -> Iterator[None]:
+        yield from self._refits.prepare()
+        if self._drift is not None:
+            yield from self._drift.prepare()
 
-    def _next(self, *, is_hurried: bool) -> Iterator[None] | None:
+    def _work(self, budget_s: float | None, following: Callable[[bool], Iterator[None] | None]) -> None:
+        """Do slices of what has begun, then of what is `following`, until there is none or the budget has run out."""
+        deadline = np.inf if budget_s is None else time.perf_counter() + budget_s
+        while True:
+            if self._begun is None:
+                self._begun = following(budget_s is not None)
+            if self._begun is None:
+                return
+            if next(self._begun, _END) is _END:
+                self._begun = None
+            if time.perf_counter() >= deadline:
+                return
+
+    def _next(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of what comes next; None where nothing is pending."""
         if self._users:
-            return self._refit_users(_taken(self._users, USERS_PER_SLICE if is_hurried else len(self._users)))
+            users = _taken(self._users, USERS_PER_SLICE if is_hurried else len(self._users))
+            return self._refit_users(users, self._items)
         if self._signatures is not None and self._signatures.step():
             self._items |= self._signatures.relisted
             self._signatures.relisted.clear()
@@ -200,23 +208,62 @@ class OnlineModel:
             return self._refit_items(_taken(self._items, ITEMS_PER_SLICE if is_hurried else len(self._items)))
         return None
 
+    def _next_late(self, is_hurried: bool) -> Iterator[None] | None:
+        """The slices of what is left to `catch_up`; None where nothing is."""
+        if self._drift is not None and self._drift.due:
+            due = self._drift.due
+            return self._refit_trained(_taken(due, ITEMS_PER_SLICE if is_hurried else len(due)), self._drift)
+        if self._late_users:
+            users = _taken(self._late_users, USERS_PER_SLICE if is_hurried else len(self._late_users))
+            return self._refit_users(users, self._late_items)
+        if self._late_items:
+            return self._refit_items(_taken(self._late_items, ITEMS_PER_SLICE if is_hurried else len(self._late_items)))
+        return None
+
     def _finish(self) -> None:
         """Bring to its end what has begun."""
         for _ in self._begun or ():
             pass
         self._begun = None
 
-    def _refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
+    def _refit_users(self, users: NDArray[np.int64], readers: set[int]) -> Iterator[None]:
+        """Refit `users` (B,) and add new items that read them to `readers`."""
+        self._late_users.difference_update(users.tolist())
+        self._as_trained.keep_users(users)
         yield from self._refits.refit_users(users)
         for user in users.tolist():
             items = self._table.row(user)[0]
-            self._items.update(items[~self.model.item_trained[items]].tolist())
-            self._items.update(self._refits.readers_of(user))
+            readers.update(items[~self.model.item_trained[items]].tolist())
+            readers.update(self._refits.readers_of(user))
 
     def _refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
+        self._late_items.difference_update(items.tolist())
         yield from self._refits.refit_items(items)
         self.model.item_counts[items] = self._table.item_counts[items]
         self.index.refresh(items)
+
+    def _refit_trained(self, items: NDArray[np.int64], drift: Drift) -> Iterator[None]:
+        """Refit trained `items` (B,), or give them back what they had; who reads one that changes follows."""
+        model, before = self.model, [getattr(self.model, name)[items] for name in OF_ITEMS]
+        columns = {item: drift.column(item) for item in items.tolist()}
+        for item, column in columns.items():
+            if column is None:
+                self._as_trained.restore_item(item)
+            else:
+                self._as_trained.keep_item(item)
+        learned = [column for column in columns.values() if column is not None]
+        if learned:
+            yield from self._refits.refit_trained(learned)
+        for column in learned:
+            model.item_counts[column.item] = len(column.raters)
+        now = [getattr(model, name)[items] for name in OF_ITEMS]
+        has_changed = np.zeros(len(items), dtype=np.bool_)
+        for one, other in zip(before, now, strict=True):
+            has_changed |= (one != other).reshape(len(items), -1).any(axis=1)
+        self.index.refresh(items[has_changed])
+        for item in items[has_changed].tolist():
+            raters = self._table.raters(item)
+            self._late_users.update(raters[self._as_trained.are_followed(raters)].tolist())
 
 
 def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
@@ -224,16 +271,6 @@ def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.flo
     found, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32))
     user = found.astype(np.float32)
     return topn.Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
-
-
-def _refits(
-    model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], backend: Backend
-) -> Refits:
-    """How rows of `model` are solved."""
-    if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
-        return ExactRefits(model, model.params, table, backend)
-    assert isinstance(model.params, GradientParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
-    return SampledRefits(model, model.params, table, user_keys, item_keys, backend)
 
 
 def _signatures(

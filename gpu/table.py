@@ -154,7 +154,12 @@ class RatingTable:
     def column(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """(raters ascending, their ratings) of an item; the ratings are looked up in the raters' rows."""
         raters = self.raters(item)
-        return raters, kernels.values_of(item, raters, self.rows)
+        return raters, self.values(item, raters)
+
+    def values(self, item: int, users: NDArray[np.int32]) -> NDArray[np.float32]:
+        """What each of `users` (B,), who have all rated `item`, gave it."""
+        found: NDArray[np.float32] = kernels.values_of(item, users, self.rows)
+        return found
 
     def ratings(
         self, user_keys: NDArray[np.uint64] | None = None, item_keys: NDArray[np.uint64] | None = None

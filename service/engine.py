@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from gpu.backend import Backend
+from service.catch_up import CatchUp
 from service.errors import NotReady, ServiceError
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
@@ -28,11 +29,10 @@ from service.ranking import Ranking
 from service.rating_log import RatingLog
 from service.readiness import Readiness, Stages
 from service.resident import Resident
-from service.slices import Background, Slices
+from service.slices import SLICE_S, Background, Slices
 from service.waiters import Waiters
 
 LEARNING_WAIT_S = 0.010
-SLICE_S = 0.003
 QUERIES, LESSONS = ("queries",), ("lessons",)  # labels of queues
 BACKGROUND_WAIT_S = 0.050  # longest time between two slices of a hot swap while requests keep coming
 
@@ -79,6 +79,7 @@ class Engine:
         self._lessons = Lessons()
         self._learning: list[Lesson] = []
         self._background = Background()
+        self._catch_up = CatchUp(self._background, self._ranking, self._metrics, self.fail)
         self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -198,6 +199,7 @@ class Engine:
             return False
         self.discard(resident)
         self._ranking.install(resident)
+        self._catch_up.start()
         return True
 
     # --- the thread
@@ -286,6 +288,7 @@ class Engine:
                 _log.error("model cannot learn", version=resident.version, error=str(error))
                 self.discard(resident)
         self._target = self.history.position
+        self._catch_up.start()
 
     def _advance(self) -> None:
         lessons, self._learning = self._learning, []

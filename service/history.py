@@ -19,6 +19,9 @@ from service.events import ZERO, Entry, RatingEvent, StreamId
 from service.id_table import IdTable
 from service.rating_log import RatingLog
 
+EVENTS_A_MS = 2**21  # more of them would count as those of the next millisecond
+LAST_MS = 2**42 - 1  # the year 2109; positions are 64-bit numbers
+
 
 class Forgotten(NamedTuple):
     """A user who was dropped: the retired row, and the ratings it had."""
@@ -32,7 +35,7 @@ class Applied(NamedTuple):
     """What entries did. All ratings of a row come before it was forgotten, so take `forgotten` last.
 
     Attributes:
-        changes: of the table, one per rating event; positions number the events in the order of all.
+        changes: of the table, one per rating event, at positions that ascend; see `position_of`.
         forgotten: users dropped, in order.
     """
 
@@ -47,7 +50,6 @@ class History:
         users, items: id tables; their rows are the rows of `table`.
         table: the last rating of every (user, item).
         position: id of the last entry applied.
-        n_events: ratings applied ever, deletions too; numbers their order.
         n_hidings: how often items were hidden or shown.
     """
 
@@ -56,7 +58,8 @@ class History:
         self.items = IdTable()
         self.table = RatingTable()
         self.position = ZERO
-        self.n_events = self.n_hidings = 0
+        self.n_hidings = 0
+        self._next_position = 0
         self._hidden_items = Growing(np.zeros(0, dtype=np.bool_))
         self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last event of each user
         self._first_ms = Growing(np.zeros(0, dtype=np.int64))
@@ -149,8 +152,8 @@ class History:
         self._last_ms.values[users] = times_ms  # of several events of a user the last one stays,
         is_new = self._first_ms.values[users] == 0
         self._first_ms.values[users[is_new][::-1]] = times_ms[is_new][::-1]  # and here the first
-        positions = np.arange(self.n_events, self.n_events + len(users))
-        self.n_events += len(users)
+        positions = _ascending(_first_positions(times_ms), self._next_position)
+        self._next_position = int(positions[-1]) + 1 if len(positions) else self._next_position
         return self.table.apply(users, items, values, timestamps, positions)
 
     def _apply_subject(self, kind: str, subject: str) -> list[Forgotten]:
@@ -189,6 +192,25 @@ class History:
         timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
         users, items = _rows(run.column("user"), self.users), _rows(run.column("item"), self.items)
         self._rate(users, items, values, timestamps, run.column("ms").to_numpy().astype(np.int64))
+
+
+def position_of(watermark: StreamId) -> int:
+    """Position in the table from which on ratings came in or after the millisecond of `watermark`.
+
+    The same in every process, whatever was forgotten since: positions count the events within a millisecond.
+    """
+    return int(_first_positions(np.array([watermark.ms]))[0])
+
+
+def _first_positions(times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first position of each millisecond."""
+    return np.minimum(times_ms, LAST_MS) * EVENTS_A_MS
+
+
+def _ascending(wanted: NDArray[np.int64], at_least: int) -> NDArray[np.int64]:
+    """`wanted` (B,), each raised to `at_least` and above the one before."""
+    steps = np.arange(len(wanted))
+    return np.maximum.accumulate(np.maximum(wanted - steps, at_least)) + steps
 
 
 def _rows(column: pa.DictionaryArray, ids: IdTable) -> NDArray[np.int32]:

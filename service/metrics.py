@@ -143,6 +143,12 @@ class Metrics:
         self.model_info = Gauge(
             "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
         )
+        self.refits_waiting = Gauge(
+            "nearfield_refits_waiting",
+            "Items, and who reads them, that a live model refits when there is time.",
+            ("algorithm",),
+            registry=registry,
+        )
 
     def _add_state(self, registry: CollectorRegistry) -> None:
         self.archiver_lag_seconds = Gauge(

@@ -14,7 +14,7 @@ from gpu.model import Model
 from gpu.params import ALGORITHMS, params_for
 from gpu.ratings import Rows
 from service.events import Entry, RatingEvent, StreamId
-from service.history import Applied, History
+from service.history import Applied, History, position_of
 from service.manifest import Manifest
 from service.snapshot import Snapshot
 
@@ -48,8 +48,9 @@ class Resident:
         self._has_news, self._n_hidings = True, 0  # news: others are unknown, or hidden, than the index was told last
         self._min_ratings = 0  # what the index was told last
         self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings of which the model knows nothing either
-        self.online = placed.follow(history.users.keys, history.items.keys)
-        self.online.touch(history.changed_since(StreamId.parse(manifest.watermark)))
+        watermark = StreamId.parse(manifest.watermark)
+        self.online = placed.follow(history.users.keys, history.items.keys, position_of(watermark))
+        self.online.touch(history.changed_since(watermark))
         self._look_at(NO_ITEMS)
 
     @property
@@ -78,6 +79,10 @@ class Resident:
     def settle(self, budget_s: float | None) -> bool:
         """Refit what is pending for about `budget_s` seconds (None: all of it); true when nothing is left."""
         return self.online.settle(budget_s)
+
+    def catch_up(self, budget_s: float) -> bool:
+        """Refit trained items whose ratings have changed, and who reads them; as `settle`."""
+        return self.online.catch_up(budget_s)
 
     def is_personal(self, items: NDArray[np.int32]) -> bool:
         """Whether ratings of these items tell the model something about a user."""
@@ -205,7 +210,7 @@ def warm_up(algorithm: str) -> None:
     known_names = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
     params = params_for(algorithm, {name: value for name, value in SMALL.items() if name in known_names})
     known = Model.zeros(params, 1.0, (0.0, 2.0), WARM_USERS, 2, n_bits=getattr(params, "n_bits", 0))
-    known.item_trained[:] = True
+    known.item_trained[:], known.user_trained[:] = True, True  # on no ratings: all that there are make items learn
     manifest = Manifest("", algorithm, {}, 1.0, (0.0, 2.0), {}, "0-0", WARM_USERS, 2, {})
     # On the host: a device compiles for the sizes of its model, see `gpu.follower.place`.
     placed = place(known, history.table, history.users.keys, history.items.keys)

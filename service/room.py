@@ -20,7 +20,7 @@ def needed_bytes(
         backend: where it answers.
     """
     users, items = bytes_of(params, *served)
-    answering = users + 2 * items  # items once more: laid out for ranking
+    answering = 2 * users + 2 * items  # users as trained and as refitted; items once more, laid out for ranking
     needed: dict[str, int] = {HOST.name: sum(bytes_of(params, *read)) + answering}
     if backend.name != HOST.name:
         needed[backend.name] = device_bytes(params, *served, n_ratings, backend)

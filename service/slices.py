@@ -9,7 +9,8 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from typing import Any
 
-Slices = Generator[None, None, Any]  # each step takes a few milliseconds
+Slices = Generator[None, None, Any]  # each step takes about so long:
+SLICE_S = 0.003
 
 
 class Background:

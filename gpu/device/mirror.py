@@ -23,6 +23,7 @@ from gpu.device.live import LiveModel
 from gpu.device.parameters import Parameters
 from gpu.device.structures import structure
 from gpu.device.upload import uploaded
+from gpu.drift import AsTrained
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.online import folded_in
@@ -68,12 +69,15 @@ class Placed:
         self.model, self.table = model, table
         self.index = ItemIndex(model, backend)
         self.parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
-        self.refits = SampledRefits(model, model.params, table, user_keys, item_keys, backend)
+        self.refits = SampledRefits(model, model.params, table, AsTrained(model), user_keys, item_keys, backend)
         for _ in self.refits.prepare():
             pass
 
-    def follow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> MirroredModel:
-        """The model, from now on told of every change."""
+    def follow(
+        self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+    ) -> MirroredModel:
+        """The model, from now on told of every change; trained items stay as they are."""
+        del since
         return MirroredModel(self, user_keys, item_keys)
 
 
@@ -85,6 +89,7 @@ class MirroredModel:
     """
 
     gram: NDArray[np.float64] | None = None
+    n_waiting = 0
 
     def __init__(self, placed: Placed, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         self.model, self.index, self._table = placed.model, placed.index, placed.table
@@ -128,6 +133,11 @@ class MirroredModel:
             if time.perf_counter() >= deadline:
                 break
         return self._loading is None and not len(self._touched) and not self._waiting
+
+    def catch_up(self, budget_s: float | None = None) -> bool:
+        """As of `OnlineModel`; there is nothing to do, because trained items stay."""
+        del budget_s
+        return True
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
         """As of `OnlineModel`: computed on the host, from the mirror."""

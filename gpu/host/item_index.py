@@ -12,6 +12,7 @@ from gpu.arena import Arena
 from gpu.deduction import Deduction
 from gpu.host.arena import FULL, Directory, Int, give_back, new_place
 from gpu.host.growing import Growing
+from gpu.host.table import find
 from gpu.model import Model
 
 PANEL = 256  # items a panel; with 128 factors 128 KiB, a part of the second-level cache
@@ -33,7 +34,8 @@ class Tables(NamedTuple):
         implicit_sums: float32 (P · PANEL,), Σ_k c_jk.
         n_slots: int32 (P · PANEL,), neighbours of each item.
         starts, lengths: int64 (I,), inverse lists: where each item is a neighbour.
-        owners, explicit_weights, implicit_weights: flat; the item whose neighbour it is, w and c of that slot.
+        owners, explicit_weights, implicit_weights: flat; the item whose neighbour it is, w and c of that slot. Owners
+            ascend in each list, so that a score is summed in an order that depends on the model alone.
         is_implicit: whether a residual is the sign of a like (1) or of a dislike (−1),
         middle: which is a rating below it.
     """
@@ -84,7 +86,7 @@ class Catalogue:
         }
         self.inverse = Arena(np.int32, np.float32, np.float32)
         self.inverse.make_room(ENLIST_ROOM * model.neighbours.size)
-        self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed items as they stand in the inverse
+        self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed new items, as they stand in the inverse
         self.n_items = 0
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
         self.deduction = Deduction.of(model)
@@ -128,9 +130,15 @@ def place(model: Model) -> Catalogue:
 
 
 def refresh(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
-    """Take over the model's present length, and the parameters and lists of `items` (B,), distinct."""
+    """Take over the model's present length, and the parameters and lists of `items` (B,), distinct.
+
+    Trained ones have kept their lists.
+    """
     inverse = catalogue.inverse
     for item in items.tolist():
+        if model.item_trained[item]:
+            unlist(item, model.neighbours[item], inverse.directory, inverse.columns)
+            continue
         if item in catalogue.listed:
             unlist(item, catalogue.listed[item], inverse.directory, inverse.columns)
         catalogue.listed[item] = model.neighbours[item].copy()
@@ -189,18 +197,19 @@ def pack(panels: NDArray[np.float32], item_factors: NDArray[np.float32], items: 
 
 @njit(cache=True, nogil=True)
 def unlist(item: Int, listed: NDArray[np.int32], inverse: Directory, columns: InverseColumns) -> None:
-    """Take `item` out of the inverse lists of its former neighbours; the last of each list takes the free place."""
+    """Take `item` out of the inverse lists of its former neighbours, where it is in them."""
     starts, lengths = inverse[0], inverse[1]
     owners, explicit, implicit = columns
     for x in listed:
         if x < 0:
             continue
         last = starts[x] + lengths[x] - 1
-        for place in range(starts[x], last + 1):
-            if owners[place] == item:
-                owners[place], explicit[place], implicit[place] = owners[last], explicit[last], implicit[last]
-                lengths[x] -= 1
-                break
+        place = find(owners, starts[x], lengths[x], item)
+        if place > last or owners[place] != item:
+            continue
+        for n in range(place, last):
+            owners[n], explicit[n], implicit[n] = owners[n + 1], explicit[n + 1], implicit[n + 1]
+        lengths[x] -= 1
 
 
 @njit(cache=True, nogil=True)
@@ -241,6 +250,10 @@ def enlist(
             give_back(starts[x], capacity, ends, owners)
             starts[x] = moved
         place = starts[x] + lengths[x]
+        while place > starts[x] and owners[place - 1] > j:
+            one = place - 1
+            owners[place], explicit[place], implicit[place] = owners[one], explicit[one], implicit[one]
+            place = one
         owners[place], explicit[place], implicit[place] = j, explicit_weights[j, k], implicit_weights[j, k]
         lengths[x] += 1
     return n_all

@@ -35,22 +35,32 @@ class Event(NamedTuple):
 class Follower:
     """A table and a model that follows it, side by side as in the service."""
 
-    def __init__(self, kind: type[Params], history: History) -> None:
+    def __init__(
+        self,
+        kind: type[Params],
+        history: History,
+        positions: list[int] | None = None,
+        since: int | None = None,
+        n_trained: int | None = None,
+    ) -> None:
+        """A snapshot with `n_trained` ratings of each item (random numbers), and ratings at `positions` (0, 1 …)."""
         model = random_model(random_params(kind), TRAINED_USERS, TRAINED_ITEMS)
         model.mean = MEANS[kind]
+        if n_trained is not None:
+            model.item_counts[:] = n_trained
         self.table, self.position = RatingTable(N_USERS, N_ITEMS), 0
-        self._apply([Event(*pair, value) for pair, value in history.items()])
-        self.online = OnlineModel(model, self.table, USER_KEYS, ITEM_KEYS)
+        self._apply([Event(*pair, value) for pair, value in history.items()], positions)
+        self.online = OnlineModel(model, self.table, USER_KEYS, ITEM_KEYS, since=since)
 
     def learn(self, events: list[Event]) -> None:
         self.online.note(self._apply(events))
 
-    def _apply(self, events: list[Event]) -> Changes:
+    def _apply(self, events: list[Event], given: list[int] | None = None) -> Changes:
         users = np.array([event.user for event in events], dtype=np.int64)
         items = np.array([event.item for event in events], dtype=np.int64)
         new = np.array([np.nan if event.value is None else event.value for event in events], dtype=np.float32)
-        positions = np.arange(len(events)) + self.position
-        self.position += len(events)
+        positions = np.arange(len(events)) + self.position if given is None else np.array(given, dtype=np.int64)
+        self.position = int(positions[-1]) + 1 if len(events) else self.position
         return self.table.apply(users, items, new, positions.astype(np.float64), positions)
 
     def forget(self, user: int) -> None:

@@ -9,15 +9,17 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpu.backend import Backend
 from gpu.errors import BackendUnavailable
-from service.engine import SLICE_S
+from gpu.params import ALGORITHMS
 from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.events import Entry, RatingEvent, StreamId
 from service.queries import Popular, Recommend, UserRatings
 from service.resident import Resident
+from service.slices import SLICE_S
 from tests.service.planted import SMALL, events, liking
 from tests.service.waiting import eventually
 from tests.service.whole import LIMITS, Whole
@@ -241,6 +243,50 @@ def test_an_exception_in_the_thread_stops_the_service(redis_url: str, tmp_path: 
         with pytest.raises(NotReady):
             whole.engine.learn([])
     assert len(whole.failures) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["culsh", "als-implicit"])
+def test_items_learn_in_the_background_and_a_restart_gives_the_same_bits(
+    redis_url: str, tmp_path: Path, algorithm: str
+) -> None:
+    with Whole(redis_url, tmp_path) as whole:
+        whole.send(events())
+        whole.train(algorithm, **{name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm], name)})
+        before = arrays_of(whole)
+        for value in (1.0, 2.0, 1.0):
+            whole.rate(*((f"u{user}", "i0", value) for user in range(20)))
+            whole.rate(*((f"u{user}", f"new{user % 3}", value) for user in range(10)))
+        row = whole.engine.history.items.row("i0")
+        eventually(lambda: bool((arrays_of(whole)["item_factors"][row] != before["item_factors"][row]).any()))
+        eventually(lambda: waits(whole, algorithm) == 0)
+        after = arrays_of(whole)
+    with Whole(redis_url, tmp_path) as whole:
+        eventually(lambda: whole.hotswap.served() != {})
+        eventually(lambda: waits(whole, algorithm) == 0)
+        again = arrays_of(whole)
+    for name, array in after.items():
+        assert array.tobytes() == again[name].tobytes(), name
+
+
+def arrays_of(whole: Whole) -> dict[str, np.ndarray]:
+    (resident,) = whole.engine.models()
+    return {name: array.copy() for name, array in resident.model.arrays.items() if name != "projections"}
+
+
+def waits(whole: Whole, algorithm: str) -> float | None:
+    return whole.metrics.registry.get_sample_value("nearfield_refits_waiting", {"algorithm": algorithm})
+
+
+def test_a_model_that_cannot_catch_up_stops_the_service(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Whole(redis_url, tmp_path) as whole:
+        whole.send(events())
+        whole.train("culsh", **SMALL)
+        monkeypatch.setattr(Resident, "catch_up", raising(RuntimeError("cannot")))
+        whole.rate(("u0", "i0", 1.0))
+        eventually(lambda: bool(whole.failures))
+        assert not whole.engine.readiness.ready
 
 
 def test_a_device_that_is_gone_stops_the_service(

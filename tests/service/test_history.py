@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.events import ZERO, Entry, RatingEvent, StreamId
-from service.history import History
+from service.history import History, position_of
 from service.rating_log import RatingLog
 from tests.service.logs import commit
 
@@ -83,6 +83,21 @@ def test_stream_and_log_end_in_the_same_state(
     for user in range(len(streamed.users)):
         row = loaded.users.row(streamed.users.id(user))
         assert row is None or loaded.table.row(row)[3].tolist() == streamed.table.row(user)[3].tolist()
+
+
+def test_positions_tell_what_is_newer_than_a_watermark(rating_entry: Callable[..., Entry]) -> None:
+    history, far = History(), 2**63 - 1  # a clock that is wrong
+    for ms, *ratings in (
+        (5, ("u", "a", 3.0), ("u", "b", 3.0)), (6, ("u", "c", 3.0), ("v", "a", 1.0)), (900, ("u", "a", 4.0)),
+    ):  # fmt: skip
+        history.apply([rating_entry(ms, *ratings)])
+    of_u, of_v = (history.table.row(row)[3].tolist() for row in (0, 1))
+    assert [place >= position_of(StreamId(6, 0)) for place in of_u + of_v] == [True, False, True, True]
+    assert of_u[2] < of_v[0] < of_u[0] == position_of(StreamId(900, 0))
+    history.apply([rating_entry(far, ("u", "a", 4.0), ("u", "b", 4.0))])
+    history.apply([Entry(StreamId(far, 1), "rating", [RatingEvent("v", "a", 4.0, 0.0)])])
+    of_u, of_v = (history.table.row(row)[3].tolist() for row in (0, 1))
+    assert 0 < of_u[0] < of_u[1] < of_v[0]
 
 
 def test_changes_tell_old_and_new(rating_entry: Callable[..., Entry]) -> None:

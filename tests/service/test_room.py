@@ -17,7 +17,7 @@ def test_the_host_holds_a_model_as_read_and_in_its_own_rows(algorithm: str) -> N
     users, items = bytes_of(params, *SERVED)
     for backend in (HOST, DEVICE):
         needed = needed_bytes(params, READ, SERVED, N_RATINGS, backend)
-        assert needed["host"] == sum(bytes_of(params, *READ)) + users + 2 * items
+        assert needed["host"] == sum(bytes_of(params, *READ)) + 2 * users + 2 * items
     assert list(needed_bytes(params, READ, SERVED, N_RATINGS, HOST)) == ["host"]
 
 

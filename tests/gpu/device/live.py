@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu.backend import HOST
+from gpu.drift import AsTrained
 from gpu.model import ARRAYS, Model
 from gpu.params import Params
 from gpu.sampled import SampledRefits
@@ -29,7 +30,9 @@ class World(NamedTuple):
 
     def refits(self) -> SampledRefits:
         """Of the host; for models of ratings without what `prepare` finds out about where users are expected."""
-        found = SampledRefits(self.model, self.model.params, self.table, self.user_keys, self.item_keys, HOST)
+        found = SampledRefits(
+            self.model, self.model.params, self.table, AsTrained(self.model), self.user_keys, self.item_keys, HOST
+        )
         for _ in found.prepare() if self.model.is_implicit else ():
             pass
         return found

@@ -1,0 +1,45 @@
+"""`CatchUp`: lets live models refit, when there is time, the items that learn and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from service.errors import NotReady
+from service.metrics import Metrics
+from service.ranking import Ranking
+from service.slices import SLICE_S, Background, Slices
+
+
+class CatchUp:
+    """One generator at most in the engine's background, there while a live model is behind. Engine thread only."""
+
+    def __init__(
+        self, background: Background, ranking: Ranking, metrics: Metrics, fail: Callable[[BaseException], None]
+    ) -> None:
+        """`fail` is told what a model failed of: it may answer wrongly from then on."""
+        self._background, self._ranking, self._metrics, self._fail = background, ranking, metrics, fail
+        self._is_under_way = False
+
+    def start(self) -> None:
+        """Begin, if it has not begun; after anything that a model learns."""
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._background.add(self._slices()).add_done_callback(self._end)
+
+    def _slices(self) -> Slices:
+        yield  # events come first
+        while True:
+            has_caught_up = [model.catch_up(SLICE_S) for model in self._ranking.models()]
+            for model in self._ranking.models():
+                self._metrics.refits_waiting.labels(model.name).set(model.online.n_waiting)
+            if all(has_caught_up):
+                return
+            yield
+
+    def _end(self, done: Future[Any]) -> None:
+        self._is_under_way = False
+        error = done.exception()
+        if error is not None and not isinstance(error, NotReady):
+            self._fail(error)

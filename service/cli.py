@@ -72,7 +72,7 @@ def worker(data: Data = None, redis: Redis = None, backend: Place = None) -> int
 
 @app.command("import", short_help="Post a file of ratings to a service.")
 def import_(
-    file: Annotated[Path, typer.Argument(help="CSV, TSV, MovieLens, Parquet, .npz or .mat.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, MovieLens, JSONL, Parquet, .npz or .mat.", metavar="FILE")],
     url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
     key: Key = None,
     skip_bad: SkipBad = False,
@@ -283,6 +283,7 @@ def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
     from service import ratings_file
 
     file = ratings_file.read(path, key=key, skip_bad=skip_bad)
+    stderr.print(f"{path}: {file.columns}", style="dim", markup=False, soft_wrap=True)
     for line in file.bad[:N_BAD_SHOWN]:
         complain(f"left out line {line.number} of {path}: {line.reason}", 0)
     if len(file.bad) > N_BAD_SHOWN:

@@ -178,11 +178,17 @@ def read_negatives(path: Path) -> dict[str, list[str]]:
     """Read `user,item,item,…` lines (comma or tab).
 
     Raises:
-        InvalidInput: a line without an item, or with another number of items than the first.
+        InvalidInput: not text in UTF-8, a line without an item, or with another number of items than the first.
+        InvalidRatingsFile: no regular file.
     """
+    ratings_file.check_regular(path)
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"Invalid {path}: expected text in UTF-8, got other bytes ({error})") from None
     negatives: dict[str, list[str]] = {}
     n_items = None
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         user, *items = line.replace("\t", ",").split(",")
         n_items = n_items or len(items)
         if not items or len(items) != n_items:

@@ -1,14 +1,15 @@
-"""Files of ratings: CSV and TSV, MovieLens (`::` or tab), Parquet, and matrices in .npz or .mat.
+"""Files of ratings: CSV and TSV, MovieLens (`::` or tab), JSONL, Parquet, and matrices in .npz or .mat.
 
-Text files hold user,item,rating[,timestamp] in this order; a header is optional. Parquet files have columns of these
-names. A matrix has users as rows, numbered from 0, and items as columns; its non-zero entries are the ratings.
+Text files have a header that names the columns (`service.ratings_columns`), or hold user,item,rating[,timestamp] in
+this order. Text and JSONL may be compressed by gzip. Fields of JSONL and columns of Parquet are taken by their names.
 """
 
 from __future__ import annotations
 
+import gzip
+import stat
 from pathlib import Path
-from typing import Any, NamedTuple
-from zipfile import BadZipFile
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,32 @@ from numpy.typing import NDArray
 
 from service.errors import InvalidRatingsFile
 from service.events import MAX_ID_BYTES
-from service.ratings_text import LARGEST, BadLine, read_text
+from service.ratings_columns import columns_of, described, is_in_milliseconds, wrong_time
+from service.ratings_json import read_json
+from service.ratings_matrix import read_matrix
+from service.ratings_text import LARGEST, BadLine, TextRatings, read_text
 
-DEFAULT_KEY = "fea"
 MATRIX_SUFFIXES = (".npz", ".mat")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+GZIP_SUFFIX = ".gz"
+_GZIP = b"\x1f\x8b"
+# What a file begins with that is neither text nor compressed by gzip, and what to do about it.
+_OTHER_KINDS = {
+    b"PK\x03\x04": "a zip archive (unpack it, or save a spreadsheet as CSV)",
+    b"PAR1": "Parquet (name it .parquet)",
+    b"BZh": "bzip2 (unpack it)",
+    b"\xfd7zXZ": "xz (unpack it)",
+    b"\x28\xb5\x2f\xfd": "zstandard (unpack it)",
+    b"7z\xbc\xaf": "a 7z archive (unpack it)",
+}
+_IRREGULAR = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
 
 
 class RatingsFile(NamedTuple):
@@ -32,6 +54,7 @@ class RatingsFile(NamedTuple):
         values: float32.
         timestamps: float64 Unix seconds; None if the file has none.
         bad: lines that were left out because of `skip_bad`.
+        columns: which column of the file is what, in words.
     """
 
     users: list[str]
@@ -39,6 +62,7 @@ class RatingsFile(NamedTuple):
     values: NDArray[np.float32]
     timestamps: NDArray[np.float64] | None
     bad: list[BadLine]
+    columns: str = ""
 
 
 def read(path: Path, key: str | None = None, skip_bad: bool = False) -> RatingsFile:
@@ -53,18 +77,74 @@ def read(path: Path, key: str | None = None, skip_bad: bool = False) -> RatingsF
         InvalidRatingsFile: the file, or the first bad line of it (named by its number from 1), cannot be used.
         FileNotFoundError: there is no such file.
     """
+    check_regular(path)
+    try:
+        return _read(path, key, skip_bad)
+    except InvalidRatingsFile:
+        raise
+    except Exception as error:  # the libraries' readers fail in every way there is when a file is damaged
+        reason = str(error) or type(error).__name__
+        raise InvalidRatingsFile(f"Invalid {path}: expected {_kind(path)} that can be read, got: {reason}") from error
+
+
+def check_regular(path: Path) -> None:
+    """Return if `path` is a regular file that can be opened: a pipe or a device may never end.
+
+    Raises:
+        InvalidRatingsFile: it is something else.
+        OSError: there is no such file, or it may not be read.
+    """
+    kind = stat.S_IFMT(path.stat().st_mode)
+    if kind != stat.S_IFREG:
+        raise InvalidRatingsFile(f"Invalid {path}: expected a file, got {_IRREGULAR.get(kind, 'something else')}")
+    with path.open("rb"):
+        pass  # so that what the file system refuses is not taken for a fault of the content
+
+
+def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
     suffix = path.suffix.lower()
     if suffix in MATRIX_SUFFIXES:
-        return _read_matrix(path, key)
-    table, bad = (_read_parquet(path), []) if suffix in PARQUET_SUFFIXES else read_text(path, skip_bad)
+        users, items, values = read_matrix(path, key)
+        return RatingsFile(users, items, values, None, [], "rows are users, columns are items")
+    found = _read_parquet(path) if suffix in PARQUET_SUFFIXES else _read_text(path, skip_bad)
+    table = found.table
     has_times = "timestamp" in table.column_names
     return RatingsFile(
         _strings(table.column("user")),
         _strings(table.column("item")),
         table.column("rating").to_numpy().astype(np.float32),
         table.column("timestamp").to_numpy() if has_times else None,
-        bad,
+        found.bad,
+        found.columns,
     )
+
+
+def _read_text(path: Path, skip_bad: bool) -> TextRatings:
+    data, suffix = path.read_bytes(), _inner_suffix(path)
+    if suffix in (*MATRIX_SUFFIXES, *PARQUET_SUFFIXES):
+        raise InvalidRatingsFile(f"Invalid {path}: expected text or JSONL in {GZIP_SUFFIX}, got {suffix}; unpack it")
+    if data.startswith(_GZIP):
+        data = gzip.decompress(data)
+    elif path.suffix.lower() == GZIP_SUFFIX:
+        raise InvalidRatingsFile(f"Invalid {path}: expected a file compressed by gzip, got {data[:8]!r}")
+    for beginning, kind in _OTHER_KINDS.items():
+        if data.startswith(beginning):
+            raise InvalidRatingsFile(f"Invalid {path}: expected text, JSONL, Parquet, .npz or .mat, got {kind}")
+    return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data, skip_bad)
+
+
+def _inner_suffix(path: Path) -> str:
+    """The suffix, without that of gzip."""
+    inner = path.with_suffix("") if path.suffix.lower() == GZIP_SUFFIX else path
+    return inner.suffix.lower()
+
+
+def _kind(path: Path) -> str:
+    """What a file with this suffix should be."""
+    suffix = path.suffix.lower()
+    if suffix in MATRIX_SUFFIXES:
+        return "a matrix"
+    return "a Parquet file" if suffix in PARQUET_SUFFIXES else "text"
 
 
 def _strings(column: pa.ChunkedArray) -> list[str]:
@@ -77,21 +157,20 @@ def _strings(column: pa.ChunkedArray) -> list[str]:
     return [names[code] for code in whole.indices.to_numpy().tolist()]
 
 
-def _read_parquet(path: Path) -> pa.Table:
+def _read_parquet(path: Path) -> TextRatings:
     import pyarrow.parquet as pq  # noqa: PLC0415 (text files need no Parquet)
 
-    try:
-        file = pq.ParquetFile(path)
-        names = [name for name in ("user", "item", "rating", "timestamp") if name in file.schema_arrow.names]
-        if names[:3] != ["user", "item", "rating"]:
-            raise InvalidRatingsFile(f"Invalid {path}: expected columns user, item and rating, got {names}")
-        table = file.read(columns=names)
-        columns = [_converted(path, table.column(name), name) for name in names]
-    except pa.ArrowException as error:
-        raise InvalidRatingsFile(f"Invalid {path}: {error}") from error
-    table = pa.table(columns, names=names)
+    with pq.ParquetFile(path) as file:
+        names = list(file.schema_arrow.names)
+        try:
+            places = columns_of(names)
+        except ValueError as error:
+            raise InvalidRatingsFile(f"Invalid {path}: {error}") from None
+        table = file.read(columns=[names[place] for place in places.values()])
+    columns = [_converted(path, table.column(names[place]), name) for name, place in places.items()]
+    table = pa.table(columns, names=list(places))
     _check_columns(path, table)
-    return table
+    return TextRatings(table, [], described(places, names))
 
 
 def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -101,6 +180,7 @@ def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArra
     except pa.ArrowNotImplementedError:
         kind = "text or integers" if is_id else "Unix seconds, as numbers" if name == "timestamp" else "numbers"
         raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
+    converted.validate(full=True)  # text that is not UTF-8
     return converted.dictionary_encode() if is_id else converted
 
 
@@ -115,88 +195,6 @@ def _check_columns(path: Path, table: pa.Table) -> None:
         unusable = np.flatnonzero(~usable.fill_null(False).to_numpy())
         if len(unusable):
             value = column[int(unusable[0])].as_py()
-            raise InvalidRatingsFile(f"Invalid {name} in row {unusable[0] + 1} of {path}: got {str(value)[:80]!r}")
-
-
-def _read_matrix(path: Path, key: str | None) -> RatingsFile:
-    from scipy import sparse  # noqa: PLC0415 (heavy, and only matrices need it)
-
-    matrix = sparse.coo_array(_load_npz(path, key) if path.suffix.lower() == ".npz" else _load_mat(path, key))
-    matrix.sum_duplicates()
-    kept = matrix.data != 0
-    with np.errstate(over="ignore"):  # what float32 cannot hold is refused as infinite
-        values = matrix.data[kept].astype(np.float32)
-    if not np.isfinite(values).all():
-        found = matrix.data[kept][~np.isfinite(values)][0]
-        raise InvalidRatingsFile(f"Invalid {path}: expected entries that are finite in float32, got {found}")
-    users, items = (_row_names(axis[kept]) for axis in matrix.coords)
-    return RatingsFile(users, items, values, None, [])
-
-
-def _row_names(rows: NDArray[np.integer]) -> list[str]:
-    """Each row as its number, equal ones sharing one string."""
-    numbers, places = np.unique(rows, return_inverse=True)
-    names = [str(number) for number in numbers.tolist()]
-    return [names[place] for place in places.tolist()]
-
-
-def _load_npz(path: Path, key: str | None) -> Any:
-    from scipy import sparse  # noqa: PLC0415
-
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            names = set(file.files)
-            _check_key(path, key, names)
-            if key is None and {"format", "shape", "data"} <= names:
-                return sparse.load_npz(path)
-            return _chosen(path, {name: file[name] for name in names if key in (None, name)}, key)
-    except (OSError, ValueError, MemoryError, BadZipFile) as error:
-        raise _refusal(path, error) from error
-
-
-def _load_mat(path: Path, key: str | None) -> Any:
-    from scipy import io  # noqa: PLC0415
-
-    try:
-        _check_key(path, key, {name for name, _, _ in io.whosmat(str(path))})
-        return _chosen(path, io.loadmat(str(path), variable_names=key and [key]), key)
-    except (OSError, ValueError, MemoryError, NotImplementedError) as error:  # the last: version 7.3, an HDF5 file
-        raise _refusal(path, error) from error
-
-
-def _check_key(path: Path, key: str | None, names: set[str]) -> None:
-    if key is not None and key not in names:
-        raise InvalidRatingsFile(f"Invalid {path}: expected a variable {key}, got {', '.join(sorted(names)) or 'none'}")
-
-
-def _refusal(path: Path, error: Exception) -> Exception:
-    if isinstance(error, InvalidRatingsFile | FileNotFoundError):
-        return error
-    return InvalidRatingsFile(
-        f"Invalid {path}: expected a matrix that can be read, got: {error or type(error).__name__}"
-    )
-
-
-def _chosen(path: Path, variables: dict[str, Any], key: str | None) -> Any:
-    """The variable named `key`, else `fea`, else the largest two-dimensional numeric one."""
-    matrices = {name: value for name, value in variables.items() if _is_matrix(value)}
-    wanted = key or (
-        DEFAULT_KEY if DEFAULT_KEY in matrices else max(matrices, key=lambda n: _size(matrices[n]), default=None)
-    )
-    if wanted not in matrices:
-        found = ", ".join(f"{name} {_kind(value)}" for name, value in sorted(variables.items()) if name[:2] != "__")
-        wanted = f"a matrix {key} of real numbers" if key else "a matrix of real numbers"
-        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} with two axes, got {found or 'nothing'}")
-    return matrices[wanted]
-
-
-def _is_matrix(value: Any) -> bool:
-    return getattr(value, "ndim", 0) == 2 and value.dtype.kind in "biuf"
-
-
-def _kind(value: Any) -> str:
-    return f"{value.dtype} {value.shape}" if hasattr(value, "dtype") else type(value).__name__
-
-
-def _size(matrix: Any) -> int:
-    return int(np.prod(matrix.shape))
+            is_time = name == "timestamp" and value is not None and is_in_milliseconds(value)
+            reason = wrong_time(value) if is_time else f"got {str(value)[:80]!r}"
+            raise InvalidRatingsFile(f"Invalid {name} in row {unusable[0] + 1} of {path}: {reason}")

@@ -14,14 +14,23 @@ from pyarrow import csv as arrow_csv
 
 from service.errors import InvalidRatingsFile
 from service.events import check_id
+from service.ratings_columns import (
+    LATEST_S,
+    N_NEEDED,
+    NAMES,
+    columns_named,
+    columns_of,
+    described,
+    is_in_milliseconds,
+    wrong_time,
+)
 
-NAMES = ("user", "item", "rating", "timestamp")
-LARGEST = {"rating": float(np.finfo(np.float32).max), "timestamp": float(np.finfo(np.float64).max)}
-MIN_COLUMNS = 3
+LARGEST = {"rating": float(np.finfo(np.float32).max), "timestamp": LATEST_S}
 _MOVIELENS = b"::"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEAD_BYTES = 1 << 16
 _EXCERPT = 80
+_LINE_ENDS = b"\r\n"
 
 
 class BadLine(NamedTuple):
@@ -36,25 +45,49 @@ class BadLine(NamedTuple):
     reason: str
 
 
+class TextRatings(NamedTuple):
+    """What a text file holds.
+
+    Attributes:
+        table: columns user, item (dictionary-encoded), rating, and timestamp if there is one.
+        bad: the lines left out.
+        columns: which column is what, in words.
+    """
+
+    table: pa.Table
+    bad: list[BadLine]
+    columns: str
+
+
 class _Format(NamedTuple):
+    """How the lines are to be read.
+
+    Attributes:
+        columns: where user, item, rating and perhaps timestamp stand.
+        n_columns: of each line.
+        n_header_lines: lines up to the header and with it; 0 without one.
+        header: the names in it.
+    """
+
     delimiter: str
+    columns: dict[str, int]
     n_columns: int
     n_header_lines: int
+    header: list[str] | None
 
 
-def read_text(path: Path, skip_bad: bool) -> tuple[pa.Table, list[BadLine]]:
-    """Columns user, item (dictionary-encoded), rating, timestamp if there is one; and the lines left out.
+def read_text(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
+    """The ratings in `data`, the content of the file `path`.
 
     Raises:
-        InvalidRatingsFile: the first bad line, unless `skip_bad`; no usable line at all; or a header that names the
-            columns in another order.
+        InvalidRatingsFile: the first bad line, unless `skip_bad`; no usable line at all.
     """
-    data = path.read_bytes().removeprefix(_BYTE_ORDER_MARK)
-    form, data = _recognised(path, data)
+    form, data = _recognized(path, data.removeprefix(_BYTE_ORDER_MARK))
+    words = described(form.columns, form.header)
     try:
         table = _parsed(data, form)
-        if _is_clean(table):
-            return table, []
+        if _is_clean(table) and len(table) == _n_lines(data) - (form.header is not None):
+            return TextRatings(table, [], words)
     except pa.ArrowInvalid:
         pass  # which line it was is found below
     lines = data.splitlines()
@@ -62,13 +95,21 @@ def read_text(path: Path, skip_bad: bool) -> tuple[pa.Table, list[BadLine]]:
     if not bad:
         raise InvalidRatingsFile(f"Invalid {path}: expected lines of user, item, rating[, timestamp]")
     if not skip_bad:
-        raise InvalidRatingsFile(f"Invalid line {bad[0].number} of {path}: {bad[0].reason}")
+        hint = "" if form.header or bad[0].number > 1 else "; a header would name the columns user, item and rating"
+        raise InvalidRatingsFile(f"Invalid line {bad[0].number} of {path}: {bad[0].reason}{hint}")
     for number, _ in bad:
         lines[number - 1] = b""
-    return _parsed(b"\n".join(lines) + b"\n", form), bad
+    return TextRatings(_parsed(b"\n".join(lines) + b"\n", form), bad, words)
 
 
-def _recognised(path: Path, data: bytes) -> tuple[_Format, bytes]:
+def _n_lines(data: bytes) -> int:
+    """How many lines are not empty. A quoted field that is never closed makes one row of many lines."""
+    codes = np.frombuffer(data, dtype=np.uint8)
+    is_text = (codes != _LINE_ENDS[0]) & (codes != _LINE_ENDS[1])
+    return int(np.count_nonzero(is_text[1:] & ~is_text[:-1])) + int(is_text[:1].sum())
+
+
+def _recognized(path: Path, data: bytes) -> tuple[_Format, bytes]:
     """The format that the first line shows, and the data with a delimiter of one character."""
     lines = data[:_HEAD_BYTES].splitlines()
     n_empty = next((n for n, line in enumerate(lines) if line), 0)
@@ -76,34 +117,42 @@ def _recognised(path: Path, data: bytes) -> tuple[_Format, bytes]:
     if _MOVIELENS in first:
         data, first = data.replace(_MOVIELENS, b"\t"), first.replace(_MOVIELENS, b"\t")
     delimiter = "\t" if b"\t" in first else ","
-    fields = _fields(first, delimiter, errors="replace")
-    if not MIN_COLUMNS <= len(fields) <= len(NAMES):
+    try:
+        fields = _fields(first, delimiter, errors="replace")
+    except csv.Error:  # the line is named later, as any other
+        fields = first.decode(errors="replace").split(delimiter)
+    if _is_header(fields):
+        try:
+            return _Format(delimiter, columns_of(fields), len(fields), n_empty + 1, fields), data
+        except ValueError as error:
+            raise InvalidRatingsFile(f"Invalid header of {path}: {error}") from None
+    if not N_NEEDED <= len(fields) <= len(NAMES):
+        wanted = "user, item, rating[, timestamp], or a header that names them, with commas or tabs between"
         shown = first[:_EXCERPT].decode(errors="replace")
-        raise InvalidRatingsFile(f"Invalid {path}: expected user, item, rating[, timestamp] in line 1, got {shown!r}")
-    if any(map(_is_number, fields)) or any(map(_stands_for_a_number, fields[2:])):
-        return _Format(delimiter, len(fields), 0), data
-    _check_header(path, fields)
-    return _Format(delimiter, len(fields), n_empty + 1), data
+        raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} in line {n_empty + 1}, got {shown!r}")
+    columns = {name: place for place, name in enumerate(NAMES[: len(fields)])}
+    return _Format(delimiter, columns, len(fields), 0, None), data
 
 
-def _check_header(path: Path, fields: list[str]) -> None:
-    """Refuse a header whose columns stand in another order: read by position, users would be taken for items."""
-    for column, field in enumerate(fields):
-        name = next((name for name in NAMES if field.strip().lower().startswith(name)), NAMES[column])
-        if name != NAMES[column]:
-            wanted = ", ".join(NAMES[: len(fields)])
-            raise InvalidRatingsFile(f"Invalid header of {path}: expected {wanted} in this order, got {fields}")
+def _is_header(fields: list[str]) -> bool:
+    """Whether a line without a number names at least two of the columns: one alone may be an id."""
+    return len(columns_named(fields)) > 1 and not any(field and _stands_for_a_number(field) for field in fields)
 
 
 def _parsed(data: bytes, form: _Format) -> pa.Table:
     ids, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
-    names = NAMES[: form.n_columns]
+    name_at = {place: name for name, place in form.columns.items()}
     return arrow_csv.read_csv(
         pa.BufferReader(data),
-        arrow_csv.ReadOptions(column_names=names, skip_rows=form.n_header_lines, block_size=1 << 22),
+        arrow_csv.ReadOptions(
+            column_names=[name_at.get(place, f"unused {place}") for place in range(form.n_columns)],
+            skip_rows=form.n_header_lines,
+            block_size=1 << 22,
+        ),
         arrow_csv.ParseOptions(delimiter=form.delimiter, quote_char='"' if form.delimiter == "," else False),
         arrow_csv.ConvertOptions(
             column_types=dict(zip(NAMES, (ids, ids, number, number), strict=True)),
+            include_columns=list(form.columns),
             strings_can_be_null=False,
             null_values=[],
         ),
@@ -141,17 +190,31 @@ def _fault(line: bytes, form: _Format) -> str | None:
     try:
         fields = _fields(line, form.delimiter)
         if len(fields) != form.n_columns:
-            return f"expected {form.n_columns} columns, got {len(fields)}: {line[:_EXCERPT].decode()!r}"
-        for identifier in fields[:2]:
-            check_id(identifier)
-    except (ValueError, csv.Error) as error:  # UnicodeDecodeError is a ValueError
+            shown = line[:_EXCERPT].decode(errors="replace")
+            return f"expected {form.n_columns} columns, got {len(fields)}: {shown!r}"
+        for name in NAMES[:2]:
+            check_id(fields[form.columns[name]])
+    except csv.Error as error:
+        return _of_csv(error)
+    except ValueError as error:  # UnicodeDecodeError is one
         return str(error)
-    for name, text in zip(NAMES[2:], fields[2:], strict=False):
-        if not _is_number(text):
-            return f"expected a finite number as {name}, got {text[:_EXCERPT]!r}"
-        if abs(float(text)) > LARGEST[name]:
-            return f"expected at most {LARGEST[name]:.2g} as {name}, got {text[:_EXCERPT]!r}"
+    texts = {name: fields[place] for name, place in form.columns.items()}
+    return next((reason for name in NAMES[2:] if name in texts and (reason := _number_fault(name, texts[name]))), None)
+
+
+def _number_fault(name: str, text: str) -> str | None:
+    if not _is_number(text):
+        return f"expected a finite number as {name}, got {text[:_EXCERPT]!r}"
+    if name == "timestamp" and is_in_milliseconds(float(text)):
+        return wrong_time(text[:_EXCERPT])
+    if abs(float(text)) > LARGEST[name]:
+        return f"expected at most {LARGEST[name]:.2g} as {name}, got {text[:_EXCERPT]!r}"
     return None
+
+
+def _of_csv(error: csv.Error) -> str:
+    reason = str(error)
+    return "expected a closing quote in the same line, got none" if reason == "unexpected end of data" else reason
 
 
 def _fields(line: bytes, delimiter: str, errors: str = "strict") -> list[str]:
@@ -169,7 +232,7 @@ def _is_number(text: str) -> bool:
 def _stands_for_a_number(text: str) -> bool:
     """Whether this is what a missing or unusable number looks like, which no header has."""
     try:
-        float(text or "nan")
+        float(text)
     except ValueError:
         return False
     return True

@@ -83,7 +83,8 @@ BAD = [
     (",d,1", "1 to 256 bytes, got 0"),
     ("c," + "é" * 129 + ",1", "1 to 256 bytes, got 258"),
     (b"\xff,d,1", "utf-8"),
-    ('"c,d,1', "unexpected end"),
+    ('"c,d,1', "expected a closing quote in the same line, got none"),
+    ('c,d,"1', "expected a closing quote in the same line, got none"),
 ]
 
 
@@ -106,12 +107,67 @@ def test_files_of_another_kind(path: Path, content: str | bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["item,user,rating", "rating,userId,item", "user,item,timestamp,rating", " Item ,x,y"]
+    ("header", "line"),
+    [
+        ("item,user,rating", "i,u,4"),
+        ("rating,userId,item", "4,u,i"),
+        ("user,item,timestamp,rating", "u,i,12,4"),
+        (",movieId,title,Rating,user_id", '0,i,"a, b",4,u'),
+        ("user_id:token\titem_id:token\trating:float\ttimestamp:float", "u\ti\t4\t12"),
+        ("reviewerID,asin,overall,unixReviewTime,summary", "u,i,4,12,good"),
+        ("user,item,rating,a,b,c", "u,i,4,x,y,z"),
+    ],
 )
-def test_columns_in_another_order_are_not_taken_for_each_other(path: Path, header: str) -> None:
-    ratings = ",".join("123"[: header.count(",")])
-    with pytest.raises(InvalidRatingsFile, match="expected user, item, rating"):
-        written(path, f"{header}\na,{ratings}\n")
+def test_columns_are_taken_by_their_names(path: Path, header: str, line: str) -> None:
+    found = written(path, f"{header}\n{line}\n")
+    assert (found.users, found.items, found.values.tolist()) == (["u"], ["i"], [4.0])
+    assert (found.timestamps is None) == ("12" not in line)
+    if found.timestamps is not None:
+        assert found.timestamps.tolist() == [12.0]
+
+
+def test_which_column_is_what_is_told(path: Path) -> None:
+    found = written(path, "Rating,movieId,title,userId\n4,i,x,u\n")
+    assert found.columns == "'userId' is the user, 'movieId' is the item, 'Rating' is the rating; not used: 'title'"
+    assert written(path, "u,i,4\n").columns == (
+        "column 1 is the user, column 2 is the item, column 3 is the rating (no header)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        ("user,item,mine", "Invalid header of .*: expected columns user, item and rating, found no rating among user"),
+        ("score,thing,user", "found no item among"),
+        ("user,item,rating,User", "expected one column user, got several among user, item, rating, User"),
+    ],
+)
+def test_a_header_that_lacks_a_column_is_refused(path: Path, header: str, complaint: str) -> None:
+    with pytest.raises(InvalidRatingsFile, match=complaint):
+        written(path, f"{header}\na,b,1\n")
+
+
+@pytest.mark.parametrize("first", ["u1,i1,five", " Item ,x,y", "user,x,y", "u1,i1,5 stars"])
+def test_a_bad_first_line_is_no_header(path: Path, first: str) -> None:
+    with pytest.raises(InvalidRatingsFile, match=r"Invalid line 1 of .*: expected a finite number.*; a header would"):
+        written(path, f"{first}\na,b,1\n")
+    found = written(path, f"{first}\na,b,1\n", skip_bad=True)
+    assert [bad.number for bad in found.bad] == [1]
+
+
+@pytest.mark.parametrize("line", [1, 40_000, 349_990, 399_999, 400_000])
+def test_a_quoted_field_that_never_closes_is_refused_with_its_line(path: Path, line: int) -> None:
+    lines = [b"user-%d,item-%d,3" % (n % 5000, n % 700) for n in range(400_000)]
+    lines[line - 1] = b'"user-1,item-1,3'
+    with pytest.raises(InvalidRatingsFile, match=rf"Invalid line {line} of .*: expected a closing quote"):
+        written(path, b"\n".join(lines))
+    assert len(written(path, b"\n".join(lines), skip_bad=True).values) == 399_999
+
+
+def test_timestamps_in_milliseconds_are_refused(path: Path) -> None:
+    for content, line in (("a,b,1,1700000000000\n", 1), ("user,time,item,rating\na,5,b,1\na,1.7e12,c,1\n", 3)):
+        with pytest.raises(InvalidRatingsFile, match=rf"Invalid line {line} of .*expected Unix seconds .*milliseconds"):
+            written(path, content)
 
 
 @pytest.mark.parametrize("rating", ["", "nan", "-inf", "1e400", "1_0"])

@@ -1,0 +1,65 @@
+"""Which column of a file is what: by its name where the file names its columns, else by its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+NAMES = ("user", "item", "rating", "timestamp")
+N_NEEDED = 3  # the timestamp may be missing
+LATEST_S = 1e11  # Unix seconds: in the year 5138; what is above counts milliseconds
+_N_SHOWN = 10
+
+_ITEMS = ("item", "movie", "book", "product", "artist", "track", "song", "article", "video", "game", "anime")
+# Names that published sets of ratings have, in small letters and digits alone; an earlier one goes before a later one.
+_ALIASES = {
+    "user": tuple(f"{who}{id_}" for who in ("user", "customer", "visitor", "member", "reviewer") for id_ in ("", "id")),
+    "item": (*(f"{what}{id_}" for what in _ITEMS for id_ in ("", "id")), "businessid", "asin", "parentasin", "isbn"),
+    "rating": ("rating", "ratings", "score", "stars", "overall", "bookrating", "value", "weight", "count", "plays"),
+    "timestamp": ("timestamp", "time", "unixtime", "unixreviewtime", "date"),
+}
+
+
+def columns_named(given: Sequence[str]) -> dict[str, list[int]]:
+    """Where user, item, rating and timestamp stand among columns called `given`; one that is not there is left out."""
+    plain = [re.sub(r"[^a-z0-9]", "", name.lower().partition(":")[0]) for name in given]  # user_id:token is one too
+    found = {}
+    for name, aliases in _ALIASES.items():
+        alias = next((alias for alias in aliases if alias in plain), None)
+        if alias is not None:
+            found[name] = [place for place, one in enumerate(plain) if one == alias]
+    return found
+
+
+def columns_of(given: Sequence[str]) -> dict[str, int]:
+    """Where user, item, rating and, if it is there, timestamp stand among the columns called `given`.
+
+    Raises:
+        ValueError: one of the first three is not there, or one of the four is there twice.
+    """
+    found = columns_named(given)
+    shown = ", ".join(name.strip()[:40] for name in given[:_N_SHOWN])
+    if missing := [name for name in NAMES[:N_NEEDED] if name not in found]:
+        raise ValueError(f"expected columns user, item and rating, found no {' and no '.join(missing)} among {shown}")
+    if twice := [name for name, places in found.items() if len(places) > 1]:
+        raise ValueError(f"expected one column {twice[0]}, got several among {shown}")
+    return {name: places[0] for name, places in found.items()}
+
+
+def described(columns: Mapping[str, int], given: Sequence[str] | None) -> str:
+    """Which column is what, in one line; `given` are the names in the file, None where it has none."""
+    if given is None:
+        return ", ".join(f"column {place + 1} is the {name}" for name, place in columns.items()) + " (no header)"
+    text = ", ".join(f"{given[place].strip()!r} is the {name}" for name, place in columns.items())
+    unused = [name.strip() for place, name in enumerate(given) if place not in columns.values()]
+    return text + (f"; not used: {', '.join(map(repr, unused[:_N_SHOWN]))}" if unused else "")
+
+
+def is_in_milliseconds(timestamp: float) -> bool:
+    """Whether a timestamp is too large for Unix seconds."""
+    return abs(timestamp) > LATEST_S
+
+
+def wrong_time(timestamp: object) -> str:
+    """The reason for refusing a timestamp that is too large for Unix seconds."""
+    return f"expected Unix seconds as timestamp, got {timestamp}; divide milliseconds by 1,000"

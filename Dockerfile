@@ -27,6 +27,7 @@ FROM base AS runtime
 ENV NEARFIELD_DATA=/data \
     NEARFIELD_HOST=0.0.0.0 \
     NUMBA_CACHE_DIR=/var/cache/nearfield
+# By number, so that Kubernetes can see that it is not root (`runAsNonRoot`).
 RUN useradd --uid 10001 --home-dir /data --no-create-home nearfield \
  && install --directory --owner=nearfield --mode=0700 /data /var/cache/nearfield
 WORKDIR /data
@@ -40,11 +41,11 @@ CMD ["nearfield", "serve"]
 
 FROM runtime AS gpu
 COPY --from=build-gpu /opt/nearfield /opt/nearfield
-USER nearfield
+USER 10001
 RUN python -m service.warm
 
 FROM runtime AS cpu
 COPY --from=build-cpu /opt/nearfield /opt/nearfield
-USER nearfield
+USER 10001
 # Compile the kernels into the image, for the kind of processor that builds it; another kind compiles at its first start.
 RUN python -m service.warm

@@ -62,7 +62,8 @@ def _ratings(options: argparse.Namespace, folder: Path) -> Path:
 
 async def _measured(url: str, population: Population, options: argparse.Namespace) -> dict[str, Any]:
     """The result of each workload by name."""
-    key = os.environ.get("NEARFIELD_ADMIN_KEY") or os.environ.get("NEARFIELD_API_KEY")
+    keys = os.environ.get("NEARFIELD_ADMIN_KEY") or os.environ.get("NEARFIELD_API_KEY")
+    key = keys.split(",")[0].strip() if keys else None  # two while one replaces the other
     client = Client(url, key)
     await _reach(client, url)
     results: dict[str, Any] = {}

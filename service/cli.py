@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from service import threads
-from service.console import BAD_USAGE, FAILED, Printer, complain, progress, stderr
+from service.console import FAILED, Printer, complain, progress, stderr
 
 if TYPE_CHECKING:
     import gpu
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 N_BAD_SHOWN = 10
+ALGORITHM_NAMES = "als-implicit, culsh-implicit, nmf, culsh, sgd, als, esgd"  # not imported: it would take a second
 
 app = typer.Typer(
     name="nearfield",
@@ -40,6 +41,23 @@ Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAM
 Json = Annotated[bool, typer.Option("--json", help="Only JSON lines on stdout.")]
 Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out instead of stopping.")]
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib import metadata
+
+        print(f"nearfield {metadata.version('nearfield')}")
+        raise typer.Exit
+
+
+@app.callback()
+def nearfield(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A recommendation service that learns while it serves."""
 
 
 @app.command(short_help="Serve the API, learn, log and train.")
@@ -77,16 +95,12 @@ def import_(
     key: Key = None,
     skip_bad: SkipBad = False,
 ) -> int:
-    """Post a file of ratings to a running service; NEARFIELD_API_KEY is sent where it is set."""
-    import httpx
-
+    """Post a file of ratings to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY where it is set."""
     from service import importer
 
     ratings = _read(file, key, skip_bad)
-    settings = _settings({})
-    headers = {"X-API-Key": settings.api_key.get_secret_value()} if settings.api_key else {}
-    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
-        _reach(client)
+    with importer.client_of(url, _settings({}).key_to_write_with) as client:
+        importer.reach(client)
         with progress("Importing", len(ratings.values)) as bar:
             receipt = importer.send(client, importer.records(ratings), bar.advance)
     for position, reason in receipt.reasons:
@@ -98,7 +112,7 @@ def import_(
 @app.command(short_help="Train a model on a file.")
 def train(
     ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
-    algorithm: Annotated[str, typer.Option(help="Name of the algorithm.", metavar="NAME")],
+    algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
     test: Annotated[Path | None, typer.Option(help="File of ratings to measure on.", metavar="FILE")] = None,
     test_fraction: Annotated[
         float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
@@ -140,7 +154,7 @@ def train(
 @app.command(short_help="Find the parameters that suit a file.")
 def tune(
     ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
-    algorithm: Annotated[str, typer.Option(help="Name of the algorithm.", metavar="NAME")],
+    algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
     test: Annotated[Path | None, typer.Option(help="File of ratings to judge by.", metavar="FILE")] = None,
     test_fraction: Annotated[
         float, typer.Option(help="Share of RATINGS to judge by, where no file is given.", min=0.001, max=0.9)
@@ -237,45 +251,19 @@ def run(arguments: Sequence[str], commands: typer.Typer = app, name: str = "near
     except TyperException as error:
         return complain(error.format_message(), error.exit_code)
     except Exception as error:
-        code = _exit_code(error)
+        from service import complaints
+
+        code = complaints.exit_code(error)
         if code is None:
             raise
-        return complain(_message(error), code)
-
-
-def _exit_code(error: Exception) -> int | None:
-    from pydantic import ValidationError
-
-    from gpu.errors import EngineError, InvalidInput
-    from service.errors import InvalidRatingsFile, InvalidRequest, NotFound, ServiceError
-
-    bad_input = (InvalidInput, InvalidRatingsFile, InvalidRequest, NotFound, ValidationError, FileNotFoundError)
-    if isinstance(error, bad_input):
-        return BAD_USAGE
-    return FAILED if isinstance(error, EngineError | ServiceError | OSError) else None
-
-
-def _message(error: Exception) -> str:
-    from pydantic import ValidationError
-
-    if not isinstance(error, ValidationError):
-        return str(error)
-    return "; ".join(map(_refused, error.errors()))
-
-
-def _refused(problem: Any) -> str:
-    """What is wrong with one setting; what was given is not repeated where it may be a secret."""
-    from service.faults import reason_of
-
-    name = ".".join(map(str, problem["loc"]))
-    is_secret = name.endswith("_key") or "@" in str(problem["input"])  # a URL may hold a password
-    reason = reason_of(problem | {"input": ...} if is_secret else problem)
-    return reason if reason.startswith("Invalid ") else f"Invalid {name}: {reason[0].lower()}{reason[1:]}"
+        return complain(complaints.message(error), code)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
-    from service.settings import Settings
+    from service.settings import Settings, unknown_variables
 
+    if unknown := unknown_variables():
+        complain(f"left alone: {', '.join(unknown)}; no setting has such a name", 0)
     return Settings(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -306,18 +294,6 @@ def _backend(name: str) -> gpu.Backend:
     backend = choose(name)  # type: ignore[arg-type] # `choose` refuses an unknown name
     stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim", markup=False)
     return backend
-
-
-def _reach(client: Any) -> None:
-    """Ask once whether anybody is there, so that a wrong address fails at once and not after a wait."""
-    import httpx
-
-    from service.errors import Unavailable
-
-    try:
-        client.get("/health/live")
-    except httpx.TransportError as error:
-        raise Unavailable(f"no service answers at {client.base_url}: {error}") from None
 
 
 if __name__ == "__main__":

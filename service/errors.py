@@ -9,6 +9,7 @@ ServiceError (500)
 ├── UrlTooLong (414), HeadTooLarge (431): longer than the service reads
 ├── RequestTimeout (408): the client took too long to send the request
 ├── NotAuthorized (401): the key is missing or wrong
+├── Forbidden (403): the key is right, and not one for this
 ├── ForeignSite (403): without keys, a web page of another site
 ├── NotFound (404)
 │   ├── UnknownUser, UnknownItem
@@ -32,6 +33,7 @@ ServiceError (500)
 ├── ServerFailed (503): the embedded Redis server does not start
 ├── DataInUse (500): another process holds the data folder
 ├── BadEntry (422): a stream entry that is not in the format of `service.events`
+├── InvalidSetting (422): an option or a variable that cannot be used
 └── InvalidRatingsFile (422): a file of ratings that cannot be read; names the line
 """
 
@@ -110,6 +112,12 @@ class NotAuthorized(ServiceError):
     """The key is missing or wrong."""
 
     status, slug, title, closes = 401, "not-authorized", "Not authorized", True
+
+
+class Forbidden(ServiceError):
+    """The key is a right one, and not one for this."""
+
+    status, slug, title, closes = 403, "forbidden", "Forbidden", True
 
 
 class ForeignSite(ServiceError):
@@ -275,6 +283,12 @@ class BadEntry(ServiceError):
     """A stream entry that is not in the format of `service.events`."""
 
     status, slug, title = 422, "bad-entry", "Bad stream entry"
+
+
+class InvalidSetting(ServiceError, ValueError):
+    """An option or an environment variable that cannot be used."""
+
+    status, slug, title = 422, "invalid-setting", "Invalid setting"
 
 
 class InvalidRatingsFile(ServiceError, ValueError):

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import httpx
 
-from service.errors import ServiceError
+from service.errors import InvalidSetting, ServiceError, Unavailable
 from service.ratings_file import RatingsFile
 
 BATCH = 1000  # the most that one request may carry
@@ -18,6 +18,11 @@ PATIENCE_S = 300.0  # how long one batch is tried again before giving up
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
 BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 N_REJECTED_KEPT = 100
+REQUEST_TIMEOUT_S = 60
+HINTS: dict[int, str] = {
+    httpx.codes.UNAUTHORIZED: "; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY",
+    httpx.codes.FORBIDDEN: "; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY to a key that may write",
+}
 
 
 class Rating(TypedDict, total=False):
@@ -55,6 +60,36 @@ class Receipt:
         room = N_REJECTED_KEPT - len(self.reasons)
         self.reasons += [(offset + bad["index"], bad["error"]) for bad in answer["rejected"][:room]]
         self.stream_id = answer["stream_id"] or self.stream_id
+
+
+def client_of(url: str, key: str | None) -> httpx.Client:
+    """A client of the service at `url` that sends `key`.
+
+    Raises:
+        InvalidSetting: not a URL; it is not repeated, since it may hold a password.
+    """
+    headers = {} if key is None else {"X-API-Key": key}
+    try:
+        return httpx.Client(base_url=url, headers=headers, timeout=REQUEST_TIMEOUT_S)
+    except httpx.InvalidURL:
+        raise InvalidSetting("Invalid url: expected http://HOST:PORT or https://HOST:PORT") from None
+
+
+def reach(client: httpx.Client) -> None:
+    """Ask once whether anybody is there, so that a wrong address fails at once and not after a wait.
+
+    Raises:
+        Unavailable: nobody answers.
+    """
+    try:
+        client.get("/health/live")
+    except httpx.TransportError as error:
+        raise Unavailable(f"no service answers at {_address(client)}: {error}") from None
+
+
+def _address(client: httpx.Client) -> str:
+    """Where a client sends to, without the password that its URL may hold."""
+    return f"{client.base_url.scheme}://{client.base_url.netloc.decode()}"
 
 
 def send(
@@ -108,7 +143,7 @@ def _posted(client: httpx.Client, batch: list[Rating], sleep: Callable[[float], 
             answer: dict[str, Any] = response.json()
             return answer
         if (response is not None and response.status_code not in BUSY) or waited_s >= PATIENCE_S:
-            raise ImportFailed(f"{client.base_url} did not take the ratings: {problem}")
+            raise ImportFailed(f"{_address(client)} did not take the ratings: {problem}")
         pause_s = _asked_pause_s(response) or wait_s
         sleep(pause_s)
         waited_s, wait_s = waited_s + pause_s, min(2 * wait_s, LONGEST_WAIT_S)
@@ -129,8 +164,7 @@ def problem_of(response: httpx.Response) -> str:
         text = f"{problem.get('title')}: {problem.get('detail')}"
     except (ValueError, AttributeError):
         text = response.text[:200]
-    hint = "; set NEARFIELD_API_KEY" if response.status_code == httpx.codes.UNAUTHORIZED else ""
-    return f"{response.status_code} {text}{hint}"
+    return f"{response.status_code} {text}{HINTS.get(response.status_code, '')}"
 
 
 def _asked_pause_s(response: httpx.Response | None) -> float | None:

@@ -40,9 +40,11 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit status is 0 then, 1 if a part of the service failed.
 
     Raises:
+        InvalidSetting: others can reach the address, and there are no keys.
         DataInUse: another process holds the data folder.
         OSError: the address cannot be listened on.
     """
+    settings.check_exposure()
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     settings = _within_files(settings)

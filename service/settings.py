@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gpu.backend import BackendName
 from gpu.params import ALGORITHMS, Values
+from service import environment
+from service.environment import is_address
+from service.errors import InvalidSetting
 from service.events import MAX_RATING
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
@@ -20,12 +33,18 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "console", "json"]
 
 
+# Keys that open the same, so that a new one can be given out before the old one goes.
+Keys = Annotated[tuple[SecretStr, ...] | None, NoDecode]
+KEY_NAMES = ("api_key", "admin_key", "read_key", "write_key")
+MIN_KEY_LENGTH, MAX_KEYS = 16, 2
+
+
 class Settings(BaseSettings):
     """Settings in order of precedence: keyword, environment variable `NEARFIELD_<NAME>`, default."""
 
-    model_config = SettingsConfigDict(env_prefix="NEARFIELD_", extra="forbid", frozen=True, validate_default=True)
+    model_config = SettingsConfigDict(env_prefix=environment.PREFIX, extra="forbid", frozen=True, validate_default=True)
 
-    host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs both keys.")
+    host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs keys.")
     port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one and says which.")
     data: Path = Field(Path("nearfield-data"), description="Folder with the whole state: log, snapshots, server.")
     redis: str | None = Field(None, description="Redis URL (redis://, rediss://, unix://). Unset: an embedded server.")
@@ -38,8 +57,16 @@ class Settings(BaseSettings):
     )
     worker: bool = Field(True, description="Whether this process also supervises trainer processes.")
 
-    api_key: SecretStr | None = Field(None, min_length=1, description="Key of every guarded route. Unset: open.")
-    admin_key: SecretStr | None = Field(None, min_length=1, description="Key of /admin/*, accepted everywhere.")
+    api_key: Keys = Field(
+        None,
+        description="Key to read and to write. A key has 16 characters or more; two keys may stand here, with a comma"
+        " between. With neither this nor read_key nor write_key, everything but /admin/* is open.",
+    )
+    admin_key: Keys = Field(
+        None, description="Key of /admin/*, accepted everywhere. Unset: api_key opens /admin/* too."
+    )
+    read_key: Keys = Field(None, description="Key that may only read: lists, neighbors, estimates, ratings.")
+    write_key: Keys = Field(None, description="Key that may only post and delete ratings.")
 
     rating_scale: Annotated[tuple[float, float] | None, NoDecode] = Field(
         None, description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any finite one up to 1e6.'
@@ -94,6 +121,39 @@ class Settings(BaseSettings):
 
     log_level: LogLevel = Field("info", description="Least severe lines that are written; debug has every request.")
     log_format: LogFormat = Field("auto", description="For people, for machines, or whoever reads stderr.")
+
+    @field_validator("port", mode="before")
+    @classmethod
+    def _own_port(cls, value: Any) -> Any:
+        """The default where Kubernetes or Docker put the address of a service called nearfield into the variable."""
+        return cls.model_fields["port"].default if is_address(value) else value
+
+    @field_validator(*KEY_NAMES, mode="before")
+    @classmethod
+    def _split_keys(cls, value: Any) -> Any:
+        return tuple(key.strip() for key in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator(*KEY_NAMES)
+    @classmethod
+    def _check_keys(cls, value: Keys, known: ValidationInfo) -> Keys:
+        if value is not None and not (len(value) <= MAX_KEYS and all(len(key) >= MIN_KEY_LENGTH for key in value)):
+            raise ValueError(
+                f"Invalid {known.field_name}: expected a key of {MIN_KEY_LENGTH} characters or more,"
+                " or two such keys with a comma between"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _check_keys_differ(self) -> Settings:
+        owners: dict[str, str] = {}
+        for name in KEY_NAMES:
+            for key in self.keys(name):
+                if key in owners:
+                    raise ValueError(
+                        f"Invalid {name}: expected a key that no other is equal to, got one of {owners[key]}"
+                    )
+                owners[key] = name
+        return self
 
     @field_validator("data", mode="before")
     @classmethod
@@ -158,14 +218,40 @@ class Settings(BaseSettings):
                 raise ValueError(f"Invalid default_models: expected names of {sorted(ALGORITHMS)}, got {name!r}")
         return value
 
-    @model_validator(mode="after")
-    def _check_exposure(self) -> Settings:
-        if not is_loopback(self.host) and (self.api_key is None or self.admin_key is None):
-            raise ValueError(
+    def check_exposure(self) -> None:
+        """Return if the service may listen on `host`.
+
+        Raises:
+            InvalidSetting: others can reach it, and without keys they could do everything.
+        """
+        if not is_loopback(self.host) and (self.admin_key is None or not self.has_client_key):
+            raise InvalidSetting(
                 f"Invalid host: expected a loopback address while a key is unset, got {self.host!r};"
                 " set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY to listen on it"
             )
-        return self
+
+    def keys(self, name: str) -> list[str]:
+        """The keys of one of the settings of `KEY_NAMES`."""
+        return [key.get_secret_value() for key in getattr(self, name) or ()]
+
+    @property
+    def has_client_key(self) -> bool:
+        """Whether a key guards what is not /admin/*."""
+        return any(map(self.keys, ("api_key", "read_key", "write_key")))
+
+    @property
+    def key_to_write_with(self) -> str | None:
+        """What a client that posts ratings sends; of two keys the first."""
+        return next(iter([*self.keys("write_key"), *self.keys("api_key")]), None)
+
+
+def unknown_variables() -> list[str]:
+    """Variables of the environment that begin like a setting's, and belong to nobody.
+
+    Raises:
+        InvalidSetting: a name that is close to that of a setting.
+    """
+    return environment.unknown_variables(os.environ, Settings.model_fields)
 
 
 def is_loopback(host: str) -> bool:

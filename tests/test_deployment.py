@@ -58,6 +58,8 @@ def test_service_and_trainer_share_state_and_need_both_keys(services, name):
     assert service["depends_on"] == {"redis": {"condition": "service_healthy"}}
     for key in ("NEARFIELD_API_KEY", "NEARFIELD_ADMIN_KEY"):
         assert service["environment"][key].startswith(f"${{{key}:?")
+    for key in ("NEARFIELD_READ_KEY", "NEARFIELD_WRITE_KEY"):
+        assert service["environment"][key] is None  # as it is set outside
 
 
 def test_everything_restarts_and_is_watched(services):
@@ -95,8 +97,10 @@ def test_the_default_target_is_for_cpus_and_both_run_as_nobody_special():
     assert targets[-1] == "cpu"
     for target in ("cpu", "gpu"):
         stage = DOCKERFILE.split(f" AS {target}\n")[1].split("\nFROM ")[0]
-        assert "USER nearfield" in stage
-        assert "RUN python -m service.warm" in stage.split("USER nearfield")[1]
+        user = re.findall(r"^USER (.*)$", stage, re.MULTILINE)
+        assert len(user) == 1
+        assert user[0] in re.findall(r"useradd --uid (\d+)", DOCKERFILE)  # by number, for Kubernetes
+        assert "RUN python -m service.warm" in stage.split(f"USER {user[0]}")[1]
 
 
 def test_the_build_context_holds_what_is_copied_and_nothing_else():
@@ -109,17 +113,19 @@ def test_the_build_context_holds_what_is_copied_and_nothing_else():
 def test_api_and_trainer_work_together_as_compose_starts_them(services, redis_server, tmp_path):
     """Without containers: one Redis, `serve` and `worker` with the commands of the compose file, a shared folder."""
     environment = {
-        "NEARFIELD_API_KEY": "client",
-        "NEARFIELD_ADMIN_KEY": "admin",
+        "NEARFIELD_API_KEY": "key-of-every-client",
+        "NEARFIELD_ADMIN_KEY": "key-of-the-admins",
         "NEARFIELD_REDIS": redis_server.url,
         "NEARFIELD_DATA": str(tmp_path / "data"),
         "NEARFIELD_PORT": "0",
     }
     with started(services["api"], environment) as api, started(services["trainer"], environment):
-        headers = {"X-API-Key": "admin"}
+        headers = {"X-API-Key": "key-of-the-admins"}
         with httpx.Client(base_url=api, headers=headers, timeout=30) as client:
             ratings = [{"user": f"u{n}", "item": f"i{n * m % 7}", "rating": m} for n in range(20) for m in range(1, 5)]
-            assert client.post("/ratings", json=ratings, headers={"X-API-Key": "client"}).status_code == 202
+            assert (
+                client.post("/ratings", json=ratings, headers={"X-API-Key": "key-of-every-client"}).status_code == 202
+            )
             job = client.post("/admin/retrain", json={"algorithm": "sgd", "params": {"n_epochs": 1}}).json()
             while job["state"] in ("queued", "running", "activating"):
                 time.sleep(0.1)

@@ -2,52 +2,104 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import math
+import secrets
 import time
 from collections import OrderedDict
+from enum import Flag, auto
 
-from pydantic import SecretStr
-
-from service.errors import NotAuthorized, TooManyRequests
+from service.errors import Forbidden, NotAuthorized, TooManyRequests
 from service.settings import Settings
 
 OPEN_PATHS = frozenset({b"/metrics", b"/docs", b"/openapi.json"})
 OPEN_PREFIX = b"/health/"
 ADMIN_PREFIX = b"/admin/"
+RATINGS_PATH = b"/ratings"
+READING_METHODS = ("GET", "HEAD", "OPTIONS")
 MAX_BUCKETS = 10_000
 BURST_S = 1.0  # a bucket holds what the rate allows in one second, and one request at least
 
 
+class Scope(Flag):
+    """What a key may do, and what a route asks for."""
+
+    READ = auto()
+    WRITE = auto()
+    ADMIN = auto()
+
+
+KEY_SCOPES = {
+    "api_key": Scope.READ | Scope.WRITE,
+    "admin_key": Scope.READ | Scope.WRITE | Scope.ADMIN,
+    "read_key": Scope.READ,
+    "write_key": Scope.WRITE,
+}
+
+
+def scope_of(method: str, path: bytes) -> Scope:
+    """What a request asks for; `path` is raw, as for the routes."""
+    if path.startswith(ADMIN_PREFIX):
+        return Scope.ADMIN
+    is_write = method not in READING_METHODS and (path == RATINGS_PATH or path.startswith(RATINGS_PATH + b"/"))
+    return Scope.WRITE if is_write else Scope.READ
+
+
 class Keys:
-    """The two keys. Without an admin key /admin/* is guarded by the other one, if that is set."""
+    """The keys and what each may do. Without an admin key, `api_key` opens /admin/* too.
+
+    Keyed hashes are compared, all of them every time: how long that takes says nothing about a key or its length.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self._api, self._admin = _bytes(settings.api_key), _bytes(settings.admin_key)
-        self.is_none_set = self._api is None and self._admin is None
+        self._salt = secrets.token_bytes(hashlib.blake2b.MAX_KEY_SIZE)
+        self._scopes = {
+            self._hashed(key.encode()): scope for name, scope in KEY_SCOPES.items() for key in settings.keys(name)
+        }
+        if settings.admin_key is None:
+            self._scopes |= {self._hashed(key.encode()): KEY_SCOPES["admin_key"] for key in settings.keys("api_key")}
+        self._guarded = Scope.ADMIN if self._scopes else Scope(0)
+        if settings.has_client_key:
+            self._guarded |= Scope.READ | Scope.WRITE
+        self.is_none_set = not self._scopes
 
     def is_open(self, path: bytes) -> bool:
         """Whether no key is set that guards `path`, or paths of its kind."""
-        return self._guard(path) is None
+        return (Scope.ADMIN if path.startswith(ADMIN_PREFIX) else Scope.READ) not in self._guarded
 
-    def check(self, path: bytes, given: bytes | None) -> None:
+    def check(self, method: str, path: bytes, given: bytes | None) -> None:
         """Return if `given` opens `path`.
 
         Raises:
             NotAuthorized: the key is missing or wrong.
+            Forbidden: the key is right, and may not do this.
         """
-        guard = self._guard(path)
-        if guard is None or is_open(path):
+        if self.is_open(path) or is_open(path):
             return
-        if given is not None:
-            # Both comparisons always run: how long this takes says nothing about either key.
-            matches = hmac.compare_digest(given, guard) | hmac.compare_digest(given, self._admin or guard)
-            if matches:
-                return
-        raise NotAuthorized(f"Invalid X-API-Key: expected the key of this route, got {'another' if given else 'none'}")
+        granted = self._granted(given)
+        if granted is None:
+            wanted = "another" if given else "none"
+            raise NotAuthorized(f"Invalid X-API-Key: expected a key of this service, got {wanted}")
+        scope = scope_of(method, path)
+        if scope not in granted:
+            may = " and ".join(str(one.name).lower() for one in granted)
+            raise Forbidden(
+                f"Invalid X-API-Key: expected a key that may {str(scope.name).lower()}, got one that may {may}"
+            )
 
-    def _guard(self, path: bytes) -> bytes | None:
-        return self._admin or self._api if path.startswith(ADMIN_PREFIX) else self._api
+    def _granted(self, given: bytes | None) -> Scope | None:
+        """What `given` may do; None for a wrong key."""
+        if given is None:
+            return None
+        hashed, granted = self._hashed(given), None
+        for key, scope in self._scopes.items():
+            if hmac.compare_digest(hashed, key):
+                granted = scope
+        return granted
+
+    def _hashed(self, key: bytes) -> bytes:
+        return hashlib.blake2b(key, key=self._salt, digest_size=32).digest()
 
 
 class RateLimit:
@@ -81,7 +133,3 @@ class RateLimit:
 def is_open(path: bytes) -> bool:
     """Whether `path` needs neither key nor token."""
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIX)
-
-
-def _bytes(key: SecretStr | None) -> bytes | None:
-    return None if key is None else key.get_secret_value().encode()

@@ -89,7 +89,7 @@ _schema(Problem)
 COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     400: problem("The request cannot be read"),
     401: problem("The key is missing or wrong"),
-    403: problem("While no key is set: a request of another site's page"),
+    403: problem("The key may not do this; or, while no key is set, a request of another site's page"),
     413: problem("The body is too long"),
     415: problem("The body is not application/json"),
     422: problem("A value cannot be used"),

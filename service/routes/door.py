@@ -99,7 +99,7 @@ class Door:
         visit = Visit(scope["method"], path, self.request_id(headers), started)
         route = REFUSED
         try:
-            self.admit(path, headers, scope["client"], scope["headers"])
+            self.admit(visit.method, path, headers, scope["client"], scope["headers"])
             prefix, slash, tail = path.rpartition(b"/")
             lane = self._lanes.get((visit.method, prefix + slash))
             if lane is not None:
@@ -134,6 +134,7 @@ class Door:
 
     def admit(
         self,
+        method: str,
         path: bytes,
         headers: GivenHeaders,
         peer: tuple[str, int] | None,
@@ -142,14 +143,14 @@ class Door:
         """Return if rate, key, site, announced length and type are in order; nothing of the body has been read.
 
         Raises:
-            TooManyRequests, NotAuthorized, ForeignSite, BodyTooLarge, UnsupportedMediaType: they are not.
+            TooManyRequests, NotAuthorized, Forbidden, ForeignSite, BodyTooLarge, UnsupportedMediaType: they are not.
         """
         if self._rate.is_on:
             self._rate.check(path, self._addresses.of(peer, every_header))
         if self._keys.is_none_set or self._keys.is_open(path):
             self._sites.check(path, headers)
         else:
-            self._keys.check(path, headers.get(b"x-api-key"))
+            self._keys.check(method, path, headers.get(b"x-api-key"))
         if b"content-length" in headers or b"transfer-encoding" in headers:
             self._admit_body(headers)
 

@@ -78,7 +78,7 @@ class Wire(HttpToolsProtocol):
         cycle = _Cycle()
         self.cycle = cast("RequestResponseCycle", cycle)  # what uvicorn asks of one, it has
         try:
-            door.admit(path, headers, self.client, self.headers)
+            door.admit(visit.method, path, headers, self.client, self.headers)
             answer = self._short.ask(query)
         except Exception as error:
             self._refuse(visit, cycle, error)

@@ -25,7 +25,13 @@ GUARDED = b"GET / HTTP/1.1\r\n\r\n"
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     data = tmp_path_factory.mktemp("abuse") / "data"
-    service = Service(data, max_connections=MAX_CONNECTIONS, worker=False, api_key="key", admin_key="other")
+    service = Service(
+        data,
+        max_connections=MAX_CONNECTIONS,
+        worker=False,
+        api_key="key-of-every-client",
+        admin_key="key-of-the-admins",
+    )
     yield service
     service.stop()
 

@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import io
 
 from gpu.params import ALGORITHMS
 from service import catalogue
-from service.cli import run
+from service.cli import ALGORITHM_NAMES, run
 
 COMMANDS = ("serve", "worker", "import", "train", "evaluate", "topics", "bench")
 QUICK = ("n_epochs=3", "n_factors=8", "n_neighbours=4", "n_bits=128")
@@ -107,6 +108,54 @@ def test_a_key_is_not_shown_when_it_is_refused(capsys, monkeypatch):
     assert (
         "Invalid max_n: input should be a valid integer, unable to parse string as an integer, got 'many'" in complaint
     )
+
+
+@pytest.mark.parametrize("variable", ["NEARFIELD_PROT", "NEARFIELD_DATA_DIR"])
+@pytest.mark.parametrize("command", [["serve"], ["worker"]])
+def test_a_misspelled_variable_is_refused(variable, command, capsys, monkeypatch):
+    monkeypatch.setenv(variable, "1")
+    assert run(command) == 2
+    assert f"Invalid variable {variable}: expected the name of a setting" in capsys.readouterr().err
+
+
+def test_an_unknown_variable_is_told_once(ratings_csv, capsys, monkeypatch):
+    monkeypatch.setenv("NEARFIELD_BUILD", "7")
+    assert run(["import", str(ratings_csv), "--url", "http://127.0.0.1:9"]) == 1
+    assert capsys.readouterr().err.count("left alone: NEARFIELD_BUILD; no setting has such a name") == 1
+
+
+def test_only_serve_asks_for_keys(ratings_csv, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("NEARFIELD_HOST", "0.0.0.0")
+    assert run(["import", str(ratings_csv), "--url", "http://127.0.0.1:9"]) == 1
+    assert "no service answers" in capsys.readouterr().err
+    assert run(["worker", "--data", str(tmp_path), "--redis", "unix:///nowhere/redis.sock", "--backend", "no"]) == 2
+    assert "Invalid backend" in capsys.readouterr().err
+    assert run(["serve", "--data", str(tmp_path)]) == 2
+    assert "set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY" in capsys.readouterr().err
+
+
+def test_the_password_of_a_service_is_not_shown(ratings_csv, capsys):
+    for url, complaint in (
+        ("http://me:hidden@127.0.0.1:9", "no service answers at http://127.0.0.1:9"),
+        ("http://me:hidden@127.0.0.1:port", "Invalid url: expected http://HOST:PORT"),
+        ("me:hidden@127.0.0.1", "no service answers at"),
+    ):
+        assert run(["import", str(ratings_csv), "--url", url]) in (1, 2)
+        printed = capsys.readouterr().err
+        assert complaint in printed
+        assert "hidden" not in printed
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"nearfield {metadata.version('nearfield')}\n"
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_help_names_the_algorithms(command, capsys):
+    assert set(ALGORITHM_NAMES.split(", ")) == set(ALGORITHMS)
+    assert run([command, "--help"]) == 0
+    assert ALGORITHM_NAMES in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_bad_line_is_named_by_number_and_can_be_skipped(ratings_csv, tmp_path, capsys):

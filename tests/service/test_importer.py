@@ -89,7 +89,7 @@ def test_waits_as_long_as_asked_and_longer_each_time_where_not():
 
 
 def test_a_refusal_is_not_repeated():
-    message = "401 No: not now; set NEARFIELD_API_KEY"
+    message = "401 No: not now; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY"
     with answering((401, {})) as (client, _), pytest.raises(importer.ImportFailed, match=message):
         importer.send(client, ratings(3), sleep=pytest.fail)
 

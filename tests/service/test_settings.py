@@ -3,7 +3,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from service.complaints import message
+from service.errors import InvalidSetting
 from service.settings import Settings, is_loopback
+
+KEY, OTHER_KEY = "key-of-every-client", "key-of-the-admins"
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +33,9 @@ def test_environment_and_keywords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_keys_are_not_shown() -> None:
-    assert "secret" not in repr(Settings(api_key="secret", admin_key="secret2"))
+    settings = Settings(api_key=f"{KEY},{KEY}-new", admin_key=OTHER_KEY)
+    assert KEY not in repr(settings)
+    assert OTHER_KEY not in f"{settings!r} {settings} {settings.model_dump()}"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -39,10 +45,42 @@ def test_loopback_needs_no_keys(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
-def test_other_hosts_need_both_keys(host: str) -> None:
-    with pytest.raises(ValidationError, match="NEARFIELD_ADMIN_KEY"):
-        Settings(host=host, api_key="a")
-    assert Settings(host=host, api_key="a", admin_key="b").host == host
+def test_other_hosts_need_keys_to_serve(host: str) -> None:
+    for keys in ({}, {"api_key": KEY}, {"admin_key": KEY}, {"read_key": KEY}):
+        settings = Settings(host=host, **keys)  # whoever does not serve needs none
+        with pytest.raises(InvalidSetting, match="NEARFIELD_ADMIN_KEY"):
+            settings.check_exposure()
+    for name in ("api_key", "read_key", "write_key"):
+        Settings(host=host, admin_key=OTHER_KEY, **{name: KEY}).check_exposure()
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        ({"api_key": "short"}, "Invalid api_key: expected a key of 16 characters or more"),
+        ({"read_key": f"{KEY},short"}, "Invalid read_key"),
+        ({"write_key": f"{KEY},"}, "Invalid write_key"),
+        ({"admin_key": f"{KEY},{KEY}2,{KEY}3"}, "or two such keys"),
+        ({"api_key": f"{KEY},{KEY}"}, "Invalid api_key: expected a key that no other is equal to, got one of api_key"),
+        ({"api_key": KEY, "read_key": KEY}, "Invalid read_key: .* got one of api_key"),
+        ({"admin_key": f"{OTHER_KEY}, {KEY}", "write_key": KEY}, "Invalid write_key: .* got one of admin_key"),
+    ],
+)
+def test_keys_are_long_and_differ(keys: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint) as caught:
+        Settings(**keys)
+    assert KEY not in message(caught.value)
+
+
+def test_the_key_to_write_with() -> None:
+    assert Settings().key_to_write_with is None
+    assert Settings(api_key=f"{KEY},{OTHER_KEY}").key_to_write_with == KEY
+    assert Settings(api_key=KEY, write_key=OTHER_KEY).key_to_write_with == OTHER_KEY
+
+
+def test_an_address_that_kubernetes_injects_is_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARFIELD_PORT", "tcp://10.0.171.239:8000")
+    assert Settings().port == Settings.model_fields["port"].default
 
 
 @pytest.mark.parametrize(

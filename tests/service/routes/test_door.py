@@ -17,6 +17,8 @@ from service.settings import Settings
 
 JSON = {"content-type": "application/json"}
 
+KEY = "key-of-every-client"
+
 
 def inner() -> FastAPI:
     app = FastAPI(redirect_slashes=False)
@@ -108,12 +110,12 @@ def test_routing_is_on_the_raw_path(raw):
 
 
 def test_key_is_checked_before_the_body():
-    call = Caller(api_key="secret", max_body_bytes=10)
+    call = Caller(api_key=KEY, max_body_bytes=10)
     answer = call("POST", "/length", content=b"x" * 11)
     assert answer.status_code == 401
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
-    assert call("POST", "/length", content=b"x" * 10, headers={"X-API-Key": "secret"}).text == "10"
+    assert call("POST", "/length", content=b"x" * 10, headers={"X-API-Key": KEY}).text == "10"
 
 
 def test_a_long_body_is_refused_by_its_announced_length():
@@ -139,7 +141,7 @@ def test_rate_limit_answers_with_retry_after():
 
 
 def test_keys_cannot_be_guessed_faster_than_the_rate():
-    call = Caller(rate_limit_per_s=1, api_key="secret")
+    call = Caller(rate_limit_per_s=1, api_key=KEY)
     guesses = [call("GET", "/echo/a", headers={"X-API-Key": f"guess-{number}"}).status_code for number in range(5)]
     assert guesses == [401, 429, 429, 429, 429]
 
@@ -171,8 +173,8 @@ def test_without_keys_another_sites_page_is_refused(headers):
 
 
 def test_with_keys_any_name_will_do():
-    call = Caller(api_key="secret")
-    headers = {"Host": "nearfield.example", "Origin": "http://app.example", "X-API-Key": "secret"}
+    call = Caller(api_key=KEY)
+    headers = {"Host": "nearfield.example", "Origin": "http://app.example", "X-API-Key": KEY}
     assert call("GET", "/echo/a", headers=headers).status_code == 200
 
 
@@ -199,7 +201,7 @@ def test_a_body_without_a_length_is_json_too():
 
 
 def test_refusals_are_logged_at_a_bounded_rate(capsys):
-    call = Caller(api_key="secret")
+    call = Caller(api_key=KEY)
     for _ in range(2 * BURST_LINES):
         call("GET", "/echo/a")
     assert BURST_LINES <= capsys.readouterr().out.count("status=401") < 1.5 * BURST_LINES

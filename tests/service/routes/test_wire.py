@@ -19,6 +19,7 @@ from service.routes.recommend import RecommendLane
 from service.routes.wire import Short, Wire
 from service.settings import Settings
 
+KEY = "key-of-every-client"
 PLAIN = b"GET /hot/a%2Fb?n=3 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -167,12 +168,28 @@ def test_requests_in_a_pipeline_are_answered_in_order() -> None:
 
 
 def test_the_key_is_checked() -> None:
-    server = Server(api_key="secret")
-    allowed, refused = answered(server, PLAIN.replace(b"\r\n\r\n", b"\r\nX-API-Key: secret\r\n\r\n"), PLAIN)
+    server = Server(api_key=KEY)
+    allowed, refused = answered(
+        server, PLAIN.replace(b"\r\n\r\n", b"\r\nX-API-Key: key-of-every-client\r\n\r\n"), PLAIN
+    )
     assert (refused[0], refused[1]["content-type"]) == (401, "application/problem+json")
     assert refused[1]["www-authenticate"] == "X-API-Key"
     assert json.loads(refused[2])["request_id"] == refused[1]["x-request-id"]
     assert allowed[0] == 200
+
+
+@pytest.mark.parametrize("given", ["key-of-those-who-read", "key-of-those-who-write", KEY, "another", None])
+def test_both_ways_agree_on_keys(given: str | None) -> None:
+    keys = {"api_key": KEY, "read_key": "key-of-those-who-read", "write_key": "key-of-those-who-write"}
+    header = b"" if given is None else f"\r\nX-API-Key: {given}".encode()
+    found = []
+    for path in (b"n=3", b"odd=1"):  # the short way, and the usual one
+        message = PLAIN.replace(b"n=3", path).replace(b"\r\n\r\n", header + b"\r\n\r\n")
+        status, headers, body = answered(Server(**keys), message)[0]
+        told = {name: headers.get(name) for name in ("www-authenticate", "connection")}
+        found.append((status, told, json.loads(body)["detail"] if status >= 400 else None))
+    assert found[0] == found[1]
+    assert found[0][0] == {KEY: 200, "key-of-those-who-read": 200, "key-of-those-who-write": 403}.get(given or "", 401)
 
 
 def test_a_refusal_ends_the_connection() -> None:
@@ -180,7 +197,7 @@ def test_a_refusal_ends_the_connection() -> None:
         writer.write(PLAIN + PLAIN)
         return await response(reader), await reader.read()
 
-    refused, rest = talk(Server(api_key="secret"), scene)
+    refused, rest = talk(Server(api_key=KEY), scene)
     assert (refused[0], refused[1]["connection"], rest) == (401, "close", b"")
 
 

@@ -1,0 +1,43 @@
+"""Environment variables that look like settings and are none: a wrong name must not leave a setting at its default."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+
+from service.errors import InvalidSetting
+
+PREFIX = "NEARFIELD_"
+OWN = ("GPUS", "TEST_DATA")  # of docker-compose.gpu.yml and of the tests
+CLOSE = 0.65  # difflib's ratio: REDIS_URL, HOSTNAME and DATA_DIR are close to REDIS, HOST and DATA
+# What Docker and Kubernetes set in the containers that a service called nearfield (or nearfield-redis, …) is linked to.
+_INJECTED = re.compile(r"SERVICE_\w+|PORT_\w+|NAME|ENV_\w+|\w+_SERVICE_(HOST|PORT\w*)|\w+_PORT_\d+_\w+")
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+
+
+def is_address(value: object) -> bool:
+    """Whether a value is what Docker and Kubernetes put into `NEARFIELD_PORT` for a service of that name."""
+    return isinstance(value, str) and _ADDRESS.match(value) is not None
+
+
+def unknown_variables(environment: Mapping[str, str], settings: Collection[str]) -> list[str]:
+    """Names of variables that begin like a setting's and belong to nobody.
+
+    Raises:
+        InvalidSetting: a name that is close to that of a setting.
+    """
+    names = [name.upper() for name in settings]
+    unknown = []
+    for variable, value in environment.items():
+        name = variable.upper().removeprefix(PREFIX)
+        if not variable.upper().startswith(PREFIX) or name in names or name in OWN:
+            continue
+        if _INJECTED.fullmatch(name) or is_address(value):
+            continue
+        if close := difflib.get_close_matches(name, names, n=1, cutoff=CLOSE):
+            raise InvalidSetting(
+                f"Invalid variable {variable}: expected the name of a setting, such as {PREFIX}{close[0]}"
+            )
+        unknown.append(variable)
+    return unknown

@@ -18,7 +18,7 @@ from service.api.connection_guard import ConnectionGuard
 from service.api.connection_table import ConnectionLimits, ConnectionTable
 from service.api.scrape import Scrape
 from service.errors import ServiceError
-from service.routes import admin, health, lookups, openapi, problems, ratings, recommend
+from service.routes import admin, docs, health, lookups, openapi, problems, ratings, recommend
 from service.routes.common import COMMON_ERRORS
 from service.routes.door import Door, Lane
 from service.routes.wire import Wire
@@ -104,12 +104,14 @@ def create_app(settings: Settings) -> Application:
         version=metadata.version("nearfield"),
         description=DESCRIPTION,
         lifespan=lifespan,
+        docs_url=None,  # `service.routes.docs` has a page that needs no internet
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
         responses=COMMON_ERRORS,
     )
-    for module in (ratings, recommend, lookups, admin, health):
+    for module in (ratings, recommend, lookups, admin, health, docs):
         app.include_router(module.router)
     _handle_errors(app)
     return app

@@ -20,7 +20,7 @@ from gpu.backend import HOST
 from gpu.errors import NotEnoughMemory
 from gpu.follower import Placed, place
 from gpu.memory import check_room
-from gpu.params import params_for
+from gpu.params import ALGORITHMS, params_for
 from service import live, room, snapshot
 from service.engine import Engine
 from service.errors import CorruptSnapshot, NotReady, ServiceError
@@ -46,6 +46,8 @@ class ModelInfo(msgspec.Struct):
         watermark: the last entry it was trained on.
         parameters: what it was trained with; null for what it took from the data.
         calibration: what it took from the data.
+        rating_scale: lowest and highest rating: what estimates keep within, or as `calibration` has it where the model
+            makes lists alone; null where nothing is too high.
         error: why it cannot be used, if it cannot.
     """
 
@@ -56,6 +58,7 @@ class ModelInfo(msgspec.Struct):
     watermark: str | None = None
     parameters: dict[str, object] = {}
     calibration: StoredCalibration | None = None
+    rating_scale: tuple[float, float | None] | None = None
     error: str | None = None
 
 
@@ -124,7 +127,9 @@ class HotSwap:
             manifest = snapshot.read_manifest(self._data / "snapshots", version)
         except ServiceError as error:
             return ModelInfo(version, snapshot.name_of(version), is_live, error=str(error))
-        details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration
+        of_lists = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].is_implicit
+        scale = manifest.calibration.scale if of_lists else manifest.scale
+        details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration, scale
         return ModelInfo(version, manifest.algorithm, is_live, *details, error=self.failure_of(version))
 
     # --- the thread

@@ -32,6 +32,7 @@ from service.queries import (
 from service.resident import Resident
 
 N_REASONS = 3
+N_SHOWN = 3  # unknown ids that a warning names
 NO_MODEL = "no model is live: these are the most popular items"
 NO_RATINGS = "there are no ratings yet"
 NO_TASTE = "no rating is of an item that the model knows: these are the most popular items"
@@ -178,10 +179,13 @@ class Ranking:
     def _fill_personal(self, group: list[_Slot], users: NDArray[np.int64], rows: Rows) -> None:
         resident = group[0].resident
         found = self._scored(resident, topn.users_of(resident.model, users), rows, [slot.query for slot in group])
+        told: dict[int, list[str]] = {}  # a query of several users is looked at once
         for slot, items in zip(group, found, strict=True):
             if slot.query.explain:
                 self._explain(resident, items, *self._history.table.row(slot.row)[:2])
-            slot.place[slot.at] = self._personal(slot.user, items, resident, [])
+            if id(slot.query) not in told:
+                told[id(slot.query)] = self._unknown(slot.query)
+            slot.place[slot.at] = self._personal(slot.user, items, resident, told[id(slot.query)])
 
     def _scored(
         self, resident: Resident, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
@@ -222,7 +226,8 @@ class Ranking:
         if query.explain:
             self._explain(resident, found, items, values)
         n_unknown = len({item for item, _ in ratings}) - len(known)
-        return self._personal(None, found, resident, [f"{n_unknown} rated items are unknown"] if n_unknown else [])
+        warnings = [f"{n_unknown} rated items are unknown"] if n_unknown else []
+        return self._personal(None, found, resident, warnings + self._unknown(query))
 
     def _personal(
         self, user: str | None, items: list[ScoredItem], resident: Resident, warnings: list[str]
@@ -249,7 +254,9 @@ class Ranking:
         items = self._most_popular(query, shown, self._candidates(query))
         warnings = self._warnings(NO_MODEL if resident is None else NO_TASTE if len(seen) else None)
         name, version = (None, None) if resident is None else (resident.name, resident.version)
-        return Recommendation(user, items, False, name, version, self._as_of, warnings, "popular")
+        return Recommendation(
+            user, items, False, name, version, self._as_of, warnings + self._unknown(query), "popular"
+        )
 
     def _popular(self, query: Popular, as_of: str) -> PopularItems:
         items = self._most_popular(query, ~self._history.hidden)
@@ -266,6 +273,16 @@ class Ranking:
         if not self._popularity.n_ratings:
             return [NO_RATINGS]
         return [] if otherwise is None else [otherwise]
+
+    def _unknown(self, query: Recommend) -> list[str]:
+        """A warning for each list of the query with items that nobody has rated: most likely misspelled."""
+        warnings = []
+        for name, ids in (("exclude", query.exclude), ("candidates", query.candidates or ())):
+            if unknown := [one for one in dict.fromkeys(ids) if self._history.items.row(one) is None]:
+                shown = ", ".join(map(repr, unknown[:N_SHOWN]))
+                more = f" and {len(unknown) - N_SHOWN:,} more" if len(unknown) > N_SHOWN else ""
+                warnings.append(f"unknown items in {name}: {shown}{more}")
+        return warnings
 
     def _rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Rows of the known ones of `ids`."""

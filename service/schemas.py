@@ -44,7 +44,7 @@ class NoParameters(_Strict):
 
 
 class Wait(_Strict):
-    """The query of every GET."""
+    """What the query of every GET may hold, and the body of a POST that only reads."""
 
     wait_for: Position | None = Field(
         None, description="Answer only with this stream_id and everything before it seen; 503 after two seconds."
@@ -105,7 +105,7 @@ class RecommendQuery(Filters, Wait):
     """Query of `GET /recommend/{user}`."""
 
 
-class RecommendBody(Filters):
+class RecommendBody(Filters, Wait):
     """Body of `POST /recommend/{user}`: the same, with lists of any length."""
 
     candidates: list[Id] | None = Field(None, description="The only items to rank; default: all.")

@@ -14,7 +14,7 @@ from service.errors import Forbidden, NotAuthorized, TooManyRequests
 from service.settings import Settings
 
 OPEN_PATHS = frozenset({b"/metrics", b"/docs", b"/openapi.json"})
-OPEN_PREFIX = b"/health/"
+OPEN_PREFIXES = b"/health/", b"/docs/"
 ADMIN_PREFIX = b"/admin/"
 RATINGS_PATH = b"/ratings"
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -132,4 +132,4 @@ class RateLimit:
 
 def is_open(path: bytes) -> bool:
     """Whether `path` needs neither key nor token."""
-    return path in OPEN_PATHS or path.startswith(OPEN_PREFIX)
+    return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)

@@ -52,14 +52,14 @@ async def retrain(body: Retrain, query: NoQuery, runtime: TheRuntime) -> Respons
 
 
 @router.get("/jobs", responses=answers(JobList))
-async def jobs(query: WaitQuery, runtime: TheRuntime) -> Response:
+async def list_jobs(query: WaitQuery, runtime: TheRuntime) -> Response:
     """Every job that is remembered, newest first."""
     await runtime.wait_for(query.position)
     return reply(JobList(await asyncio.to_thread(runtime.jobs.list)))
 
 
 @router.get("/jobs/{job}", responses=answers(Job, http_404="Unknown job"))
-async def job(job: PathName, query: WaitQuery, runtime: TheRuntime) -> Response:
+async def get_job(job: PathName, query: WaitQuery, runtime: TheRuntime) -> Response:
     """One job."""
     await runtime.wait_for(query.position)
     return reply(await asyncio.to_thread(runtime.jobs.get, job))
@@ -72,7 +72,7 @@ async def cancel_job(job: PathName, query: NoQuery, runtime: TheRuntime) -> Resp
 
 
 @router.get("/models", responses=answers(ModelList))
-async def models(query: WaitQuery, runtime: TheRuntime) -> Response:
+async def list_models(query: WaitQuery, runtime: TheRuntime) -> Response:
     """The snapshots at hand, and which of them are live."""
     await runtime.wait_for(query.position)
     return reply(ModelList(await asyncio.to_thread(runtime.hotswap.models)))
@@ -83,25 +83,25 @@ async def models(query: WaitQuery, runtime: TheRuntime) -> Response:
     status_code=202,
     responses=answers(ModelInfo, 202, "Being taken in", http_404="Unknown version"),
 )
-async def activate(version: PathName, query: NoQuery, runtime: TheRuntime) -> Response:
+async def activate_model(version: PathName, query: NoQuery, runtime: TheRuntime) -> Response:
     """Make a snapshot live under its name, without comparing: this is how to roll back."""
     return reply(await asyncio.to_thread(runtime.hotswap.activate, version), 202)
 
 
 @router.put("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
-async def hide(item: ItemId, query: NoQuery, runtime: TheRuntime) -> Response:
+async def hide_item(item: ItemId, query: NoQuery, runtime: TheRuntime) -> Response:
     """Never recommend this item again; it still counts for learning."""
     return reply(Written(str(await runtime.append(encode_subject("hide", item)))), 202)
 
 
 @router.delete("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
-async def show(item: ItemId, query: NoQuery, runtime: TheRuntime) -> Response:
+async def show_item(item: ItemId, query: NoQuery, runtime: TheRuntime) -> Response:
     """Recommend this item again."""
     return reply(Written(str(await runtime.append(encode_subject("show", item)))), 202)
 
 
 @router.delete("/users/{user}", status_code=202, responses=answers(Forgotten, 202, "Durable"))
-async def forget(user: UserId, query: NoQuery, runtime: TheRuntime) -> Response:
+async def forget_user(user: UserId, query: NoQuery, runtime: TheRuntime) -> Response:
     """Forget a user: at once for every answer, and by the job everywhere on disk."""
     stream_id = await runtime.append(encode_subject("forget", user))
     job = await asyncio.to_thread(runtime.jobs.submit_forgetting, user, stream_id)

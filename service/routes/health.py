@@ -17,13 +17,13 @@ PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @router.get("/health/live", responses=answers(Alive))
-async def live(query: Annotated[NoParameters, Query()]) -> Response:
+async def get_live(query: Annotated[NoParameters, Query()]) -> Response:
     """200 while the process runs its event loop."""
     return reply(Alive("live"))
 
 
 @router.get("/health/ready", responses=answers(Ready, http_503="Not ready: why, and how much is done"))
-async def ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
+async def get_ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
     """200 once log and stream are replayed and kernels warmed; no model is needed."""
     readiness = runtime.readiness
     if not readiness.ready:
@@ -32,7 +32,7 @@ async def ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime) ->
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def metrics(query: Annotated[NoParameters, Query()], request: Request) -> Response:
+async def get_metrics(query: Annotated[NoParameters, Query()], request: Request) -> Response:
     """Everything counted, in the text format of Prometheus."""
     page = await request.app.state.scrape.page()
     return Response(page, headers={"content-type": PROMETHEUS_TEXT})

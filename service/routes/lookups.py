@@ -25,7 +25,9 @@ router = APIRouter(tags=["lookups"])
 @router.get(
     "/items/{item}/neighbors", responses=answers(ItemNeighbours, http_404="Unknown item, or no live model of that name")
 )
-async def item_neighbors(item: ItemId, query: Annotated[NeighboursQuery, Query()], runtime: TheRuntime) -> Response:
+async def list_item_neighbors(
+    item: ItemId, query: Annotated[NeighboursQuery, Query()], runtime: TheRuntime
+) -> Response:
     """The items most like one item."""
     check_n(runtime, query.n)
     asked = Neighbours(kind="item", id=item, n=query.n, model=query.model)
@@ -35,7 +37,9 @@ async def item_neighbors(item: ItemId, query: Annotated[NeighboursQuery, Query()
 @router.get(
     "/users/{user}/neighbors", responses=answers(UserNeighbours, http_404="Unknown user, or no live model of that name")
 )
-async def user_neighbors(user: UserId, query: Annotated[NeighboursQuery, Query()], runtime: TheRuntime) -> Response:
+async def list_user_neighbors(
+    user: UserId, query: Annotated[NeighboursQuery, Query()], runtime: TheRuntime
+) -> Response:
     """The users most like one user."""
     check_n(runtime, query.n)
     asked = Neighbours(kind="user", id=user, n=query.n, model=query.model)
@@ -43,7 +47,7 @@ async def user_neighbors(user: UserId, query: Annotated[NeighboursQuery, Query()
 
 
 @router.get("/estimate/{user}/{item}", responses=answers(RatingEstimate, http_404="No live model"))
-async def estimate(
+async def estimate_rating(
     user: UserId, item: ItemId, query: Annotated[EstimateQuery, Query()], runtime: TheRuntime
 ) -> Response:
     """How the user would rate the item."""
@@ -51,7 +55,7 @@ async def estimate(
 
 
 @router.get("/users/{user}/ratings", responses=answers(RatingsOfUser, http_404="Unknown user"))
-async def user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], runtime: TheRuntime) -> Response:
+async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], runtime: TheRuntime) -> Response:
     """The ratings of one user, newest first; all of them unless `n` is given."""
     check_n(runtime, query.n)
     return reply(await runtime.ask(UserRatings(user=user, n=query.n), query.position))

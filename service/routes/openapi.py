@@ -1,4 +1,6 @@
-"""The OpenAPI document: what the framework collects, with the answers (structs, not pydantic models) and the keys."""
+"""The OpenAPI document: what the framework collects, with the answers (structs, not pydantic models), the keys
+and the examples.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.api.examples import add_examples
 from service.routes.access import is_open
 from service.routes.common import DOCUMENTED
 from service.routes.door import Hot, Lane
@@ -25,6 +28,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         for path, operations in made["paths"].items():
             for operation in operations.values():
                 operation["security"] = [] if is_open(path.encode()) else [{"key": []}]
+        add_examples(made)
         app.openapi_schema = made
     return app.openapi_schema
 

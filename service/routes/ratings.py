@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
+from service.api.examples import ITEM, USER
 from service.events import MAX_ID_BYTES, MAX_RATING, RatingEvent, encode_ratings
 from service.intake import ANY_SCALE, read_ratings
 from service.routes.common import ItemId, TheRuntime, UserId, answers, reply
@@ -27,10 +28,14 @@ _RATING = {
     "required": ["user", "item", "rating"],
     "additionalProperties": False,
     "properties": {
-        "user": _ID,
-        "item": _ID,
-        "rating": {"type": "number", "minimum": -MAX_RATING, "maximum": MAX_RATING},
-        "timestamp": {"type": "number", "description": "Unix seconds; default: now. Never decides order."},
+        "user": _ID | {"examples": [USER]},
+        "item": _ID | {"examples": [ITEM]},
+        "rating": {"type": "number", "minimum": -MAX_RATING, "maximum": MAX_RATING, "examples": [4.5]},
+        "timestamp": {
+            "type": "number",
+            "description": "Unix seconds; default: now. Never decides order.",
+            "examples": [1.7e9],
+        },
     },
 }
 _BODY: dict[str, Any] = {

@@ -39,7 +39,7 @@ class _Plan(NamedTuple):
 
 
 @router.get("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
-async def recommend(
+async def recommend_user(
     user: UserId, query: Annotated[RecommendQuery, Query()], runtime: TheRuntime, request: Request
 ) -> Response:
     """The best items for one user."""
@@ -81,7 +81,7 @@ class RecommendLane:
 
 
 @router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
-async def recommend_filtered(
+async def recommend_user_filtered(
     user: UserId,
     body: RecommendBody,
     query: Annotated[NoParameters, Query()],
@@ -91,7 +91,7 @@ async def recommend_filtered(
     """The best items for one user, with lists of candidates and exclusions of any length."""
     started = time.perf_counter()
     check_n(runtime, body.n)
-    answer = await runtime.ask(body.query(user=user))
+    answer = await runtime.ask(body.query(user=user), body.position)
     return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
 
 
@@ -106,12 +106,12 @@ async def recommend_several(
         content = await _of_several(runtime, body, request.state.request_id, started)
     else:
         asked = body.query(ratings=[(rating.item, rating.rating) for rating in body.ratings])
-        content = _finished(await runtime.ask(asked), request.state.request_id, started)
+        content = _finished(await runtime.ask(asked, body.position), request.state.request_id, started)
     return Response(content, media_type="application/json")
 
 
 @router.get("/popular", responses=answers(PopularItems))
-async def popular(query: Annotated[Page, Query()], runtime: TheRuntime) -> Response:
+async def list_popular(query: Annotated[Page, Query()], runtime: TheRuntime) -> Response:
     """The most popular items, for everybody alike."""
     check_n(runtime, query.n)
     asked = Popular(n=query.n, offset=query.offset, min_ratings=query.min_ratings)
@@ -123,7 +123,7 @@ async def _of_several(runtime: Runtime, body: UsersBody, request_id: str, starte
     per_part = max(1, ITEMS_PER_PART // body.n)
     lists = []
     for first in range(0, len(body.users), per_part):
-        answer = await runtime.ask(body.query(users=body.users[first : first + per_part]))
+        answer = await runtime.ask(body.query(users=body.users[first : first + per_part]), body.position)
         lists.append(_finished(answer, request_id, started)[1:-1])
     return b"[" + b",".join(lists) + b"]"
 

@@ -121,6 +121,36 @@ def test_what_was_given_is_told(app, path, told):
     assert app.get(path).json()["detail"] == told
 
 
+def test_unknown_ids_of_filters_are_told(app):
+    body = {"exclude": ["x", "no", "no"], "candidates": ["y", "a", "b", "c", "d"]}
+    told = ["unknown items in exclude: 'no'", "unknown items in candidates: 'a', 'b', 'c' and 1 more"]
+    for answer in (
+        app.post("/recommend/u", body).json(),
+        app.post("/recommend", {"users": ["u", "stranger"], **body}).json()[1],
+        app.post("/recommend", {"ratings": [{"item": "x", "rating": 5}], **body}).json(),
+    ):
+        assert answer["warnings"][-2:] == told
+    assert app.get("/recommend/u", exclude="no").json()["warnings"][-1:] == told[:1]
+    assert not any("unknown" in one for one in app.get("/recommend/u", exclude="x").json()["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/recommend/u", {}),
+        ("/recommend", {"users": ["u"]}),
+        ("/recommend", {"ratings": [{"item": "x", "rating": 5}]}),
+    ],
+)
+def test_a_body_can_wait(app, path, body):
+    seen = app.rate(("u", "later", 5.0))
+    answer = app.post(path, {**body, "wait_for": seen}).json()
+    assert (answer[0] if isinstance(answer, list) else answer)["as_of"] >= seen
+    refused = app.post(path, {**body, "wait_for": "99999999999999-0"})
+    assert (refused.status_code, problem(refused)) == (503, "not-seen-yet")
+    assert app.post(path, {**body, "wait_for": "soon"}).status_code == 422
+
+
 def test_only_items_with_so_many_ratings_are_shown(app):
     seen = app.rate(("m1", "often", 5), ("m2", "often", 4), ("m3", "often", 1), ("m1", "seldom", 5))
     popular = app.get("/popular", min_ratings=3, n=1000, wait_for=seen).json()["items"]
@@ -202,8 +232,8 @@ def test_positions_compare_as_numbers(app):
 
 def test_the_hot_lane_and_the_route_behind_it_answer_alike(app):
     """A long query leaves the lane; what it says must not change."""
-    short = app.get("/recommend/u", n=2, include_seen=True).json()
-    padding = {"exclude": [f"nothing-{index}" for index in range(60)]}
+    short = app.get("/recommend/u", n=2, include_seen=True, exclude="nothing").json()
+    padding = {"exclude": ["nothing"] * 60}
     long = app.get("/recommend/u", n=2, include_seen=True, **padding).json()
     for answer in (short, long):
         assert answer.pop("took_ms") >= 0

@@ -368,3 +368,15 @@ def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkey
     assert after((user, "new", None))[1:] == [history.items.row("new")]
     n_told = len(told)
     assert after((user, item, 1.0))[0] == n_told
+
+
+def test_unknown_ids_of_filters_are_told_with_a_model_too(make: Make) -> None:
+    ranking = make("culsh")
+    filters = {"exclude": ["i0", "no"], "candidates": ["i2", "i4", "never"]}
+    told = ["unknown items in exclude: 'no'", "unknown items in candidates: 'never'"]
+    (one,) = ask(ranking, Recommend(users=["u0"], **filters))
+    assert one.personalized
+    assert one.warnings == ask(ranking, Recommend(user="u0", **filters)).warnings == told
+    anonymous = ask(ranking, Recommend(ratings=[("i0", 5.0)], **filters))
+    assert (anonymous.personalized, anonymous.warnings) == (True, told)
+    assert ask(ranking, Recommend(user="u0", exclude=["i0"])).warnings == []

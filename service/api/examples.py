@@ -1,0 +1,235 @@
+"""Examples of the OpenAPI document: what /docs sends and shows. A test runs every request of them against a service.
+
+Values of path parameters are filled in by /docs; those of queries are only shown, since they would be sent as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+USER, ITEM, OTHER_ITEM = "ann", "synthetic-western-000", "synthetic-western-008"
+POSITION, REQUEST_ID = "1795232220650-0", "e4497f540c68-a"
+JOB, MODEL, VERSION = "884ff6e1abac", "als-implicit", "als-implicit-20261121T033717-b687"
+METRICS = {"ndcg@10": 0.3127, "baseline_ndcg@10": 0.1406}
+PROBLEM = "application/problem+json"
+
+PARAMETERS: dict[str, Any] = {
+    "user": USER,
+    "item": ITEM,
+    "job": JOB,
+    "version": VERSION,
+    "wait_for": POSITION,
+    "n": 5,
+    "offset": 10,
+    "exclude": [OTHER_ITEM],
+    "include_seen": True,
+    "min_ratings": 3,
+    "model": MODEL,
+    "explain": True,
+    "fallback": "popular",
+}
+
+_rating = {"user": USER, "item": ITEM, "rating": 4.5}
+# Bodies by operation: what is sent, by a name that /docs lists.
+BODIES: dict[str, dict[str, Any]] = {
+    "post_ratings": {
+        "one rating": _rating,
+        "several ratings": [
+            {"user": USER, "item": OTHER_ITEM, "rating": 5, "timestamp": 1700000000},
+            {"user": USER, "item": "synthetic-noir-001", "rating": 1},
+        ],
+    },
+    "recommend_user_filtered": {
+        "filters": {"n": 5, "exclude": [OTHER_ITEM], "min_ratings": 1},
+        "candidates": {"n": 1, "candidates": [OTHER_ITEM, "synthetic-noir-001"], "include_seen": True},
+    },
+    "recommend_several": {
+        "several users": {"users": [USER, "synthetic-viewer-0001"], "n": 5},
+        "nobody, by ratings that are not stored": {"ratings": [{"item": ITEM, "rating": 5}], "n": 5},
+    },
+    "retrain": {
+        "usual": {"algorithm": MODEL},
+        "with parameters": {"algorithm": "culsh", "params": {"n_factors": 32}, "force": True},
+    },
+}
+
+_calibration = {
+    "values": "ratings",
+    "middle": 3.0,
+    "scale": [1.0, 5.0],
+    "is_damped": False,
+    "typical": 0.6,
+    "alpha": 12.5,
+    "regularization": 0.02,
+    "density": 0.0964,
+    "unit": 1.0,
+    "origin": 0.0,
+    "prior": 1.0,
+}
+_scored = {"item": OTHER_ITEM, "score": 0.8713}
+_reason = {"item": ITEM, "contribution": 0.4231}
+_explained = {**_scored, "reasons": [_reason]}
+_by_model = {"model": MODEL, "model_version": VERSION, "as_of": POSITION}
+_job = {
+    "id": JOB,
+    "kind": "train",
+    "state": "succeeded",
+    "progress": 1.0,
+    "metrics": METRICS,
+    "algorithm": MODEL,
+    "params": {},
+    "calibration": _calibration,
+    "trials": [],
+    "promoted": True,
+    "version": VERSION,
+    "backend": "host: there is no CuPy: pip install nearfield[gpu]",
+    "reason": None,
+    "error": None,
+    "created_ms": 1795232220712,
+}
+_model = {
+    "version": VERSION,
+    "algorithm": MODEL,
+    "live": True,
+    "metrics": METRICS,
+    "watermark": POSITION,
+    "parameters": {"n_factors": 64, "n_epochs": 15},
+    "calibration": _calibration,
+    "rating_scale": [1.0, 5.0],
+    "error": None,
+}
+_stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}
+_item_rating = {"item": ITEM, "rating": 4.5}
+_rejection = {"index": 1, "error": "Invalid rating: expected float, got str"}
+_fault = {"place": "query.n", "error": "Input should be greater than or equal to 1, got '0'"}
+
+
+def _problem(status: int, slug: str, title: str, detail: str, **members: Any) -> dict[str, Any]:
+    kind = f"urn:nearfield:problem:{slug}"
+    return {"type": kind, "title": title, "status": status, "detail": detail, "request_id": REQUEST_ID, **members}
+
+
+PROBLEMS = {
+    400: _problem(400, "malformed-body", "Malformed body", "Invalid body: expected an object or an array, got str"),
+    401: _problem(
+        401, "not-authorized", "Not authorized", "Invalid X-API-Key: expected a key of this service, got none"
+    ),
+    403: _problem(
+        403, "forbidden", "Forbidden", "Invalid X-API-Key: expected a key that may write, got one that may read"
+    ),
+    404: _problem(404, "unknown-user", "Unknown user", f"user {USER!r} has no ratings"),
+    409: _problem(
+        409,
+        "job-running",
+        "A job is already running",
+        f"Invalid time for a retrain: job {JOB} is not finished; wait for it or cancel it",
+        job=JOB,
+    ),
+    413: _problem(
+        413, "body-too-large", "Body too large", "Invalid body: expected at most 1,048,576 bytes, got 2,000,000"
+    ),
+    415: _problem(
+        415,
+        "unsupported-media-type",
+        "Unsupported media type",
+        "Invalid Content-Type: expected application/json, got text/plain",
+    ),
+    422: _problem(
+        422, "invalid-request", "Invalid request", f"Invalid {_fault['place']}: {_fault['error']}", errors=[_fault]
+    ),
+    429: _problem(429, "too-many-requests", "Too many requests", "Over 50 requests per second; try again in 1 s"),
+    500: _problem(
+        500, "internal-error", "Internal error", "The service failed; its log says why, under this request_id."
+    ),
+    503: _problem(503, "overloaded", "Overloaded", "1,024 requests are waiting already"),
+}
+
+COMPONENTS: dict[str, Any] = {
+    "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
+    "Alive": {"status": "live"},
+    "AnonymousBody": BODIES["recommend_several"]["nobody, by ratings that are not stored"],
+    "Fault": _fault,
+    "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
+    "ItemNeighbours": {"item": ITEM, "neighbors": [_scored], **_by_model},
+    "ItemRating": _item_rating,
+    "Job": _job,
+    "JobList": {"jobs": [_job]},
+    "JsonValue": 32,
+    "ModelInfo": _model,
+    "ModelList": {"models": [_model]},
+    "PopularItems": {"items": [{"item": ITEM, "score": 126.7709}], "as_of": POSITION, "warnings": []},
+    "Problem": PROBLEMS[422],
+    "Rating": _stored,
+    "RatingEstimate": {
+        "user": USER,
+        "item": OTHER_ITEM,
+        "estimate": 4.27,
+        "personalized": True,
+        "model": "culsh",
+        "model_version": "culsh-20261121T033717-b687",
+        "as_of": POSITION,
+        "warnings": [],
+    },
+    "RatingsOfUser": {"user": USER, "ratings": [_stored], "as_of": POSITION},
+    "Ready": {"status": "ready", "as_of": POSITION},
+    "Reason": _reason,
+    "RecommendBody": BODIES["recommend_user_filtered"]["filters"],
+    "Recommendation": {
+        "user": USER,
+        "items": [_explained],
+        "personalized": True,
+        **_by_model,
+        "warnings": [],
+        "took_ms": 0.361,
+        "request_id": REQUEST_ID,
+    },
+    "Rejection": _rejection,
+    "Retrain": BODIES["retrain"]["usual"],
+    "ScoredItem": _explained,
+    "ScoredUser": {"user": "synthetic-viewer-0126", "score": 0.846},
+    "StoredCalibration": _calibration,
+    "UserNeighbours": {
+        "user": USER,
+        "neighbors": [{"user": "synthetic-viewer-0126", "score": 0.846}],
+        **_by_model,
+    },
+    "UsersBody": BODIES["recommend_several"]["several users"],
+    "Written": {"stream_id": POSITION},
+}
+TEXTS = {"/metrics": "# HELP nearfield_ready 1 while ready.\n# TYPE nearfield_ready gauge\nnearfield_ready 1.0\n"}
+
+
+def add_examples(document: dict[str, Any]) -> None:
+    """Give every schema, parameter, body and answer of an OpenAPI document its example."""
+    for name, schema in document["components"]["schemas"].items():
+        schema["examples"] = [COMPONENTS[name]]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                _add_to_parameter(parameter)
+            if "requestBody" in operation:
+                named = BODIES[operation["operationId"]]
+                content = operation["requestBody"]["content"]["application/json"]
+                content["examples"] = {name: {"value": value} for name, value in named.items()}
+            for status, answer in operation["responses"].items():
+                for kind, content in answer.get("content", {}).items():
+                    content["example"] = PROBLEMS[int(status)] if kind == PROBLEM else _answer(content, path)
+
+
+def _add_to_parameter(parameter: dict[str, Any]) -> None:
+    value = PARAMETERS[parameter["name"]]
+    if parameter["required"]:
+        parameter["example"] = value
+    else:
+        parameter["schema"]["examples"] = [value]
+
+
+def _answer(content: dict[str, Any], path: str) -> Any:
+    """The example of an answer: of the component that its schema names, the first where there is a choice."""
+    schema = content.get("schema", {})
+    if not schema:
+        return TEXTS[path]
+    schema = schema.get("anyOf", [schema])[0]
+    if schema.get("type") == "array":
+        return [_answer({"schema": schema["items"]}, path)]
+    return COMPONENTS[schema["$ref"].rpartition("/")[2]]

@@ -1,0 +1,135 @@
+"""The examples of the OpenAPI document: they obey it, they are everywhere, and a service answers each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jsonschema
+import pytest
+
+from service import catalogue
+from service.app import create_app
+from service.settings import Settings
+from tests.service.local import Local, serving
+from tests.service.waiting import eventually
+
+FIRST, LAST = ["post_ratings", "retrain"], ["cancel_job", "delete_rating", "forget_user"]
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return create_app(Settings(data=tmp_path_factory.mktemp("examples"))).openapi()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def obeys(document: dict[str, Any], schema: dict[str, Any], value: object) -> None:
+    jsonschema.validate(value, schema | {"components": document["components"]}, jsonschema.Draft202012Validator)
+
+
+def test_every_schema_has_an_example_that_obeys_it(document: dict[str, Any]) -> None:
+    for name, schema in document["components"]["schemas"].items():
+        assert schema["examples"], name
+        for example in schema["examples"]:
+            obeys(document, schema, example)
+
+
+def test_every_parameter_has_an_example_that_obeys_it(document: dict[str, Any]) -> None:
+    for _, _, operation in operations(document):
+        for parameter in operation.get("parameters", []):
+            schema = parameter["schema"]
+            value = parameter["example"] if parameter["required"] else schema["examples"][0]
+            obeys(document, schema, value)
+
+
+def test_every_body_and_every_answer_has_an_example_that_obeys_its_schema(document: dict[str, Any]) -> None:
+    for _, path, operation in operations(document):
+        for body in operation.get("requestBody", {}).get("content", {}).values():
+            assert body["examples"], path
+            for example in body["examples"].values():
+                obeys(document, body["schema"], example["value"])
+        for status, answer in operation["responses"].items():
+            for content in answer["content"].values():
+                obeys(document, content.get("schema", {"type": "string"}), content["example"])
+                if status >= "300":
+                    assert content["example"]["status"] == int(status)
+
+
+def test_no_example_is_an_extreme(document: dict[str, Any]) -> None:
+    for _, _, operation in operations(document):
+        for body in operation.get("requestBody", {}).get("content", {}).values():
+            for example in body["examples"].values():
+                for rating in example["value"] if isinstance(example["value"], list) else [example["value"]]:
+                    assert 1 <= rating.get("rating", 1) <= 5
+
+
+class Tried:
+    """Sends the examples of one operation after the other, with the ids of jobs and versions that there are."""
+
+    def __init__(self, service: Local) -> None:
+        self.service, self.known = service, dict[str, str]()
+
+    def path(self, path: str, operation: dict[str, Any]) -> str:
+        for parameter in operation.get("parameters", []):
+            if parameter["in"] == "path":
+                value = self.known.get(parameter["name"], parameter["example"])
+                path = path.replace("{" + parameter["name"] + "}", quote(value, safe=""))
+        return path
+
+    def send(self, method: str, path: str, **options: Any) -> None:
+        answer = self.service.request(method, path, **options)
+        assert answer.is_success, f"{method} {path} {options}: {answer.text}"
+        if path == "/admin/retrain":
+            place = f"/admin/jobs/{answer.json()['id']}"
+            eventually(lambda: self.service.get(place).json()["state"] in ENDED)
+            job = self.service.get(place).json()
+            assert (job["state"], job["promoted"]) == ("succeeded", True), job
+            self.known |= {"job": job["id"], "version": job["version"]}
+
+    def every_example(self, method: str, path: str, operation: dict[str, Any]) -> None:
+        path = self.path(path, operation)
+        if "requestBody" in operation:
+            for example in operation["requestBody"]["content"]["application/json"]["examples"].values():
+                self.send(method, path, json=example["value"])
+            return
+        self.send(method, path)
+        for parameter in operation.get("parameters", []):
+            if parameter["in"] == "query":
+                self.send(method, path, params={parameter["name"]: parameter["schema"]["examples"][0]})
+
+
+def test_a_service_answers_every_example(tmp_path: Path, document: dict[str, Any]) -> None:
+    drawn = catalogue.planted(0, 60, 60)
+    triples = [
+        (drawn.viewer_id(viewer), drawn.item_id(item), float(value))
+        for viewer, item, value in zip(drawn.viewers, drawn.items, drawn.ratings, strict=True)
+    ]
+    order = {name: place - len(FIRST) for place, name in enumerate(FIRST)} | dict.fromkeys(LAST, 1)
+    with serving(tmp_path / "data", backend="host") as service:
+        for start in range(0, len(triples), 1000):
+            service.rate(*triples[start : start + 1000])
+        tried = Tried(service)
+        for one in sorted(operations(document), key=lambda one: order.get(one[2]["operationId"], 0)):
+            tried.every_example(*one)
+
+
+def test_the_page_and_its_scripts_come_from_the_service(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", api_key="key-of-every-client") as service:
+        page = service.get("/docs")
+        assert page.status_code == 200
+        assert "http://" not in page.text
+        assert "https://" not in page.text
+        for name, kind in (("swagger-ui-bundle.js", "javascript"), ("swagger-ui.css", "css"), ("favicon.png", "png")):
+            assert f'"docs/{name}"' in page.text
+            answer = service.get(f"/docs/{name}")
+            assert answer.status_code == 200
+            assert kind in answer.headers["content-type"]
+        assert service.get("/docs/other.js").status_code == 404

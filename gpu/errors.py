@@ -15,7 +15,8 @@ Messages read "Invalid X of NAME: expected …, got …".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 
 class EngineError(Exception):
@@ -42,6 +43,15 @@ class InvalidRatings(InvalidInput):
         if self.user_row is None or self.item_row is None:
             return self
         return InvalidRatings(f"{self._message} (user {user_ids[self.user_row]!r}, item {item_ids[self.item_row]!r})")
+
+
+@contextlib.contextmanager
+def naming(ids: Callable[[], tuple[Sequence[str], Sequence[str]]]) -> Iterator[None]:
+    """Name user and item of refused ratings by their ids; `ids` gives those of all users' and items' rows."""
+    try:
+        yield
+    except InvalidRatings as error:
+        raise error.named(*ids()) from None
 
 
 class InvalidParams(InvalidInput):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-from gpu.errors import InvalidInput
+from gpu.errors import InvalidInput, naming
 from service import ratings_file, snapshot
 from service.events import ZERO
 from service.id_table import IdTable
@@ -42,6 +42,10 @@ class Data:
     items: IdTable
     train: gpu.Ratings
     test: gpu.Ratings | None
+
+    def ids(self) -> tuple[list[str], list[str]]:
+        """The ids of all users and of all items, in the order of their rows."""
+        return _ids(self.users), _ids(self.items)
 
     @classmethod
     def split(cls, file: RatingsFile, test_fraction: float, seed: int) -> Data:
@@ -107,10 +111,8 @@ def train(
         lines.append({"epoch": report.epoch, "seconds": report.seconds, **report.metrics})
         on_line(lines[-1])
 
-    try:
+    with naming(data.ids):
         model = gpu.fit(data.train, params, backend=backend, test=data.test, on_epoch=on_epoch)
-    except gpu.InvalidRatings as error:
-        raise error.named(_ids(data.users), _ids(data.items)) from None
     closing = {
         "done": True,
         "algorithm": params.algorithm,

@@ -24,6 +24,7 @@ import gpu
 import gpu.tune
 from gpu.backend import Backend, BackendName
 from gpu.epochs import OnEpoch
+from gpu.errors import naming
 from gpu.model import Model
 from gpu.params import Values
 from gpu.ratings import Ratings, Rows
@@ -206,21 +207,20 @@ def _tuned(
     corpus: Corpus, params: gpu.Params, backend: Backend, tell: Callable[[float], None]
 ) -> tuple[gpu.Params, list[dict[str, Any]]]:
     """What suits the data best, and a line for each training of the search; `tell` hears how far it is."""
-    found = gpu.tune.tune(
-        corpus.training,
-        corpus.held_out,
-        params,
-        backend=backend,
-        on_trial=lambda trial, n_done, n_trials: tell(TUNING_SHARE * n_done / n_trials),
-    )
+    with naming(lambda: (corpus.user_ids, corpus.item_ids)):
+        found = gpu.tune.tune(
+            corpus.training,
+            corpus.held_out,
+            params,
+            backend=backend,
+            on_trial=lambda trial, n_done, n_trials: tell(TUNING_SHARE * n_done / n_trials),
+        )
     return found.best, [line_of(trial, params) for trial in found.trials if math.isfinite(trial.score)]
 
 
 def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch) -> Model:
-    try:
+    with naming(lambda: (corpus.user_ids, corpus.item_ids)):
         return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch)
-    except gpu.InvalidRatings as error:
-        raise error.named(corpus.user_ids, corpus.item_ids) from None
 
 
 def measure(data: Path, model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import gpu
+from gpu.errors import naming
 from gpu.tune import Trial, tune
 from service.offline import Data, OnLine
 
@@ -21,7 +22,8 @@ def on_file(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLin
     def on_trial(trial: Trial, n_done: int, n_trials: int) -> None:
         on_line({"trial": n_done, "of": n_trials, **line_of(trial, params)})
 
-    found = tune(data.train, data.test, params, backend=backend, on_trial=on_trial)
+    with naming(data.ids):
+        found = tune(data.train, data.test, params, backend=backend, on_trial=on_trial)
     scores = [trial.score for trial in found.trials if trial.params == found.best]
     return {
         "done": True,

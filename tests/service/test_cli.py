@@ -380,3 +380,11 @@ def test_tune_finds_parameters(ratings_csv, capsys):
     assert {line["n_epochs"] for line in trials} == {1, 2}
     assert closing["best_rmse"] == min(line["score"] for line in trials if line["round"] == 3)
     assert closing["set"] == " ".join(f"--set {name}={value:.6g}" for name, value in closing["params"].items())
+
+
+def test_tune_names_the_rating_that_cannot_be_used(tmp_path, capsys):
+    rows = [f"u{user},i{item},{1 + (user + item) % 3}" for user in range(30) for item in range(10)]
+    (tmp_path / "r.csv").write_text("\n".join([*rows, *["bad,i1,-4"] * 2, "bad,i2,-4", "bad,i3,-4"]))
+    arguments = ["tune", "--ratings", str(tmp_path / "r.csv"), "--algorithm", "als-implicit", "--backend", "host"]
+    assert run([*arguments, "--set", "values=counts", "--set", "n_factors=4"]) == 2
+    assert "(user 'bad', item 'i" in capsys.readouterr().err

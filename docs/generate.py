@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 from service.metrics import Metrics
 from service.settings import Settings
 
-PROCESS = "nearfield_process_"  # what the metrics library says of any process
+PROCESS = "process_"  # what the metrics library says of any process
 OPERATIONS = Path(__file__).parent / "operations.md"
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from loadtest.client import Client
 
-CPU, LEARNED = "nearfield_process_cpu_seconds_total", "nearfield_ratings_learned_total"
+CPU, LEARNED = "process_cpu_seconds_total", "nearfield_ratings_learned_total"
 BATCHES, BATCHED = "nearfield_batch_size_count", "nearfield_batch_size_sum"
 AGES = 'nearfield_freshness_seconds_bucket{le="'  # of lessons, from acceptance until all live models have them
 LEVELS = {
-    "resident_bytes": "nearfield_process_resident_memory_bytes",
+    "resident_bytes": "process_resident_memory_bytes",
     "device_arrays_bytes": 'nearfield_device_bytes{of="arrays"}',
     "device_taken_bytes": 'nearfield_device_bytes{of="taken"}',
 }

@@ -73,9 +73,9 @@ class Application(FastAPI):
         scope["app"] = self
         await self.door(scope, receive, send)
 
-    def _render_metrics(self) -> bytes:
+    def _render_metrics(self, kind: str) -> bytes:
         self._runtime.metrics.ready.set(self._runtime.readiness.ready)
-        return self._runtime.metrics.text()
+        return self._runtime.metrics.text(kind)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""

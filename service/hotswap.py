@@ -8,6 +8,7 @@ only a device that is gone ends the service.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from pathlib import Path
@@ -255,5 +256,12 @@ class HotSwap:
 
     def _show_live(self) -> None:
         self._metrics.model_info.clear()
+        self._metrics.model_age_seconds.clear()
         for name, version in self.served().items():
             self._metrics.model_info.labels(name, version).set(1)
+            self._metrics.model_age_seconds.labels(name).set_function(functools.partial(_age_s, version))
+
+
+def _age_s(version: str) -> float:
+    """Seconds since a version was written."""
+    return time.time() - snapshot.time_of(version)

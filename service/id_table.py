@@ -33,6 +33,11 @@ class IdTable:
         return len(self._ids)
 
     @property
+    def n_known(self) -> int:
+        """Number of ids that have a row: those that are not retired."""
+        return sum(map(len, self._shards))
+
+    @property
     def keys(self) -> NDArray[np.uint64]:
         """Key of every row, retired ones too; a view that growth replaces."""
         return self._keys.values[: len(self._ids)]

@@ -1,4 +1,7 @@
-"""What the service counts and measures, as Prometheus series: names start with `nearfield_`, units are in the names."""
+"""What the service counts and measures, as Prometheus series: names start with `nearfield_`, units are in the names.
+
+Only those of the process have the names that every program's have: `process_resident_memory_bytes` and its like.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,17 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 REQUEST_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -17,6 +29,8 @@ BATCH_SIZES = tuple(2**n for n in range(11))
 STATUS = tuple(map(str, range(600)))
 METHODS = {method: method for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")}
 OTHER_METHOD = "other"  # one series for all that anybody may think of
+PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_TEXT = openmetrics.CONTENT_TYPE_LATEST
 LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
@@ -82,7 +96,8 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
-        ProcessCollector(namespace="nearfield", registry=registry)
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the time of each counter's birth: a series more of each, which nobody reads
+        ProcessCollector(registry=registry)
         self.requests = Requests()
         registry.register(self.requests)
         self._add_ratings(registry)
@@ -90,8 +105,11 @@ class Metrics:
         self._add_models(registry)
         self._add_state(registry)
 
-    def text(self) -> bytes:
-        """Everything in the text format of Prometheus."""
+    def text(self, kind: str = PLAIN_TEXT) -> bytes:
+        """Everything in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics."""
+        if kind == OPEN_TEXT:
+            content: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+            return content
         return generate_latest(self.registry)
 
     def _add_ratings(self, registry: CollectorRegistry) -> None:
@@ -140,6 +158,9 @@ class Metrics:
             "nearfield_swaps", "Hot swaps by outcome (swapped, failed).", ("algorithm", "outcome"), registry=registry
         )
         self.jobs = Counter("nearfield_jobs_finished", "Training jobs by final state.", ("state",), registry=registry)
+        self.model_age_seconds = Gauge(
+            "nearfield_model_age_seconds", "Since each live model was trained.", ("algorithm",), registry=registry
+        )
         self.model_info = Gauge(
             "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
         )
@@ -151,6 +172,15 @@ class Metrics:
         )
 
     def _add_state(self, registry: CollectorRegistry) -> None:
+        self.users = Gauge("nearfield_users", "Users who have rated and are not forgotten.", registry=registry)
+        self.users_forgotten = Gauge(
+            "nearfield_users_forgotten", "Users forgotten since the log began, as far as it tells.", registry=registry
+        )
+        self.items = Gauge("nearfield_items", "Items that were ever rated or hidden.", registry=registry)
+        self.items_hidden = Gauge("nearfield_items_hidden", "Items that are hidden.", registry=registry)
+        self.ratings = Gauge(
+            "nearfield_ratings", "Ratings that count: the last of each user and item.", registry=registry
+        )
         self.archiver_lag_seconds = Gauge(
             "nearfield_archiver_lag_seconds",
             "Age of the oldest entry that the log does not have yet.",
@@ -164,3 +194,9 @@ class Metrics:
         self.connections = Gauge("nearfield_connections", "Connections that are open.", registry=registry)
         self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
         self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
+
+
+def kind_for(accept: str | None) -> str:
+    """The format that a header `Accept` asks for: `OPEN_TEXT` or `PLAIN_TEXT`."""
+    kinds = {one.partition(";")[0].strip().lower() for one in (accept or "").split(",")}
+    return OPEN_TEXT if OPEN_TEXT.partition(";")[0] in kinds else PLAIN_TEXT

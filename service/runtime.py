@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import structlog
 
 from gpu import backend
@@ -225,6 +226,7 @@ class Runtime(Parts):
         self.metrics.queue_length.labels("appends").set_function(lambda: self._stream.n_appending)
         for of in chosen.device_bytes():
             self.metrics.device_bytes.labels(of).set_function(functools.partial(_device_bytes, chosen, of))
+        _watch(engine.history, self.metrics)
         self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
         self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
@@ -261,6 +263,15 @@ class Runtime(Parts):
         self._stop_later(self.hotswap.stop)
         if self.settings.worker:
             self._start_supervisor()
+
+
+def _watch(history: History, metrics: Metrics) -> None:
+    """Show what `history` holds; read while the engine changes it, so that a number may be a moment old."""
+    metrics.users.set_function(lambda: history.users.n_known)
+    metrics.users_forgotten.set_function(lambda: len(history.users) - history.users.n_known)
+    metrics.items.set_function(lambda: history.items.n_known)
+    metrics.items_hidden.set_function(lambda: int(np.count_nonzero(history.hidden)))
+    metrics.ratings.set_function(lambda: history.table.n_ratings)
 
 
 def _device_bytes(chosen: Backend, of: str) -> float:

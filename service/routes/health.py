@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.errors import NotReady
+from service.metrics import kind_for
 from service.routes.common import TheRuntime, answers, reply
 from service.schemas import Alive, NoParameters, Ready
 
 router = APIRouter(tags=["operation"])
-PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @router.get("/health/live", responses=answers(Alive))
@@ -31,8 +31,12 @@ async def get_ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime
     return reply(Ready("ready", str(runtime.as_of)))
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
+)
 async def get_metrics(query: Annotated[NoParameters, Query()], request: Request) -> Response:
-    """Everything counted, in the text format of Prometheus."""
-    page = await request.app.state.scrape.page()
-    return Response(page, headers={"content-type": PROMETHEUS_TEXT})
+    """Everything counted, in the text format of Prometheus, or of OpenMetrics where `Accept` asks for that."""
+    kind = kind_for(request.headers.get("accept"))
+    return Response(await request.app.state.scrape.page(kind), headers={"content-type": kind, "vary": "Accept"})

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
 
 from service.api.scrape import CACHED_S
 from service.errors import DataInUse
@@ -271,6 +272,25 @@ def test_counts_are_shown(app):
     assert 'nearfield_requests_total{method="POST",route="/ratings",status="202"}' in text
     assert "nearfield_freshness_seconds_bucket" in text
     assert "nearfield_ready 1.0" in text
+
+
+def test_an_openmetrics_parser_reads_what_the_service_holds(tmp_path):
+    with serving(tmp_path / "data", backend="host") as app:
+        app.rate(("u", "x", 5.0), ("u", "y", 3.0), ("v", "x", 4.0), ("w", "z", 1.0))
+        app.request("PUT", "/admin/items/y/hidden")
+        seen = app.request("DELETE", "/admin/users/w").json()["stream_id"]
+        app.get("/popular", wait_for=seen)
+        job = app.post("/admin/retrain", {"algorithm": "als", "params": {"n_factors": 4, "n_epochs": 1}}).json()
+        eventually(lambda: app.get(f"/admin/jobs/{job['id']}").json()["state"] == "succeeded")
+        time.sleep(CACHED_S)
+        answer = app.request("GET", "/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+        assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+        families = openmetrics.text_string_to_metric_families(answer.text)
+        values = {sample.name: sample.value for family in families for sample in family.samples}
+    held = ("users", "users_forgotten", "items", "items_hidden", "ratings")
+    assert [values[f"nearfield_{name}"] for name in held] == [2, 1, 3, 1, 3]
+    assert 0 <= values["nearfield_model_age_seconds"] < 300
+    assert values["process_resident_memory_bytes"] > 0
 
 
 def test_keys_guard_what_they_should(tmp_path):

@@ -11,16 +11,18 @@ import pytest
 from service.api import scrape
 from service.api.scrape import Scrape
 
+KIND = "text/plain"
+
 
 class Page:
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds, self.n_rendered, self.threads = seconds, 0, set[int]()
 
-    def __call__(self) -> bytes:
+    def __call__(self, kind: str) -> bytes:
         self.n_rendered += 1
         self.threads.add(threading.get_ident())
         time.sleep(self.seconds)
-        return b"%d" % self.n_rendered
+        return b"%d %s" % (self.n_rendered, kind.encode())
 
 
 def test_everybody_who_asks_within_a_second_gets_the_same_page() -> None:
@@ -28,10 +30,10 @@ def test_everybody_who_asks_within_a_second_gets_the_same_page() -> None:
 
     async def ask() -> list[bytes]:
         pages = Scrape(page)
-        together = await asyncio.gather(*(pages.page() for _ in range(50)))
-        return [*together, await pages.page()]
+        together = await asyncio.gather(*(pages.page(KIND) for _ in range(50)))
+        return [*together, await pages.page(KIND)]
 
-    assert set(asyncio.run(ask())) == {b"1"}
+    assert set(asyncio.run(ask())) == {b"1 text/plain"}
     assert threading.get_ident() not in page.threads
 
 
@@ -41,29 +43,29 @@ def test_after_that_a_new_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask() -> list[bytes]:
         pages, found = Scrape(Page()), []
         for _ in range(3):
-            found.append(await pages.page())
+            found.append(await pages.page(KIND))
             await asyncio.sleep(0.02)
         return found
 
-    assert asyncio.run(ask()) == [b"1", b"2", b"3"]
+    assert asyncio.run(ask()) == [b"%d text/plain" % n for n in (1, 2, 3)]
 
 
 def test_a_client_that_goes_takes_the_page_from_nobody() -> None:
     async def ask() -> bytes:
         pages = Scrape(Page(0.05))
-        first, second = asyncio.create_task(pages.page()), asyncio.create_task(pages.page())
+        first, second = asyncio.create_task(pages.page(KIND)), asyncio.create_task(pages.page(KIND))
         await asyncio.sleep(0.01)
         first.cancel()
         return await second
 
-    assert asyncio.run(ask()) == b"1"
+    assert asyncio.run(ask()) == b"1 text/plain"
 
 
 def test_a_failure_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrape, "CACHED_S", 0.0)
     outcomes = [RuntimeError("boom"), b"page"]
 
-    def render() -> bytes:
+    def render(kind: str) -> bytes:
         outcome = outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -72,7 +74,15 @@ def test_a_failure_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask() -> bytes:
         pages = Scrape(render)
         with pytest.raises(RuntimeError):
-            await pages.page()
-        return await pages.page()
+            await pages.page(KIND)
+        return await pages.page(KIND)
 
     assert asyncio.run(ask()) == b"page"
+
+
+def test_each_format_has_a_page() -> None:
+    async def ask() -> list[bytes]:
+        pages = Scrape(Page())
+        return [await pages.page(kind) for kind in ("a", "b", "a")]
+
+    assert asyncio.run(ask()) == [b"1 a", b"2 b", b"1 a"]

@@ -1,11 +1,50 @@
-"""What pydantic found wrong with a value, in words for whoever gave it: on the command line and in a request."""
+"""What pydantic and msgspec found wrong with a value, in words for people: on the command line and in a request."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 MOST_SHOWN = 80  # characters of a value
-TOLD_BY_PLACE = ("extra_forbidden", "missing")
+_WORDS_OF_PYDANTIC = {
+    "extra_forbidden": "expected no such name",
+    "missing": "expected a value, got none",
+    "int_parsing": "expected a whole number",
+    "int_type": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "int_parsing_size": "expected a whole number of usual size",
+    "float_parsing": "expected a number",
+    "float_type": "expected a number",
+    "finite_number": "expected a finite number",
+    "bool_parsing": "expected true or false",
+    "bool_type": "expected true or false",
+    "string_type": "expected text",
+    "list_type": "expected a list",
+    "dict_type": "expected an object",
+    "model_type": "expected an object",
+    "model_attributes_type": "expected an object",
+    "greater_than": "expected more than {gt}",
+    "greater_than_equal": "expected {ge} or more",
+    "less_than_equal": "expected at most {le}",
+    "literal_error": "expected {expected}",
+    "string_too_short": "expected text of at least {min_length} characters",
+    "string_too_long": "expected text of at most {max_length} characters",
+    "too_short": "expected a list of {min_length} or more, got {actual_length}",
+    "too_long": "expected a list of at most {max_length}, got more",
+    "json_invalid": "expected JSON, got something else ({error})",
+}
+_NAMED_BY_PLACE = ("extra_forbidden",)  # what was given is the name itself
+# Of msgspec, whose messages name types of Python or JSON.
+_KINDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "text",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "a list",
+    "null": "nothing",
+}
+_LENGTH = re.compile(r"text of length (>=|<=) (\d+)")
 
 
 def reason_of(fault: Any) -> str:
@@ -14,6 +53,28 @@ def reason_of(fault: Any) -> str:
     Args:
         fault: one of `ValidationError.errors()`.
     """
-    reason, given = str(fault["msg"]).removeprefix("Value error, "), fault["input"]
-    is_told = "got" in reason or fault["type"] in TOLD_BY_PLACE or not isinstance(given, str | int | float | None)
+    words = _WORDS_OF_PYDANTIC.get(fault["type"])
+    if words is not None:
+        reason = words.format(**fault.get("ctx", {}))
+    else:
+        reason = str(fault["msg"]).removeprefix("Value error, ")
+    given = fault["input"]
+    is_told = "got" in reason or fault["type"] in _NAMED_BY_PLACE or not isinstance(given, str | int | float | None)
     return reason if is_told else f"{reason}, got {repr(given)[:MOST_SHOWN]}"
+
+
+def in_words(message: str) -> str:
+    """A message of msgspec about a type, a length or a field, without the names of types."""
+    text = message.replace(" | null", "")
+    if found := re.fullmatch(r"Object missing required field `(\w+)`", text):
+        return f"expected a field {found[1]}, got none"
+    if found := re.fullmatch(r"Object contains unknown field `(.*)`", text, re.DOTALL):
+        return f"expected no field {found[1][:MOST_SHOWN]}"
+    text = re.sub(r"`(\w+)`", lambda kind: _KINDS.get(kind[1], kind[1]), text)
+    text = _LENGTH.sub(_length_in_words, text)
+    return text[:1].lower() + text[1:].replace("`", "")
+
+
+def _length_in_words(found: re.Match[str]) -> str:
+    end = "least" if found[1] == ">=" else "most"
+    return f"text of at {end} {found[2]} character{'' if found[2] == '1' else 's'}"

@@ -11,6 +11,7 @@ import msgspec
 
 from service.errors import InvalidRequest, MalformedBody
 from service.events import MAX_RATING, RatingEvent, check_id
+from service.faults import in_words
 
 Scale = tuple[float, float]
 ANY_SCALE: Scale = (-MAX_RATING, MAX_RATING)
@@ -118,8 +119,7 @@ def _converted(element: Any) -> RatingEvent:
         text = str(error)
         place = _PLACE.search(text)
         what = place[1] if place else "rating object"
-        reason = _PLACE.sub("", text).replace(" | null", "").replace("`", "")
-        raise ValueError(f"Invalid {what}: {reason[0].lower()}{reason[1:]}") from None
+        raise ValueError(f"Invalid {what}: {in_words(_PLACE.sub('', text))}") from None
 
 
 def _sentence(error: ValueError) -> str:

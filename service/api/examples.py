@@ -100,8 +100,8 @@ _model = {
 }
 _stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}
 _item_rating = {"item": ITEM, "rating": 4.5}
-_rejection = {"index": 1, "error": "Invalid rating: expected float, got str"}
-_fault = {"place": "query.n", "error": "Input should be greater than or equal to 1, got '0'"}
+_rejection = {"index": 1, "error": "Invalid rating: expected a number, got text"}
+_fault = {"place": "query.n", "error": "expected 1 or more, got '0'"}
 
 
 def _problem(status: int, slug: str, title: str, detail: str, **members: Any) -> dict[str, Any]:

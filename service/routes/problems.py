@@ -14,12 +14,13 @@ from starlette.responses import Response
 from gpu.errors import InvalidInput
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
 from service.faults import reason_of
-from service.schemas import Fault, Problem
+from service.schemas import AnonymousBody, Fault, Problem, UsersBody
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"
 Headers = list[tuple[bytes, bytes]]
 CLOSE = (b"connection", b"close")
+BODIES = (UsersBody.__name__, AnonymousBody.__name__)  # of POST /recommend
 _KNOWN = {kind.status: kind for kind in (NotFound, BodyTooLarge, MalformedBody)}
 
 
@@ -67,7 +68,8 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 async def on_invalid_request(request: Request, error: Exception) -> Response:
     """Handler of refused parameters and bodies: 400 for what is not JSON at all, else 422, each fault listed."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 (tells the type checker)
-    faults = [Fault(".".join(map(str, fault["loc"])), reason_of(fault)) for fault in error.errors()]
+    told = {(_place(fault), reason_of(fault)): None for fault in error.errors()}  # of a choice of bodies twice
+    faults = [Fault(place, reason) for place, reason in told]
     if any(fault["type"] == "json_invalid" for fault in error.errors()):
         status, slug, title = MalformedBody.status, MalformedBody.slug, MalformedBody.title
     else:
@@ -76,6 +78,11 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
     return Response(
         body(status, slug, title, detail, request.state.request_id, errors=faults), status, media_type=MEDIA_TYPE
     )
+
+
+def _place(fault: Any) -> str:
+    """Where a value stands; which of two bodies it was taken for is of no interest to who sent it."""
+    return ".".join(str(name) for name in fault["loc"] if name not in BODIES)
 
 
 async def on_invalid_input(request: Request, error: Exception) -> Response:

@@ -112,14 +112,27 @@ def test_bad_bodies_are_named(app, path, body, status, name):
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/recommend/u?fallback=old", "Invalid query.fallback: Input should be 'popular' or 'none', got 'old'"),
-        ("/recommend/u?offset=-1", "Invalid query.offset: Input should be greater than or equal to 0, got '-1'"),
+        ("/recommend/u?fallback=old", "Invalid query.fallback: expected 'popular' or 'none', got 'old'"),
+        ("/recommend/u?offset=-1", "Invalid query.offset: expected 0 or more, got '-1'"),
         ("/recommend/u?exclude=", "Invalid query.exclude.0: Invalid id: expected 1 to 256 bytes, got 0"),
-        ("/recommend/u?m=5", "Invalid query.m: Extra inputs are not permitted"),
+        ("/recommend/u?m=5", "Invalid query.m: expected no such name"),
     ],
 )
 def test_what_was_given_is_told(app, path, told):
     assert app.get(path).json()["detail"] == told
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "Invalid body.users: expected a value, got none; Invalid body.ratings: expected a value, got none"),
+        ({"users": ["u"], "n": 0}, "Invalid body.n: expected 1 or more, got 0; "),
+    ],
+)
+def test_a_choice_of_bodies_is_no_riddle(app, body, told):
+    detail = app.post("/recommend", body).json()["detail"]
+    assert detail.startswith(told)
+    assert "Body" not in detail
 
 
 def test_unknown_ids_of_filters_are_told(app):
@@ -184,7 +197,9 @@ def test_json_may_name_its_charset(app):
 
 
 def test_a_missing_body_is_told_as_such(app):
-    assert app.request("POST", "/recommend/u", content=b"").json()["detail"] == "Invalid body: Field required"
+    assert (
+        app.request("POST", "/recommend/u", content=b"").json()["detail"] == "Invalid body: expected a value, got none"
+    )
 
 
 def test_a_body_without_a_length_is_limited_too(app):

@@ -42,6 +42,7 @@ class ModelInfo(msgspec.Struct):
 
     Attributes:
         version, algorithm: its name.
+        revision: how often a user was forgotten in it.
         live: whether it answers in this process.
         metrics: on the pairs held out of its training.
         watermark: the last entry it was trained on.
@@ -60,6 +61,7 @@ class ModelInfo(msgspec.Struct):
     parameters: dict[str, object] = {}
     calibration: StoredCalibration | None = None
     rating_scale: tuple[float, float | None] | None = None
+    revision: int = 0
     error: str | None = None
 
 
@@ -100,9 +102,8 @@ class HotSwap:
 
     def models(self) -> list[ModelInfo]:
         """Every snapshot at hand, newest first of each name."""
-        served = set(self.served().values())
         folder = self._data / "snapshots"
-        return [self._info(version, version in served) for version in snapshot.versions(folder)]
+        return [self._info(version) for version in snapshot.versions(folder)]
 
     def activate(self, version: str) -> ModelInfo:
         """Make `version` live under its name, without comparing; it is read and verified first.
@@ -113,25 +114,28 @@ class HotSwap:
             UnknownVersion: there is no such snapshot.
             CorruptSnapshot: it is torn or altered; nothing has changed.
         """
+        version = snapshot.latest_revision(self._data / "snapshots", version)
         manifest = snapshot.verify(self._data / "snapshots", version)
         self._failures.pop(version, None)
         live.set_version(self._data, manifest.algorithm, version)
         self.poke()
-        return self._info(version, version in self.served().values())
+        return self._info(version)
 
     def poke(self) -> None:
         """Look at `live.json` now."""
         self._poked.set()
 
-    def _info(self, version: str, is_live: bool) -> ModelInfo:
+    def _info(self, version: str) -> ModelInfo:
+        shown, revision = snapshot.shown(version), snapshot.revision_of(version)
+        is_live = shown in map(snapshot.shown, self.served().values())  # also while a revision follows another
         try:
             manifest = snapshot.read_manifest(self._data / "snapshots", version)
         except ServiceError as error:
-            return ModelInfo(version, snapshot.name_of(version), is_live, error=str(error))
+            return ModelInfo(shown, snapshot.name_of(version), is_live, error=str(error), revision=revision)
         of_lists = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].is_implicit
         scale = manifest.calibration.scale if of_lists else manifest.scale
         details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration, scale
-        return ModelInfo(version, manifest.algorithm, is_live, *details, error=self.failure_of(version))
+        return ModelInfo(shown, manifest.algorithm, is_live, *details, revision, self.failure_of(version))
 
     # --- the thread
 
@@ -258,7 +262,7 @@ class HotSwap:
         self._metrics.model_info.clear()
         self._metrics.model_age_seconds.clear()
         for name, version in self.served().items():
-            self._metrics.model_info.labels(name, version).set(1)
+            self._metrics.model_info.labels(name, snapshot.shown(version)).set(1)
             self._metrics.model_age_seconds.labels(name).set_function(functools.partial(_age_s, version))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpu.params import params_for
-from service import live
+from service import live, snapshot
 from service.events import StreamId
 from service.job_table import Job as Fields
 from service.job_table import JobTable
@@ -152,7 +152,7 @@ class Jobs:
             trials=msgspec.json.decode(fields.get("trials", "[]")),
             calibration=msgspec.json.decode(fields.get("calibration", "null"), type=StoredCalibration | None),
             promoted=fields["promoted"] == "1" if "promoted" in fields else None,
-            version=version,
+            version=None if version is None else snapshot.shown(version),
             backend=fields.get("backend"),
             reason=fields.get("reason"),
             error=error,

@@ -47,13 +47,13 @@ class Lookups:
         rows, scores = resident.similar_items(self._item(query.id), query.n, self._history.hidden)
         ids = self._history.items.ids(rows.tolist())
         found = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
-        return ItemNeighbours(query.id, found, resident.name, resident.version, as_of)
+        return ItemNeighbours(query.id, found, resident.name, resident.shown_version, as_of)
 
     def _of_user(self, query: Neighbours, resident: Resident, as_of: str) -> UserNeighbours:
         rows, scores = resident.similar_users(self._user(query.id), query.n)
         ids = self._history.users.ids(rows.tolist())
         found = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
-        return UserNeighbours(query.id, found, resident.name, resident.version, as_of)
+        return UserNeighbours(query.id, found, resident.name, resident.shown_version, as_of)
 
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
         """By the model asked for, else by the first live one that estimates ratings."""
@@ -67,7 +67,7 @@ class Lookups:
             resident.estimate(user, item),
             resident.is_personal(rated),
             resident.name,
-            resident.version,
+            resident.shown_version,
             as_of,
             warnings,
         )

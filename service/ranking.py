@@ -232,7 +232,7 @@ class Ranking:
     def _personal(
         self, user: str | None, items: list[ScoredItem], resident: Resident, warnings: list[str]
     ) -> Recommendation:
-        return Recommendation(user, items, True, resident.name, resident.version, self._as_of, warnings)
+        return Recommendation(user, items, True, resident.name, resident.shown_version, self._as_of, warnings)
 
     def _impersonal_for(
         self, query: Recommend, user: str, row: int | None, resident: Resident | None
@@ -253,7 +253,7 @@ class Ranking:
             shown[seen] = False
         items = self._most_popular(query, shown, self._candidates(query))
         warnings = self._warnings(NO_MODEL if resident is None else NO_TASTE if len(seen) else None)
-        name, version = (None, None) if resident is None else (resident.name, resident.version)
+        name, version = (None, None) if resident is None else (resident.name, resident.shown_version)
         return Recommendation(
             user, items, False, name, version, self._as_of, warnings + self._unknown(query), "popular"
         )

@@ -16,7 +16,7 @@ from gpu.ratings import Rows
 from service.events import Entry, RatingEvent, StreamId
 from service.history import Applied, History, position_of
 from service.manifest import Manifest
-from service.snapshot import Snapshot
+from service.snapshot import Snapshot, shown
 
 IDS_PER_SLICE = 5000
 NO_ITEMS = np.zeros(0, dtype=np.int32)
@@ -62,6 +62,11 @@ class Resident:
     def version(self) -> str:
         """The snapshot it came from."""
         return self.manifest.version
+
+    @property
+    def shown_version(self) -> str:
+        """The same for clients, without its revision."""
+        return shown(self.manifest.version)
 
     @property
     def model(self) -> Model:

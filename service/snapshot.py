@@ -34,7 +34,9 @@ N_KEPT = 3  # of a name: the live version and the two before it
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
 TIME_FORMAT = "%Y%m%dT%H%M%S"
-_VERSION = re.compile(r"(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4}")
+_VERSION = re.compile(
+    r"(?P<shown>(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4})(\.(?P<revision>[1-9]\d{0,8}))?"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,30 @@ class Snapshot:
     model: Model
     user_ids: Sequence[str]
     item_ids: Sequence[str]
+
+
+def shown(version: str) -> str:
+    """The version that clients see, which stays when users are forgotten."""
+    match = _VERSION.fullmatch(version)
+    return version if match is None else match["shown"]
+
+
+def revision_of(version: str) -> int:
+    """How often a user was forgotten in `version`."""
+    match = _VERSION.fullmatch(version)
+    return 0 if match is None else int(match["revision"] or 0)
+
+
+def latest_revision(folder: Path, version: str) -> str:
+    """The version at hand that clients see as `version`, the one with the last revision.
+
+    Raises:
+        UnknownVersion: there is none.
+    """
+    revisions = [one for one in versions(folder) if shown(one) == shown(version)]
+    if not revisions:
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return max(revisions, key=revision_of)
 
 
 def new_version(algorithm: str, time_text: str | None = None) -> str:
@@ -226,13 +252,13 @@ def holds_user(folder: Path, version: str, user_id: str) -> bool:
 
 
 def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
-    """Write a copy of `version` without the row of `user_id`, under the same time and a new suffix."""
+    """Write a copy of `version` without the row of `user_id`, under the same version and the next revision."""
     snapshot = load(folder, version)
     keep = np.array([user != user_id for user in snapshot.user_ids], dtype=np.bool_)
     rows = np.where(keep, np.cumsum(keep) - 1, -1)
     item_rows = np.arange(snapshot.model.n_items, dtype=np.int64)
     model = snapshot.model.mapped(rows, item_rows, int(keep.sum()), snapshot.model.n_items)
-    match = _VERSION.fullmatch(version)
+    revision = revision_of(latest_revision(folder, version)) + 1
     return write(
         folder,
         model,
@@ -242,7 +268,7 @@ def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
         watermark=snapshot.manifest.watermark,
         n_ratings=snapshot.manifest.n_ratings,
         given=snapshot.manifest.given,
-        version=new_version(snapshot.manifest.algorithm, match["time"] if match else None),
+        version=f"{shown(version)}.{revision}",
     )
 
 

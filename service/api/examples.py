@@ -96,6 +96,7 @@ _model = {
     "parameters": {"n_factors": 64, "n_epochs": 15},
     "calibration": _calibration,
     "rating_scale": [1.0, 5.0],
+    "revision": 0,
     "error": None,
 }
 _stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}

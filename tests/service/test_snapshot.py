@@ -201,12 +201,25 @@ def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:
     copy = snapshot.rewrite_without(tmp_path, version, "ann")
     loaded, before = snapshot.load(tmp_path, copy.version), a_model()
     assert list(loaded.user_ids) == ["b/ö"]
-    assert copy.version != version
-    assert copy.version.rsplit("-", 1)[0] == version.rsplit("-", 1)[0]
+    assert copy.version == f"{version}.1"
+    assert (snapshot.shown(copy.version), snapshot.revision_of(copy.version)) == (version, 1)
+    assert snapshot.time_of(copy.version) == snapshot.time_of(version)
+    assert snapshot.name_of(copy.version) == snapshot.name_of(version)
     np.testing.assert_array_equal(loaded.model.user_factors, before.user_factors[1:])
     np.testing.assert_array_equal(loaded.model.projections, before.projections)
     assert not snapshot.holds_user(tmp_path, copy.version, "ann")
     assert snapshot.holds_user(tmp_path, version, "ann")
+
+
+def test_a_revision_that_is_there_already_is_never_written_again(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    found = [snapshot.rewrite_without(tmp_path, version, user).version for user in ("ann", "b/ö")]
+    found.append(snapshot.rewrite_without(tmp_path, found[0], "b/ö").version)
+    assert found == [f"{version}.1", f"{version}.2", f"{version}.3"]
+    assert snapshot.latest_revision(tmp_path, version) == snapshot.latest_revision(tmp_path, found[0]) == found[-1]
+    for unknown in ("culsh-19700101T000102-beef", "../x", ""):
+        with pytest.raises(UnknownVersion):
+            snapshot.latest_revision(tmp_path, unknown)
 
 
 def test_the_time_and_name_of_a_version() -> None:

@@ -37,6 +37,6 @@ def message(error: Exception) -> str:
 def _refused(problem: Any) -> str:
     """What is wrong with one setting; what was given is not repeated where it may be a secret."""
     name = ".".join(map(str, problem["loc"]))
-    is_secret = "_key" in name or "@" in str(problem["input"])  # a URL may hold a password
+    is_secret = "_key" in name or name == "redis" or "@" in str(problem["input"])  # a URL may hold a password
     reason = reason_of(problem | {"input": ...} if is_secret else problem)
     return reason if reason.startswith("Invalid ") else f"Invalid {name}: {reason[0].lower()}{reason[1:]}"

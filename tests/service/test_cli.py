@@ -92,8 +92,9 @@ def test_bad_usage_is_one_line_on_stderr_and_status_2(arguments, complaint, caps
     assert not [line for line in before if not line.startswith("backend: ")]
 
 
-def test_a_password_is_not_shown_when_its_url_is_refused(capsys):
-    assert run(["serve", "--redis", "rediss//me:hidden@host"]) == 2
+@pytest.mark.parametrize("url", ["rediss//me:hidden@host", "http://host?password=hidden"])
+def test_a_password_is_not_shown_when_its_url_is_refused(url, capsys):
+    assert run(["serve", "--redis", url]) == 2
     complaint = capsys.readouterr().err
     assert "Invalid redis: expected a URL" in complaint
     assert "hidden" not in complaint

@@ -1,13 +1,14 @@
 """Nearfield's engine: arrays in, arrays out. Importing it needs neither CuPy nor a GPU.
 
-The axis alphabet of every docstring: U users, I items, F factors, B batch, K neighbours, N ratings, H hash bits.
+The axis alphabet of every docstring: U users, I items, F factors, B batch, K neighbours, N ratings, H hash bits,
+T items with weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu import als, culsh, esgd, evaluate, nmf, sgd
+from gpu import als, culsh, ease, esgd, evaluate, nmf, sgd
 from gpu.backend import HOST, Backend, choose
 from gpu.calibration import Calibration, calibrate, in_units
 from gpu.check import check_trained
@@ -30,6 +31,7 @@ from gpu.params import (
     AlsParams,
     CulshImplicitParams,
     CulshParams,
+    EaseParams,
     EsgdParams,
     NmfParams,
     Params,
@@ -50,6 +52,7 @@ __all__ = [
     "CulshImplicitParams",
     "CulshParams",
     "DeadFactors",
+    "EaseParams",
     "EngineError",
     "EpochReport",
     "EsgdParams",
@@ -124,6 +127,8 @@ def _fit(
         return als.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
     if isinstance(params, CulshImplicitParams):
         return culsh.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
+    if isinstance(params, EaseParams):
+        return ease.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
     return _fit_ratings(ratings, params, backend, test, on_epoch, should_stop, calibration)
 
 

@@ -64,7 +64,7 @@ class Backend:
 
 
 HOST = Backend("host", "asked for")
-DEVICE_FAMILIES = ("als", "descent", "esgd", "hals", "hamming", "item_index", "lsh", "similarity", "topn")
+DEVICE_FAMILIES = ("als", "descent", "ease", "esgd", "hals", "hamming", "item_index", "lsh", "similarity", "topn")
 
 
 def choose(wanted: BackendName = "auto") -> Backend:

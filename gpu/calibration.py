@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from gpu.baselines import residual_deviation, shrunk_biases
 from gpu.errors import InvalidRatings
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, NmfParams, Params
-from gpu.ratings import NO_MIDDLE, Ratings
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, EaseParams, NmfParams, Params
+from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 
 Kind = Literal["ratings", "counts"]
 
@@ -36,6 +36,9 @@ BELOW_SCALE = 0.25  # of the width of the scale: how far below its lowest rating
 # more loses what is real. Chosen on held-out training data of five sets (docs/performance.md).
 NOISE_SHARE = 0.45
 MOST_RIDGE = 0.05  # λ / α at most: a few rows have no noise to speak of, and more would leave nothing of them
+# EASE: λ over the largest eigenvalue of XᵀX that chance alone would give, and x of a dislike where lists are made; in
+# training it is 0. Chosen on held-out training data of four sets (docs/decisions/0044-ease.md).
+NOISE_RIDGE, DISLIKED = 1.5, np.float32(-0.25)
 # λ0 in training, in ratings: what keeps rows with one rating near their mean. Refits have their own (`gpu.rules`).
 FACTOR_PRIOR, BIAS_PRIOR, WEIGHT_PRIOR = 1.0, 4.0, 5.0
 # ALS has one ridge for factors and biases. A longer unit holds factors back more, and biases as before.
@@ -54,7 +57,7 @@ class Calibration:
         scale: (lowest, highest): implicit models take a value beyond for the nearer of both.
         is_damped: whether the confidence of a count c is 1 + ln(c / lowest).
         typical: mean signal of what is liked, before it is divided by this: so α is the average weight.
-        alpha, regularization: α and λ of implicit ALS.
+        alpha, regularization: α and λ of implicit ALS; λ of EASE.
         prior: λ0 of the ridge λ n + λ0 in ALS.
         density: share of the pairs of rows with ratings that have one.
     """
@@ -77,7 +80,7 @@ NEUTRAL = Calibration()
 
 def calibrate(ratings: Ratings, params: Params) -> Calibration:
     """What a training with `params` takes from `ratings`, of which there must be some."""
-    if isinstance(params, AlsImplicitParams | CulshImplicitParams):
+    if isinstance(params, AlsImplicitParams | CulshImplicitParams | EaseParams):
         return _of_preferences(ratings, params)
     if isinstance(params, NmfParams):
         return Calibration(density=_density(ratings))
@@ -150,7 +153,7 @@ def in_units(ratings: Ratings, unit: float) -> Ratings:
     )
 
 
-def _of_preferences(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams) -> Calibration:
+def _of_preferences(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams | EaseParams) -> Calibration:
     values = ratings.by_user.values
     kind = kind_of(values) if params.values == "auto" else params.values
     found = _of_ratings(values) if kind == "ratings" else _of_counts(ratings, params)
@@ -158,6 +161,8 @@ def _of_preferences(ratings: Ratings, params: AlsImplicitParams | CulshImplicitP
     found = dataclasses.replace(found, typical=float(liked[liked > 0].mean(dtype=np.float64)))
     if isinstance(params, CulshImplicitParams):
         return dataclasses.replace(found, density=_density(ratings))
+    if isinstance(params, EaseParams):
+        return _with_ridge(found, ratings, params)
     return _with_weights(found, ratings if (liked != 0).all() else ratings.where(liked != 0), params)
 
 
@@ -168,7 +173,7 @@ def _of_ratings(values: NDArray[np.float32]) -> Calibration:
     return Calibration(values="ratings", middle=middle, scale=(low, high if high > low else low + 1.0))
 
 
-def _of_counts(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams) -> Calibration:
+def _of_counts(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams | EaseParams) -> Calibration:
     values = ratings.by_user.values
     if values.max() <= 0:
         raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")
@@ -202,6 +207,28 @@ def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams)
     ridge = alpha * min(NOISE_SHARE * (n_users**-0.5 + n_items**-0.5), MOST_RIDGE)
     ridge = ridge if params.regularization is None else params.regularization
     return dataclasses.replace(found, alpha=alpha, regularization=ridge, density=density)
+
+
+def preferences(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:
+    """What EASE takes a rating for, x, float32 (B,): 1 for a like, `DISLIKED` for a dislike; for a count its signal."""
+    if calibration.values == "counts":
+        return signals(values, calibration)
+    return np.where(are_likes(values, calibration.middle), np.float32(1), DISLIKED)
+
+
+def _with_ridge(found: Calibration, ratings: Ratings, params: EaseParams) -> Calibration:
+    """λ of EASE, given or from what is liked.
+
+    With X random, of U × I with Σ x² spread evenly, no eigenvalue of XᵀX goes far beyond Σ x² (1/√U + 1/√I)²: what is
+    below comes by chance.
+    """
+    x = preferences(ratings.by_user.values, found)
+    liked = ratings.where(x > 0)
+    n_users, n_items = (max(int(np.count_nonzero(rows.lengths)), 1) for rows in (liked.by_user, liked.by_item))
+    squares = float(np.square(x[x > 0], dtype=np.float64).sum())
+    ridge = NOISE_RIDGE * squares * (n_users**-0.5 + n_items**-0.5) ** 2
+    ridge = ridge if params.regularization is None else params.regularization
+    return dataclasses.replace(found, regularization=ridge, density=_density(liked))
 
 
 def kind_of(values: NDArray[np.float32]) -> Kind:

@@ -24,20 +24,20 @@ def check_trained(model: Model, ratings: Ratings) -> None:
 
     Raises:
         TrainingDiverged: a parameter is not finite, or so large that scores are not.
-        DeadFactors: all factors of a side are about zero, so that every user gets the same list.
+        DeadFactors: all factors of a side, or all item weights, are about zero, so that every user gets the same list.
     """
-    sides = _largest(model.user_factors), _largest(model.item_factors)
+    sides = _sides(model)
     parameters = (array for array in model.arrays.values() if array.dtype == np.float32)
     are_finite = all(math.isfinite(_largest(array)) for array in parameters)
-    if not are_finite or math.prod(sides) * model.params.n_factors > LARGEST_SCORE:
+    if not are_finite or math.prod(sides) * model.params.width > LARGEST_SCORE:
         raise _diverged(model.params)
     largest = max(sides) if isinstance(model.params, NmfParams) else min(sides)
     low, high = ratings.scale
     says_something = len(ratings) >= MIN_RATINGS and (model.is_implicit or low < high)
     if largest < DEAD_BELOW * _scale(model) and says_something:
         raise DeadFactors(
-            f"Training of {model.params.algorithm} left dead factors: expected some of at least {DEAD_BELOW:g}, "
-            f"got {largest / _scale(model):.2g} at most; {_advice(model)}"
+            f"Training of {model.params.algorithm} left dead {_named(model)}: expected some of at least "
+            f"{DEAD_BELOW:g}, got {largest / _scale(model):.2g} at most; {_advice(model)}"
         )
 
 
@@ -69,6 +69,17 @@ def _largest(array: NDArray[np.number]) -> float:
     return max(float(array.max()), -float(array.min())) if array.size else 0.0
 
 
+def _sides(model: Model) -> tuple[float, ...]:
+    """The largest of what every score is a product of."""
+    if model.params.has_item_weights:
+        return (_largest(model.item_weights),)
+    return _largest(model.user_factors), _largest(model.item_factors)
+
+
+def _named(model: Model) -> str:
+    return "weights" if model.params.has_item_weights else "factors"
+
+
 def _scale(model: Model) -> float:
     return 1.0 if model.is_implicit else float(model.calibration.unit**0.5)
 
@@ -76,7 +87,9 @@ def _scale(model: Model) -> float:
 def _advice(model: Model) -> str:
     """What to change, with what was used."""
     params, known = model.params, model.calibration
-    fewer = f"use fewer n_factors ({params.n_factors})"
+    if model.params.has_item_weights:
+        return f"lower regularization ({known.regularization:g})"
+    fewer = f"use fewer n_factors ({params.width})"
     if params.algorithm == "als-implicit":
         return f"lower regularization ({known.regularization:g}), raise alpha ({known.alpha:g}) or {fewer}"
     if not hasattr(params, "regularization"):

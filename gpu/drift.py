@@ -186,9 +186,10 @@ def learns(params: Params) -> bool:
     """Whether trained items of such a model are refitted.
 
     Those of culsh-implicit are not: descent has set them beside each other, with draws of all items, and a closed form
-    over the draws of one item loses that (NDCG@10 on MovieLens-1M .200 before, .146 after).
+    over the draws of one item loses that (NDCG@10 on MovieLens-1M .200 before, .146 after). Item weights are all of one
+    piece (`gpu.ease`).
     """
-    return not isinstance(params, CulshImplicitParams)
+    return not (isinstance(params, CulshImplicitParams) or params.has_item_weights)
 
 
 def looks(n_new: int, n_trained: int) -> tuple[int, int]:

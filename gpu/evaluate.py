@@ -14,6 +14,7 @@ from gpu.model import Model
 from gpu.params import AlsImplicitParams, SgdParams
 from gpu.ratings import Ratings, Rows
 from gpu.training import Arrays, arrays_of
+from gpu.weighted import heard
 
 USERS_AT_ONCE = 2048
 
@@ -34,7 +35,7 @@ def predict(
     Returns:
         float32 (B,): estimates clipped to `model.scale`, or log-odds for implicit models.
     """
-    scores = _scores(arrays_of(model), rows, users, items, backend)
+    scores = _scores(arrays_of(model), heard(model, rows), users, items, backend)
     return scores if model.is_implicit else np.clip(scores, model.scale[0], model.scale[1])
 
 
@@ -114,7 +115,7 @@ def sampled_ranking(
     n_users, n_negatives = negatives.shape
     users = np.repeat(np.arange(n_users), n_negatives + 1)
     items = np.column_stack([positives, negatives])
-    scores = _scores(_as_listed(model), rows, users, items.ravel(), backend).reshape(items.shape)
+    scores = _scores(_as_listed(model), heard(model, rows), users, items.ravel(), backend).reshape(items.shape)
     competes = negatives != positives[:, None]
     above = (scores[:, 1:] > scores[:, :1]) & competes
     level = (scores[:, 1:] == scores[:, :1]) & competes

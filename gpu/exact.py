@@ -89,7 +89,7 @@ class ExactRefits:
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
         """([u; b], 0) of somebody with these ratings."""
         others, given = self._learned(items, values, self._model.item_trained[items])
-        bounds, found = np.array([0, len(others)]), np.zeros((1, self._model.params.n_factors + 1))
+        bounds, found = np.array([0, len(others)]), np.zeros((1, self._model.params.width + 1))
         ridges = self._objective.ridges(np.diff(bounds), self._n_items)
         self._kernels.solve_rows(others, given, bounds, ridges, self._items(), self._objective, found)
         return found[0], 0.0
@@ -134,7 +134,7 @@ class ExactRefits:
         """[x; b] (B, F + 1) of rows with these ratings, where the side `fixed()` of `n_others` rows stands still."""
         counts = np.array([len(others) for others, _ in rows])
         ridges = self._objective.ridges(counts, n_others)
-        found = np.zeros((len(rows), self._model.params.n_factors + 1))
+        found = np.zeros((len(rows), self._model.params.width + 1))
         if len(rows) >= PARALLEL_FROM:
             others, values = (np.concatenate(column) for column in zip(*rows, strict=True))
             bounds = np.append(0, np.cumsum(counts))
@@ -158,7 +158,7 @@ class ExactRefits:
         if self._objective.is_implicit:
             self._kernels.keep_usual(right, fixed(), ridge)
         found: NDArray[np.float64] = self._kernels.solved(
-            matrix, right, ridge, self._model.params.n_factors, self._objective
+            matrix, right, ridge, self._model.params.width, self._objective
         )
         return found
 

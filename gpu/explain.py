@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST
-from gpu.model import Model
+from gpu.calibration import preferences
+from gpu.model import NO_SLOT, Model
 from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams, SgdParams
 from gpu.ratings import are_likes
 from gpu.rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
@@ -30,6 +31,7 @@ def reasons(
     Where the user has rated neighbours of a target: their terms |R|^-½ (r − b) w of [004] eq. 1. Where none of
     these speaks for it, or the model has no neighbours: the user's vector, taken apart. It is linear in the ratings,
     so each has its share in the product with the target's; for ALS and NMF models all shares add up to that product.
+    Models with item weights: x_i B_ij, and these add up to the score.
 
     Args:
         items, values: what the user has rated, item rows ascending, (B,).
@@ -59,6 +61,8 @@ def shares(
     no share, and the part of a bias is left out: it speaks for every item alike.
     """
     found = np.zeros((len(targets), len(items)))
+    if model.params.has_item_weights:
+        return _weight_shares(model, items, values, targets)
     known = model.item_trained[items]
     if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
         values, counts = learned_values(model, values)
@@ -66,8 +70,20 @@ def shares(
     if known.any():
         z, matrix, y = _system_of(model)(model, items[known], values[known].astype(np.float64), gram)
         aims = np.zeros((len(targets), z.shape[1]))
-        aims[:, : model.params.n_factors] = model.item_factors[targets]
+        aims[:, : model.params.width] = model.item_factors[targets]
         found[:, known] = (z @ np.linalg.solve(matrix, aims.T)).T * y
+    return found
+
+
+def _weight_shares(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """x_i B_ij, float64 (T, B); 0 where either item has no weights."""
+    rows, columns = model.item_slots[items], model.item_slots[np.asarray(targets)]
+    found = np.zeros((len(columns), len(rows)))
+    has_row, has_column = rows != NO_SLOT, columns != NO_SLOT
+    weights = model.item_weights[np.ix_(rows[has_row], columns[has_column])].astype(np.float64)
+    found[np.ix_(has_column, has_row)] = weights.T * preferences(values[has_row], model.calibration)
     return found
 
 

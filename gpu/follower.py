@@ -122,7 +122,8 @@ def place(
 ) -> Placed:
     """Prepare `model` to follow `table`: all that takes long and does not depend on ratings. Any thread.
 
-    Models of stochastic gradient descent learn on the backend; those of ALS and NMF on the host.
+    Models of stochastic gradient descent learn on the backend; all others on the host. Those with item weights rank
+    there too.
 
     Args:
         model: in the rows of `table`, which may grow and change meanwhile.
@@ -137,8 +138,8 @@ def place(
 
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:
-    """Memory that such a model takes on the device, at its peak, to follow so many ratings; 0 for the host."""
-    if backend.name == HOST.name:
+    """Memory that such a model takes on the device, at its peak, to follow so many ratings; 0 where it is not there."""
+    if backend.name == HOST.name or params.has_item_weights:
         return 0
     users, items = bytes_of(params, n_users, n_items)
     if _learns_on_device(params, backend):

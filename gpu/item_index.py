@@ -23,13 +23,13 @@ class ItemIndex:
 
     Attributes:
         model: what it follows.
-        backend: where it ranks.
+        backend: where it ranks; models with item weights do so on the host.
         catalogue: what the primitives of "topn" read.
     """
 
     def __init__(self, model: Model, backend: Backend = HOST) -> None:
-        self.model, self.backend = model, backend
-        self._primitives = backend.primitives("item_index")
+        self.model, self.backend = model, HOST if model.params.has_item_weights else backend
+        self._primitives = self.backend.primitives("item_index")
         self._hidden = np.zeros(model.n_items, dtype=np.bool_)
         self.catalogue = self._primitives.place(model)
 

@@ -16,9 +16,9 @@ from gpu.errors import InvalidInput
 from gpu.host.growing import Growing
 from gpu.params import Params
 
-NO_NEIGHBOUR = -1
+NO_NEIGHBOUR = NO_SLOT = -1
 
-# name -> (axes, dtype). U users, I items, F factors, K neighbours, H hash bits.
+# name -> (axes, dtype). U users, I items, F factors, K neighbours, H hash bits, T items with weights.
 ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "user_factors": ("UF", np.float32),
     "item_factors": ("IF", np.float32),
@@ -33,7 +33,10 @@ ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "implicit_weights": ("IK", np.float32),
     "projections": ("IH", np.int32),
     "item_counts": ("I", np.int32),
+    "item_slots": ("I", np.int32),
+    "item_weights": ("TT", np.float32),
 }
+HOST_ONLY = "item_counts", "item_slots", "item_weights"  # which no device reads
 
 
 class Model:
@@ -54,6 +57,9 @@ class Model:
             H = 0 where the model has none.
         item_counts (I,): int32, ratings of each item in training; present ones of items that are newer. All 0 where the
             snapshot was written before there were any.
+        item_slots (I,): int32, the row of each item in `item_weights`; `NO_SLOT` where it has none.
+        item_weights (T, T): float32, what a rating of the row's item adds to the score of the column's
+            (`gpu.weighted`). T = 0 where the model has none. Written once: where items have moved, `item_slots` says.
     """
 
     user_factors: NDArray[np.float32]
@@ -69,6 +75,8 @@ class Model:
     implicit_weights: NDArray[np.float32]
     projections: NDArray[np.int32]
     item_counts: NDArray[np.int32]
+    item_slots: NDArray[np.int32]
+    item_weights: NDArray[np.float32]
 
     def __init__(
         self,
@@ -155,14 +163,15 @@ class Model:
 
     def grow(self, n_users: int, n_items: int) -> None:
         """Lengthen to at least (n_users, n_items); new rows are zero, without neighbours and not trained."""
+        lengths = {"U": n_users, "I": n_items, "T": 0}
         for name, (axes, _) in ARRAYS.items():
-            self._buffers[name].grow(n_users if axes[0] == "U" else n_items)
+            self._buffers[name].grow(lengths[axes[0]])
         self._point()
 
     def mapped(self, user_rows: NDArray[np.int64], item_rows: NDArray[np.int64], n_users: int, n_items: int) -> Model:
         """This model with its row x moved to row `user_rows[x]` / `item_rows[x]`; neighbour lists follow.
 
-        No growth of the result copies its arrays.
+        No growth of the result copies its arrays. Both share `item_weights`, which nobody writes to.
 
         Args:
             user_rows (U,), item_rows (I,): distinct new rows; a negative one drops the row (as a neighbour too).
@@ -171,6 +180,8 @@ class Model:
         moved = self._empty(n_users, n_items)
         targets = {"U": user_rows, "I": item_rows}
         for name, (axes, _) in ARRAYS.items():
+            if axes[0] not in targets:
+                continue
             keep = targets[axes[0]] >= 0
             getattr(moved, name)[targets[axes[0]][keep]] = getattr(self, name)[keep]
         renamed = np.append(item_rows, NO_NEIGHBOUR)  # the last entry is what NO_NEIGHBOUR (-1) looks up
@@ -186,7 +197,10 @@ class Model:
         """A model of zeros like this one whose arrays are made to grow."""
         made = Model.__new__(Model)
         shapes = _shapes(self.params, n_users, n_items, self.projections.shape[1])
-        buffers = {name: Growing.filled(shapes[name], dtype, _fill(name)) for name, (_, dtype) in ARRAYS.items()}
+        buffers = {
+            name: Growing(getattr(self, name)) if axes == "TT" else Growing.filled(shapes[name], dtype, _fill(name))
+            for name, (axes, dtype) in ARRAYS.items()
+        }
         made.params, made.mean, made.scale, made.calibration = self.params, self.mean, self.scale, self.calibration
         made._adopt(buffers)
         return made
@@ -198,22 +212,27 @@ class Model:
 
 def _shapes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str, tuple[int, ...]]:
     n_neighbours = getattr(params, "n_neighbours", 0)
-    sizes = {"U": n_users, "I": n_items, "F": params.n_factors, "K": n_neighbours, "H": n_bits}
+    sizes = {"U": n_users, "I": n_items, "F": params.width, "K": n_neighbours, "H": n_bits, "T": 0}
     return {name: tuple(sizes[axis] for axis in axes) for name, (axes, _) in ARRAYS.items()}
 
 
 def bytes_of(params: Params, n_users: int, n_items: int) -> tuple[int, int]:
-    """(bytes of the users' arrays, bytes of the items') of a model of that size."""
+    """(bytes of the users' arrays, bytes of the items') of a model of that size, `weight_bytes` aside."""
     shapes = _shapes(params, n_users, n_items, getattr(params, "n_bits", 0))
-    sizes = {"U": 0, "I": 0}
+    sizes = {"U": 0, "I": 0, "T": 0}
     for name, (axes, dtype) in ARRAYS.items():
         sizes[axes[0]] += math.prod(shapes[name]) * np.dtype(dtype).itemsize
     return sizes["U"], sizes["I"]
 
 
+def weight_bytes(params: Params, n_items: int) -> int:
+    """Bytes of the item weights of a model of so many items, at most: there is one copy, wherever it answers."""
+    return np.dtype(np.float32).itemsize * n_items**2 if params.has_item_weights else 0
+
+
 def _fill(name: str) -> int:
     """What a new row holds."""
-    return NO_NEIGHBOUR if name == "neighbours" else 0
+    return {"neighbours": NO_NEIGHBOUR, "item_slots": NO_SLOT}.get(name, 0)
 
 
 def _check_arrays(arrays: dict[str, NDArray[Any]]) -> None:

@@ -13,7 +13,8 @@ events were batched, deletes and replays leave no trace.
 What an event changes at once is step 2 for its user, and step 3; `settle` waits for these. Step 1, and for its sake the
 others for whoever reads the item, is done by `catch_up` when there is time.
 
-How a row is solved depends on what trained the model: `gpu.exact` for ALS and NMF, else `gpu.sampled`.
+How a row is solved depends on what trained the model: `gpu.exact` for ALS and NMF, not at all for EASE
+(`gpu.weighted`), else `gpu.sampled`.
 """
 
 from __future__ import annotations

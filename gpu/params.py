@@ -36,30 +36,50 @@ class Params:
         algorithm: its name on the command line and in the API.
         is_implicit: whether it learns who rated what, not how high, and is judged by its ranking.
         is_logit: whether its scores are log-odds of a rating.
-        n_factors: F, latent size. More fits finer taste and costs time and memory in proportion.
-        n_epochs: passes over the ratings; one solves or visits both sides.
-        seed: start of every random stream; equal seeds give equal models on equal ratings.
+        has_item_weights: whether its users are their ratings, which item weights turn into scores (`gpu.weighted`).
     """
 
     algorithm: ClassVar[str]
     is_implicit: ClassVar[bool] = False
     is_logit: ClassVar[bool] = False
+    has_item_weights: ClassVar[bool] = False
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # where narrower than those of all algorithms
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # where other than those of all algorithms
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    @property
+    def width(self) -> int:
+        """F of the models it makes."""
+        return 1
+
+
+@dataclass(frozen=True)
+class FactorParams(Params):
+    """What every algorithm has that learns factors, in epochs.
+
+    Attributes (beyond `Params`):
+        n_factors: F, latent size. More fits finer taste and costs time and memory in proportion.
+        n_epochs: passes over the ratings; one solves or visits both sides.
+        seed: start of every random stream; equal seeds give equal models on equal ratings.
+    """
 
     n_factors: int = 64
     n_epochs: int = 15
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    @property
+    def width(self) -> int:
+        """F."""
+        return self.n_factors
 
 
 @dataclass(frozen=True)
-class RegularizedParams(Params):
+class RegularizedParams(FactorParams):
     """What every algorithm has whose factors are held back by a ridge.
 
-    Attributes (beyond `Params`):
+    Attributes (beyond `FactorParams`):
         regularization: λ of both factor matrices; more pulls rows with few ratings harder towards zero.
     """
 
@@ -96,7 +116,7 @@ class AlsParams(RegularizedParams):
 
 
 @dataclass(frozen=True)
-class AlsImplicitParams(Params):
+class AlsImplicitParams(FactorParams):
     """Implicit ALS ([000] §5.6): every pair counts, those with a value x with confidence c = 1 + α·|x|.
 
     The preference p is 1, or 0 where x is a dislike; x is a value in units of the typical one (`gpu.calibration`).
@@ -104,7 +124,7 @@ class AlsImplicitParams(Params):
     that have some: with ν = 0 every row is held back alike, with ν = 1 by its share of the confidence (iALS revisited,
     whose weight of an unrated pair is 1/α of a rated one's).
 
-    Attributes (beyond `Params`):
+    Attributes (beyond `FactorParams`):
         regularization: λ of both factor matrices. None: from the number of rows, so that factors that chance alone
             would give stay zero.
         alpha: α, the average weight of a rated pair. More trusts what was rated over what was not. None: from the
@@ -229,10 +249,10 @@ class CulshImplicitParams(CulshParams):
 
 
 @dataclass(frozen=True)
-class NmfParams(Params):
+class NmfParams(FactorParams):
     """Non-negative factorisation by FAST-HALS ([002]): A ≈ W H, no entry below 0, where an unrated pair is a 0.
 
-    Attributes (beyond `Params`):
+    Attributes (beyond `FactorParams`):
         tolerance: it stops before `n_epochs` once an epoch lowers the relative error by less than this share of it.
             0 never stops early: errors fall slowly for long, so a share that is small at last stops too soon at first.
         start: `random`, or `nndsvd`, which starts from the singular vectors: a lower error in the first epochs, for
@@ -258,10 +278,31 @@ class NmfParams(Params):
     precision: NmfPrecision = "float32"
 
 
+@dataclass(frozen=True)
+class EaseParams(Params):
+    """EASE (Steck 2019, arXiv:1905.03375): weights between items, in closed form; a user is what was rated.
+
+    Attributes (beyond `Params`):
+        regularization: λ on the diagonal of XᵀX. More trusts pairs of items with few common raters less. None: from
+            the number of rows and the density, the strength of what chance alone would give.
+        values, confidence: as in `AlsImplicitParams`.
+    """
+
+    algorithm: ClassVar[str] = "ease"
+    is_implicit: ClassVar[bool] = True
+    has_item_weights: ClassVar[bool] = True
+
+    regularization: float | None = None
+    values: Values = "auto"
+    confidence: Confidence = "auto"
+
+
 ALGORITHMS: dict[str, type[Params]] = {
     kind.algorithm: kind
-    for kind in (AlsParams, AlsImplicitParams, CulshParams, CulshImplicitParams, EsgdParams, NmfParams, SgdParams)
-}
+    for kind in (
+        AlsParams, AlsImplicitParams, CulshParams, CulshImplicitParams, EaseParams, EsgdParams, NmfParams, SgdParams
+    )
+}  # fmt: skip
 
 
 def params_for(algorithm: str, given: Mapping[str, Any]) -> Params:
@@ -279,3 +320,8 @@ def params_for(algorithm: str, given: Mapping[str, Any]) -> Params:
             raise InvalidParams(f"Invalid parameter of {algorithm}: expected one of {sorted(known)}, got {name!r}")
     types = get_type_hints(kind)
     return kind(**{name: converted(name, value, types[name]) for name, value in given.items()})
+
+
+def with_changes(params: Params, **changes: Any) -> Params:
+    """`params` with other values of some fields, which its algorithm must have."""
+    return dataclasses.replace(params, **changes)

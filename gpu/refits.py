@@ -15,6 +15,7 @@ from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams
 from gpu.sampled import SampledRefits
 from gpu.table import RatingTable
+from gpu.weighted import HistoryRefits
 
 
 class Refits(Protocol):
@@ -64,5 +65,7 @@ def refits_of(
     """How rows of `model` are solved."""
     if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
         return ExactRefits(model, model.params, table, as_trained, backend)
+    if model.params.has_item_weights:
+        return HistoryRefits(model, table)
     assert isinstance(model.params, GradientParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
     return SampledRefits(model, model.params, table, as_trained, user_keys, item_keys, backend)

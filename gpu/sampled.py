@@ -81,7 +81,7 @@ class SampledRefits:
         self._trained_user_keys = self._user_keys[self._trained_users]
         if model.is_implicit:
             return
-        gram = np.zeros((model.params.n_factors, model.params.n_factors))
+        gram = np.zeros((model.params.width, model.params.width))
         bound = yield from exact.bound_of(factors, is_trained)
         yield from exact.add_side(self._sums, gram, factors, is_trained, bound)
         self.user_rules = beside_items(

@@ -15,6 +15,7 @@ from gpu.model import Model
 from gpu.ratings import Rows, are_likes
 from gpu.scoring import Requests
 from gpu.training import arrays_of
+from gpu.weighted import heard
 
 MAX_N = 1000
 
@@ -78,6 +79,7 @@ def recommend(
     """
     n_users, n_items = len(users.biases), index.model.n_items
     _check(n_users, n, offset, rows)
+    rows = heard(index.model, rows)
     requests = Requests(
         users.factors, users.biases, users.baselines, rows.starts, rows.lengths, rows.items, rows.values,
         *_flat(exclude, n_users, n_items), *_flat(candidates, n_users, n_items),
@@ -102,7 +104,8 @@ def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer])
         NaN for padding.
     """
     scores = np.empty(items.shape)
-    HOST.primitives("estimate").score_pairs(users, rows, items.astype(np.int64), arrays_of(model), scores)
+    asked = heard(model, rows), items.astype(np.int64)
+    HOST.primitives("estimate").score_pairs(users, *asked, arrays_of(model), scores)
     return _as_estimates(model, scores)
 
 
@@ -113,7 +116,7 @@ def estimate_unknown(model: Model, users: Users) -> NDArray[np.float32]:
 
 def nobody(model: Model) -> Users:
     """Parameters of one user of whom nothing is known."""
-    return Users(np.zeros((1, model.params.n_factors), dtype=np.float32), *np.zeros((2, 1), dtype=np.float32))
+    return Users(np.zeros((1, model.params.width), dtype=np.float32), *np.zeros((2, 1), dtype=np.float32))
 
 
 def residuals_of(
@@ -144,12 +147,20 @@ def similar(
     """
     if not factors[row].any():
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-    cosines, unfit = np.empty(len(factors), dtype=np.float32), ~allowed
+    cosines = np.empty(len(factors), dtype=np.float32)
     HOST.primitives("similar").cosines(factors, row, cosines)
+    return others(cosines, row, n, allowed)
+
+
+def others(
+    scores: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The rows with the best of `scores` (R,), which are overwritten, without `row` itself; otherwise as `similar`."""
+    unfit = ~allowed
     unfit[row] = True
-    best = np.empty(min(n, len(factors)), dtype=np.float32)
+    best = np.empty(min(n, len(scores)), dtype=np.float32)
     rows = np.empty(len(best), dtype=np.int32)
-    HOST.primitives("lists").best_of_all(cosines, unfit, best, rows)
+    HOST.primitives("lists").best_of_all(scores, unfit, best, rows)
     return rows[rows >= 0], best[rows >= 0]
 
 

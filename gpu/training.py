@@ -28,6 +28,8 @@ class Arrays(NamedTuple):
     neighbours: NDArray[np.uint32]
     explicit_weights: NDArray[np.float32]
     implicit_weights: NDArray[np.float32]
+    item_slots: NDArray[np.int32]
+    item_weights: NDArray[np.float32]
 
 
 class Samples(NamedTuple):
@@ -84,6 +86,8 @@ def arrays_of(model: Model) -> Arrays:
         model.neighbours.view(np.uint32),
         model.explicit_weights,
         model.implicit_weights,
+        model.item_slots,
+        model.item_weights,
     )
 
 

@@ -13,7 +13,6 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gpu import evaluate
 from gpu.backend import HOST, Backend
@@ -23,15 +22,19 @@ from gpu.params import (
     AlsImplicitParams,
     AlsParams,
     CulshImplicitParams,
+    EaseParams,
     EsgdParams,
+    FactorParams,
     NmfParams,
     Params,
     SgdParams,
+    with_changes,
 )
 from gpu.ratings import Ratings
 
 KEPT, LONGER = 1 / 3, 3
-N_ROUNDS = 3  # of all epochs, the first round trains 1 / LONGER² of them
+N_ROUNDS = 3  # of all epochs, the first round trains 1 / LONGER² of them; without epochs there is one round
+RIDGES_OF_EASE = 0.1, 0.2, 0.35, 0.6, 0.8, 1, 1.25, 1.7, 3, 6
 RMSE, NDCG = "rmse", "ndcg@10"
 
 
@@ -91,12 +94,11 @@ def tune(
     if not len(held_out):
         raise InvalidParams("Invalid number of held-out pairs: expected at least one to tune on, got none")
     settings = grid(ratings, params)
-    sizes = round_sizes(len(settings))
+    sizes = round_sizes(len(settings)) if isinstance(params, FactorParams) else [len(settings)]
     trials: list[Trial] = []
     for number, size in enumerate(sizes, start=1):
-        n_epochs = max(1, round(params.n_epochs / LONGER ** (len(sizes) - number)))
         for setting in settings:
-            short = dataclasses.replace(setting, n_epochs=n_epochs)
+            short = _shortened(setting, len(sizes) - number)
             trials.append(_tried(ratings, held_out, short, number, backend))
             if on_trial is not None:
                 on_trial(trials[-1], len(trials), sum(sizes))
@@ -104,7 +106,7 @@ def tune(
         if not best:
             raise InvalidParams(f"Invalid parameters of {params.algorithm}: every setting diverged or had no room")
         n_left = sizes[number] if number < len(sizes) else 1
-        settings = [dataclasses.replace(trial.params, n_epochs=params.n_epochs) for trial in best[:n_left]]
+        settings = [_as_long_as(params, trial.params) for trial in best[:n_left]]
         sizes[number:] = [min(size, len(settings)) for size in sizes[number:]]
     return Outcome(settings[0], NDCG if params.is_implicit else RMSE, tuple(trials))
 
@@ -127,6 +129,9 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
             dataclasses.replace(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
             for alpha, ridge, size in itertools.product(alphas, ridges, sizes)
         ]
+    if isinstance(params, EaseParams):
+        ridge = calibrate(ratings, params).regularization
+        return [dataclasses.replace(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE]
     if isinstance(params, NmfParams):
         raise InvalidParams("Invalid algorithm for tune: expected one with a ridge, got 'nmf'")
     assert isinstance(params, AlsParams | SgdParams | EsgdParams)  # noqa: S101 - all others; this narrows the type
@@ -137,7 +142,7 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
     sizes = sorted({params.n_factors, max(4, params.n_factors // 2)})
     choices = [[(name, centers[name] * factor) for factor in factors[name]] for name in centers]
     return [
-        _with({**dict(choice), "n_factors": size}, params)
+        with_changes(params, **dict(choice), n_factors=size)
         for choice, size in itertools.product(itertools.product(*choices), sizes)
     ]
 
@@ -147,8 +152,16 @@ def round_sizes(n_settings: int) -> list[int]:
     return [max(1, round(n_settings * KEPT**number)) for number in range(N_ROUNDS)]
 
 
-def _with(changes: dict[str, Any], params: Params) -> Params:
-    return dataclasses.replace(params, **changes)
+def _shortened(params: Params, n_later: int) -> Params:
+    """`params` with the epochs of a round that `n_later` rounds follow."""
+    if not isinstance(params, FactorParams):
+        return params
+    return dataclasses.replace(params, n_epochs=max(1, round(params.n_epochs / LONGER**n_later)))
+
+
+def _as_long_as(asked: Params, params: Params) -> Params:
+    """`params` with as many epochs as were asked for."""
+    return with_changes(params, n_epochs=asked.n_epochs) if isinstance(asked, FactorParams) else params
 
 
 def _tried(ratings: Ratings, held_out: Ratings, params: Params, number: int, backend: Backend) -> Trial:

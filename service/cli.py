@@ -141,11 +141,12 @@ def train(
     else:
         data = offline.Data.split(file, test_fraction or 0.0, seed)
     printer = Printer(json)
-    with progress(f"Training {algorithm}", params.n_epochs) as bar:
+    n_epochs = getattr(params, "n_epochs", 1)
+    with progress(f"Training {algorithm}", n_epochs) as bar:
 
         def on_line(line: dict[str, Any]) -> None:
             metrics = "  ".join(f"{name} {line[name]:.4f}" for name in offline.BEST if name in line)
-            bar.advance(note=f"epoch {line['epoch']} of {params.n_epochs}  {metrics}")
+            bar.advance(note=f"epoch {line['epoch']} of {n_epochs}  {metrics}")
             printer.line(line)
 
         printer.line(offline.train(data, params, chosen, on_line, out))

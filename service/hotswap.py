@@ -230,7 +230,7 @@ class HotSwap:
 
     def _take_in(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
-        item_index.prepare(loaded.model.params.n_factors, engine.backend)
+        item_index.prepare(loaded.model.params.width, engine.backend)
         warm_up(loaded.manifest.algorithm)
         while True:
             n_forgotten = engine.n_forgotten

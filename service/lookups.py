@@ -39,7 +39,7 @@ class Lookups:
         self._history, self._resident, self._estimator = history, resident, estimator
 
     def neighbours(self, query: Neighbours, as_of: str) -> ItemNeighbours | UserNeighbours:
-        """Items: by agreement of signatures where the model has lists, else by cosine. Users: by cosine."""
+        """By whatever the model tells alike items and users by; see `Resident`."""
         resident = self._resident(query.model)
         return self._of_user(query, resident, as_of) if query.kind == "user" else self._of_item(query, resident, as_of)
 

@@ -125,7 +125,12 @@ class Recommendation(Struct):
 
 
 class ItemNeighbours(Struct):
-    """Items most like `item`; `score` is the share of equal signature bits, or the cosine of the factors."""
+    """Items most like `item`.
+
+    Attributes:
+        neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), or the cosine of the
+            factors.
+    """
 
     item: str
     neighbors: list[ScoredItem]
@@ -135,7 +140,7 @@ class ItemNeighbours(Struct):
 
 
 class UserNeighbours(Struct):
-    """Users most like `user`; `score` is the cosine of the factors."""
+    """Users most like `user`; `score` is the cosine of the factors, of `ease` that of likes and dislikes."""
 
     user: str
     neighbors: list[ScoredUser]

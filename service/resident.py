@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu import explain, topn
+from gpu import explain, topn, weighted
 from gpu.follower import Placed, place
 from gpu.model import Model
 from gpu.params import ALGORITHMS, params_for
@@ -163,7 +163,14 @@ class Resident:
     def similar_items(
         self, item: int, n: int, hidden: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Neighbours by agreement of signatures where the model has lists (at most K), else by cosine of factors."""
+        """Neighbors of an item, best first.
+
+        By agreement of signatures where the model has lists (at most K), by partial correlation where it has item
+        weights, else by cosine of factors.
+        """
+        if self.model.params.has_item_weights:
+            scores = weighted.partial_correlations(self.model, item)
+            return topn.others(scores, item, n, ~(hidden | self._unknown))
         if not self.model.neighbours.shape[1]:
             return topn.similar(self.model.item_factors, item, n, ~(hidden | self._unknown))
         listed = self.model.neighbours[item]
@@ -174,8 +181,11 @@ class Resident:
         return listed[order], shares[order]
 
     def similar_users(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Users by cosine of factors; those without ratings have none."""
-        rated = self._history.table.rows.lengths > 0
+        """Users by cosine of factors, or of ratings where the model has item weights; those without any have none."""
+        rows = self._history.table.rows
+        rated = rows.lengths > 0
+        if self.model.params.has_item_weights:
+            return topn.others(weighted.user_cosines(self.model, rows, user), user, n, rated)
         return topn.similar(self.model.user_factors, user, n, rated)
 
     def _tell(self, hidden: NDArray[np.bool_], min_ratings: int) -> None:

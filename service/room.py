@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpu.backend import HOST, Backend
 from gpu.follower import device_bytes
-from gpu.model import bytes_of
+from gpu.model import bytes_of, weight_bytes
 from gpu.params import Params
 
 
@@ -20,8 +20,9 @@ def needed_bytes(
         backend: where it answers.
     """
     users, items = bytes_of(params, *served)
+    loaded = sum(bytes_of(params, *read)) + weight_bytes(params, read[1])
     answering = 2 * users + 2 * items  # users as trained and as refitted; items once more, laid out for ranking
-    needed: dict[str, int] = {HOST.name: sum(bytes_of(params, *read)) + answering}
+    needed: dict[str, int] = {HOST.name: loaded + answering}
     if backend.name != HOST.name:
         needed[backend.name] = device_bytes(params, *served, n_ratings, backend)
     return needed

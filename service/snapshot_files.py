@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.model import Model
+from gpu.model import NO_SLOT, Model
 
 PART_BYTES = 4 * 2**20  # what is read between two moments at which other threads can go on
 PART_IDS = 5_000  # strings that are made at once
@@ -50,7 +50,7 @@ class IdColumn(Sequence[str]):
 
 
 def read_arrays(path: Path, *, may_lack_counts: bool) -> dict[str, NDArray[Any]]:
-    """The arrays of the file, by name.
+    """The arrays of the file, by name; those of item weights are empty where it has none.
 
     Args:
         may_lack_counts: whether zeros stand for `item_counts` where the file has none: it may be older than them.
@@ -59,8 +59,12 @@ def read_arrays(path: Path, *, may_lack_counts: bool) -> dict[str, NDArray[Any]]
 
     with safe_open(path, framework="numpy") as file:
         found = {name: _read_array(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 (it is no dict)
-    if may_lack_counts and "item_bias" in found:
-        found.setdefault("item_counts", np.zeros(len(found["item_bias"]), dtype=np.int32))
+    if "item_bias" in found:
+        n_items = len(found["item_bias"])
+        if may_lack_counts:
+            found.setdefault("item_counts", np.zeros(n_items, dtype=np.int32))
+        found.setdefault("item_slots", np.full(n_items, NO_SLOT, dtype=np.int32))
+        found.setdefault("item_weights", np.zeros((0, 0), dtype=np.float32))
     return found
 
 
@@ -75,10 +79,12 @@ def _read_array(stored: Any) -> NDArray[Any]:
 
 
 def write_arrays(path: Path, model: Model) -> None:
-    """Write the arrays of `model`."""
+    """Write the arrays of `model`; those of item weights only where there are any."""
     from safetensors.numpy import save_file  # noqa: PLC0415
 
-    save_file({name: np.ascontiguousarray(array) for name, array in model.arrays.items()}, path)
+    left_out = () if model.item_weights.size else ("item_slots", "item_weights")
+    arrays = {name: array for name, array in model.arrays.items() if name not in left_out}
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
     sync(path)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import gpu
 from gpu.errors import naming
+from gpu.params import FactorParams
 from gpu.tune import Trial, tune
 from service.offline import Data, OnLine
 
@@ -37,7 +38,8 @@ def on_file(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLin
 
 def line_of(trial: Trial, asked: gpu.Params) -> dict[str, Any]:
     """What a trial says on one line: its round, score and seconds, and the parameters that are not as asked for."""
-    said = {"round": trial.round, "n_epochs": trial.params.n_epochs, "score": trial.score, "seconds": trial.seconds}
+    passes = {"n_epochs": trial.params.n_epochs} if isinstance(trial.params, FactorParams) else {}
+    said = {"round": trial.round, **passes, "score": trial.score, "seconds": trial.seconds}
     return said | changed(trial.params, asked)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import gpu
 from service import catalogue, engine, resident
 
@@ -16,7 +14,8 @@ def main() -> None:
     drawn = catalogue.planted(0, N_VIEWERS, N_ITEMS)
     ratings = gpu.Ratings.from_coo(drawn.viewers, drawn.items, drawn.ratings, (N_VIEWERS, N_ITEMS))
     for algorithm, kind in gpu.ALGORITHMS.items():
-        gpu.fit(ratings, dataclasses.replace(kind(), n_epochs=1), test=ratings, on_epoch=lambda _report: None)
+        short = {"n_epochs": 1} if hasattr(kind, "n_epochs") else {}
+        gpu.fit(ratings, gpu.params_for(algorithm, short), test=ratings, on_epoch=lambda _report: None)
         resident.warm_up(algorithm)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 MASK_64 = (1 << 64) - 1
+DISLIKED = -0.25  # x of a dislike in EASE
 
 
 # --- baselines and eq. 1 ---------------------------------------------------------------------------------------------
@@ -38,11 +39,21 @@ def neighbour_sets(matrix, model, user, item):
     return rated, [k for k in slots if k not in rated]
 
 
+def weighted_sum(matrix, model, user, item):
+    """Σ x B over what the user has rated, x 1 of a like and `DISLIKED` of a dislike; items without a slot drop out."""
+    slots, total = model["item_slots"], 0.0
+    for other in np.flatnonzero(~np.isnan(matrix[user])):
+        if other < len(slots) and min(slots[other], slots[item]) >= 0:
+            x = 1.0 if matrix[user, other] >= model["middle"] else DISLIKED
+            total += x * model["item_weights"][slots[other], slots[item]]
+    return total
+
+
 def score(matrix, model, user, item):
-    """Eq. 1, not clipped."""
+    """Eq. 1, and what item weights add to it, not clipped."""
     rated, unrated = neighbour_sets(matrix, model, user, item)
     total = model["mean"] + model["user_bias"][user] + model["item_bias"][item]
-    total += model["user_factors"][user] @ model["item_factors"][item]
+    total += model["user_factors"][user] @ model["item_factors"][item] + weighted_sum(matrix, model, user, item)
     for k in rated:
         other = model["neighbours"][item][k]
         total += len(rated) ** -0.5 * residual(matrix, model, user, other) * model["explicit_weights"][item][k]
@@ -435,3 +446,20 @@ def hals(matrix, W, H, n_epochs):
 def relative_error(matrix, W, H):
     """Frobenius norm of A − WH over that of A."""
     return float(np.linalg.norm(matrix - W @ H) / np.linalg.norm(matrix))
+
+
+# --- EASE ------------------------------------------------------------------------------------------------------------
+
+
+def ease_weights(likes, ridge):
+    """B of Steck 2019, eq. 8: P = (XᵀX + λ I)⁻¹, B_ij = −P_ij / P_jj, B_jj = 0; `likes` is X (U, I)."""
+    inverse = np.linalg.inv(likes.T @ likes + ridge * np.eye(likes.shape[1]))
+    weights = -inverse / np.diagonal(inverse)
+    np.fill_diagonal(weights, 0)
+    return weights
+
+
+def partial_correlation(likes, ridge, i, j):
+    """−P_ij / √(P_ii P_jj)."""
+    inverse = np.linalg.inv(likes.T @ likes + ridge * np.eye(likes.shape[1]))
+    return -inverse[i, j] / np.sqrt(inverse[i, i] * inverse[j, j])

@@ -58,7 +58,7 @@ class Catalogue:
 
     def __init__(self, model: Model) -> None:
         n_slots = model.neighbours.shape[1]
-        self.width, self.n_slots = width_of(model.params.n_factors), n_slots
+        self.width, self.n_slots = width_of(model.params.width), n_slots
         self.kernels: dict[tuple[str, int], Any] = {}
         self.n_items, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0
         self.mean, self.middle = float(np.float32(model.mean)), model.middle
@@ -188,7 +188,7 @@ def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64], *, is_l
     fresh = np.zeros((), dtype=FRESH)
     for name, start in zip(FRESH_POINTERS, starts.tolist(), strict=False):
         fresh[name] = together.data.ptr + 4 * start
-    fresh["mean"], fresh["n"], fresh["n_factors"] = catalogue.mean, len(items), model.params.n_factors
+    fresh["mean"], fresh["n"], fresh["n_factors"] = catalogue.mean, len(items), model.params.width
     fresh["is_linked"] = is_linked
     _launch(catalogue, "renew", len(items), fresh.view(f"V{FRESH.itemsize}"))
 

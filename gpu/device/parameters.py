@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from gpu.device.arrays import placed
 from gpu.device.growing import Counting, Growing
 from gpu.device.structures import structure
-from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
+from gpu.model import ARRAYS, HOST_ONLY, NO_NEIGHBOUR, Model
 
-NAMES = tuple(name for name in ARRAYS if name != "item_counts")  # which only the host reads
+NAMES = tuple(name for name in ARRAYS if name not in HOST_ONLY)
 
 
 class Parameters:

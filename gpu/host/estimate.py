@@ -36,6 +36,7 @@ def predict(
                     clear(line, rows, users[x - 1])
                 fill(line, rows, user, arrays)
             terms, _, _ = neighbour_terms(item, line, arrays, near)
+            terms += np.float32(weight_terms(item, user, rows, arrays))
             out[x] = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + dot(user, item, arrays)
 
 
@@ -55,7 +56,7 @@ def score_pairs(
                 out[b, n] = np.nan
                 continue
             score = float(arrays.mean) + biases[b] + arrays.item_bias[item]
-            score += near_terms(item, b, baselines[b], rows, arrays)
+            score += near_terms(item, b, baselines[b], rows, arrays) + weight_terms(item, b, rows, arrays)
             for f in range(factors.shape[1]):
                 score += float(factors[b, f]) * arrays.item_factors[item, f]
             out[b, n] = score
@@ -81,3 +82,15 @@ def near_terms(item: Int, b: Int, baseline: np.float32, rows: Rows, arrays: Arra
             implicit += arrays.implicit_weights[item, k]
             n_unrated += 1
     return float(explicit / np.sqrt(max(n_rated, 1)) + implicit / np.sqrt(max(n_unrated, 1)))
+
+
+@njit(nogil=True, cache=True)
+def weight_terms(item: Int, b: Int, rows: Rows, arrays: Arrays) -> float:
+    """What the ratings in row `b` of `rows` add to the score of `item` through item weights; 0 where there are none."""
+    slots, total = arrays.item_slots, 0.0
+    if len(arrays.item_weights) == 0 or item >= len(slots) or slots[item] < 0:
+        return total
+    for place in range(rows.starts[b], rows.starts[b] + rows.lengths[b]):
+        if rows.items[place] < len(slots) and slots[rows.items[place]] >= 0:
+            total += float(rows.values[place]) * arrays.item_weights[slots[rows.items[place]], slots[item]]
+    return total

@@ -38,6 +38,7 @@ class Tables(NamedTuple):
             ascend in each list, so that a score is summed in an order that depends on the model alone.
         is_implicit: whether a residual is the sign of a like (1) or of a dislike (−1),
         middle: which is a rating below it.
+        item_slots (I,), item_weights (T, T): as in `gpu.model.Model`, the same arrays.
     """
 
     panels: NDArray[np.float32]
@@ -53,6 +54,8 @@ class Tables(NamedTuple):
     implicit_weights: NDArray[np.float32]
     is_implicit: bool
     middle: np.float32
+    item_slots: NDArray[np.int32]
+    item_weights: NDArray[np.float32]
 
 
 class Catalogue:
@@ -63,6 +66,7 @@ class Catalogue:
         panels, plain, fixed, baselines, implicit_sums, n_slots: what is in `tables`.
         hidden: bool (P · PANEL,).
         deduction: what list scores lack of estimates.
+        item_slots, item_weights: those of the model.
     """
 
     panels: NDArray[np.float32]
@@ -91,6 +95,7 @@ class Catalogue:
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
         self.deduction = Deduction.of(model)
         self.middle = np.float32(model.middle)
+        self.item_slots, self.item_weights = model.item_slots, model.item_weights
 
     @property
     def tables(self) -> Tables:
@@ -100,6 +105,7 @@ class Catalogue:
         return Tables(
             self.panels, self.plain, self.fixed, self.baselines[: self.n_items], self.implicit_sums, self.n_slots,
             inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit, self.middle,
+            self.item_slots, self.item_weights,
         )  # fmt: skip
 
     def grow(self, n_items: int) -> None:
@@ -153,6 +159,7 @@ def hide(catalogue: Catalogue, model: Model, items: NDArray[np.int64], hidden: N
 
 def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
     catalogue.grow(model.n_items)
+    catalogue.item_slots = model.item_slots
     pack(catalogue.panels, model.item_factors, items)
     _enlist(catalogue, model, items)
     is_slot = model.neighbours[items] >= 0

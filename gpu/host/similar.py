@@ -1,4 +1,4 @@
-"""Cosines of one row with all others on the host: every row is read once, by all threads."""
+"""Cosines of one row with all others on the host, of factors or of ratings: every row is read once, by all threads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.ratings import Rows
 
 ROWS_AT_ONCE = 2048  # of a thread
 
@@ -28,3 +29,26 @@ def cosines(factors: NDArray[np.float32], row: Int, found: NDArray[np.float32]) 
     for part in prange((len(factors) + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE):
         for other in range(part * ROWS_AT_ONCE, min((part + 1) * ROWS_AT_ONCE, len(factors))):
             found[other] = cosine(factors[row], factors[other])
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def cosines_of_rows(
+    rows: Rows,
+    line: NDArray[np.float32],
+    length: np.float32,
+    middle: np.float32,
+    disliked: np.float32,
+    found: NDArray[np.float32],
+) -> None:
+    """Write the cosine of `line` (I,), of this length, and each row of ratings to `found` (U,); −inf for empty rows.
+
+    A rating from `middle` on counts as 1, one below it as `disliked`.
+    """
+    for part in prange((len(found) + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE):
+        for user in range(part * ROWS_AT_ONCE, min((part + 1) * ROWS_AT_ONCE, len(found))):
+            product, squares = np.float32(0), np.float32(0)
+            for place in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+                x = np.float32(1) if rows.values[place] >= middle else disliked
+                product += x * line[rows.items[place]]
+                squares += x * x
+            found[user] = product / (length * np.sqrt(squares)) if squares > 0 else np.float32(-np.inf)

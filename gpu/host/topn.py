@@ -6,7 +6,7 @@ Answers are therefore bit-identical for any batch. Four users share each read of
 cache; no more than four panels of scores exist at a time.
 
 Neighbour terms ([004] eq. 1) go through inverse lists (`gpu.host.touched`): what most items begin with is the same for
-all users.
+all users. Item weights give every item of every user a sum of its own before the panels are read (`gpu.host.weighted`).
 
 Threads share the items, each with lists of its own, which are joined at the end. The order of every list is total, so
 that this leaves no trace.
@@ -26,6 +26,7 @@ from gpu.host.item_index import LANE, PANEL, Catalogue, Tables
 from gpu.host.lists import collect, collect_some, join
 from gpu.host.table import find
 from gpu.host.touched import BLOCK, Touched, touched
+from gpu.host.weighted import weighted
 from gpu.scoring import Requests
 
 PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
@@ -42,7 +43,7 @@ def rank(catalogue: Catalogue, requests: Requests, n: int) -> tuple[NDArray[np.i
     tables = catalogue.tables
     n_users = len(requests.biases)
     requests = requests._replace(factors=_padded(requests.factors, tables.panels.shape[1]))
-    cost = (n_users + READ_COST) * tables.panels.size
+    cost = (n_users + READ_COST) * tables.panels.size + int(requests.lengths.sum()) * len(tables.item_weights)
     n_parts = max(min(numba.get_num_threads(), len(tables.panels)), 1) if cost >= PARALLEL_FROM else 1
     best = np.full((n_parts, n_users, n), -np.inf, dtype=np.float32)
     rows = np.full(best.shape, -1, dtype=np.int32)
@@ -241,7 +242,10 @@ def fill(
 ) -> None:
     """Fill the first of `best` and `rows` (P, B, m), all −inf and −1; a thread for each part of the panels."""
     is_parallel = len(best) > 1
-    near = touched(requests, tables, is_parallel)
+    if len(tables.item_weights):
+        near = weighted(requests, tables, is_parallel)
+    else:
+        near = touched(requests, tables, is_parallel)
     if is_parallel:
         scan_parallel(parts, requests, tables, near, best, rows)
     else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import gpu
 from gpu import similarity
-from gpu.params import CulshParams, params_for
+from gpu.params import CulshParams, params_for, with_changes
 from service.bench.memory import MIB, peak_mib
 from service.bench.report import say
 
@@ -85,12 +85,12 @@ def measure(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, seeds: Se
     """One model, trained once a seed after a training of one epoch, which compiles what is called."""
     chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"training {params} ({chosen.name})")
-    gpu.fit(train, dataclasses.replace(params, n_epochs=1), backend=chosen)
-    settings = [dataclasses.replace(params, seed=seed) for seed in seeds]
+    gpu.fit(train, with_changes(params, n_epochs=1), backend=chosen)
+    settings = [with_changes(params, seed=seed) for seed in seeds]
     errors, seconds = zip(*(fitted(train, test, setting, chosen) for setting in settings), strict=True)
     found = [finding(train, setting, chosen) for setting in settings if isinstance(setting, CulshParams)]
     return Row(
-        params.algorithm, neighbours_of(params), params.n_factors, getattr(params, "n_neighbours", 0),
+        params.algorithm, neighbours_of(params), params.width, getattr(params, "n_neighbours", 0),
         statistics.median(errors), errors, statistics.median(seconds), *medians(found),
     )  # fmt: skip
 

@@ -9,7 +9,6 @@ are the same throughout, those of new users and new items among them.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.online import OnlineModel
-from gpu.params import GradientParams, Params, params_for
+from gpu.params import GradientParams, Params, params_for, with_changes
 from gpu.table import RatingTable
 from service.bench.report import say
 
@@ -97,7 +96,7 @@ def run(
         for n_factors in factors:
             params = params_for(algorithm, {"n_factors": n_factors})
             say(f"{params} ({chosen.name})")
-            trials = [Trial(train, test, dataclasses.replace(params, seed=seed), chosen) for seed in seeds]
+            trials = [Trial(train, test, with_changes(params, seed=seed), chosen) for seed in seeds]
             for is_kept in (False, True):
                 online = [trial.learned(is_kept=is_kept) for trial in trials]
                 yield from rows(trials, online, "kept" if is_kept else "learned")
@@ -108,7 +107,7 @@ class Trial:
 
     def __init__(self, train: gpu.Ratings, test: gpu.Ratings, params: Params, backend: gpu.Backend) -> None:
         self.params, self._train, self._test, self._backend = params, train, test, backend
-        newcomers = Newcomers.drawn(train, params.seed)
+        newcomers = Newcomers.drawn(train, getattr(params, "seed", 0))
         self.parts, self._is_new = newcomers.parts(test), newcomers.rated(train)
         self._known = gpu.fit(train.where(~self._is_new), params, backend=backend)
         self.unseen = self._errors(self._known, train.by_user)
@@ -142,7 +141,7 @@ def rows(trials: Sequence[Trial], online: Sequence[Learned], known_users: str) -
         after = [rmse(learned.errors, mask) for learned, mask in zip(online, masks, strict=True)]
         differences = tuple(one - other for one, other in zip(after, retrained, strict=True))
         yield Row(
-            params.algorithm, params.n_factors, getattr(params, "n_neighbours", 0), known_users, part,
+            params.algorithm, params.width, getattr(params, "n_neighbours", 0), known_users, part,
             round(median(int(mask.sum()) for mask in masks)), median(retrained), median(unseen), median(after),
             median(differences), differences, retraining_s, online_s,
         )  # fmt: skip

@@ -60,7 +60,7 @@ def row(
     shifts = tuple(after - before for before, after in zip(clean, noisy, strict=True))
     say(f"  {params.algorithm}, {share:.1%}: {statistics.median(shifts):+.5f}")
     return Row(
-        params.algorithm, params.n_factors, getattr(params, "n_neighbours", 0), share,
+        params.algorithm, params.width, getattr(params, "n_neighbours", 0), share,
         statistics.median(clean), statistics.median(shifts), shifts, *paper,
     )  # fmt: skip
 

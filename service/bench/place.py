@@ -84,7 +84,7 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
     say(f"{held:,} ratings")
     keys = rng.integers(0, 2**63, max(sizes.users, sizes.items)).astype(np.uint64)
     keys_of_both = keys[: sizes.users], keys[: sizes.items]
-    item_index.prepare(params.n_factors, backend)
+    item_index.prepare(params.width, backend)
     warm_up(params.algorithm)
     began = time.perf_counter()
     placed = place(model, table, *keys_of_both, backend)
@@ -98,7 +98,7 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
     lesson_ms = _median_ms(lambda: _learn(follower, table, rng, sizes.changes, next(positions)))
     taken = backend.device_bytes()
     return Row(
-        params.algorithm, sizes.users, sizes.items, sizes.new_items, params.n_factors, model.neighbours.shape[1], held,
+        params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbours.shape[1], held,
         sizes.changes, model_gb, placed_s, settled_s, slice_ms, taken.get("arrays", 0) / 1e9,
         taken.get("taken", 0) / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, read_ms,
         lesson_ms,

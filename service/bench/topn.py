@@ -105,7 +105,7 @@ def _theirs(module: ModuleType, model: Model, rows: Rows, n: int) -> Callable[[]
     from scipy.sparse import csr_matrix  # noqa: PLC0415 - only where there is a peer
 
     theirs = module.AlternatingLeastSquares(
-        factors=model.params.n_factors, num_threads=len(os.sched_getaffinity(0)), random_state=0
+        factors=model.params.width, num_threads=len(os.sched_getaffinity(0)), random_state=0
     )
     theirs.item_factors, theirs.user_factors = model.item_factors, model.user_factors
     users, bounds = np.arange(len(rows.starts)) % N_USERS, np.append(rows.starts, len(rows.items))

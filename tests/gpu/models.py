@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.calibration import Calibration
-from gpu.model import ARRAYS, NO_NEIGHBOUR, Model
-from gpu.params import ALGORITHMS, AlsImplicitParams, AlsParams, CulshParams, GradientParams, Params
+from gpu.model import ARRAYS, NO_NEIGHBOUR, NO_SLOT, Model
+from gpu.params import ALGORITHMS, AlsImplicitParams, AlsParams, CulshParams, FactorParams, GradientParams, Params
 from gpu.ratings import Ratings
 from gpu.table import RatingTable
 
@@ -22,6 +22,8 @@ OF_RATINGS = Calibration(
 def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4, n_bits: int = 128) -> Params:
     if issubclass(kind, CulshParams):
         return kind(n_factors=n_factors, n_neighbours=n_neighbours, n_bits=n_bits, seed=5)
+    if not issubclass(kind, FactorParams):
+        return kind()
     return kind(n_factors=n_factors, seed=5)
 
 
@@ -34,6 +36,8 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
     n_bits = getattr(params, "n_bits", 0)
     scale, calibration = ((0, 1), OF_RATINGS) if params.is_implicit else ((1, 5), Calibration())
     model = Model.zeros(params, 3.5, scale, n_users, n_items, n_bits, calibration)
+    if params.has_item_weights:
+        model = weighted_model(model, rng.permutation(n_items)[: n_items - n_items // 5])
     for name, (_, dtype) in ARRAYS.items():
         if dtype is np.float32:
             array = getattr(model, name)
@@ -46,6 +50,15 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
         model.neighbours[item, : len(chosen)] = chosen
     model.item_counts[:] = rng.integers(1, 50, n_items)
     return model
+
+
+def weighted_model(model: Model, items: np.ndarray) -> Model:
+    """`model` with weights of zeros between `items`, in this order."""
+    slots = np.full(model.n_items, NO_SLOT, dtype=np.int32)
+    slots[items] = np.arange(len(items))
+    weights = np.zeros((len(items), len(items)), dtype=np.float32)
+    arrays = {**model.arrays, "item_slots": slots, "item_weights": weights}
+    return Model(model.params, model.mean, model.scale, arrays, model.calibration)
 
 
 def dense(model: Model) -> dict[str, object]:

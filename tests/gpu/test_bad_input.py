@@ -61,6 +61,7 @@ DATA = {
 REFUSED = {
     "als-implicit": {"all 0": "expected some above 0"},
     "culsh-implicit": {"all 0": "expected some above 0"},
+    "ease": {"all 0": "expected some above 0"},
     "nmf": {
         "all 0": "not all 0",
         "all -2": r"got -2; train als-implicit.*user row 0, item row",

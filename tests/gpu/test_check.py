@@ -41,6 +41,13 @@ def test_dead_factors_fail_and_say_what_to_change(algorithm: str) -> None:
     assert ("raise alpha (2)" in message) == (algorithm == "als-implicit")
 
 
+def test_dead_weights_fail_and_say_what_to_change() -> None:
+    with pytest.raises(
+        gpu.DeadFactors, match=r"^Training of ease left dead weights.*; lower regularization \(100000\)$"
+    ):
+        gpu.fit(planted(), small_params("ease", regularization=1e5))
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("n", [1, 2])
 def test_what_is_too_small_to_say_anything_is_learned(algorithm: str, n: int) -> None:

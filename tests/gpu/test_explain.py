@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu import als, explain
+from gpu import als, evaluate, explain
 from gpu.calibration import Calibration, signals
 from gpu.model import NO_NEIGHBOUR, Model
-from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, Params, SgdParams
+from gpu.ratings import Rows
 from gpu.rules import user_rules
 from tests import reference
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params, ratings_of
@@ -89,6 +90,21 @@ def test_shares_beside_a_dislike_add_up_to_the_score_of_the_refit() -> None:
     found = explain.shares(model, ITEMS, values, np.arange(10))
     np.testing.assert_allclose(found.sum(axis=1), model.item_factors @ np.linalg.solve(a, b), rtol=1e-4, atol=1e-6)
     assert not found[:, 1:3].any()
+
+
+def test_shares_through_item_weights_add_up_to_the_score() -> None:
+    model = random_model(random_params(EaseParams), 1, 10, seed=2)
+    model.user_factors[:] = 0
+    values = np.array([5, 1, 2, 3], dtype=np.float32)
+    rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(ITEMS)]), ITEMS.astype(np.int32), values)
+    model.user_bias[:], model.item_bias[:], model.mean = 0, 0, 0.0
+    found = explain.shares(model, ITEMS, values, np.arange(10))
+    exact = evaluate.predict(model, rows, np.zeros(10, dtype=np.int64), np.arange(10))
+    np.testing.assert_allclose(found.sum(axis=1), exact, rtol=1e-4, atol=1e-6)
+    disliked, slots = ITEMS[1], model.item_slots
+    assert not found[slots < 0].any()
+    assert slots[disliked] >= 0
+    np.testing.assert_allclose(found[slots >= 0, 1], -0.25 * model.item_weights[slots[disliked], slots[slots >= 0]])
 
 
 @pytest.mark.parametrize("kind", KINDS)

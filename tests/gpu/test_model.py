@@ -35,7 +35,7 @@ def test_growing_keeps_old_rows_and_adds_empty_ones() -> None:
     assert (model.n_users, model.n_items) == (40, 30)
     for name, array in model.arrays.items():
         np.testing.assert_array_equal(array[: len(before[name])], before[name])
-        assert (array[len(before[name]) :] == (NO_NEIGHBOUR if name == "neighbours" else 0)).all()
+        assert (array[len(before[name]) :] == (-1 if name in ("neighbours", "item_slots") else 0)).all()
 
 
 @given(matrices(), st.integers(0, 3), st.booleans(), st.integers(0, 99))

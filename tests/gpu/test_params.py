@@ -54,7 +54,7 @@ def test_what_cannot_be_used_is_named(name: str, value: object) -> None:
 def test_parameters_of_other_algorithms_are_refused() -> None:
     with pytest.raises(InvalidParams, match="n_neighbours"):
         params_for("sgd", {"n_neighbours": 8})
-    with pytest.raises(InvalidParams, match="als, als-implicit, culsh, culsh-implicit, esgd, nmf, sgd"):
+    with pytest.raises(InvalidParams, match="als, als-implicit, culsh, culsh-implicit, ease, esgd, nmf, sgd"):
         params_for("svd", {})
 
 

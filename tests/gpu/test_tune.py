@@ -12,7 +12,7 @@ from gpu import tune
 from gpu.backend import Backend
 from gpu.calibration import calibrate
 from gpu.errors import InvalidParams
-from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, EaseParams, NmfParams, Params, SgdParams
 from tests.data import planted, split
 
 
@@ -61,6 +61,17 @@ def test_implicit_settings_are_judged_by_their_lists(backend: Backend) -> None:
     assert max(scores) == pytest.approx(
         gpu.evaluate.ranking(gpu.fit(train, found.best, backend=backend), train.by_user, test)["ndcg@10"], abs=0.02
     )
+
+
+def test_without_epochs_there_is_one_round(backend: Backend) -> None:
+    train, test = split(planted())
+    found = tune.tune(train, test, EaseParams(), backend=backend)
+    ridge = calibrate(train, EaseParams()).regularization
+    assert [trial.params.regularization for trial in found.trials] == [  # type: ignore[attr-defined]
+        ridge * factor for factor in tune.RIDGES_OF_EASE
+    ]
+    assert {trial.round for trial in found.trials} == {1}
+    assert found.best == max(found.trials, key=lambda trial: trial.score).params
 
 
 def test_what_diverges_is_left_out_and_nothing_left_is_said() -> None:

@@ -10,13 +10,13 @@ import numpy as np
 
 from gpu.backend import HOST
 from gpu.drift import AsTrained
-from gpu.model import ARRAYS, Model
+from gpu.model import ARRAYS, HOST_ONLY, Model
 from gpu.params import Params
 from gpu.sampled import SampledRefits
 from gpu.table import RatingTable
 from tests.gpu.models import random_model, random_params
 
-ON_DEVICE = [name for name in ARRAYS if name != "item_counts"]
+ON_DEVICE = [name for name in ARRAYS if name not in HOST_ONLY]
 LEARNED = [name for name, (_, dtype) in ARRAYS.items() if dtype is np.float32]
 
 

@@ -1,0 +1,41 @@
+"""Item weights of EASE on a device, by CuPy's linear algebra; the twin of `gpu.host.ease`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import cupyx
+import numpy as np
+from cupyx.scipy import sparse
+from numpy.typing import NDArray
+
+BLOCK_BYTES = 2**28  # of X, dense, at once
+N_MATRICES = 4  # XᵀX, the unit matrix, and the copies of both that are solved
+
+
+def bytes_needed(n_items: int) -> int:
+    """Memory that a training takes on the device beside its ratings."""
+    return 8 * N_MATRICES * n_items**2 + 2 * BLOCK_BYTES
+
+
+def item_weights(likes: Any, ridge: float) -> NDArray[np.float32]:
+    """B, float32 (T, T), of X, float64 (U, T); not finite where XᵀX + λ I has no inverse."""
+    matrix = gram(sparse.csr_matrix(likes))
+    matrix[cupy.diag_indices_from(matrix)] += ridge
+    inverse = cupyx.lapack.posv(matrix, cupy.eye(len(matrix)))
+    del matrix
+    weights = (inverse / -cupy.diagonal(inverse)).astype(cupy.float32)
+    cupy.fill_diagonal(weights, 0)
+    found: NDArray[np.float32] = weights.get()
+    return found
+
+
+def gram(likes: Any) -> Any:
+    """XᵀX, float64 (T, T), some columns at a time."""
+    n_users, n_items = likes.shape
+    by_item, found = likes.T.tocsr(), cupy.empty((n_items, n_items))
+    n_columns = max(BLOCK_BYTES // (8 * n_users), 1)
+    for first in range(0, n_items, n_columns):
+        found[:, first : first + n_columns] = by_item @ likes[:, first : first + n_columns].toarray()
+    return found

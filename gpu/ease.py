@@ -25,11 +25,9 @@ from gpu.calibration import Calibration, calibrate, preferences
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
 from gpu.errors import InvalidRatings
 from gpu.memory import check_room
-from gpu.model import Model
+from gpu.model import MAX_WEIGHTED, Model
 from gpu.params import EaseParams
 from gpu.ratings import Ratings
-
-MAX_ITEMS = 20_000  # with weights: a model of 1.6 GB, some minutes of training on a few cores
 
 
 def fit(
@@ -47,7 +45,7 @@ def fit(
         calibration: of these ratings. Default: made here.
 
     Raises:
-        InvalidRatings: more items than `MAX_ITEMS` are liked beside others; says what they would take.
+        InvalidRatings: more items than `MAX_WEIGHTED` are liked beside others; says what they would take.
         NotEnoughMemory: the training would need more than is free; both numbers are said.
     """
     calibration = calibration or calibrate(ratings, params)
@@ -118,9 +116,9 @@ def _like_some(liked: Ratings, items: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _check_size(n_items: int, ratings: Ratings, backend: Backend) -> None:
     needed: int = backend.primitives("ease").bytes_needed(n_items)
-    if n_items > MAX_ITEMS:
+    if n_items > MAX_WEIGHTED:
         raise InvalidRatings(
-            f"Invalid number of items for ease: expected at most {MAX_ITEMS:,} that are liked beside others, got "
+            f"Invalid number of items for ease: expected at most {MAX_WEIGHTED:,} that are liked beside others, got "
             f"{n_items:,}, whose training would need about {needed:,} bytes; use als-implicit"
         )
     size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"

@@ -17,6 +17,7 @@ from gpu.host.growing import Growing
 from gpu.params import Params
 
 NO_NEIGHBOUR = NO_SLOT = -1
+MAX_WEIGHTED = 20_000  # items with weights: a model of 1.6 GB, some minutes of training on a few cores
 
 # name -> (axes, dtype). U users, I items, F factors, K neighbours, H hash bits, T items with weights.
 ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
@@ -227,7 +228,7 @@ def bytes_of(params: Params, n_users: int, n_items: int) -> tuple[int, int]:
 
 def weight_bytes(params: Params, n_items: int) -> int:
     """Bytes of the item weights of a model of so many items, at most: there is one copy, wherever it answers."""
-    return np.dtype(np.float32).itemsize * n_items**2 if params.has_item_weights else 0
+    return np.dtype(np.float32).itemsize * min(n_items, MAX_WEIGHTED) ** 2 if params.has_item_weights else 0
 
 
 def _fill(name: str) -> int:

@@ -111,7 +111,7 @@ def test_who_likes_nothing_gets_popular_items_with_the_disliked_pushed_down() ->
 def test_too_many_items_are_refused_with_what_they_would_take(
     monkeypatch: pytest.MonkeyPatch, backend: Backend
 ) -> None:
-    monkeypatch.setattr(ease, "MAX_ITEMS", 19)
+    monkeypatch.setattr(ease, "MAX_WEIGHTED", 19)
     needed = backend.primitives("ease").bytes_needed(20)
     said = f"expected at most 19 that are liked beside others, got 20, .* need about {needed:,} bytes; use als-implicit"
     with pytest.raises(InvalidRatings, match=said):

@@ -28,13 +28,14 @@ from service.ranking import Ranking
 from service.resident import Resident
 from tests.service.planted import SMALL, entries
 
-ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit")
+ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit", "ease")
 FACTORS = {"n_factors": 8, "n_epochs": 20}
 Make = Callable[..., Ranking]
 
 
 def resident_of(history: History, algorithm: str) -> Resident:
-    params = gpu.params_for(algorithm, SMALL | {"n_epochs": 20} if algorithm.startswith("culsh") else FACTORS)
+    given = SMALL | {"n_epochs": 20} if algorithm.startswith("culsh") else FACTORS
+    params = gpu.params_for(algorithm, {} if algorithm == "ease" else given)
     model = gpu.fit(history.table.ratings(history.users.keys, history.items.keys), params)
     sizes = model.n_users, model.n_items
     manifest = Manifest(
@@ -154,9 +155,9 @@ def test_lists_of_explicit_models_say_what_estimates_would(make: Make, name: str
         assert len(answer.items) == 12
         for one in answer.items:
             expected = ask(ranking, Estimate(user=query.user, item=one.item, model=name)).estimate
-            assert one.estimate == (msgspec.UNSET if name.endswith("implicit") else expected)
+            assert one.estimate == (msgspec.UNSET if gpu.ALGORITHMS[name].is_implicit else expected)
     anonymous = ask(ranking, Recommend(ratings=[("i2", 5.0)], n=3))
-    assert (b"estimate" in msgspec.json.encode(anonymous)) != name.endswith("implicit")
+    assert (b"estimate" in msgspec.json.encode(anonymous)) != gpu.ALGORITHMS[name].is_implicit
     assert b"estimate" not in msgspec.json.encode(ask(ranking, Recommend(user="nobody")))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
-from gpu.model import bytes_of
+from gpu.model import MAX_WEIGHTED, bytes_of
 from service.room import needed_bytes
 
 DEVICE = Backend("device", "only counted")
@@ -36,3 +36,12 @@ def test_what_a_batch_takes_grows_with_what_is_summed_and_drawn(algorithm: str, 
     small, large = gpu.params_for(algorithm, {}), gpu.params_for(algorithm, options)
     of = [needed_bytes(params, READ, (1, 1), 0, DEVICE)["device"] for params in (small, large)]
     assert of[0] < 2**30 < of[1]
+
+
+def test_item_weights_are_counted_once_and_on_the_host() -> None:
+    params = gpu.params_for("ease", {})
+    users, items = bytes_of(params, *SERVED)
+    needed = needed_bytes(params, READ, SERVED, N_RATINGS, DEVICE)
+    assert needed == {"host": sum(bytes_of(params, *READ)) + 4 * READ[1] ** 2 + users + 2 * items, "device": 0}
+    most = needed_bytes(params, (10, 10 * MAX_WEIGHTED), (0, 0), 0, HOST)["host"]
+    assert 4 * MAX_WEIGHTED**2 < most < 5 * MAX_WEIGHTED**2

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from gpu.calibration import Calibration, before_calibration
@@ -140,6 +141,20 @@ def test_counts_may_be_missing_in_the_first_format_alone(tmp_path: Path) -> None
     save_file({"item_bias": arrays["item_bias"]}, path)
     assert "item_counts" in snapshot_files.read_arrays(path, may_lack_counts=True)
     assert "item_counts" not in snapshot_files.read_arrays(path, may_lack_counts=False)
+
+
+def test_item_weights_are_stored_where_there_are_any(tmp_path: Path) -> None:
+    path = tmp_path / "arrays"
+    model = a_model()
+    snapshot_files.write_arrays(path, model)
+    with safe_open(path, framework="numpy") as file:
+        assert not {"item_slots", "item_weights"} & set(file.keys())
+    weights, slots = np.arange(4, dtype=np.float32).reshape(2, 2), np.array([1, -1, 0], dtype=np.int32)
+    arrays = {**model.arrays, "item_weights": weights, "item_slots": slots}
+    snapshot_files.write_arrays(path, Model(model.params, 0.0, (0.0, 1.0), arrays))
+    loaded = snapshot_files.read_arrays(path, may_lack_counts=False)
+    np.testing.assert_array_equal(loaded["item_weights"], weights)
+    np.testing.assert_array_equal(loaded["item_slots"], slots)
 
 
 @pytest.mark.parametrize("name", ["arrays.safetensors", "users.parquet", "items.parquet", "manifest.json"])

@@ -51,7 +51,7 @@ def fit(
     calibration = calibration or calibrate(ratings, params)
     liked = _liked(ratings, calibration)
     items = weighted_items(liked)
-    _check_size(len(items), ratings, backend)
+    _check_size(len(items), len(liked), ratings, backend)
     weights, seconds = np.zeros((0, 0), dtype=np.float32), 0.0
     for _ in epochs(1, should_stop):
         began = time.perf_counter()
@@ -114,8 +114,8 @@ def _like_some(liked: Ratings, items: NDArray[np.int64]) -> NDArray[np.bool_]:
     return found
 
 
-def _check_size(n_items: int, ratings: Ratings, backend: Backend) -> None:
-    needed: int = backend.primitives("ease").bytes_needed(n_items)
+def _check_size(n_items: int, n_likes: int, ratings: Ratings, backend: Backend) -> None:
+    needed: int = backend.primitives("ease").bytes_needed(n_items, n_likes)
     if n_items > MAX_WEIGHTED:
         raise InvalidRatings(
             f"Invalid number of items for ease: expected at most {MAX_WEIGHTED:,} that are liked beside others, got "

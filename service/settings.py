@@ -72,13 +72,13 @@ class Settings(BaseSettings):
         None, description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any finite one up to 1e6.'
     )
     default_models: Annotated[list[str], NoDecode] = Field(
-        ["als-implicit", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
+        ["als-implicit", "ease", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
         description="Names of models, comma-separated; the first live one answers. Shipped by ranking quality.",
     )
     values: Values = Field(
         "auto",
-        description="How als-implicit and culsh-implicit read values: ratings (on a scale, low ones are dislikes),"
-        " counts (the more, the surer), or auto (told from the values).",
+        description="How als-implicit, culsh-implicit and ease read values: ratings (on a scale, low ones are"
+        " dislikes), counts (the more, the surer), or auto (told from the values).",
     )
     retrain_share: float = Field(
         0.2,

@@ -11,12 +11,13 @@ from cupyx.scipy import sparse
 from numpy.typing import NDArray
 
 BLOCK_BYTES = 2**28  # of X, dense, at once
+A_LIKE = 12  # bytes of an entry of X
 N_MATRICES = 4  # XᵀX, the unit matrix, and the copies of both that are solved
 
 
-def bytes_needed(n_items: int) -> int:
-    """Memory that a training takes on the device beside its ratings."""
-    return 8 * N_MATRICES * n_items**2 + 2 * BLOCK_BYTES
+def bytes_needed(n_items: int, n_likes: int) -> int:
+    """Memory that a training takes on the device: matrices, blocks of X, and X twice."""
+    return 8 * N_MATRICES * n_items**2 + 2 * BLOCK_BYTES + 2 * A_LIKE * n_likes
 
 
 def item_weights(likes: Any, ridge: float) -> NDArray[np.float32]:

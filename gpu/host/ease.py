@@ -11,12 +11,12 @@ from scipy.linalg import lapack
 from gpu.errors import TrainingDiverged
 
 BLOCK = 256  # rows of XᵀX that are multiplied at once, and tiles of the inverse that are mirrored
-A_PRODUCT = 12  # bytes of an entry of a sparse product
+AN_ENTRY, A_LIKE = 12, 64  # bytes: an entry of a sparse matrix; a like, in X, in its transpose and on the way there
 
 
-def bytes_needed(n_items: int) -> int:
-    """Memory that a training takes beside its ratings: the matrix, the weights, a block of the product."""
-    return (8 + 4) * n_items**2 + 2 * A_PRODUCT * BLOCK * n_items
+def bytes_needed(n_items: int, n_likes: int) -> int:
+    """Memory that a training takes beside its ratings: the matrix, the weights, two blocks of the product, likes."""
+    return (8 + 4) * n_items**2 + 2 * AN_ENTRY * BLOCK * n_items + A_LIKE * n_likes
 
 
 def item_weights(likes: sparse.csr_matrix, ridge: float) -> NDArray[np.float32]:

@@ -22,7 +22,7 @@ def test_settings_are_distinct_and_accepted_at_one_number_of_factors(algorithm):
     settings = grids.grid(algorithm, FACTS)
     assert len({json.dumps(one) for one in settings}) == len(settings)
     assert len(settings) >= (2 if algorithm == "nmf" else 40)
-    assert {params_for(algorithm, one).n_factors for one in settings} == {params_for(algorithm, {}).n_factors}
+    assert {params_for(algorithm, one).width for one in settings} == {params_for(algorithm, {}).width}
 
 
 @pytest.mark.parametrize("density", [0.0001, 0.04, 0.3])

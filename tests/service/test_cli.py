@@ -181,9 +181,9 @@ def test_a_file_without_ratings_is_refused(tmp_path, capsys):
 def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
     quick = [pair for pair in QUICK if hasattr(ALGORITHMS[algorithm], pair.split("=")[0])]
     command = ["train", "--ratings", str(ratings_csv), "--algorithm", algorithm, "--test-fraction", "0.1", "--json"]
-    assert run([*command, "--set", *quick]) == 0
+    assert run([*command, *(["--set", *quick] if quick else [])]) == 0
     *epochs, last = lines(capsys.readouterr().out)
-    assert [line["epoch"] for line in epochs] == [1, 2, 3]
+    assert [line["epoch"] for line in epochs] == ([1, 2, 3] if quick else [1])
     seconds = [line["seconds"] for line in epochs]
     assert seconds == sorted(seconds)
     assert "epoch" not in last

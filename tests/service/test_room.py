@@ -42,6 +42,6 @@ def test_item_weights_are_counted_once_and_on_the_host() -> None:
     params = gpu.params_for("ease", {})
     users, items = bytes_of(params, *SERVED)
     needed = needed_bytes(params, READ, SERVED, N_RATINGS, DEVICE)
-    assert needed == {"host": sum(bytes_of(params, *READ)) + 4 * READ[1] ** 2 + users + 2 * items, "device": 0}
+    assert needed == {"host": sum(bytes_of(params, *READ)) + 4 * READ[1] ** 2 + 2 * users + 2 * items, "device": 0}
     most = needed_bytes(params, (10, 10 * MAX_WEIGHTED), (0, 0), 0, HOST)["host"]
     assert 4 * MAX_WEIGHTED**2 < most < 5 * MAX_WEIGHTED**2

@@ -23,7 +23,7 @@ from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.calibration import Calibration, calibrate, preferences
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
-from gpu.errors import InvalidRatings
+from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.memory import check_room
 from gpu.model import MAX_WEIGHTED, Model
 from gpu.params import EaseParams
@@ -64,6 +64,11 @@ def fit(
     if on_epoch is not None:
         on_epoch(EpochReport(1, 1, seconds, _metrics(model, ratings, test)))
     return model
+
+
+def no_inverse() -> TrainingDiverged:
+    """The error of a backend for which XᵀX + λ I is singular: λ is too small for its precision."""
+    return TrainingDiverged("Training of ease diverged: expected XᵀX + λ to have an inverse; raise regularization")
 
 
 def weighted_items(liked: Ratings) -> NDArray[np.int64]:

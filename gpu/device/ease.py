@@ -7,8 +7,11 @@ from typing import Any
 import cupy
 import cupyx
 import numpy as np
+from cupyx import lapack
 from cupyx.scipy import sparse
 from numpy.typing import NDArray
+
+from gpu.ease import no_inverse
 
 BLOCK_BYTES = 2**28  # of X, dense, at once
 A_LIKE = 12  # bytes of an entry of X
@@ -21,10 +24,18 @@ def bytes_needed(n_items: int, n_likes: int) -> int:
 
 
 def item_weights(likes: Any, ridge: float) -> NDArray[np.float32]:
-    """B, float32 (T, T), of X, float64 (U, T); not finite where XᵀX + λ I has no inverse."""
+    """B, float32 (T, T), of X, float64 (U, T).
+
+    Raises:
+        TrainingDiverged: XᵀX + λ I has no inverse in float64.
+    """
     matrix = gram(sparse.csr_matrix(likes))
     matrix[cupy.diag_indices_from(matrix)] += ridge
-    inverse = cupyx.lapack.posv(matrix, cupy.eye(len(matrix)))
+    try:
+        with cupyx.errstate(linalg="raise"):
+            inverse = lapack.posv(matrix, cupy.eye(len(matrix)))
+    except np.linalg.LinAlgError as error:
+        raise no_inverse() from error
     del matrix
     weights = (inverse / -cupy.diagonal(inverse)).astype(cupy.float32)
     cupy.fill_diagonal(weights, 0)

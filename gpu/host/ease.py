@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 
-from gpu.errors import TrainingDiverged
+from gpu.ease import no_inverse
 
 BLOCK = 256  # rows of XᵀX that are multiplied at once, and tiles of the inverse that are mirrored
 AN_ENTRY, A_LIKE = 12, 64  # bytes: an entry of a sparse matrix; a like, in X, in its transpose and on the way there
@@ -50,7 +50,7 @@ def invert(matrix: NDArray[np.float64]) -> None:
         if not fault:
             _, fault = lapack.dpotri(transposed, lower=0, overwrite_c=1)
     if fault:
-        raise TrainingDiverged("Training of ease diverged: expected XᵀX + λ to have an inverse; raise regularization")
+        raise no_inverse()
 
 
 def scaled(inverse: NDArray[np.float64]) -> NDArray[np.float32]:

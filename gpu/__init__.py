@@ -87,8 +87,9 @@ def fit(
     """Train the model that `params` names.
 
     Equal ratings, rows, keys and parameters give an equal model, bit for bit, whatever the number of threads; EASE
-    only with the same number, since LAPACK sums in another order with another. On a device that holds for ALS and NMF, for the other algorithms of `SgdParams` where `deterministic` is set, and not for
-    ESGD: what it adds, it adds in any order.
+    only with the same number, since LAPACK sums in another order with another. On a device that holds for ALS and NMF,
+    for the other algorithms of `SgdParams` where `deterministic` is set, and not for ESGD: what it adds, it adds in any
+    order.
 
     Args:
         ratings: what to learn from.

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 N_BAD_SHOWN = 10
-ALGORITHM_NAMES = "als-implicit, culsh-implicit, nmf, culsh, sgd, als, esgd"  # not imported: it would take a second
+ALGORITHM_NAMES = (
+    "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"  # not imported: it would take a second
+)
 
 app = typer.Typer(
     name="nearfield",

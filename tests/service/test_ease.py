@@ -94,7 +94,7 @@ def test_a_forgotten_user_leaves_the_served_state_and_the_snapshots(ease: Whole)
     (version,) = snapshot.versions(ease.data / "snapshots")
     assert not snapshot.holds_user(ease.data / "snapshots", version, "u3")
     eventually(lambda: ease.hotswap.served() == {"ease": version})
-    assert ease.recommend("u5").model_version == version
+    assert ease.recommend("u5").model_version == version.partition(".")[0]
 
 
 def test_a_snapshot_has_the_weights_once(ease: Whole) -> None:

@@ -158,8 +158,12 @@ class OnlineModel:
         return self._begun is None and not self._users and not self._items and is_listed
 
     def catch_up(self, budget_s: float | None = None) -> bool:
-        """Refit trained items that are due, users who read them, then new items that read these; as `settle`."""
-        self._work(budget_s, lambda is_hurried: self._next(is_hurried) or self._next_late(is_hurried))
+        """Refit trained items that are due, users who read them, then new items that read these; as `settle`.
+
+        Items come before users whom events have touched: at a start these are refitted once.
+        """
+        steps = self._next_item, self._next, self._next_late
+        self._work(budget_s, lambda is_hurried: next(filter(None, (step(is_hurried) for step in steps)), None))
         is_done = self._begun is None and not self._users and not self._items
         return is_done and not self.n_waiting
 
@@ -209,11 +213,15 @@ class OnlineModel:
             return self._refit_items(_taken(self._items, ITEMS_PER_SLICE if is_hurried else len(self._items)))
         return None
 
+    def _next_item(self, is_hurried: bool) -> Iterator[None] | None:
+        """The slices of trained items that are due; None where none is."""
+        if self._drift is None or not self._drift.due:
+            return None
+        due = self._drift.due
+        return self._refit_trained(_taken(due, ITEMS_PER_SLICE if is_hurried else len(due)), self._drift)
+
     def _next_late(self, is_hurried: bool) -> Iterator[None] | None:
-        """The slices of what is left to `catch_up`; None where nothing is."""
-        if self._drift is not None and self._drift.due:
-            due = self._drift.due
-            return self._refit_trained(_taken(due, ITEMS_PER_SLICE if is_hurried else len(due)), self._drift)
+        """The slices of what else is left to `catch_up`; None where nothing is."""
         if self._late_users:
             users = _taken(self._late_users, USERS_PER_SLICE if is_hurried else len(self._late_users))
             return self._refit_users(users, self._late_items)

@@ -30,13 +30,15 @@ class CatchUp:
 
     def _slices(self) -> Slices:
         yield  # events come first
-        while True:
-            has_caught_up = [model.catch_up(SLICE_S) for model in self._ranking.models()]
-            for model in self._ranking.models():
-                self._metrics.refits_waiting.labels(model.name).set(model.online.n_waiting)
-            if all(has_caught_up):
-                return
+        while not self.step():
             yield
+
+    def step(self) -> bool:
+        """Do a slice; whether all live models have caught up."""
+        has_caught_up = [model.catch_up(SLICE_S) for model in self._ranking.models()]
+        for model in self._ranking.models():
+            self._metrics.refits_waiting.labels(model.name).set(model.online.n_waiting)
+        return all(has_caught_up)
 
     def _end(self, done: Future[Any]) -> None:
         self._is_under_way = False

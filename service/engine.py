@@ -33,6 +33,7 @@ from service.slices import SLICE_S, Background, Slices
 from service.waiters import Waiters
 
 LEARNING_WAIT_S = 0.010
+CATCH_UP_S = 0.010  # that an event is held back, if no other waits, so that what follows from it is there with it
 QUERIES, LESSONS = ("queries",), ("lessons",)  # labels of queues
 BACKGROUND_WAIT_S = 0.050  # longest time between two slices of a hot swap while requests keep coming
 
@@ -79,6 +80,7 @@ class Engine:
         self._lessons = Lessons()
         self._learning: list[Lesson] = []
         self._background = Background()
+        self._settled_s = 0.0  # when the live models had learned what is being learned; 0: not yet
         self._catch_up = CatchUp(self._background, self._ranking, self._metrics, self.fail)
         self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
         self._stopping = threading.Event()
@@ -95,7 +97,7 @@ class Engine:
     def stop(self, timeout_s: float = 10.0) -> None:
         """Let the thread finish what it does and end; whoever still waits gets `NotReady`."""
         self._stopping.set()
-        self._wake()
+        self._questions.wake()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
@@ -153,7 +155,7 @@ class Engine:
             NotReady: the engine has stopped.
         """
         self._lessons.put(entries, self._stopping.is_set)
-        self._wake()
+        self._questions.wake()
 
     def load(self, log: RatingLog) -> Future[None]:
         """Read the whole rating log into the history, which must be empty; kernels of the history are warmed before."""
@@ -163,7 +165,7 @@ class Engine:
         """Stop everything because a part that the engine depends on has failed; see `failure`."""
         self.failure = self.failure or error
         self._stopping.set()
-        self._wake()
+        self._questions.wake()
 
     def run_slices(self, slices: Slices) -> Future[Any]:
         """Run a generator on the engine thread, one step at a time when nothing else is due; its value comes back.
@@ -171,7 +173,7 @@ class Engine:
         An exception in it goes to the future and harms nothing else.
         """
         future = self._background.add(slices)
-        self._wake()
+        self._questions.wake()
         if self._stopping.is_set():  # the thread may have looked for the last time
             self._background.abandon(NotReady("the engine has stopped"))
         return future
@@ -187,15 +189,18 @@ class Engine:
         if resident in self._preparing:
             self._preparing.remove(resident)
 
-    def try_install(self, resident: Resident) -> bool:
+    def try_install(self, resident: Resident, *, is_patient: bool = False) -> bool:
         """Make a prepared `resident` live if it has everything the history has; returns whether it is.
+
+        Args:
+            is_patient: whether it must have caught up too.
 
         Raises:
             RuntimeError: it failed to learn meanwhile and is not prepared any more.
         """
         if resident not in self._preparing:
             raise RuntimeError(f"{resident.version} could not learn what came while it was prepared")
-        if not resident.settle(SLICE_S):
+        if not (resident.catch_up(SLICE_S) if is_patient else resident.settle(SLICE_S)):
             return False
         self.discard(resident)
         self._ranking.install(resident)
@@ -273,7 +278,11 @@ class Engine:
                 return  # who has asked meanwhile need not wait for the models too
         deadline = time.monotonic() + SLICE_S
         if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):
-            self._advance()
+            now = time.monotonic()
+            self._settled_s = self._settled_s or now
+            if self._lessons or now - self._settled_s >= CATCH_UP_S or self._catch_up.step():
+                self._settled_s = 0.0
+                self._advance()
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         applied = self.history.apply(entries)
@@ -305,9 +314,6 @@ class Engine:
         error = NotReady("the engine has stopped")
         self._background.abandon(error)
         self._questions.abandon(error)
-
-    def _wake(self) -> None:
-        self._questions.wake()
 
     def _observe_queues(self) -> None:
         queues = self._metrics.queue_length

@@ -32,6 +32,7 @@ from service.slices import Slices
 from service.snapshot import Snapshot
 
 POLL_S = 1.0
+CATCH_UP_S = 10.0  # that a model may take to catch up before it is live; under a heavy stream that would never end
 STAGE = "models"
 
 _log = structlog.get_logger(__name__)
@@ -251,8 +252,9 @@ class HotSwap:
         resident = Resident(manifest, placed, engine.history)
         engine.prepare(resident)
         try:
+            patient_until_s = time.monotonic() + CATCH_UP_S
             yield
-            while not engine.try_install(resident):
+            while not engine.try_install(resident, is_patient=time.monotonic() < patient_until_s):
                 yield
         except BaseException:
             engine.discard(resident)

@@ -49,7 +49,9 @@ class Resident:
         self._min_ratings = 0  # what the index was told last
         self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings of which the model knows nothing either
         watermark = StreamId.parse(manifest.watermark)
-        self.online = placed.follow(history.users.keys, history.items.keys, position_of(watermark))
+        # Snapshots of format 1 do not say how many ratings each item was trained on: their items stay as they are.
+        since = position_of(watermark) if manifest.format > 1 else None
+        self.online = placed.follow(history.users.keys, history.items.keys, since)
         self.online.touch(history.changed_since(watermark))
         self._look_at(NO_ITEMS)
 

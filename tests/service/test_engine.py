@@ -284,7 +284,8 @@ def test_a_model_that_cannot_catch_up_stops_the_service(
         whole.send(events())
         whole.train("culsh", **SMALL)
         monkeypatch.setattr(Resident, "catch_up", raising(RuntimeError("cannot")))
-        whole.rate(("u0", "i0", 1.0))
+        with pytest.raises((NotReady, NotSeenYet)):
+            whole.rate(("u0", "i0", 1.0))
         eventually(lambda: bool(whole.failures))
         assert not whole.engine.readiness.ready
 

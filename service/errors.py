@@ -22,6 +22,10 @@ ServiceError (500)
 ├── Unavailable (503, Retry-After): try again, nothing was lost
 │   ├── StreamUnavailable: Redis is gone, loading or refuses to write
 │   ├── LogUnavailable: the rating log cannot be written (disk full)
+│   ├── LockTimeout: another process holds a file's lock for too long
+│   ├── InvalidKey: a key of ours in Redis has a value that is not ours
+│   ├── NewerEntry: a newer version wrote an entry: upgrade this process
+│   ├── CorruptLiveFile: live.json is torn or altered
 │   ├── NotReady: history is still being read, or kernels warmed
 │   ├── NotSeenYet: `wait_for` was not reached in time
 │   └── Overloaded: too many requests are waiting
@@ -209,6 +213,30 @@ class LogUnavailable(Unavailable):
 
     slug, title = "log-unavailable", "Rating log unavailable"
     retry_after_s = 5
+
+
+class LockTimeout(Unavailable):
+    """Another process holds the lock of a file for too long; the message names the file."""
+
+    slug, title = "lock-timeout", "Lock not free"
+
+
+class InvalidKey(Unavailable):
+    """A key of ours in Redis has a value that is not ours; the message names the key."""
+
+    slug, title, retry_after_s = "invalid-key", "Invalid key in Redis", 30
+
+
+class NewerEntry(Unavailable):
+    """A newer version of Nearfield wrote an entry that this one cannot read: this process has to be upgraded."""
+
+    slug, title, retry_after_s = "newer-entry", "Entry of a newer version", 30
+
+
+class CorruptLiveFile(Unavailable):
+    """`live.json` is torn or altered; the message names the file and the reason."""
+
+    slug, title, retry_after_s = "corrupt-live-file", "Corrupt live.json", 30
 
 
 class NotReady(Unavailable):

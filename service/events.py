@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -25,6 +25,7 @@ _MAX_STREAM_ID_PART = 2**63 - 1
 _MAX_BYTES_PER_CHARACTER = 4
 
 Kind = Literal["rating", "forget", "hide", "show", "noop"]
+KINDS = frozenset(get_args(Kind))
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
 RatingValue = Annotated[float, msgspec.Meta(ge=-MAX_RATING, le=MAX_RATING)]
 Fields = Mapping[bytes, bytes]

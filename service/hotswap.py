@@ -114,11 +114,12 @@ class HotSwap:
         Raises:
             UnknownVersion: there is no such snapshot.
             CorruptSnapshot: it is torn or altered; nothing has changed.
+            CorruptLiveFile, LockTimeout: `live.json` cannot be changed.
         """
         version = snapshot.latest_revision(self._data / "snapshots", version)
         manifest = snapshot.verify(self._data / "snapshots", version)
         self._failures.pop(version, None)
-        live.set_version(self._data, manifest.algorithm, version)
+        live.activate(self._data, manifest.algorithm, version)
         self.poke()
         return self._info(version)
 

@@ -15,11 +15,13 @@ from collections.abc import Mapping
 from typing import Literal
 
 from service.errors import JobRunning, UnknownJob
-from service.stream import connect, translated
+from service.storage.redis_client import connect, translated
 
 LEASE_MS = 10_000
 MAX_JOBS = 200  # older finished ones are dropped
+MAX_DEATHS = 5  # workers that a forgetting may cost before it fails
 PREFIX = "nearfield:job"
+NAMED_FORGOTTEN = "removed: it named a user who was forgotten"
 
 FinalState = Literal["succeeded", "failed", "cancelled"]
 Job = dict[str, str]
@@ -29,17 +31,33 @@ _COMMON = """
 local P = KEYS[1]
 local function key(id) return P .. ':' .. id end
 local function state(id) return redis.call('HGET', key(id), 'state') end
+local function kind(id) return redis.call('HGET', key(id), 'kind') end
 local function finish(id, to, ...)
   redis.call('HSET', key(id), 'state', to, ...)
+  if kind(id) == 'forget' then redis.call('HSET', key(id), 'user', '') end
   redis.call('DEL', key(id) .. ':lease')
   redis.call('SREM', P .. 's:running', id)
   redis.call('LREM', P .. 's:queue', 0, id)
   if redis.call('GET', P .. 's:only') == id then redis.call('DEL', P .. 's:only') end
 end
-for _, id in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
-  if redis.call('EXISTS', key(id) .. ':lease') == 0 then finish(id, 'failed', 'error', 'worker died') end
+local function requeue(id)
+  redis.call('HSET', key(id), 'state', 'queued')
+  redis.call('HDEL', key(id), 'worker')
+  redis.call('DEL', key(id) .. ':lease')
+  redis.call('SREM', P .. 's:running', id)
+  redis.call('LPUSH', P .. 's:queue', id)
 end
-"""
+local function bury(id)
+  local n = redis.call('HINCRBY', key(id), 'deaths', 1)
+  if kind(id) ~= 'forget' then finish(id, 'failed', 'error', 'worker died')
+  elseif redis.call('HEXISTS', key(id), 'cancel') == 1 then finish(id, 'cancelled')
+  elseif n < MAX_DEATHS then requeue(id)
+  else finish(id, 'failed', 'error', 'worker died ' .. n .. ' times: look at its log, then DELETE the user again') end
+end
+for _, id in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
+  if redis.call('EXISTS', key(id) .. ':lease') == 0 then bury(id) end
+end
+""".replace("MAX_DEATHS", str(MAX_DEATHS))
 
 # ARGV: id, now in ms, whether it excludes itself, most jobs, then field, value, ...; answers the id in the way.
 _SUBMIT = """
@@ -60,10 +78,14 @@ end
 return false
 """
 
-# ARGV: worker, lease in ms, now in ms; answers the id of the oldest queued job.
+# ARGV: worker, lease in ms, now in ms; answers the id of the oldest queued job. Nothing runs beside a forgetting.
 _CLAIM = """
-local id = redis.call('LPOP', P .. 's:queue')
+local id = redis.call('LINDEX', P .. 's:queue', 0)
 if not id then return false end
+for _, other in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
+  if kind(id) == 'forget' or kind(other) == 'forget' then return false end
+end
+redis.call('LPOP', P .. 's:queue')
 redis.call('HSET', key(id), 'state', 'running', 'worker', ARGV[1], 'started_ms', ARGV[3])
 redis.call('SET', key(id) .. ':lease', ARGV[1], 'PX', ARGV[2])
 redis.call('SADD', P .. 's:running', id)
@@ -76,6 +98,14 @@ local id = ARGV[1]
 if state(id) ~= 'running' or redis.call('HGET', key(id), 'worker') ~= ARGV[2] then return 0 end
 redis.call('PEXPIRE', key(id) .. ':lease', ARGV[3])
 if #ARGV > 3 then redis.call('HSET', key(id), unpack(ARGV, 4)) end
+return 1
+"""
+
+# ARGV: id, worker; answers whether the job was still the worker's.
+_RELEASE = """
+local id = ARGV[1]
+if state(id) ~= 'running' or redis.call('HGET', key(id), 'worker') ~= ARGV[2] then return 0 end
+if redis.call('HEXISTS', key(id), 'cancel') == 1 then finish(id, 'cancelled') else requeue(id) end
 return 1
 """
 
@@ -102,7 +132,8 @@ _LIST = "return redis.call('ZREVRANGE', P .. 's', 0, -1)"
 class JobTable:
     """Submit, claim, renew, finish and cancel jobs. Usable from any thread; every method may raise `StreamUnavailable`.
 
-    A running job whose lease has run out becomes `failed` with error "worker died" at the next call of any method.
+    A running job whose lease has run out becomes `failed` with error "worker died" at the next call of any method; a
+    forgetting is queued again, as the first, until it has cost five workers. One that has ended does not name its user.
     """
 
     def __init__(self, url: str) -> None:
@@ -110,6 +141,7 @@ class JobTable:
         bodies = (_SUBMIT, _CLAIM, _RENEW, _FINISH, _CANCEL, _GET, _LIST)
         scripts = [self._client.register_script(_COMMON + body) for body in bodies]
         self._submit, self._claim, self._renew, self._finish, self._cancel, self._get, self._list = scripts
+        self._release = self._client.register_script(_COMMON + _RELEASE)
 
     def submit(self, job_id: str, fields: Mapping[str, str], *, only_one: bool) -> None:
         """Queue a job.
@@ -144,6 +176,22 @@ class JobTable:
         arguments = [job_id, worker, state, *_flat({"finished_ms": str(_now_ms()), **fields})]
         with translated():
             return bool(self._finish(keys=[PREFIX], args=arguments))
+
+    def release(self, job_id: str, worker: str) -> bool:
+        """Give a running job back to the queue, as its first; False (and no change) if it is no longer the worker's."""
+        with translated():
+            return bool(self._release(keys=[PREFIX], args=[job_id, worker]))
+
+    def drop_name(self, job_id: str, user: str) -> None:
+        """Remove `user` from this forgetting and from all that jobs which have ended say: Redis keeps them on disk."""
+        with translated():
+            for job in self.all():
+                key, has_ended = f"{PREFIX}:{job['id']}", job["state"] not in ("queued", "running")
+                if job["id"] == job_id or (has_ended and job.get("user") == user):
+                    self._client.hset(key, "user", "")
+                for field in ("error", "reason") if has_ended else ():
+                    if repr(user) in job.get(field, ""):
+                        self._client.hset(key, field, NAMED_FORGOTTEN)
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a queued job at once; set the field `cancel` of a running one, for its worker to see.

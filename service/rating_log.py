@@ -3,88 +3,59 @@
 A segment is named `<first stream id>_<last stream id>.parquet` and holds whole entries only. It is written under a
 temporary name, synced and renamed, so the name is the commit. Readers take segments in order of their first id and skip
 every position at or below the last one read: overlaps are harmless, and merging or rewriting needs no agreement.
+
+What each segment holds and that none is missing is told by `manifest.json` (`service.storage.log_manifest`), with which
+every segment is compared before it is read (`service.storage.segment_folder`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
-import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from service.events import ZERO, Entry, StreamId
-from service.segment import behind, entries_of, holds, plain, read_groups, without, write_groups
+from service.segment import behind, entries_of, forgotten_in, holds, plain, without
+from service.storage.files import FileLock
+from service.storage.segment_folder import Segment, SegmentFolder
 
 ROWS_PER_GROUP = 131_072  # what a reader holds at a time
 MERGE_AT = 8  # so many adjacent segments of about one size become one
 MERGED_BYTES = 64 << 20  # larger segments are left alone
 
-_NAME = re.compile(r"(\d{16,})\.(\d{8,})_(\d+)\.(\d+)\.parquet", re.ASCII)
-_TEMPORARY = ".tmp-"
-_MAINTENANCE_LOCK = ".maintenance.lock"
+_MAINTENANCE_LOCK, _MAINTENANCE_TIMEOUT_S = ".maintenance.lock", 600.0  # a merge is of half a gigabyte at most
 _SMALLEST_TIER_BYTES = 16 << 10
-
-
-class Segment(NamedTuple):
-    """One file of the log: entries from `first` to `last`, both included."""
-
-    first: StreamId
-    last: StreamId
-    path: Path
 
 
 class RatingLog:
     """The folder of segments. One process appends (see `service.archiver`), any number read."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._files = SegmentFolder(folder)
 
     def segments(self) -> list[Segment]:
         """Every segment, in order of first id; of two with the same one the longer comes first."""
-        found = []
-        for path in self.folder.iterdir():
-            if match := _NAME.fullmatch(path.name):
-                ms, seq, last_ms, last_seq = map(int, match.groups())
-                found.append(Segment(StreamId(ms, seq), StreamId(last_ms, last_seq), path))
-        return sorted(found, key=lambda s: (s.first, (-s.last.ms, -s.last.seq)))
+        return self._files.segments()
+
+    def check(self) -> None:
+        """Return if every segment that was ever written is there and has its size; cheap.
+
+        Raises:
+            CorruptLog: one is not.
+        """
+        self._files.check()
 
     def last_id(self) -> StreamId:
         """Everything up to this id is in the log; `ZERO` if it is empty."""
         return max((segment.last for segment in self.segments()), default=ZERO)
 
-    # --- writing
-
     def write(self, first: StreamId, last: StreamId, groups: Iterable[pa.Table]) -> Segment:
-        """Write the rows of all entries from `first` to `last` as one segment; durable when this returns.
-
-        Args:
-            first, last: noops and bad entries (as noops), which leave no row, count for them.
-            groups: a table becomes a row group, so each holds whole entries; in order.
-
-        Raises:
-            OSError: the disk is full or broken; nothing was written, and the same can be tried again.
-        """
-        name = f"{first.ms:016d}.{first.seq:08d}_{last.ms}.{last.seq}.parquet"
-        temporary = self.folder / f"{_TEMPORARY}{os.getpid()}-{name}"
-        try:
-            with temporary.open("wb") as file:
-                write_groups(file, groups)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(self.folder / name)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(self.folder)
-        return Segment(first, last, self.folder / name)
+        """`SegmentFolder.write`: durable and listed when this returns."""
+        return self._files.write(first, last, groups)
 
     # --- reading
 
@@ -99,16 +70,16 @@ class RatingLog:
             CorruptLog: a segment is torn or altered.
         """
         wanted = None if columns is None else ["ms", "seq", *columns]
-        cursor, remaining = after, self.segments()
+        cursor, remaining = after, self._files.check()
         while remaining:
             segment = remaining.pop(0)
             if segment.last <= cursor:
                 continue
             try:
-                for batch in read_groups(segment.path, wanted):
+                for batch in self._files.groups(segment, wanted):
                     yield batch if segment.first > cursor else behind(batch, cursor)
             except FileNotFoundError:  # merged into another one meanwhile: list again
-                remaining = self.segments()
+                remaining = self._files.check()
                 continue
             cursor = segment.last
 
@@ -125,15 +96,27 @@ class RatingLog:
             if found and found[-1].id > upto:
                 return
 
+    def forgotten_since(self, after: StreamId) -> list[str]:
+        """Users whom entries behind `after` forget, in order. Raises as `read`."""
+        return [user for batch in self.read(after, ["kind", "user"]) for user in forgotten_in(batch)]
+
     # --- maintenance: merging and rewriting exclude each other across processes
 
     def clean(self) -> None:
-        """Remove what a killed writer left: temporary files, and segments that a merged one covers."""
+        """Remove what a killed writer left: temporary files, and segments that a merged one covers; list what is not.
+
+        Raises:
+            CorruptLog, OSError: see `SegmentFolder.seal`.
+        """
+        self.remove_temporaries()
+        self._files.seal()
         with self._maintenance(wait=False) as is_ours:
             if is_ours:
-                for path in self.folder.glob(f"{_TEMPORARY}*"):
-                    path.unlink(missing_ok=True)
                 self._remove_covered()
+
+    def remove_temporaries(self) -> None:
+        """Remove the files of writers that were killed, once no living one writes."""
+        self._files.remove_temporaries()
 
     def compact(self) -> int:
         """Merge runs of small adjacent segments; how many segments went. Drops no row.
@@ -162,49 +145,52 @@ class RatingLog:
             CorruptLog: a segment is torn or altered.
         """
         with self._maintenance(wait=True):
-            holding = [s for s in self.segments() if s.first < before and holds(s.path, user)]
+            earlier = [segment for segment in self._files.check() if segment.first < before]
+            holding = [segment for segment in earlier if holds(self._files.groups(segment, ["user"]), user)]
             for segment in holding:
-                kept = (plain(without(batch, user, before)) for batch in read_groups(segment.path, None))
-                self.write(segment.first, segment.last, kept)
+                kept = (plain(without(batch, user, before)) for batch in self._files.groups(segment, None))
+                self._files.write(segment.first, segment.last, kept)
             return len(holding)
 
     def _merge(self, run: list[Segment]) -> None:
         last = max(segment.last for segment in run)
-        merged = self.write(run[0].first, last, _rows_of(run))
+        rows = ((segment.last, self._files.groups(segment, None)) for segment in run)
+        merged = self._files.write(run[0].first, last, _rows_of(rows), [segment.path.name for segment in run])
         for segment in run:
             if segment.path != merged.path:
                 segment.path.unlink(missing_ok=True)
 
     def _remove_covered(self) -> None:
-        cursor = ZERO
+        cursor, covered = ZERO, list[Segment]()
         for segment in self.segments():
             if segment.last <= cursor:
-                segment.path.unlink(missing_ok=True)
+                covered.append(segment)
             cursor = max(cursor, segment.last)
+        self._files.remove(covered)
 
     @contextlib.contextmanager
     def _maintenance(self, *, wait: bool) -> Iterator[bool]:
-        with (self.folder / _MAINTENANCE_LOCK).open("wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
+        path = self.folder / _MAINTENANCE_LOCK
+        lock = FileLock.take(path, _MAINTENANCE_TIMEOUT_S) if wait else FileLock.try_take(path)
+        if lock is None:
+            yield False
+        else:
+            with lock:
                 yield True
 
 
-def _rows_of(run: list[Segment]) -> Iterator[pa.Table]:
+def _rows_of(run: Iterable[tuple[StreamId, Iterator[pa.RecordBatch]]]) -> Iterator[pa.Table]:
     """Rows of overlapping segments in order, each once, in groups of a good size."""
     cursor, n_held = ZERO, 0
     held: list[pa.Table] = []
-    for segment in run:
-        for batch in read_groups(segment.path, None):
+    for last, groups in run:
+        for batch in groups:
             held.append(plain(behind(batch, cursor)))
             n_held += held[-1].num_rows
             if n_held >= ROWS_PER_GROUP:
                 yield pa.concat_tables(held)
                 held, n_held = [], 0
-        cursor = max(cursor, segment.last)
+        cursor = max(cursor, last)
     if held:
         yield pa.concat_tables(held)
 
@@ -229,11 +215,3 @@ def _mergeable(segments: list[Segment]) -> list[Segment]:
 def _tier(n_bytes: int) -> int:
     """0 for the smallest segments, one more for every factor of `MERGE_AT`."""
     return max(0, math.ceil(math.log(n_bytes / _SMALLEST_TIER_BYTES, MERGE_AT)))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from service.errors import CorruptLog
-from service.events import Entry, RatingEvent, StreamId
+from service.errors import CorruptLog, NewerEntry
+from service.events import KINDS, Entry, RatingEvent, StreamId
+from service.storage import files
 
 SCHEMA = pa.schema(
     [
@@ -110,26 +111,30 @@ def write_groups(file: IO[bytes], groups: Iterable[pa.Table]) -> None:
                 writer.write_table(group, row_group_size=group.num_rows)
 
 
-def read_groups(path: Path, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = None) -> Iterator[pa.RecordBatch]:
     """Row groups of the segment at `path`; kind, user and item dictionary-encoded.
 
     Args:
         path: of the segment.
         columns: names to read. None: all.
+        file: the segment where it is open already; it is closed at the end.
 
     Raises:
         FileNotFoundError: it was merged into another one.
         CorruptLog: it is torn or altered.
+        NewerEntry: a newer version wrote entries of kinds that this one does not know.
     """
     try:
-        with path.open("rb") as file:
-            parquet = pq.ParquetFile(file, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
+        with file or files.open_regular(path) as opened:
+            parquet = pq.ParquetFile(opened, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
             for group in range(parquet.num_row_groups):
                 table = parquet.read_row_group(group, columns=columns, use_threads=False)
-                yield table.combine_chunks().to_batches()[0]
+                batch = table.combine_chunks().to_batches()[0]
+                _check_kinds(batch, path)
+                yield batch
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # of the library: not one error alone
         raise CorruptLog(f"Invalid segment {path}: expected an intact file of ratings, got: {error}") from error
 
 
@@ -144,10 +149,38 @@ def _is_below(batch: pa.RecordBatch, position: StreamId) -> NDArray[np.bool_]:
     return below
 
 
-def holds(path: Path, user: str) -> bool:
-    """Whether any row of the segment at `path` names `user`."""
-    groups = (batch.column("user").dictionary for batch in read_groups(path, ["user"]))
-    return any(pc.index(names, pa.scalar(user)).as_py() >= 0 for names in groups)
+def holds(groups: Iterable[pa.RecordBatch], user: str) -> bool:
+    """Whether any row names `user`."""
+    names = (batch.column("user").dictionary for batch in groups)
+    return any(pc.index(known, pa.scalar(user)).as_py() >= 0 for known in names)
+
+
+def forgotten_in(batch: pa.RecordBatch) -> list[str]:
+    """The users whom entries of `batch` forget, in order."""
+    is_theirs = pc.equal(batch.column("kind").cast(pa.string()), "forget")
+    names: list[str] = batch.column("user").filter(is_theirs).to_pylist()
+    return names
+
+
+def check_rows(batch: pa.RecordBatch, first: StreamId, last: StreamId, path: Path) -> None:
+    """Return if every position lies between `first` and `last`, both included, and none before the one above it.
+
+    Raises:
+        CorruptLog: one does not.
+    """
+    ms, seq, index = (batch.column(name).to_numpy() for name in ("ms", "seq", "index"))
+    later = (ms[1:] > ms[:-1]) | ((ms[1:] == ms[:-1]) & (seq[1:] > seq[:-1]))
+    is_ordered = later | ((ms[1:] == ms[:-1]) & (seq[1:] == seq[:-1]) & (index[1:] > index[:-1]))
+    is_below, is_above = _is_below(batch, first), ~_is_below(batch, StreamId(last.ms, last.seq + 1))
+    if is_below.any() or is_above.any() or not is_ordered.all():
+        raise CorruptLog(f"Invalid segment {path}: expected rows from {first} to {last} in order, got others")
+
+
+def _check_kinds(batch: pa.RecordBatch, path: Path) -> None:
+    if "kind" in batch.schema.names:
+        unknown = set(batch.column("kind").dictionary.to_pylist()) - KINDS
+        if unknown:
+            raise NewerEntry(f"{path} has entries of the kinds {sorted(map(str, unknown))}: upgrade this process")
 
 
 def without(batch: pa.RecordBatch, user: str, before: StreamId) -> pa.RecordBatch:

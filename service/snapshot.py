@@ -12,7 +12,6 @@ import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +27,8 @@ from service import manifest as manifests
 from service import snapshot_files
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.manifest import FORMAT, Manifest, StoredCalibration
+from service.storage import files
 
-ABANDONED_S = 3600.0  # nobody writes a snapshot for so long without touching its folder
 N_KEPT = 3  # of a name: the live version and the two before it
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
@@ -116,7 +115,7 @@ def write(
             watermark=watermark,
             n_users=model.n_users,
             n_items=model.n_items,
-            files={name: _sha256(temporary / name) for name in (ARRAYS_FILE, USERS_FILE, ITEMS_FILE)},
+            files={name: files.sha256_of(temporary / name) for name in (ARRAYS_FILE, USERS_FILE, ITEMS_FILE)},
             format=FORMAT,
             calibration=StoredCalibration.of(model.calibration),
             given=manifests.changed(model.params) if given is None else given,
@@ -140,8 +139,8 @@ def read_manifest(folder: Path, version: str) -> Manifest:
     """
     path = path_of(folder, version)
     try:
-        content = (path / MANIFEST_FILE).read_bytes()
-        digest = (path / DIGEST_FILE).read_text("ascii").strip()
+        content = files.read_regular(path / MANIFEST_FILE)
+        digest = files.read_regular(path / DIGEST_FILE).decode("ascii").strip()
         if hashlib.sha256(content).hexdigest() != digest:
             raise CorruptSnapshot(f"snapshot {version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
         manifest = manifests.read(content)
@@ -163,7 +162,7 @@ def verify(folder: Path, version: str) -> Manifest:
     path = path_of(folder, version)
     for name, expected in manifest.files.items():
         try:
-            found = _sha256(path / name)
+            found = files.sha256_of(path / name)
         except OSError as error:
             raise CorruptSnapshot(f"snapshot {version}: {name} cannot be read: {error}") from error
         if found != expected:
@@ -187,6 +186,12 @@ def versions(folder: Path, name: str | None = None) -> list[str]:
         (match["time"], _written_ns(folder / entry), entry) for match, entry in found if name in (None, match["name"])
     ]
     return [entry for _, _, entry in sorted(kept, reverse=True)]
+
+
+def is_version(version: str, name: str) -> bool:
+    """Whether `version` is written as one of `name`, there or not."""
+    match = _VERSION.fullmatch(version)
+    return match is not None and match["name"] == name
 
 
 def name_of(version: str) -> str:
@@ -232,11 +237,14 @@ def remove(folder: Path, version: str) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Remove what writers and removers have left behind that died more than an hour ago."""
+    """Remove what dead writers and removers have left behind; nobody may write meanwhile (`service.exclusion`).
+
+    Raises:
+        OSError: something cannot be removed.
+    """
     for entry in _entries(folder):
-        is_ours = entry.startswith(".") and entry.endswith((".tmp", ".gone"))
-        if is_ours and time.time() - (folder / entry).stat().st_mtime > ABANDONED_S:
-            shutil.rmtree(folder / entry, ignore_errors=True)
+        if entry.startswith(".") and entry.endswith((".tmp", ".gone")):
+            shutil.rmtree(folder / entry)
 
 
 def holds_user(folder: Path, version: str, user_id: str) -> bool:
@@ -300,16 +308,11 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     (folder / MANIFEST_FILE).write_bytes(content)
     (folder / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
-    snapshot_files.sync(folder / MANIFEST_FILE)
-    snapshot_files.sync(folder / DIGEST_FILE)
+    files.sync(folder / MANIFEST_FILE)
+    files.sync(folder / DIGEST_FILE)
 
 
 def _commit(temporary: Path, final: Path) -> None:
-    snapshot_files.sync(temporary)
+    files.sync(temporary)
     temporary.rename(final)
-    snapshot_files.sync(final.parent)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    files.sync(final.parent)

@@ -6,7 +6,6 @@ takes, 70 ms for 140 MB.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.model import NO_SLOT, Model
+from service.storage import files
 
 PART_BYTES = 4 * 2**20  # what is read between two moments at which other threads can go on
 PART_IDS = 5_000  # strings that are made at once
@@ -85,7 +85,7 @@ def write_arrays(path: Path, model: Model) -> None:
     left_out = () if model.item_weights.size else ("item_slots", "item_weights")
     arrays = {name: array for name, array in model.arrays.items() if name not in left_out}
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-    sync(path)
+    files.sync(path)
 
 
 def write_ids(path: Path, ids: Sequence[str]) -> None:
@@ -94,20 +94,12 @@ def write_ids(path: Path, ids: Sequence[str]) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     pq.write_table(pa.table({"id": pa.array(list(ids), pa.string())}), path, compression="zstd")
-    sync(path)
+    files.sync(path)
 
 
 def read_ids(path: Path) -> IdColumn:
     """The ids in the order of their rows."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    return IdColumn(pq.read_table(path, columns=["id"], use_threads=False).column("id"))
-
-
-def sync(path: Path) -> None:
-    """Return when the file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with files.open_regular(path) as file:
+        return IdColumn(pq.read_table(file, columns=["id"], use_threads=False).column("id"))

@@ -10,22 +10,23 @@ nearfield:never      never there: what is waited for in vain
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import redis
 import structlog
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from service.errors import StreamReplaced, StreamUnavailable, VolatileServer
+from service.errors import InvalidKey, StreamReplaced, StreamUnavailable
 from service.events import NOOP_VERSION, ZERO, Fields, StreamId
 from service.redis_pipe import RedisPipe
 from service.settings import AppendFsync
+from service.storage import aof_files
+from service.storage.durability import refuse_volatile
+from service.storage.redis_client import REPACK, connect, id_of, position_of, text_of, translated
 
 RATINGS = "nearfield:ratings"
 TRIMMED = "nearfield:trimmed"
@@ -33,34 +34,13 @@ REJECTED = "nearfield:rejected"
 COMMIT = "nearfield:commit"
 NEVER = "nearfield:never"
 
-SOCKET_TIMEOUT_S = 5.0  # longer than any blocking read
 MAX_REJECTED = 10_000
 COMPARED = 100  # entries by which a stream behind the log is recognized: a foreign one would not share their ids
 AOF_REWRITE_TIMEOUT_S = 600.0
-_FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
 _POLL_S = 0.05
+REPACKED = 300  # entries that are copied at a time; three times as many as a node has, where nobody changed that
 
 _log = structlog.get_logger(__name__)
-
-
-def connect(url: str) -> Any:
-    """A client that answers in bytes, waits at most five seconds and never sends a command twice."""
-    return redis.Redis.from_url(
-        url,
-        protocol=2,
-        socket_timeout=SOCKET_TIMEOUT_S,
-        socket_connect_timeout=SOCKET_TIMEOUT_S,
-        retry=Retry(NoBackoff(), 0),
-    )
-
-
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Turn every failure of the Redis client into `StreamUnavailable`."""
-    try:
-        yield
-    except redis.RedisError as error:
-        raise StreamUnavailable(f"Redis is unavailable: {error}") from error
 
 
 class Reading(NamedTuple):
@@ -120,7 +100,7 @@ class Stream:
         if pipe is None or not pipe.is_open:
             pipe = await self._reopen()
         reply = await pipe.call("XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items()))
-        return StreamId.parse(reply.decode())
+        return _id(reply)
 
     async def _reopen(self) -> RedisPipe:
         async with self._opening:
@@ -162,26 +142,13 @@ class Stream:
         names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
         with translated():
             try:
-                found = {name: _text(self._client.config_get(name).get(name, "")) for name in names}
+                found = {name: text_of(self._client.config_get(name).get(name, "")) for name in names}
             except redis.ResponseError as error:
                 if not self._warned.is_set():
                     _log.warning("durability of redis cannot be checked: CONFIG is refused", error=str(error))
                 self._warned.set()
                 return
-        self._refuse_volatile(found)
-
-    def _refuse_volatile(self, found: dict[str, str]) -> None:
-        if found["appendonly"] != "yes":
-            # CONFIG SET is not enough: until its first rewrite is done, the server would lose everything if killed.
-            raise VolatileServer("Invalid appendonly of the Redis server: expected yes, got no; restart it with yes")
-        if _FSYNC_STRENGTH.get(found["appendfsync"], 0) < _FSYNC_STRENGTH[self._appendfsync]:
-            raise VolatileServer(
-                f"Invalid appendfsync of the Redis server: expected {self._appendfsync}, got {found['appendfsync']};"
-                " change it there, or accept the weaker one with NEARFIELD_APPENDFSYNC"
-            )
-        if found["maxmemory"] not in ("", "0") and found["maxmemory-policy"] != "noeviction":
-            policy = found["maxmemory-policy"]
-            raise VolatileServer(f"Invalid maxmemory-policy of the Redis server: expected noeviction, got {policy}")
+        refuse_volatile(found, self._appendfsync)
 
     def _raise_last_id(self, floor: StreamId) -> None:
         """Make the next id come after `floor`: a flushed or replaced server would start below the log."""
@@ -218,7 +185,9 @@ class Stream:
             pipeline.xread({RATINGS: str(after)}, count=count, block=block_ms or None)
             pipeline.get(TRIMMED)
             reply, trimmed = pipeline.execute()
-        return Reading([(_id(raw), fields) for _, entries in reply for raw, fields in entries], _position_of(trimmed))
+        return Reading(
+            [(_id(raw), fields) for _, entries in reply for raw, fields in entries], position_of(trimmed, TRIMMED)
+        )
 
     def pause(self, seconds: float) -> None:
         """Wait in vain, asking the server: one that goes meanwhile, and may come back as another, fails this call."""
@@ -256,8 +225,14 @@ class Stream:
             self._client.set(COMMIT, str(position))
 
     def requested_commit(self) -> StreamId:
-        """The position last asked for; `ZERO` if none ever was."""
-        return self._position(COMMIT)
+        """The position last asked for; `ZERO` if none ever was, or if something else is there: it is a wish only."""
+        try:
+            return self._position(COMMIT)
+        except InvalidKey as error:
+            _log.warning("request to commit is not understood", error=str(error))
+            with translated():
+                self._client.delete(COMMIT)
+            return ZERO
 
     def reject(self, stream_id: StreamId, fields: Fields, reason: str) -> None:
         """Keep a bad entry for people to look at; doing it again changes nothing."""
@@ -281,34 +256,49 @@ class Stream:
         with translated():
             self._client.xtrim(REJECTED, maxlen=0, approximate=False)
 
-    def rewrite_aof(self) -> None:
+    def repack(self) -> StreamId | None:
+        """Free what was trimmed to the byte: a node of the stream keeps trimmed entries beside those that remain.
+
+        Returns:
+            None if that is done. Where too many entries remain to be copied at a time, the id of one behind the nodes
+            in question: trim up to there too, once the log has it.
+        """
+        with translated():
+            found = self._client.eval(REPACK, 1, RATINGS, REPACKED)
+        return _id(found) if found else None
+
+    def rewrite_aof(self, folder: Path) -> None:
         """Rewrite the append-only file, so that what was trimmed is gone from disk too; returns when done.
 
+        Args:
+            folder: of an embedded server, from which what killed rewrites left is removed.
+
         Raises:
-            StreamUnavailable: Redis is gone, or not done after ten minutes.
+            StreamUnavailable: Redis is gone, could not write, or is not done after ten minutes.
+            OSError: what was left cannot be removed.
         """
         deadline = time.monotonic() + AOF_REWRITE_TIMEOUT_S
         with translated():
             self._await_rewrite(deadline)  # one that runs already may still write what was trimmed since
+            unused = aof_files.unused(folder)
             self._client.bgrewriteaof()
-            self._await_rewrite(deadline)
+            if self._await_rewrite(deadline) != "ok":
+                raise StreamUnavailable("Redis could not rewrite its append-only file: its log says why")
+        aof_files.remove(folder, unused)
 
-    def _await_rewrite(self, deadline: float) -> None:
+    def _await_rewrite(self, deadline: float) -> str:
+        """How the last one went."""
         while True:
             state = self._client.info("persistence")
             if not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]):
-                return
+                return str(state["aof_last_bgrewrite_status"])
             if time.monotonic() > deadline:
                 raise StreamUnavailable(f"Redis has not rewritten its file after {AOF_REWRITE_TIMEOUT_S:g} s")
             time.sleep(_POLL_S)
 
     def _position(self, key: str) -> StreamId:
         with translated():
-            return _position_of(self._client.get(key))
-
-
-def _position_of(value: Any) -> StreamId:
-    return StreamId.parse(_text(value)) if value else ZERO
+            return position_of(self._client.get(key), key)
 
 
 def _last_and_length(client: Any) -> tuple[StreamId, int]:
@@ -322,8 +312,4 @@ def _last_and_length(client: Any) -> tuple[StreamId, int]:
 
 
 def _id(raw: bytes) -> StreamId:
-    return StreamId.parse(raw.decode())
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    return id_of(raw, RATINGS)

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import queue
 import secrets
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import msgspec
 import structlog
 
-from service import live, snapshot
+from service import exclusion, live
 from service.errors import StreamUnavailable
 from service.events import StreamId
-from service.forget import REMAINS, forget
+from service.forget import REMAINS, Places, forget, without_forgotten
 from service.job_table import Job, JobTable
 from service.jobs import TRAIN, Jobs
 from service.metrics import Metrics
 from service.rating_log import RatingLog
 from service.retraining import Retraining
 from service.settings import Settings
+from service.storage.files import FileLock
 from service.stream import Stream
+from service.threads import PartThread, helper, unheard
 from service.trainer import Line
+from service.trainer_process import TrainerProcess, training
 
-NICENESS = 19  # trainings take what nobody else wants
 POLL_S = 0.2
 RENEW_EVERY_S = 1.0
-TERMINATE_S = 5.0  # what a trainer has left to end by itself after SIGTERM
-REMEMBERED_STDERR_LINES = 20
+STOPPED = "the worker was stopped"
 
 _log = structlog.get_logger(__name__)
 
@@ -49,23 +48,31 @@ class _Interrupted(Exception):
 class Supervisor:
     """Runs trainings as processes and forgettings in a thread, under a lease that it renews."""
 
-    def __init__(self, settings: Settings, table: JobTable, stream: Stream, log: RatingLog, metrics: Metrics) -> None:
-        """Prepare; `start` starts the thread."""
+    def __init__(
+        self,
+        settings: Settings,
+        table: JobTable,
+        stream: Stream,
+        log: RatingLog,
+        metrics: Metrics,
+        on_failure: Callable[[BaseException], None] = unheard,
+    ) -> None:
+        """Prepare; `start` starts the thread. `on_failure`: see `PartThread`."""
         self._settings, self._table, self._stream, self._rating_log = settings, table, stream, log
         self._metrics = metrics
         self._worker = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._retraining = Retraining(settings, log, Jobs(table, stream, settings.data))
         self._renewed_s = 0.0
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self._thread = PartThread("supervisor", self._run, on_failure)
 
     def start(self) -> None:
         """Start taking jobs."""
-        snapshot.clean(self._settings.data / "snapshots")
+        exclusion.clean(self._settings.data)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the running job, which fails, and end."""
+        """Stop the running job and end: a training fails, a forgetting is gone on with by whoever comes next."""
         self._stopping.set()
         self._thread.join()
 
@@ -95,10 +102,15 @@ class Supervisor:
             if interrupted.outcome is None:
                 _log.warning("job was taken away", job=job["id"])
                 return
+            if interrupted.error == STOPPED and job["kind"] != TRAIN:
+                self._table.release(job["id"], self._worker)
+                return
             outcome, fields = interrupted.outcome, {"error": interrupted.error} if interrupted.error else {}
         except Exception as error:
             outcome, fields = "failed", {"error": f"{type(error).__name__}: {error}"}
-        self._table.finish(job["id"], self._worker, outcome, fields)  # type: ignore[arg-type]
+        if not self._table.finish(job["id"], self._worker, outcome, fields):  # type: ignore[arg-type]
+            _log.warning("job was taken away", job=job["id"], **fields)
+            return
         self._metrics.jobs.labels(outcome).inc()
         _log.info("job finished", job=job["id"], state=outcome, **fields)
 
@@ -109,7 +121,7 @@ class Supervisor:
             _Interrupted: the job must stop.
         """
         if self._stopping.is_set():
-            raise _Interrupted("failed", "the worker was stopped")
+            raise _Interrupted("failed", STOPPED)
         if not fields and time.monotonic() - self._renewed_s < RENEW_EVERY_S:
             return
         with contextlib.suppress(StreamUnavailable):  # a short absence of Redis must not cost hours of training
@@ -133,21 +145,20 @@ class Supervisor:
 
     def _train(self, job: Job) -> dict[str, str]:
         self._await_log(job)
-        with _trainer(self._settings, job) as process:
-            last = self._watch(job, process)
-        if last.outcome == "failed":
-            raise _Interrupted("failed", last.error)
-        promoted, reason = last.promote, last.reason
-        if job.get("force") == "1" and not promoted:
-            promoted, reason = True, f"force was true: {reason}"
-        if promoted and job["activate"] != "1":
-            promoted, reason = False, "activate was false"
-        if promoted:
-            live.set_version(self._settings.data, job["algorithm"], last.version or "")
-        self._prune(job["algorithm"])
+        with self._lock(job, shared=True) as lock:
+            with training(self._settings, job, lock) as process:
+                last = self._watch(job, process)
+            if last.outcome == "failed":
+                raise _Interrupted("failed", last.error)
+            version = without_forgotten(self._settings.data, self._rating_log, last.version or "")
+            promoted, reason = _decision(job, last)
+            if promoted:
+                live.activate(self._settings.data, job["algorithm"], version)
+            for gone in live.prune(self._settings.data, job["algorithm"]):
+                _log.info("snapshot removed", version=gone)
         fields = {
             "progress": "1",
-            "version": last.version or "",
+            "version": version,
             "promoted": str(int(promoted)),
             "metrics": msgspec.json.encode(last.metrics).decode(),
             "calibration": msgspec.json.encode(last.calibration).decode(),
@@ -155,7 +166,14 @@ class Supervisor:
         }
         return fields | _given(reason=reason, backend=last.backend)
 
-    def _watch(self, job: Job, process: _Process) -> Line:
+    def _lock(self, job: Job, *, shared: bool) -> FileLock:
+        """The lock by which training and forgetting exclude each other, waited for as long as the job is ours."""
+        while (lock := exclusion.try_take(self._settings.data, shared=shared)) is None:
+            self._tend(job)
+            self._stopping.wait(POLL_S)
+        return lock
+
+    def _watch(self, job: Job, process: TrainerProcess) -> Line:
         """Publish what the trainer tells until it ends; its last line."""
         last = Line()
         while True:
@@ -172,21 +190,15 @@ class Supervisor:
             raise RuntimeError(f"the trainer died: {process.last_words()}")
         return last
 
-    def _prune(self, name: str) -> None:
-        version = live.read(self._settings.data).get(name)
-        if version is not None:
-            for gone in snapshot.prune(self._settings.data / "snapshots", name, version):
-                _log.info("snapshot removed", version=gone)
-
     # --- forgetting
 
     def _forget(self, job: Job) -> dict[str, str]:
         self._await_log(job)
-        self._tend(job, {"user": ""})  # before the file of Redis is rewritten: the job would keep the name alive
-        position = StreamId.parse(job["watermark"])
-        steps = forget(self._settings.data, self._rating_log, self._stream, job["user"], position)
+        lock = self._lock(job, shared=False)
+        places = Places(self._settings.data, self._rating_log, self._stream, self._table)
+        steps = forget(places, job["id"], job["user"], StreamId.parse(job["watermark"]))
         progress: queue.SimpleQueue[float | BaseException] = queue.SimpleQueue()
-        threading.Thread(target=_drain, args=(steps, progress), name="forget", daemon=True).start()
+        helper("forget", functools.partial(_drain, steps, progress, lock))
         done = 0.0
         while done < 1.0:
             try:
@@ -201,93 +213,28 @@ class Supervisor:
         return {"progress": "1", "reason": REMAINS}
 
 
+def _decision(job: Job, last: Line) -> tuple[bool, str | None]:
+    """Whether what was trained goes live, and what there is to say about it."""
+    promoted, reason = last.promote, last.reason
+    if job.get("force") == "1" and not promoted:
+        promoted, reason = True, f"force was true: {reason}"
+    if promoted and job["activate"] != "1":
+        promoted, reason = False, "activate was false"
+    return promoted, reason
+
+
 def _given(**fields: str | None) -> dict[str, str]:
     """The fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _drain(steps: Iterator[float], progress: queue.SimpleQueue[float | BaseException]) -> None:
+def _drain(steps: Iterator[float], progress: queue.SimpleQueue[float | BaseException], lock: FileLock) -> None:
+    """Do the steps. The lock is this thread's: its job may be taken away while it still writes."""
     try:
-        for done in steps:
-            progress.put(done)
+        with lock:
+            for done in steps:
+                if done < 1.0:
+                    progress.put(done)
+        progress.put(1.0)
     except BaseException as error:
         progress.put(error)
-
-
-class _Process:
-    """A trainer process and what it says."""
-
-    def __init__(self, command: list[str]) -> None:
-        # A group of processes, not a session: kernels with autogroups share the processor out between sessions first,
-        # where niceness does not count; a training then took a quarter of a core from Redis and the service.
-        self._process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
-        )
-        os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
-        self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
-        self._errors: list[str] = []
-        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_lines, self._read_errors)]
-        for reader in self._readers:
-            reader.start()
-
-    def next_line(self, timeout_s: float) -> Line | None:
-        """The next line, None if there is none in time."""
-        with contextlib.suppress(queue.Empty):
-            return self._lines.get(timeout=timeout_s)
-        return None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the process is gone and every line has been taken."""
-        gone = self._process.poll() is not None and not any(reader.is_alive() for reader in self._readers)
-        return gone and self._lines.empty()
-
-    def last_words(self) -> str:
-        """How it ended, and the end of what it wrote to stderr."""
-        code = self._process.returncode
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        return f"{how}: {self._errors[-1]}" if self._errors else how
-
-    def end(self) -> None:
-        """SIGTERM, and SIGKILL if it is still there after five seconds."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(TERMINATE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        for reader in self._readers:
-            reader.join()
-
-    def _read_lines(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101 (tells the type checker)
-        with self._process.stdout as pipe:
-            for raw in pipe:
-                self._lines.put(msgspec.json.decode(raw, type=Line))
-
-    def _read_errors(self) -> None:
-        assert self._process.stderr is not None  # noqa: S101 (tells the type checker)
-        with self._process.stderr as pipe:
-            for raw in pipe:
-                self._errors = [*self._errors[1 - REMEMBERED_STDERR_LINES :], raw.decode(errors="replace").rstrip()]
-
-
-@contextlib.contextmanager
-def _trainer(settings: Settings, job: Job) -> Iterator[_Process]:
-    options: dict[str, Any] = {
-        "data": settings.data,
-        "job": job["id"],
-        "algorithm": job["algorithm"],
-        "params": job["params"],
-        "values": settings.values,
-        "watermark": job["watermark"],
-        "backend": settings.backend,
-    }
-    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
-    arguments += ["--tune"] * (job.get("tune") == "1")
-    process = _Process([sys.executable, "-m", "service.trainer", *arguments])
-    try:
-        yield process
-    finally:
-        process.end()

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
+import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +44,7 @@ MIN_HELD_OUT = 1000  # fewer pairs than this cannot tell two models apart
 MARGIN = 0.01  # a candidate may be this much worse than the live snapshot and still go live
 RMSE, NDCG = "rmse", "ndcg@10"
 TUNING_SHARE = 0.8  # of the progress of a job that tunes
+ORPHANED_S = 5.0  # what is left to end by itself once the supervisor is gone
 BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
 
 
@@ -304,5 +308,16 @@ def _tell(line: Line) -> None:
     sys.stdout.buffer.flush()
 
 
+def _end_with_supervisor() -> None:
+    """Wait until nobody holds the other end of standard input any more: the supervisor is gone, and the job with it."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ORPHANED_S)
+    os._exit(1)  # a kernel that does not end: what is half written is removed by whoever trains or forgets next
+
+
 if __name__ == "__main__":
+    if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # a person's terminal says nothing
+        threads.helper("orphanage", _end_with_supervisor)
     sys.exit(main())

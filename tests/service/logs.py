@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.events import ZERO, Entry, StreamId
+from service.events import ZERO, Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog, Segment
 from service.segment import table_of
 
@@ -18,3 +18,7 @@ def commit(log: RatingLog, entries: Sequence[Entry]) -> Segment:
 
 def contents(log: RatingLog, after: StreamId = ZERO) -> list[Entry]:
     return [entry for entries in log.entries(after, END) for entry in entries]
+
+
+def ratings_of(log: RatingLog, user: str) -> list[RatingEvent]:
+    return [rating for entry in contents(log) for rating in entry.ratings if rating.user == user]

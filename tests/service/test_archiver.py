@@ -13,11 +13,11 @@ import pytest
 import redis
 
 from service import archiver as archiver_module
-from service import rating_log
 from service.archiver import Archiver
 from service.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
+from service.storage import segment_folder
 from service.stream import RATINGS, Stream
 from tests.service.logs import commit, contents
 from tests.service.waiting import eventually
@@ -170,7 +170,7 @@ def test_a_full_disk_is_told_loses_nothing_and_heals(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rating_log, "write_groups", full)
+        patch.setattr(segment_folder, "write_groups", full)
         last = put("a")
         stream.request_commit(last)
         eventually(lambda: archiver.obstacle is not None)

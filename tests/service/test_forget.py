@@ -1,42 +1,103 @@
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+import redis
 
 from service import snapshot
 from service.errors import UnknownUser
 from service.events import StreamId
 from service.queries import UserRatings
-from service.segment import holds
+from service.redis_server import RedisServer
+from service.stream import RATINGS
+from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
 
+USER = "u3-who-is-to-be-forgotten"
 
-def test_a_forgotten_user_leaves_every_place(whole: Whole) -> None:
-    whole.send(events())
-    before = {name: whole.train(name, **SMALL) for name in ("culsh", "culsh-implicit")}
-    whole.train("culsh", **SMALL)  # the first culsh is kept as the one before
-    whole.stream.reject(StreamId(1, 1), {b"v": b"1", b"ratings": b'[{"user": "u3"}]'}, "bad")
-    position = whole.subject("forget", "u3")
-    with pytest.raises(UnknownUser):
-        whole.ask(UserRatings(user="u3"))
-    whole.rate(("u3", "i1", 5.0))  # a new user of the same name
-    job = whole.ended(whole.jobs.submit_forgetting("u3", position))
-    assert (job.state, job.error, job.progress) == ("succeeded", None, 1.0)
-    assert "next training" in str(job.reason)
-    assert [one.item for one in whole.ask(UserRatings(user="u3")).ratings] == ["i1"]
 
-    folder = whole.data / "snapshots"
-    versions = snapshot.versions(folder)
-    assert len(versions) == 3
-    assert before["culsh"] not in versions
-    assert not any(snapshot.holds_user(folder, version, "u3") for version in versions)
-    eventually(lambda: set(whole.hotswap.served().values()) <= set(versions))
-    assert whole.recommend("u5").personalized
-    for segment in whole.log.segments():
-        assert segment.last > position or not holds(segment.path, "u3")
-    assert whole.stream.rejected() == []
-    assert whole.stream.trimmed_id() == position
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[RedisServer]:
+    """The server of the folder in which the service is."""
+    server = RedisServer(tmp_path)
+    server.start()
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("rdbcompression", "no")  # so that grep can see what is there
+    yield server
+    server.stop()
+
+
+def kept_aside(whole: Whole, server: RedisServer) -> list[Path]:
+    """What killed processes left, each naming the user: an hour was not enough for them to be cleaned."""
+    snapshots = whole.data / "snapshots"
+    left = [
+        snapshots / ".culsh-20260101T000000-beef.77.tmp" / "users.parquet",
+        snapshots / ".culsh-20260101T000000-dead.gone" / "users.parquet",
+        whole.log.folder / ".tmp-77-0000000000000001.00000000_1.0.parquet",
+        server.folder / "temp-rewriteaof-77.aof",
+        server.folder / "temp-rewriteaof-bg-77.aof",
+        server.folder / "appendonlydir" / "appendonly.aof.900.incr.aof",
+    ]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(USER)
+    with redis.Redis.from_url(server.url) as client:
+        dead = {"id": "dead", "kind": "forget", "state": "failed", "user": USER, "created_ms": "1"}
+        client.hset("nearfield:job:dead", mapping=dead)
+        client.zadd("nearfield:jobs", {"dead": 0})
+    return left
+
+
+def test_a_forgotten_user_leaves_every_place(embedded: RedisServer, tmp_path: Path) -> None:
+    """The places are those that docs/operations.md lists."""
+    with Whole(embedded.url, tmp_path) as whole:
+        ratings = json.loads(json.dumps([[e.user, e.item, e.rating] for e in events()]).replace('"u3"', f'"{USER}"'))
+        for start in range(0, len(ratings), 500):
+            whole.rate(*map(tuple, ratings[start : start + 500]))
+        before = {name: whole.train(name, **SMALL) for name in ("culsh", "culsh-implicit")}
+        whole.train("culsh", **SMALL)  # the first culsh is kept as the one before
+        whole.stream.reject(StreamId(1, 1), {b"v": b"1", b"ratings": b'[{"user": "%s"}]' % USER.encode()}, "bad")
+        left = kept_aside(whole, embedded)
+        position = whole.subject("forget", USER)
+        with pytest.raises(UnknownUser):
+            whole.ask(UserRatings(user=USER))
+        whole.rate(("u4", "i1", 5.0))  # beside the last ratings of the user in a node of the stream
+        job = whole.ended(whole.jobs.submit_forgetting(USER, position))
+        assert (job.state, job.error, job.progress) == ("succeeded", None, 1.0)
+        assert "next training" in str(job.reason)
+
+        assert [path for path in left if path.exists()] == []
+        found = subprocess.run(
+            ["grep", "-rl", "--exclude=*.parquet", USER, whole.data], capture_output=True, check=False, text=True
+        )
+        assert found.stdout == ""  # jobs, bad entries and the file of Redis among them
+        assert ratings_of(whole.log, USER) == []
+        folder = whole.data / "snapshots"
+        versions = snapshot.versions(folder)
+        assert len(versions) == 3
+        assert before["culsh"] not in versions
+        assert not any(snapshot.holds_user(folder, version, USER) for version in versions)
+        with redis.Redis.from_url(embedded.url) as client:
+            assert not [key for key in client.scan_iter() if USER.encode() in (client.dump(key) or b"")]
+            assert client.xlen(RATINGS) == 1
+        eventually(lambda: set(whole.hotswap.served().values()) <= set(versions))
+        assert whole.recommend("u5").personalized
+        assert whole.stream.rejected() == []
+        assert whole.stream.trimmed_id() == position
+
+
+def test_who_comes_back_keeps_what_came_after(whole: Whole) -> None:
+    whole.send(events()[:300])
+    position = whole.subject("forget", "u1")
+    whole.rate(("u1", "i1", 5.0))  # a new user of the same name
+    assert whole.ended(whole.jobs.submit_forgetting("u1", position)).state == "succeeded"
+    assert [one.item for one in whole.ask(UserRatings(user="u1")).ratings] == ["i1"]
 
 
 def test_forgetting_can_be_repeated(whole: Whole) -> None:
@@ -46,3 +107,28 @@ def test_forgetting_can_be_repeated(whole: Whole) -> None:
         assert whole.ended(whole.jobs.submit_forgetting("u1", position)).state == "succeeded"
     whole.rate(("u2", "i0", 1.0))
     assert whole.recommend("u1").fallback == "popular"
+
+
+@pytest.mark.parametrize("step", ["rewrite_without", "remove_temporaries", "clear_rejected", "rewrite_aof"])
+def test_a_forgetting_whose_worker_is_killed_is_gone_on_with(
+    whole: Whole, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Killed before each step in turn: whoever comes next knows what to do, also where the name is gone already."""
+    whole.send(events()[:300])
+    place = whole.log if step in ("rewrite_without", "remove_temporaries") else whole.stream
+    done, killed = getattr(place, step), []
+
+    def once(*arguments: object) -> object:
+        if killed:
+            return done(*arguments)
+        killed.append(step)
+        (running,) = client.smembers("nearfield:jobs:running")
+        client.delete(f"nearfield:job:{running}:lease")  # as ten seconds later
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(place, step, once)
+    position = whole.subject("forget", "u1")
+    job = whole.ended(whole.jobs.submit_forgetting("u1", position))
+    assert (job.state, job.error, killed) == ("succeeded", None, [step])
+    assert "u1" not in client.hgetall(f"nearfield:job:{job.id}").values()
+    assert ratings_of(whole.log, "u1") == []

@@ -101,6 +101,79 @@ def test_cancelling(jobs: JobTable) -> None:
     assert jobs.cancel("b")["state"] == "cancelled"
 
 
+def forgetting(jobs: JobTable, job_id: str, user: str = "ann") -> None:
+    jobs.submit(job_id, {"kind": "forget", "user": user}, only_one=False)
+
+
+def test_a_forgetting_outlives_its_workers(
+    jobs: JobTable, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetting(jobs, "a")
+    forgetting(jobs, "b")
+    for n_dead in range(job_table.MAX_DEATHS):
+        assert jobs.get("a")["state"] == "queued"
+        job = jobs.claim(f"w{n_dead}")
+        assert job is not None
+        assert (job["id"], job["user"]) == ("a", "ann")
+        client.delete("nearfield:job:a:lease")
+    job = jobs.get("a")
+    assert (job["state"], job["user"]) == ("failed", "")
+    assert "worker died 5 times" in job["error"]
+    assert jobs.claim("w")["id"] == "b"
+
+
+def test_a_stopped_worker_gives_a_forgetting_back(jobs: JobTable) -> None:
+    forgetting(jobs, "a")
+    forgetting(jobs, "b")
+    jobs.claim("w")
+    assert not jobs.release("a", "somebody")
+    assert jobs.release("a", "w")
+    assert not jobs.renew("a", "w")
+    assert jobs.claim("v")["id"] == "a"
+    jobs.cancel("a")
+    assert jobs.release("a", "v")
+    assert jobs.get("a")["state"] == "cancelled"
+
+
+def test_nothing_runs_beside_a_forgetting(jobs: JobTable) -> None:
+    submit(jobs, "train")
+    assert jobs.claim("w")["id"] == "train"
+    forgetting(jobs, "a")
+    forgetting(jobs, "b")
+    assert jobs.claim("v") is None
+    jobs.finish("train", "w", "succeeded", {})
+    submit(jobs, "again")
+    assert jobs.claim("v")["id"] == "a"
+    assert jobs.claim("w") is None
+    jobs.finish("a", "v", "succeeded", {})
+    assert jobs.claim("w")["id"] == "b"
+    jobs.finish("b", "w", "succeeded", {})
+    assert jobs.claim("w")["id"] == "again"
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
+def test_a_forgetting_that_has_ended_names_nobody(jobs: JobTable, client: redis.Redis, state: str) -> None:
+    forgetting(jobs, "a")
+    jobs.claim("w")
+    jobs.finish("a", "w", state, {})
+    forgetting(jobs, "queued")
+    jobs.cancel("queued")
+    assert "ann" not in str([client.hgetall(f"nearfield:job:{job_id}") for job_id in ("a", "queued")])
+
+
+def test_names_are_dropped_from_all_that_has_ended(jobs: JobTable, client: redis.Redis) -> None:
+    submit(jobs, "train")
+    jobs.claim("w")
+    jobs.finish("train", "w", "failed", {"error": "Invalid ratings (user 'ann', item 'a')"})
+    client.hset("nearfield:job:old", mapping={"id": "old", "kind": "forget", "state": "failed", "user": "ann"})
+    client.zadd("nearfield:jobs", {"old": 0})  # of an older version, which had no more to say after its worker's death
+    forgetting(jobs, "other", "bob")
+    forgetting(jobs, "a")
+    jobs.drop_name("a", "ann")
+    assert "ann" not in str([client.hgetall(f"nearfield:job:{job_id}") for job_id in ("train", "old", "a")])
+    assert jobs.get("other")["user"] == "bob"
+
+
 def test_unknown_jobs(jobs: JobTable) -> None:
     for ask in (jobs.get, jobs.cancel):
         with pytest.raises(UnknownJob, match="nope"):

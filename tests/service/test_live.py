@@ -5,6 +5,9 @@ from pathlib import Path
 
 from service import live
 
+NAMES = "abcdefghijklmnopqrst"
+SUFFIX, OTHER = "-20260101T000000-beef", "-20260101T000001-beef"
+
 
 def test_nothing_is_live_at_first(tmp_path: Path) -> None:
     assert live.read(tmp_path) == {}
@@ -12,7 +15,7 @@ def test_nothing_is_live_at_first(tmp_path: Path) -> None:
 
 def test_names_do_not_disturb_each_other(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: live.set_version(tmp_path, f"name{n}", f"v{n}"), range(20)))
-    assert live.read(tmp_path) == {f"name{n}": f"v{n}" for n in range(20)}
-    live.set_version(tmp_path, "name3", "other")
-    assert live.read(tmp_path)["name3"] == "other"
+        list(pool.map(lambda n: live.set_version(tmp_path, NAMES[n], f"{NAMES[n]}{SUFFIX}"), range(20)))
+    assert live.read(tmp_path) == {name: f"{name}{SUFFIX}" for name in NAMES}
+    live.set_version(tmp_path, "d", f"d{OTHER}")
+    assert live.read(tmp_path)["d"] == f"d{OTHER}"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import rating_log
 from service.errors import CorruptLog
 from service.events import ZERO, Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog
 from service.segment import SCHEMA
+from service.storage import segment_folder
 from tests.service.logs import END, commit, contents
 
 Make = Callable[..., Entry]
@@ -29,7 +29,7 @@ def test_the_name_is_the_range(log: RatingLog, rating_entry: Make) -> None:
     commit(log, [rating_entry(5, ("u", "i", 1.0)), Entry(StreamId(7, 2), "noop")])
     assert names(log) == ["0000000000000005.00000000_7.2.parquet"]
     assert log.last_id() == StreamId(7, 2)
-    assert {path.name for path in log.folder.iterdir()} == set(names(log))
+    assert {path.name for path in log.folder.glob("*.parquet")} == set(names(log))
 
 
 def test_what_is_committed_is_read_back(log: RatingLog, rating_entry: Make) -> None:
@@ -197,10 +197,13 @@ def test_a_full_disk_commits_nothing_and_the_same_commit_works_later(
 
     entries = [rating_entry(1, ("u", "i", 1.0))]
     with monkeypatch.context() as patch:
-        patch.setattr(*((rating_log.os, "fsync", full) if failing == "fsync" else (rating_log, "write_groups", full)))
+        patch.setattr(
+            *((segment_folder.os, "fsync", full) if failing == "fsync" else (segment_folder, "write_groups", full))
+        )
         with pytest.raises(OSError, match="No space"):
             commit(log, entries)
-        assert list(log.folder.iterdir()) == []
+        assert [*log.folder.glob("*.parquet"), *log.folder.glob(".tmp-*")] == []
+        assert log._files._manifest.read() == {}
     commit(log, entries)
     assert contents(log) == entries
 
@@ -212,4 +215,8 @@ def test_leftovers_of_a_killed_writer_go(log: RatingLog, rating_entry: Make) -> 
     (log.folder / "notes.txt").write_text("not ours")
     log.clean()
     assert names(log) == ["0000000000000001.00000000_2.0.parquet"]
-    assert sorted(path.name for path in log.folder.iterdir() if path.name[0] != ".") == [*names(log), "notes.txt"]
+    assert sorted(path.name for path in log.folder.iterdir() if path.name[0] != ".") == [
+        *names(log),
+        "manifest.json",
+        "notes.txt",
+    ]

@@ -200,15 +200,27 @@ def test_the_live_and_the_two_newest_others_are_kept(tmp_path: Path) -> None:
     assert snapshot.versions(tmp_path, "culsh-implicit") == ["culsh-implicit-20190101T000000-0001"]
 
 
-def test_what_killed_writers_left_is_cleaned(tmp_path: Path) -> None:
+def test_what_killed_writers_left_is_cleaned_however_young_it_is(tmp_path: Path) -> None:
     version = written(tmp_path)
     for name in (".culsh-20200101T000000-0001.77.tmp", ".culsh-20200101T000000-0001.gone"):
         (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (0, 0))
-    busy = tmp_path / ".culsh-20200101T000000-0002.78.tmp"
-    busy.mkdir()
+    (tmp_path / ".lock").touch()
     snapshot.clean(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {version, busy.name}
+    assert {path.name for path in tmp_path.iterdir()} == {version, ".lock"}
+
+
+@pytest.mark.parametrize("name", ["arrays.safetensors", "users.parquet", "manifest.json", "manifest.sha256"])
+@pytest.mark.parametrize("device", ["a pipe", "/dev/zero"])
+def test_what_can_be_read_for_ever_is_refused_and_named(tmp_path: Path, name: str, device: str) -> None:
+    version = written(tmp_path)
+    path = tmp_path / version / name
+    path.unlink()
+    if device == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(device)
+    with pytest.raises(CorruptSnapshot, match=f"{name}: expected a regular file"):
+        snapshot.verify(tmp_path, version)
 
 
 def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:

@@ -6,16 +6,18 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
 import redis
 
-from service.errors import StreamReplaced, StreamUnavailable, VolatileServer
+from service.errors import InvalidKey, StreamReplaced, StreamUnavailable, VolatileServer
 from service.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
-from service.stream import RATINGS, REJECTED, TRIMMED, Stream
+from service.stream import COMMIT, RATINGS, REJECTED, REPACKED, TRIMMED, Stream
 from tests.service.logs import commit
 from tests.service.waiting import eventually
 
@@ -102,9 +104,87 @@ def test_rewriting_the_file_forgets_what_was_trimmed(
     secret = RatingEvent("somebody-to-forget", "i", 4.0, 1.0)
     stream_id = run(stream.append(encode_ratings([secret])))
     stream.trim(stream_id)
-    stream.rewrite_aof()
+    stream.rewrite_aof(redis_server.folder)
     held = subprocess.run(["grep", "-rl", "somebody-to-forget", redis_server.folder], capture_output=True, check=False)
     assert held.stdout == b""
+
+
+@pytest.mark.parametrize("n_later", [1, 150, 2 * REPACKED])
+def test_no_byte_of_what_was_trimmed_stays_beside_later_entries(
+    stream: Stream, redis_server: RedisServer, client: redis.Redis, n_later: int
+) -> None:
+    client.config_set("rdbcompression", "no")  # so that grep can see it
+    for n in range(5):
+        last = client.xadd(RATINGS, {"v": "1", "ratings": f"somebody-to-forget-{n}"})
+    later = [client.xadd(RATINGS, {"v": "1", "ratings": "later"}) for _ in range(n_later)]
+    position = client.xinfo_stream(RATINGS)["last-generated-id"]
+    stream.trim(StreamId.parse(last))
+    if further := stream.repack():
+        stream.trim(further)
+    stream.rewrite_aof(redis_server.folder)
+    held = subprocess.run(["grep", "-rl", "somebody-to-forget", redis_server.folder], capture_output=True, check=False)
+    assert held.stdout == b""
+    kept = [stream_id for stream_id, _ in client.xrange(RATINGS)]
+    assert kept == later[-len(kept) :]
+    assert len(kept) == (n_later if n_later <= REPACKED else n_later - REPACKED - 1)
+    assert client.xinfo_stream(RATINGS)["last-generated-id"] == position
+
+
+def test_what_killed_rewrites_left_goes_with_the_next_one(
+    stream: Stream, redis_server: RedisServer, client: redis.Redis
+) -> None:
+    folder = redis_server.folder
+    left = [
+        folder / "temp-rewriteaof-77.aof",
+        folder / "temp-rewriteaof-bg-77.aof",
+        folder / "appendonlydir" / "appendonly.aof.900.incr.aof",
+    ]
+    for path in left:
+        path.write_text("somebody-to-forget")
+    client.xadd(RATINGS, {"v": "noop"})
+    stream.rewrite_aof(folder)
+    assert [path for path in left if path.exists()] == []
+    assert client.xlen(RATINGS) == 1
+    used = {line.split()[1] for line in (folder / "appendonlydir/appendonly.aof.manifest").read_text().splitlines()}
+    assert {path.name for path in (folder / "appendonlydir").iterdir()} == used | {"appendonly.aof.manifest"}
+
+
+def test_a_rewrite_that_fails_is_not_taken_for_done(
+    stream: Stream, redis_server: RedisServer, client: redis.Redis
+) -> None:
+    client.set("key", "value")
+    client.config_set("rdb-key-save-delay", 1_000_000)  # µs: long enough to be killed meanwhile
+    server = psutil.Process(redis_server.pid)
+    with ThreadPoolExecutor(1) as pool:
+        rewriting = pool.submit(stream.rewrite_aof, redis_server.folder)
+        eventually(server.children)[0].kill()
+        with pytest.raises(StreamUnavailable, match="could not rewrite"):
+            rewriting.result()
+    client.config_set("rdb-key-save-delay", 0)
+    stream.rewrite_aof(redis_server.folder)
+
+
+@pytest.mark.parametrize("value", ["tomorrow", "9223372036854775808-0", "-1-0", ""])
+def test_a_trimmed_position_that_is_none_is_refused_by_the_name_of_its_key(
+    stream: Stream, client: redis.Redis, value: str
+) -> None:
+    client.set(TRIMMED, value)
+    for call in (lambda: stream.read(ZERO), stream.trimmed_id, lambda: stream.trim(StreamId(1, 0))):
+        with pytest.raises(InvalidKey, match=f"Redis key {TRIMMED}: expected <ms>-<seq>, got '{value}'"):
+            call()
+
+
+def test_an_id_that_no_clock_gives_is_refused_by_the_name_of_its_key(stream: Stream, client: redis.Redis) -> None:
+    client.xadd(RATINGS, {"v": "1", "ratings": "[]"}, id="9223372036854775808-0")
+    for call in (lambda: stream.read(ZERO), stream.last_id, stream.newest, stream.verify):
+        with pytest.raises(InvalidKey, match=f"Redis key {RATINGS}: expected parts below 2"):
+            call()
+
+
+def test_a_wish_to_commit_that_is_none_is_dropped(stream: Stream, client: redis.Redis) -> None:
+    client.set(COMMIT, "tomorrow")
+    assert stream.requested_commit() == ZERO
+    assert client.get(COMMIT) is None
 
 
 # --- a flushed or replaced server
@@ -170,7 +250,13 @@ def policy(client: redis.Redis) -> Callable[[str, str], None]:
     [("appendonly", "no", "yes"), ("appendfsync", "no", "always"), ("appendfsync", "everysec", "always")],
 )
 def test_volatile_servers_are_refused(
-    stream: Stream, policy: Callable[[str, str], None], name: str, value: str, usual: str, run: Run
+    stream: Stream,
+    redis_server: RedisServer,
+    policy: Callable[[str, str], None],
+    name: str,
+    value: str,
+    usual: str,
+    run: Run,
 ) -> None:
     policy(name, value)
     try:
@@ -178,7 +264,7 @@ def test_volatile_servers_are_refused(
             run(stream.append(FIELDS))
     finally:
         policy(name, usual)
-        stream.rewrite_aof()  # once switched on, the server is durable again from the end of its first rewrite
+        stream.rewrite_aof(redis_server.folder)  # once switched on, it is durable from the end of its first rewrite on
 
 
 def test_a_weaker_policy_can_be_accepted(redis_url: str, policy: Callable[[str, str], None]) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +12,10 @@ import psutil
 import pytest
 import redis
 
-from service import catalogue, live, snapshot
+from service import catalogue, exclusion, live, snapshot
 from service.archiver import Archiver
 from service.errors import JobRunning
-from service.events import RatingEvent, StreamId, encode_ratings
+from service.events import RatingEvent, StreamId, encode_ratings, encode_subject
 from service.job_table import JobTable
 from service.jobs import Job, Jobs
 from service.metrics import Metrics
@@ -21,6 +23,7 @@ from service.rating_log import RatingLog
 from service.settings import Settings
 from service.stream import RATINGS, Stream
 from service.supervisor import Supervisor
+from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
 
@@ -156,6 +159,127 @@ def test_a_supervisor_that_dies_leaves_a_failed_job(
     job = jobs.get(job.id)
     assert (job.state, job.error) == ("failed", "worker died")
     eventually(lambda: not psutil.pid_exists(pid))
+
+
+def test_a_trainer_ends_with_its_supervisor(
+    settings: Settings, jobs: Jobs, supervise: Callable[..., Supervisor], rate: Callable[[], StreamId], redis_url: str
+) -> None:
+    """Killed as nobody can refuse: nothing is left that could write a snapshot of those who are forgotten since."""
+    code = (
+        "import sys, time; from pathlib import Path; from service.job_table import JobTable;"
+        "from service.metrics import Metrics; from service.rating_log import RatingLog;"
+        "from service.stream import Stream; from service.supervisor import Supervisor;"
+        "from service.settings import Settings;"
+        "data = Path(sys.argv[2]); log = RatingLog(data / 'ratings'); url = sys.argv[1];"
+        "Supervisor(Settings(data=data, backend='host'), JobTable(url), Stream(url), log, Metrics()).start();"
+        "time.sleep(600)"
+    )
+    archived = rate()
+    job = jobs.submit_training("culsh", ENDLESS)
+    supervisor = subprocess.Popen([sys.executable, "-c", code, redis_url, str(settings.data)])
+    try:
+        running(jobs, job)
+        (trainer,) = psutil.Process(supervisor.pid).children()
+        assert exclusion.try_take(settings.data, shared=False) is None
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    eventually(lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE)
+    lock = eventually(lambda: exclusion.try_take(settings.data, shared=False))
+    lock.release()
+    assert RatingLog(settings.data / "ratings").last_id() == archived
+    assert snapshot.versions(settings.data / "snapshots") == []
+
+
+def forgotten(client: redis.Redis, user: str) -> StreamId:
+    return StreamId.parse(client.xadd(RATINGS, encode_subject("forget", user)))
+
+
+def names(data: Path, user: str) -> list[str]:
+    folder = data / "snapshots"
+    return [version for version in snapshot.versions(folder) if snapshot.holds_user(folder, version, user)]
+
+
+def test_forgetting_waits_for_the_training_of_another_worker(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    client: redis.Redis,
+) -> None:
+    rate()
+    supervise(settings)
+    training = running(jobs, jobs.submit_training("culsh", {**SMALL, "n_epochs": 60}))
+    forgetting = jobs.submit_forgetting("u3", forgotten(client, "u3"))
+    supervise(settings)  # who has nothing else to do
+    forgetting = ended(jobs, forgetting)
+    assert (forgetting.state, forgetting.error) == ("succeeded", None)
+    assert jobs.get(training.id).state == "succeeded"
+    assert names(settings.data, "u3") == []
+    assert len(snapshot.versions(settings.data / "snapshots")) == 1
+    assert live.read(settings.data)["culsh"] in snapshot.versions(settings.data / "snapshots")
+
+
+def test_forgetting_waits_for_a_trainer_without_a_job(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
+) -> None:
+    """One whose lease has run out, as after its supervisor's death."""
+    lock = exclusion.try_take(settings.data, shared=True)
+    left = settings.data / "snapshots" / ".culsh-20260101T000000-beef.77.tmp"
+    left.mkdir()
+    supervise(settings)
+    job = jobs.submit_forgetting("u3", forgotten(client, "u3"))
+    time.sleep(2)
+    assert jobs.get(job.id).state == "running"
+    assert left.exists()
+    lock.release()
+    assert ended(jobs, job).state == "succeeded"
+    assert not left.exists()
+
+
+def test_who_was_forgotten_during_a_training_is_not_in_what_goes_live(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    client: redis.Redis,
+    stream: Stream,
+    log: RatingLog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where nothing excludes the two: on a disk that does not share its locks."""
+    monkeypatch.setattr("service.exclusion.LOCK_FILE", ".lock1")
+    rate()
+    supervise(settings)
+    training = running(jobs, jobs.submit_training("culsh", {**SMALL, "n_epochs": 60}))
+    position = forgotten(client, "u3")
+    stream.request_commit(position)
+    eventually(lambda: log.last_id() >= position)
+    training = ended(jobs, training)
+    assert (training.state, training.promoted) == ("succeeded", True)
+    assert names(settings.data, "u3") == []
+    assert live.read(settings.data) == {"culsh": training.version}
+
+
+def test_a_forgetting_whose_worker_stops_is_gone_on_with(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    client: redis.Redis,
+    log: RatingLog,
+) -> None:
+    rate()
+    lock = exclusion.try_take(settings.data, shared=True)
+    supervisor = supervise(settings)
+    job = jobs.submit_forgetting("u3", forgotten(client, "u3"))
+    eventually(lambda: jobs.get(job.id).state == "running")
+    supervisor.stop()
+    assert jobs.get(job.id).state == "queued"
+    lock.release()
+    supervise(settings)
+    assert ended(jobs, job).state == "succeeded"
+    assert ratings_of(log, "u3") == []
 
 
 def test_stopping_stops_the_trainer(

@@ -1,0 +1,1 @@
+"""What is durable: files that several processes share."""

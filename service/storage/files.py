@@ -1,0 +1,161 @@
+"""Files that several processes share: locks with deadlines, files replaced whole, none but regular files read."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+import time
+from io import BufferedReader
+from pathlib import Path
+
+from service.errors import LockTimeout
+
+LOCK_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+
+
+class FileLock:
+    """A lock on a file, exclusive or shared, that the kernel frees with the last process that has it.
+
+    Attributes:
+        descriptor: of the file; a child process that inherits it holds the lock too.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Own a descriptor that is locked: see `take` and `try_take`."""
+        self.descriptor = descriptor
+
+    @classmethod
+    def try_take(cls, path: Path, *, shared: bool = False) -> FileLock | None:
+        """The lock on `path`, which is made where it is missing; None while another process has it.
+
+        Raises:
+            OSError: `path` is no regular file, or cannot be opened.
+        """
+        # O_NONBLOCK: a pipe of that name would make us wait for somebody who never comes.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        try:
+            _check_regular(descriptor, path)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(descriptor)
+
+    @classmethod
+    def take(cls, path: Path, timeout_s: float = LOCK_TIMEOUT_S, *, shared: bool = False) -> FileLock:
+        """The lock on `path`, waited for.
+
+        Raises:
+            LockTimeout: another process has had it all the time.
+            OSError: as `try_take`.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (lock := cls.try_take(path, shared=shared)) is None:
+            if time.monotonic() > deadline:
+                raise LockTimeout(
+                    f"Invalid lock {path}: expected it to be free within {timeout_s:g} s, got one that another process"
+                    f" holds; find that process (fuser {path}) and stop it"
+                )
+            time.sleep(_POLL_S)
+        return lock
+
+    def release(self) -> None:
+        """Give it back; doing it again changes nothing."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> FileLock:
+        """Itself."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Give it back."""
+        self.release()
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """`path`, opened to be read.
+
+    Raises:
+        OSError: it is missing, or a pipe, a device or a folder, which could be read for ever.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _check_regular(descriptor, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path) -> bytes:
+    """All bytes of `path`. Raises as `open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of `path` in hexadecimal digits. Raises as `open_regular`."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Make `content` all that is in `path`; readers see the old file or the new one, and it is on the disk on return.
+
+    Two processes must not do it at the same time: take a lock.
+
+    Raises:
+        OSError: the disk is full or broken; the old file is there.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Return when the file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def close_to_others(data: Path, ours: frozenset[str]) -> None:
+    """Let nobody but the owner into the folder DATA, which is made where it is missing.
+
+    A folder that also holds what is not ours may be somebody's home or a shared place: there only our part is closed.
+
+    Args:
+        data: the folder.
+        ours: names of what lies in it.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    names = {entry.name for entry in data.iterdir()}
+    own = [data / name for name in names & ours]
+    for path in [data, *own] if names <= ours else own:
+        with contextlib.suppress(PermissionError):  # of another user, as a mounted volume may be: then theirs to close
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            if mode & 0o077 and not path.is_symlink():
+                path.chmod(mode & 0o700)
+
+
+def _check_regular(descriptor: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(f"Invalid file {path}: expected a regular file, got a pipe, a device or a folder")

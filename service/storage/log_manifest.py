@@ -1,0 +1,103 @@
+"""`LogManifest`: which segments the rating log has and what is in them, `manifest.json` in its folder.
+
+Every segment is listed, in order, with its size and SHA-256; `sha256` is that of the list. A segment that is just being
+rewritten under its name is listed with two sums, of which either counts. Who adds, merges or rewrites segments holds
+`.manifest.lock` while the file of the segment and this one change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+
+import msgspec
+
+from service.errors import CorruptLog
+from service.storage import files
+
+MANIFEST_FILE, LOCK_FILE = "manifest.json", ".manifest.lock"
+FORMAT = 1
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """What is in a segment, in short."""
+
+    n_bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, file: BufferedReader) -> Sum:
+        """That of an open file, which stands at its start afterwards."""
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        n_bytes = file.tell()
+        file.seek(0)
+        return cls(n_bytes, digest)
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.n_bytes:,} bytes with SHA-256 {self.sha256[:12]}…"
+
+
+Sums = dict[str, list[Sum]]  # by name of the file
+
+
+class _Document(msgspec.Struct):
+    format: int
+    sha256: str
+    segments: Sums
+
+
+class LogManifest:
+    """The manifest of one folder of segments. Any process may read it; changes exclude each other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / MANIFEST_FILE
+        self._lock = folder / LOCK_FILE
+
+    def read(self) -> Sums:
+        """Every segment that is listed; empty where an older version has written the log.
+
+        Raises:
+            CorruptLog: the manifest is torn or altered, or a newer version wrote it.
+        """
+        try:
+            document = msgspec.json.decode(files.read_regular(self.path), type=_Document)
+            if document.format > FORMAT:
+                raise ValueError(f"format {document.format} is newer than {FORMAT}: upgrade")
+            if document.sha256 != _digest(document.segments):
+                raise ValueError("its sha256 is not that of its segments")
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            raise CorruptLog(
+                f"Invalid {self.path}: expected the list of segments as it was written, got: {error}; restore it from"
+                f" a backup, or remove it if you trust the segments: it is made again from them"
+            ) from error
+        return document.segments
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Sums]:
+        """The list, to be changed; call `store` with it. Nobody else changes it, or the files it lists, meanwhile.
+
+        Raises:
+            LockTimeout: another process does not come to an end.
+            CorruptLog: see `read`.
+        """
+        with files.FileLock.take(self._lock):
+            yield self.read()
+
+    def store(self, sums: Sums) -> None:
+        """Make `sums` the list; on the disk on return. Only within `changing`.
+
+        Raises:
+            OSError: the disk is full; the old list is there.
+        """
+        document = _Document(FORMAT, _digest(sums), dict(sorted(sums.items())))
+        files.replace(self.path, msgspec.json.format(msgspec.json.encode(document), indent=1))
+
+
+def _digest(sums: Sums) -> str:
+    return hashlib.sha256(msgspec.json.encode(sums, order="sorted")).hexdigest()

@@ -1,0 +1,91 @@
+"""The Redis client as the service uses it: how it connects and fails, what it reads checked, and a script."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from service.errors import InvalidKey, StreamUnavailable
+from service.events import ZERO, StreamId
+
+SOCKET_TIMEOUT_S = 5.0  # longer than any blocking read
+
+# KEYS: the stream. ARGV: most entries to copy; answers false, or the id of the entry behind so many.
+REPACK = """
+local entries = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', ARGV[1] + 1)
+if #entries == 0 then return false end
+if #entries > tonumber(ARGV[1]) then return entries[#entries][1] end
+local last
+local about = redis.call('XINFO', 'STREAM', KEYS[1])
+for place = 1, #about, 2 do
+  if about[place] == 'last-generated-id' then last = about[place + 1] end
+end
+redis.call('DEL', KEYS[1])
+for _, entry in ipairs(entries) do redis.call('XADD', KEYS[1], entry[1], unpack(entry[2])) end
+redis.call('XSETID', KEYS[1], last)
+return false
+"""
+
+
+def connect(url: str) -> Any:
+    """A client that answers in bytes, waits at most five seconds and never sends a command twice."""
+    return redis.Redis.from_url(
+        url,
+        protocol=2,
+        socket_timeout=SOCKET_TIMEOUT_S,
+        socket_connect_timeout=SOCKET_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turn every failure of the Redis client into `StreamUnavailable`."""
+    try:
+        yield
+    except redis.RedisError as error:
+        raise StreamUnavailable(f"Redis is unavailable: {error}") from error
+
+
+def id_of(raw: bytes, stream: str) -> StreamId:
+    """The id of an entry of the key `stream`.
+
+    Raises:
+        InvalidKey: a part of it is 2^63 or more, which no clock gives out.
+    """
+    try:
+        return StreamId.parse(raw.decode())
+    except ValueError:
+        raise InvalidKey(
+            f"Invalid id in the Redis key {stream}: expected parts below 2^63, got {raw.decode(errors='replace')[:64]};"
+            f" somebody has added an entry under an id of their own, and no later one can follow it: move what you"
+            f" need out of {stream} and delete the key"
+        ) from None
+
+
+def position_of(value: Any, key: str) -> StreamId:
+    """The position that the key holds; `ZERO` if it is not there.
+
+    Raises:
+        InvalidKey: it holds something else.
+    """
+    if value is None:
+        return ZERO
+    text = text_of(value)
+    try:
+        return StreamId.parse(text)
+    except ValueError:
+        raise InvalidKey(
+            f"Invalid value of the Redis key {key}: expected <ms>-<seq>, got {text[:64]!r}; delete the key, or write"
+            f" the position there that it had"
+        ) from None
+
+
+def text_of(value: bytes | str) -> str:
+    """What the server says, as text."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

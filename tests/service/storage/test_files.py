@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from service.errors import LockTimeout
+from service.storage import files
+from service.storage.files import FileLock
+
+
+def test_shared_locks_exclude_exclusive_ones_only(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with FileLock.take(path, shared=True), FileLock.take(path, shared=True):
+        assert FileLock.try_take(path) is None
+    with FileLock.take(path):
+        assert FileLock.try_take(path, shared=True) is None
+    assert FileLock.try_take(path) is not None
+
+
+def test_nobody_waits_for_ever_for_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with FileLock.take(path), pytest.raises(LockTimeout, match=f"{path}: expected it to be free within 0.1 s"):
+        FileLock.take(path, 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="expected a regular file"):
+        FileLock.take(tmp_path / "pipe")
+
+
+def test_replacing_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.replace(path, b"one")
+    files.replace(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_folder_of_ours_is_closed_to_others(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    files.close_to_others(data, frozenset())
+    assert mode(data) == 0o700
+    data.chmod(0o755)
+    (data / "redis").mkdir(mode=0o755)
+    (data / "live.json").touch(0o644)
+    files.close_to_others(data, frozenset({"redis", "live.json", "ratings"}))
+    assert [mode(path) for path in (data, data / "redis", data / "live.json")] == [0o700, 0o700, 0o600]
+
+
+def test_a_folder_that_others_use_too_stays_open_but_for_our_part(tmp_path: Path) -> None:
+    data = tmp_path / "home"
+    data.mkdir(mode=0o755)
+    (data / "redis").mkdir(mode=0o755)
+    (data / "letters.txt").touch(0o644)
+    files.close_to_others(data, frozenset({"redis"}))
+    assert [mode(path) for path in (data, data / "redis", data / "letters.txt")] == [0o755, 0o700, 0o644]

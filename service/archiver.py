@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 import time
+from collections.abc import Callable
 
 import pyarrow as pa
 import structlog
 
-from service.errors import CorruptLog, ServiceError, StreamReplaced, Unavailable
+from service.errors import CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
 from service.events import ZERO, Entry, StreamId
 from service.lessons import MAX_RATINGS, portions
 from service.rating_log import RatingLog
 from service.segment import table_of
+from service.storage.files import FileLock
 from service.stream import Stream
 from service.stream_reader import MAX_ENTRIES_PER_READ, StreamReader
+from service.threads import PartThread, unheard
 
 COMMIT_EVERY_S = 10.0
 COMMIT_RATINGS = 50_000
 KEEP_STREAM_MS = 3_600_000  # the newest hour stays in the stream, for replicas that reconnect
-TRIM_EVERY_S = 60.0
+TIDY_EVERY_S = 60.0
+LOOK_AGAIN_S = 5.0  # at a damaged log, until it is mended
+STALLED_S = 5.0  # no step takes so long, but for a large merge
 READ_BLOCK_MS = 200  # with the pause: how long it takes at most until a request to commit is noticed
 PAUSE_S = 0.1  # between reads, each of which takes Python's lock several times
 FIRST_BACKOFF_S = 0.2
@@ -41,23 +44,26 @@ class Archiver:
     Attributes:
         obstacle: why the log cannot be written or continued just now, None if it can; no rating should be
             acknowledged meanwhile.
+        damage: what is missing or altered in the log, None if nothing is known to be. New ratings can be written all
+            the same, but nothing is merged or trimmed.
         n_pending: ratings read from the stream and not yet in the log.
     """
 
-    def __init__(self, stream: Stream, log: RatingLog) -> None:
+    def __init__(self, stream: Stream, log: RatingLog, on_failure: Callable[[BaseException], None] = unheard) -> None:
         self._stream, self._rating_log = stream, log
         self._reader: StreamReader | None = None
         self._is_verified = False
-        self._lock: int | None = None
+        self._lock: FileLock | None = None
         self._pending: list[pa.Table] = []
         self._fresh: list[Entry] = []  # pending too, not yet in columns
         self._n_fresh = 0
         self._first = self._last = ZERO  # of what is pending
         self._oldest_pending_s = 0.0
-        self._trimmed_s = 0.0
+        self._tidied_s = self._stepped_s = 0.0
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="archiver", daemon=True)
+        self._thread = PartThread("archiver", self._run, on_failure)
         self.obstacle: str | None = None
+        self.damage: str | None = None
         self.n_pending = 0
 
     def start(self) -> None:
@@ -76,8 +82,13 @@ class Archiver:
 
     @property
     def lag_s(self) -> float:
-        """Age of the oldest entry that was read and is not yet in the log, in seconds."""
-        return time.monotonic() - self._oldest_pending_s if self._has_pending else 0.0
+        """Age of the oldest entry that was read and is not in the log, or how long nothing could be read; in seconds.
+
+        0 in a process that does not archive.
+        """
+        stalled_s = time.monotonic() - self._stepped_s if self._lock is not None else 0.0
+        pending_s = time.monotonic() - self._oldest_pending_s if self._has_pending else 0.0
+        return max(pending_s, stalled_s if stalled_s > STALLED_S else 0.0)
 
     @property
     def _has_pending(self) -> bool:
@@ -92,10 +103,15 @@ class Archiver:
         """
         reader = self._connected()
         has_room = self.n_pending < COMMIT_RATINGS  # a full disk must not fill the memory: the stream keeps the rest
-        n_read = self._read(reader, block_ms) if has_room else 0
+        try:
+            n_read = self._read(reader, block_ms) if has_room else 0
+        except NewerEntry:
+            self._commit()  # what came before it
+            raise
         if self._is_due():
             self._commit()
-            self._tidy()
+        self._tidy()
+        self._stepped_s = time.monotonic()
         return n_read >= MAX_ENTRIES_PER_READ
 
     def flush(self) -> None:
@@ -155,10 +171,21 @@ class Archiver:
             self._pending, self.n_pending = [], 0
 
     def _tidy(self) -> None:
-        if time.monotonic() - self._trimmed_s < TRIM_EVERY_S:
+        """Merge and trim, now and then; a damaged log is left as it is, and the stream may have what it lacks."""
+        if time.monotonic() - self._tidied_s < (LOOK_AGAIN_S if self.damage else TIDY_EVERY_S):
             return
-        self._trimmed_s = time.monotonic()
-        self._rating_log.compact()
+        self._tidied_s = time.monotonic()
+        try:
+            self._rating_log.check()
+            self._rating_log.compact()
+        except (CorruptLog, NewerEntry) as error:
+            if self.damage is None:
+                _log.error("rating log is damaged: nothing is merged or trimmed", error=str(error))
+            self.damage = f"{type(error).__name__}: {error}"
+            return
+        if self.damage is not None:
+            _log.info("rating log is mended")
+        self.damage = None
         kept_from_ms = min(self._stream.last_id().ms, int(time.time() * 1000)) - KEEP_STREAM_MS
         self._stream.trim(min(self._rating_log.last_id(), StreamId(max(kept_from_ms, 0), 0)))
 
@@ -174,39 +201,38 @@ class Archiver:
                 if not self.step():
                     self._stream.pause(PAUSE_S)
                 self.obstacle, backoff_s = None, FIRST_BACKOFF_S
-            except (ServiceError, OSError) as error:
+            except Exception as error:  # whatever it is: told, and tried again
                 self._is_verified = False
                 self._report(error)
+                if isinstance(error, NewerEntry):  # a process that can read it may be waiting
+                    self._reader = None
+                    self._release()
                 self._stopping.wait(backoff_s)
                 backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
         self._finish()
 
     def _report(self, error: Exception) -> None:
         """Redis being gone stops appending by itself; anything else must be told, so that POST answers 503."""
-        if isinstance(error, StreamReplaced | CorruptLog) or not isinstance(error, Unavailable):
+        if not isinstance(error, StreamUnavailable | VolatileServer):
             self.obstacle = f"{type(error).__name__}: {error}"
-        _log.error("archiver stands still", error=str(error), kind=type(error).__name__)
+        unexpected = None if isinstance(error, ServiceError | OSError) else error
+        _log.error("archiver stands still", error=str(error), kind=type(error).__name__, exc_info=unexpected)
 
     def _finish(self) -> None:
         try:
             if self._lock is not None:
                 self.flush()
-        except (ServiceError, OSError) as error:
+        except Exception as error:
             _log.error("stream not archived at stop, it will be at the next start", error=str(error))
         finally:
             self._release()
 
     def _acquire(self) -> bool:
-        descriptor = os.open(self._rating_log.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        self._lock = descriptor
-        return True
+        self._lock = FileLock.try_take(self._rating_log.folder / LOCK)
+        self._stepped_s = time.monotonic()
+        return self._lock is not None
 
     def _release(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None

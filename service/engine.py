@@ -30,6 +30,7 @@ from service.rating_log import RatingLog
 from service.readiness import Readiness, Stages
 from service.resident import Resident
 from service.slices import SLICE_S, Background, Slices
+from service.threads import PartThread, unheard
 from service.waiters import Waiters
 
 LEARNING_WAIT_S = 0.010
@@ -84,7 +85,7 @@ class Engine:
         self._catch_up = CatchUp(self._background, self._ranking, self._metrics, self.fail)
         self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = PartThread("engine", self._run, unheard)  # it tells by itself, on the event loop
         self._observe_queues()
 
     # --- from the event loop

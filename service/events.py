@@ -2,18 +2,22 @@
 
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
 timestamp}`), `forget` (a user), `hide`, `show` (an item). `v=noop` alone only moves the stream's last id.
+
+An entry with another version or field comes from a newer Nearfield, which has acknowledged it: it is not bad, and
+nobody reads on behind it. So a new kind of entry needs a field of its own, and other content of a known field another
+version.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
-from service.errors import BadEntry
+from service.errors import BadEntry, NewerEntry
 
 FORMAT_VERSION = b"1"
 NOOP_VERSION = b"noop"
@@ -21,6 +25,7 @@ MAX_ID_BYTES = 256
 MAX_RATING = 1e6
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
+_FIELDS = frozenset((b"v", b"ratings", b"forget", b"hide", b"show"))
 _MAX_STREAM_ID_PART = 2**63 - 1
 _MAX_BYTES_PER_CHARACTER = 4
 
@@ -116,13 +121,19 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
     """The entry that `fields` describe.
 
     Raises:
-        BadEntry: unknown version, not exactly one content field, or content out of its format.
+        BadEntry: no version, not exactly one content field, or content out of its format.
+        NewerEntry: a version or a field that this process does not know.
     """
     version = fields.get(b"v")
     if version == NOOP_VERSION:
         return Entry(stream_id, "noop")
-    if version != FORMAT_VERSION:
-        raise BadEntry(f"Invalid v of entry: expected {FORMAT_VERSION!r}, got {version!r}")
+    if version is None:
+        raise BadEntry(f"Invalid entry: expected the field v, got {sorted(fields)!r}")
+    if version != FORMAT_VERSION or fields.keys() - _FIELDS:
+        raise NewerEntry(
+            f"entry {stream_id} has the version {version[:16]!r} and the fields {_shown(fields)}, this process reads"
+            f" {FORMAT_VERSION!r} and {_shown(_FIELDS)}: upgrade this process"
+        )
     if len(fields) != 2:
         raise BadEntry(f"Invalid fields of entry: expected v and one more, got {sorted(fields)!r}")
     content = next(name for name in fields if name != b"v")
@@ -140,9 +151,12 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes) -> Entry:
             return Entry(stream_id, "forget", subject=check_id(value.decode()))
         case b"hide":
             return Entry(stream_id, "hide", subject=check_id(value.decode()))
-        case b"show":
+        case _:
             return Entry(stream_id, "show", subject=check_id(value.decode()))
-    raise ValueError("expected one of ratings, forget, hide, show")
+
+
+def _shown(fields: Iterable[bytes]) -> str:
+    return ", ".join(sorted(name.decode(errors="replace")[:64] for name in fields))
 
 
 def _parse_ratings(stream_id: StreamId, value: bytes) -> list[RatingEvent]:

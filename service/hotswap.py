@@ -24,12 +24,13 @@ from gpu.memory import check_room
 from gpu.params import ALGORITHMS, params_for
 from service import live, room, snapshot
 from service.engine import Engine
-from service.errors import CorruptSnapshot, NotReady, ServiceError
+from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
 from service.manifest import Manifest, StoredCalibration
 from service.metrics import Metrics
 from service.resident import Resident, rows_of, warm_up
 from service.slices import Slices
 from service.snapshot import Snapshot
+from service.threads import PartThread
 
 POLL_S = 1.0
 CATCH_UP_S = 10.0  # that a model may take to catch up before it is live; under a heavy stream that would never end
@@ -78,8 +79,9 @@ class HotSwap:
         self._data, self._engine, self._metrics = data, engine, metrics
         self._failures: dict[str, str] = {}
         self._without_room: set[str] = set()  # of those that failed
+        self._is_live_file_corrupt = False
         self._poked, self._stopping = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="hotswap", daemon=True)
+        self._thread = PartThread("hotswap", self._run, engine.fail)
 
     def start(self) -> None:
         """Start to follow."""
@@ -153,8 +155,6 @@ class HotSwap:
                     self._stopping.wait(0.02)
         except NotReady:
             _log.info("hot swap ends with the engine")
-        except BaseException as error:
-            self._engine.fail(error)
 
     def step(self) -> None:
         """Take in every version of `live.json` that does not answer yet.
@@ -171,11 +171,18 @@ class HotSwap:
                     self._swap_older(name, version)
 
     def _wanted(self) -> dict[str, str]:
+        stages = self._engine.stages
         try:
-            return live.read(self._data)
-        except (OSError, msgspec.MsgspecError) as error:
-            _log.error("live.json cannot be read", error=str(error))
+            wanted = live.read(self._data)
+        except CorruptLiveFile as error:
+            stages.obstruct(live.LIVE_FILE, str(error))
+            if not self._is_live_file_corrupt:  # said once
+                _log.error("no model is taken in", error=str(error))
+            self._is_live_file_corrupt = True
             return {}
+        stages.clear(live.LIVE_FILE)
+        self._is_live_file_corrupt = False
+        return wanted
 
     def _swap_older(self, name: str, version: str) -> None:
         """Take in the newest one before `version` that can be: rather a model of last week than none.

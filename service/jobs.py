@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 
 from gpu.params import params_for
 from service import live, snapshot
+from service.errors import CorruptLiveFile
 from service.events import StreamId
 from service.job_table import Job as Fields
 from service.job_table import JobTable
@@ -159,13 +161,18 @@ class Jobs:
             created_ms=int(fields["created_ms"]),
         )
 
+    def _is_live(self, name: str, version: str) -> bool:
+        with contextlib.suppress(CorruptLiveFile):  # which is told by `HotSwap`
+            return live.read(self._data).get(name) == version
+        return False
+
     def _state(self, fields: Fields) -> tuple[Any, str | None]:
         """State and error: a promoted version that is not yet served here is still being activated."""
         state, error = fields["state"], fields.get("error")
         version, name = fields.get("version", ""), fields.get("algorithm", "")
         if state != "succeeded" or fields.get("promoted") != "1" or self._served is None:
             return state, error
-        if self._served().get(name) == version or live.read(self._data).get(name) != version:
+        if self._served().get(name) == version or not self._is_live(name, version):
             return state, error  # served, or replaced by another one since
         failure = self._swap_failure(version)
         return ("activating", error) if failure is None else ("failed", failure)

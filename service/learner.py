@@ -7,12 +7,13 @@ import threading
 import structlog
 
 from service.engine import Engine
-from service.errors import CorruptLog, NotReady, StreamReplaced, StreamUnavailable
+from service.errors import CorruptLog, NotReady, Unavailable
 from service.events import StreamId
 from service.lessons import portions
 from service.rating_log import RatingLog
 from service.stream import Stream
 from service.stream_reader import StreamReader
+from service.threads import PartThread
 
 READ_BLOCK_MS = 500
 FIRST_BACKOFF_S = 0.1
@@ -34,7 +35,7 @@ class Learner:
         self._engine, self._stream, self._rating_log = engine, stream, log
         self._replay_end: StreamId | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
+        self._thread = PartThread("learner", self._run, engine.fail)
 
     def start(self) -> None:
         """Start to read."""
@@ -51,15 +52,15 @@ class Learner:
             self._follow(StreamReader(self._stream, self._rating_log, self._engine.history.position))
         except NotReady:
             _log.info("learner ends with the engine")
-        except BaseException as error:
-            self._engine.fail(error)
 
     def _follow(self, reader: StreamReader) -> None:
         backoff_s = FIRST_BACKOFF_S
         while not self._stopping.is_set():
             try:
                 self.step(reader)
-            except (StreamUnavailable, StreamReplaced, CorruptLog) as error:
+            except NotReady:
+                raise
+            except (Unavailable, CorruptLog) as error:
                 _log.warning("learner cannot read", error=str(error), kind=type(error).__name__)
                 self._engine.stages.obstruct(STAGE, str(error))
                 self._stopping.wait(backoff_s)

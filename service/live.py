@@ -54,6 +54,13 @@ def set_version(data: Path, name: str, version: str) -> None:
         _write(data, {**read(data), name: version})
 
 
+def seal(data: Path) -> None:
+    """Give the file of an older version its checksum. Raises as `set_version`."""
+    with _locked(data):
+        if versions := read(data):
+            _write(data, versions)
+
+
 def activate(data: Path, name: str, version: str) -> None:
     """`set_version` for a snapshot that nobody removes meanwhile.
 

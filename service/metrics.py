@@ -183,7 +183,12 @@ class Metrics:
         )
         self.archiver_lag_seconds = Gauge(
             "nearfield_archiver_lag_seconds",
-            "Age of the oldest entry that the log does not have yet.",
+            "Age of the oldest entry that the log does not have yet, or how long nothing could be archived.",
+            registry=registry,
+        )
+        self.rating_log_damaged = Gauge(
+            "nearfield_rating_log_damaged",
+            "1 while a segment of the rating log is known to be missing or altered: nothing is merged or trimmed.",
             registry=registry,
         )
         self.archiver_pending_ratings = Gauge(

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import redis
@@ -23,6 +24,7 @@ from redis.retry import Retry
 
 from service.errors import ServerFailed
 from service.settings import AppendFsync
+from service.threads import PartThread, unheard
 
 START_TIMEOUT_S = 120.0  # loading a large append-only file takes a while
 STOP_TIMEOUT_S = 10.0
@@ -39,12 +41,18 @@ _log = structlog.get_logger(__name__)
 class RedisServer:
     """An embedded server for one DATA folder; whoever starts it holds the lock of that folder."""
 
-    def __init__(self, data: Path, appendfsync: AppendFsync = "always") -> None:
+    def __init__(
+        self,
+        data: Path,
+        appendfsync: AppendFsync = "always",
+        on_failure: Callable[[BaseException], None] = unheard,
+    ) -> None:
         """Prepare a server that keeps its files in `data`/redis.
 
         Args:
             data: the DATA folder.
             appendfsync: `always` loses nothing that was acknowledged; `everysec` up to one second on power loss.
+            on_failure: called on another thread if nobody restarts the server any more.
         """
         self.folder = data.resolve() / "redis"
         self.socket = runtime_folder(data) / "redis.sock"
@@ -57,7 +65,7 @@ class RedisServer:
         }
         self._process: subprocess.Popen[bytes] | None = None  # None also when adopted
         self._stopping = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="redis-watch", daemon=True)
+        self._watcher = PartThread("redis-watch", self._watch, on_failure)
 
     def start(self) -> None:
         """Adopt a surviving server or start one, wait until it has loaded its data, then watch it.

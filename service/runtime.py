@@ -13,10 +13,11 @@ import structlog
 
 from gpu import backend
 from gpu.backend import Backend
+from service import live
 from service.archiver import Archiver
 from service.data_lock import DataLock
 from service.engine import Engine
-from service.errors import LogUnavailable, NotReady, Overloaded, Unavailable, VolatileServer
+from service.errors import CorruptLiveFile, LogUnavailable, NotReady, Overloaded, Unavailable, VolatileServer
 from service.events import Fields, StreamId
 from service.history import History
 from service.hotswap import HotSwap
@@ -30,12 +31,14 @@ from service.rating_log import RatingLog
 from service.readiness import Readiness
 from service.redis_server import RedisServer
 from service.settings import Settings
+from service.storage import files
 from service.stream import Stream
 from service.supervisor import Supervisor
 
 RETRY_S = 0.5
 READY_POLL_S = 0.02
 REDIS, LOG = "redis", "rating log"
+OURS = frozenset(("ratings", "redis", "snapshots", ".lock", live.LIVE_FILE, live.LOCK_FILE))  # in DATA
 
 _log = structlog.get_logger(__name__)
 
@@ -66,6 +69,15 @@ class Parts:
         _log.critical("service failed", error=str(error), kind=type(error).__name__)
         self.on_failure()
 
+    def _fail_from_thread(self, error: BaseException) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends anyway
+            self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _prepare_data(self) -> None:
+        """What has to be done before anything is opened; on the event loop."""
+        self._loop = asyncio.get_running_loop()
+        files.close_to_others(self.settings.data, OURS)
+
     def _stop_later(self, stop: Callable[[], Any]) -> None:
         self._to_stop.push_async_callback(asyncio.to_thread, stop)
 
@@ -77,7 +89,8 @@ class Parts:
         self._to_stop.callback(self._table.close)
 
     def _start_supervisor(self) -> None:
-        supervisor = Supervisor(self.settings, self._table, self._stream, self._rating_log, self.metrics)
+        parts = self._table, self._stream, self._rating_log, self.metrics
+        supervisor = Supervisor(self.settings, *parts, self._fail_from_thread)
         supervisor.start()
         self._stop_later(supervisor.stop)
 
@@ -87,6 +100,7 @@ class Worker(Parts):
 
     async def start(self) -> None:
         """Start taking jobs; Redis may come later."""
+        self._prepare_data()
         self._open_stream(self.settings.redis or RedisServer(self.settings.data).url)
         self._start_supervisor()
 
@@ -108,9 +122,12 @@ class Runtime(Parts):
             DataInUse: another process runs its Redis in the data folder.
         """
         settings = self.settings
+        self._prepare_data()
         if settings.redis is None:  # replicas share a folder, and then a Redis that none of them owns
             self._to_stop.callback(DataLock(settings.data).release)
-        server = None if settings.redis else RedisServer(settings.data, settings.appendfsync)
+        server = None
+        if settings.redis is None:
+            server = RedisServer(settings.data, settings.appendfsync, self._fail_from_thread)
         if server is not None:
             self._stop_later(server.stop)
         self._open_stream(settings.redis or RedisServer(settings.data).url)
@@ -134,7 +151,7 @@ class Runtime(Parts):
     @property
     def readiness(self) -> Readiness:
         """Whether everything works, and if not, why."""
-        readiness, obstacle = self._can_answer, self._archiver.obstacle
+        readiness, obstacle = self._can_answer, self._archiver.obstacle or self._archiver.damage
         if readiness.ready and obstacle is not None:
             return Readiness(False, f"{LOG}: {obstacle}", readiness.fraction)
         return readiness
@@ -222,12 +239,13 @@ class Runtime(Parts):
         learner = Learner(engine, self._stream, self._rating_log)
         learner.start()
         self._stop_later(learner.stop)
-        self._archiver = Archiver(self._stream, self._rating_log)
+        self._archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread)
         self.metrics.queue_length.labels("appends").set_function(lambda: self._stream.n_appending)
         for of in chosen.device_bytes():
             self.metrics.device_bytes.labels(of).set_function(functools.partial(_device_bytes, chosen, of))
         _watch(engine.history, self.metrics)
         self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
+        self.metrics.rating_log_damaged.set_function(lambda: float(self._archiver.damage is not None))
         self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
         self.jobs = Jobs(self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failure_of)
@@ -243,12 +261,16 @@ class Runtime(Parts):
 
     async def _verified(self) -> None:
         """Return once the server is there and keeps its promises; one that is volatile is refused at once."""
+        told = ""
         while not self._is_stopping:
             try:
                 await asyncio.to_thread(self._stream.verify)
             except VolatileServer:
                 raise
             except Unavailable as error:
+                if str(error) != told:
+                    _log.warning("redis cannot be used", error=str(error))
+                told = str(error)
                 self._engine.stages.obstruct(REDIS, str(error))
                 await asyncio.sleep(RETRY_S)
             else:
@@ -257,6 +279,8 @@ class Runtime(Parts):
 
     def _start_writers(self) -> None:
         """What writes to DATA: the log, the models that are live, trainings."""
+        with contextlib.suppress(CorruptLiveFile):  # which is told by `HotSwap`
+            live.seal(self.settings.data)
         self._archiver.start()
         self._stop_later(self._archiver.stop)
         self.hotswap.start()

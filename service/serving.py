@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
 import signal
 import socket
@@ -24,6 +25,7 @@ GRACE_S = 10  # for requests in flight when the process is told to stop
 KEEP_ALIVE_S = 30
 SPARE_FILES = 640  # in addition to `max_connections`: 320 that are for health or over; logs, snapshots, kernels, Redis
 SWITCH_INTERVAL_S = 0.0005  # of threads that wait for the lock: with more, on several cores, reads wait longer
+PRIVATE = 0o077  # of every file that this process and its children write: nobody else reads or locks it
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -45,6 +47,7 @@ def run(settings: Settings) -> int:
         OSError: the address cannot be listened on.
     """
     settings.check_exposure()
+    os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     settings = _within_files(settings)
@@ -69,6 +72,7 @@ def _within_files(settings: Settings) -> Settings:
 
 def run_worker(settings: Settings) -> int:
     """Supervise trainings until SIGTERM or SIGINT; exit status as for `run`."""
+    os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     return _in_loop(_work(settings))
 

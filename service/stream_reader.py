@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from service.errors import BadEntry, StreamReplaced
+from service.errors import BadEntry, NewerEntry, StreamReplaced
 from service.events import Entry, Fields, StreamId, parse_entry
 from service.rating_log import RatingLog
 from service.stream import Stream
@@ -52,6 +52,8 @@ class StreamReader:
             StreamUnavailable: Redis is gone; the cursor has not moved and reading again goes on.
             StreamReplaced: entries were trimmed that the rating log does not have.
             CorruptLog: the gap cannot be read from the log.
+            NewerEntry: the next entry is of a newer version; the cursor stays before it.
+            InvalidKey: a key of ours in Redis has a value that is not ours.
         """
         batch = self._next_of_gap()
         if batch is None:
@@ -85,6 +87,10 @@ def _parse(found: list[tuple[StreamId, Fields]]) -> Batch:
     for stream_id, fields in found:
         try:
             batch.entries.append(parse_entry(stream_id, fields))
+        except NewerEntry:
+            if not batch.entries:
+                raise
+            break
         except BadEntry as error:
             batch.rejected.append(RejectedEntry(stream_id, fields, str(error)))
             batch.entries.append(Entry(stream_id, "noop"))

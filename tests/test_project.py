@@ -72,6 +72,13 @@ def test_only_settings_reads_the_environment():
             assert "os.getenv" not in path.read_text("utf-8"), name_of(path)
 
 
+def test_threads_are_started_in_one_place():
+    """So that none whose end matters can end in silence: see `service.threads`."""
+    for path in CODE:
+        if name_of(path).startswith("service/") and path.name != "threads.py":
+            assert "threading.Thread(" not in path.read_text("utf-8"), name_of(path)
+
+
 def test_functions_and_modules_are_short():
     lengths = dict(pair for path in CODE for pair in function_lengths(path))
     assert not {name: n for name, n in lengths.items() if n > LONGEST_FUNCTION}

@@ -18,6 +18,7 @@ from service.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, e
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
 from service.storage import segment_folder
+from service.storage.files import FileLock
 from service.stream import RATINGS, Stream
 from tests.service.logs import commit, contents
 from tests.service.waiting import eventually
@@ -180,6 +181,100 @@ def test_a_full_disk_is_told_loses_nothing_and_heals(
     stream.request_commit(last)
     eventually(lambda: log.last_id() == last)
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
+
+
+def test_an_error_that_nobody_foresaw_is_told_and_heals(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def surprised(*_: object) -> None:
+        raise ValueError("a library was surprised")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_folder, "write_groups", surprised)
+        last = put("a")
+        stream.request_commit(last)
+        eventually(lambda: archiver.obstacle is not None)
+        assert archiver.obstacle == "ValueError: a library was surprised"
+        eventually(lambda: archiver.lag_s > 0)
+    eventually(lambda: archiver.obstacle is None)
+    eventually(lambda: log.last_id() == last)
+
+
+def test_a_thread_that_ends_is_told(stream: Stream, log: RatingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[BaseException] = []
+    archiver = Archiver(stream, log, failures.append)
+
+    def ending(*_: object) -> None:
+        raise SystemExit("gone")
+
+    monkeypatch.setattr(archiver, "step", ending)
+    monkeypatch.setattr(archiver_module, "STALLED_S", 0.1)
+    archiver.start()
+    eventually(lambda: [str(error) for error in failures] == ["gone"])
+    eventually(lambda: archiver.lag_s > 0.1)
+    archiver._release()
+
+
+def test_text_where_a_wish_to_commit_should_be(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
+) -> None:
+    client.set("nearfield:commit", "tomorrow")
+    last = put("a")
+    eventually(lambda: client.get("nearfield:commit") is None)
+    stream.request_commit(last)
+    eventually(lambda: log.last_id() == last)
+
+
+def test_a_damaged_log_is_told_until_it_is_mended(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New ratings are written all the same; nothing leaves the stream meanwhile."""
+    monkeypatch.setattr(archiver_module, "TIDY_EVERY_S", 0.1)
+    monkeypatch.setattr(archiver_module, "LOOK_AGAIN_S", 0.1)
+    monkeypatch.setattr(archiver_module, "KEEP_STREAM_MS", -1000)
+    monkeypatch.setattr("service.rating_log.MERGE_AT", 3)
+    first = [put("a"), put("b")][-1]
+    stream.request_commit(first)
+    eventually(lambda: stream.trimmed_id() == first)
+    (segment,) = log.segments()
+    intact = segment.path.read_bytes()
+    segment.path.write_bytes(intact[:-9] + bytes([intact[-9] ^ 1]) + intact[-8:])  # merging alone will see that
+    for item in "cd":
+        last = put(item)
+        stream.request_commit(last)
+        eventually(lambda at=last: log.last_id() == at)
+    eventually(lambda: archiver.damage is not None)
+    assert segment.path.name in str(archiver.damage)
+    assert archiver.obstacle is None
+    trimmed = stream.trimmed_id()
+    last = put("e")
+    stream.request_commit(last)
+    eventually(lambda: log.last_id() == last)
+    time.sleep(0.5)
+    assert stream.trimmed_id() == trimmed
+    segment.path.write_bytes(intact)
+    eventually(lambda: archiver.damage is None)
+    eventually(lambda: stream.trimmed_id() == last)
+    assert [r.item for entry in contents(log) for r in entry.ratings] == list("abcde")
+
+
+def test_an_entry_of_a_newer_version_stops_it_before_it(
+    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
+) -> None:
+    """What came before is committed, and the lock is free for a process that can read it."""
+    before = put("a")
+    newer = client.xadd(RATINGS, {"v": "2", "ratings": "[]"})
+    put("b")
+    eventually(lambda: log.last_id() == before)
+    eventually(lambda: archiver.obstacle is not None)
+    assert f"entry {newer} has the version b'2'" in str(archiver.obstacle)
+    assert "upgrade this process" in str(archiver.obstacle)
+    assert stream.rejected() == []
+    lock = eventually(lambda: FileLock.try_take(log.folder / archiver_module.LOCK))
+    time.sleep(1.5)
+    assert archiver.obstacle is not None
+    lock.release()
+    assert log.last_id() == before
 
 
 def test_a_process_without_room_for_files(redis_url: str, tmp_path: Path, put: Callable) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import BadEntry
+from service.errors import BadEntry, NewerEntry
 from service.events import ZERO, RatingEvent, StreamId, check_id, encode_ratings, encode_subject, parse_entry
 
 AT = StreamId(5000, 1)
@@ -53,9 +53,8 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
     "bad",
     [
         {},
-        {b"v": b"2", b"ratings": b"[]"},
+        {b"ratings": b"[]"},
         {b"v": b"1"},
-        {b"v": b"1", b"other": b"x"},
         {b"v": b"1", b"forget": b"u", b"hide": b"i"},
         {b"v": b"1", b"forget": b""},
         {b"v": b"1", b"forget": b"\xff"},
@@ -79,6 +78,20 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
 def test_bad_entries_say_why(bad: dict[bytes, bytes]) -> None:
     with pytest.raises(BadEntry, match="Invalid"):
         parse_entry(AT, bad)
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {b"v": b"2", b"ratings": b"[]"},
+        {b"v": b"2", b"ratings": b"not even JSON"},
+        {b"v": b"1", b"like": b"x"},
+        {b"v": b"1", b"ratings": b"[]", b"origin": b"x"},
+    ],
+)
+def test_entries_of_a_newer_version_are_not_bad(newer: dict[bytes, bytes]) -> None:
+    with pytest.raises(NewerEntry, match="upgrade this process"):
+        parse_entry(AT, newer)
 
 
 @pytest.mark.parametrize("good", ["a", "a/b?c#d", "é" * 128, "x" * 256, "日本", "\x00", " "])

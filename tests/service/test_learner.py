@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import redis
 
 from service.errors import StreamUnavailable
 from service.events import Entry, RatingEvent, StreamId
@@ -42,10 +43,30 @@ def test_what_was_trimmed_comes_from_the_log(redis_url: str, tmp_path: Path) -> 
 
 def test_bad_entries_do_not_stop_it(whole: Whole) -> None:
     before = whole.rate(("ann", "x", 4.0))
-    whole._do(whole.stream.append({b"v": b"9", b"ratings": b"[]"}))
+    whole._do(whole.stream.append({b"v": b"1", b"ratings": b"{}"}))
     after = whole.rate(("ann", "y", 4.0))
     assert after > before
     assert items_of(whole, "ann") == {"x", "y"}
+
+
+def test_an_entry_of_a_newer_version_makes_it_unready(whole: Whole) -> None:
+    """Who passed it over would have other ratings than a process that can read it."""
+    before = whole.rate(("ann", "x", 4.0))
+    whole._do(whole.stream.append({b"v": b"2", b"ratings": b"[]"}))
+    eventually(lambda: not whole.engine.readiness.ready)
+    assert "upgrade this process" in str(whole.engine.readiness.reason)
+    assert whole.engine.as_of == before
+    assert items_of(whole, "ann") == {"x"}
+
+
+@pytest.mark.parametrize("value", ["tomorrow", "9223372036854775808-0"])
+def test_a_bad_trimmed_position_is_told_and_heals(whole: Whole, client: redis.Redis, value: str) -> None:
+    client.set("nearfield:trimmed", value)
+    eventually(lambda: not whole.engine.readiness.ready)
+    assert "Redis key nearfield:trimmed" in str(whole.engine.readiness.reason)
+    client.delete("nearfield:trimmed")
+    eventually(lambda: whole.engine.readiness.ready)
+    whole.rate(("ann", "x", 4.0))
 
 
 def test_it_comes_back_when_redis_does(tmp_path: Path) -> None:

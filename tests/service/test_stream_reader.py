@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from service.errors import StreamReplaced
+from service.errors import NewerEntry, StreamReplaced
 from service.events import ZERO, Entry, StreamId, encode_ratings
 from service.rating_log import RatingLog
 from service.stream import RATINGS, TRIMMED, Stream
@@ -49,13 +49,27 @@ def test_it_hands_out_every_entry_once(stream: Stream, log: RatingLog, entries: 
 
 
 def test_a_bad_entry_is_a_noop_that_moves_the_cursor(stream: Stream, log: RatingLog, client: redis.Redis) -> None:
-    client.xadd(RATINGS, {"v": "77"}, id="5-0")
+    client.xadd(RATINGS, {"v": "1"}, id="5-0")
     client.xadd(RATINGS, {"v": "noop"}, id="6-0")
     batch = StreamReader(stream, log, ZERO).read(0)
     assert [(entry.id, entry.kind) for entry in batch.entries] == [(StreamId(5, 0), "noop"), (StreamId(6, 0), "noop")]
     ((stream_id, fields, reason),) = batch.rejected
-    assert (stream_id, fields) == (StreamId(5, 0), {b"v": b"77"})
-    assert "Invalid v" in reason
+    assert (stream_id, fields) == (StreamId(5, 0), {b"v": b"1"})
+    assert "Invalid fields" in reason
+
+
+def test_it_stops_before_an_entry_of_a_newer_version(
+    stream: Stream, log: RatingLog, entries: list[Entry], fill: Callable, client: redis.Redis
+) -> None:
+    fill(entries[:3])
+    client.xadd(RATINGS, {"v": "1", "like": "x"}, id="9-0")
+    client.xadd(RATINGS, {"v": "1"}, id="10-0")
+    reader = StreamReader(stream, log, ZERO)
+    assert reader.read(0) == (entries[:3], [])
+    for _ in range(2):
+        with pytest.raises(NewerEntry, match="entry 9-0 has the version b'1' and the fields like, v"):
+            reader.read(0)
+    assert reader.cursor == StreamId(3, 0)
 
 
 @pytest.mark.parametrize("read_before", [0, 3, 10, 25])

@@ -1,0 +1,81 @@
+"""What a service says while something is wrong with its files."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from service import archiver
+from tests.service.local import serving
+from tests.service.process import Service
+from tests.service.waiting import eventually
+
+OLD = Path(__file__).parent / "data-57eaa35" / "data"
+
+
+def test_a_corrupt_live_file_is_named_and_nothing_else_breaks(tmp_path: Path) -> None:
+    data = Path(shutil.copytree(OLD, tmp_path / "data"))
+    with serving(data, backend="host") as service:
+        eventually(lambda: len(service.runtime.hotswap.served()) == 4)
+        assert service.get("/recommend/u0").json()["personalized"]
+        path = data / "live.json"
+        intact = path.read_bytes()
+        assert b"sha256" in intact  # a file of an older version has got its checksum
+        version = service.runtime.hotswap.served()["als"]
+        path.write_bytes(intact[:-9])
+        eventually(lambda: service.get("/health/ready").status_code == 503)
+        assert str(path) in service.get("/health/ready").json()["detail"]
+        answer = service.post(f"/admin/models/{version}/activate", None)
+        assert answer.status_code == 503
+        assert (answer.json()["type"], str(path) in answer.json()["detail"]) == (
+            "urn:nearfield:problem:corrupt-live-file",
+            True,
+        )
+        assert service.get("/admin/jobs").status_code == 200
+        assert service.get("/recommend/u0").json()["personalized"]
+        path.write_bytes(intact)
+        eventually(lambda: service.get("/health/ready").status_code == 200)
+
+
+def test_a_missing_segment_is_told_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver, "TIDY_EVERY_S", 0.1)
+    monkeypatch.setattr(archiver, "LOOK_AGAIN_S", 0.1)
+    data = Path(shutil.copytree(OLD, tmp_path / "data"))
+    with serving(data, backend="host") as service:
+        segment = next((data / "ratings").glob("*.parquet"))
+        eventually((data / "ratings" / "manifest.json").exists)
+        segment.rename(tmp_path / "aside")
+        eventually(lambda: service.get("/health/ready").status_code == 503)
+        assert segment.name in service.get("/health/ready").json()["detail"]
+        eventually(lambda: "nearfield_rating_log_damaged 1.0" in service.get("/metrics").text)
+        service.rate(("u0", "i0", 1.0))
+        (tmp_path / "aside").rename(segment)
+        eventually(lambda: service.get("/health/ready").status_code == 200)
+
+
+def test_a_part_that_ends_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(tmp_path, backend="host") as service:
+
+        def ending(*_: object) -> None:
+            raise SystemExit("gone")
+
+        monkeypatch.setattr(service.runtime._archiver, "step", ending)
+        eventually(lambda: service.runtime.failure is not None)
+        assert service.get("/health/ready").status_code == 503
+
+
+def test_nobody_else_can_read_the_data(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o755)
+    service = Service(data, worker=False)
+    try:
+        service.rate(("ann", "x", 4.0))
+        assert service.stop() == 0
+    finally:
+        service.kill()
+    modes = {str(path.relative_to(tmp_path)): stat.S_IMODE(path.stat().st_mode) for path in [data, *data.rglob("*")]}
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    assert {"data/redis", "data/ratings/manifest.json"} <= modes.keys()

@@ -18,8 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from service.events import ZERO, Entry, StreamId
-from service.segment import behind, entries_of, forgotten_in, holds, plain, without
+from service.segment import behind, entries_of, forgotten_in, holds, plain
 from service.storage.files import FileLock
+from service.storage.introductions import COLUMNS, introduced_by, without
 from service.storage.segment_folder import Segment, SegmentFolder
 
 ROWS_PER_GROUP = 131_072  # what a reader holds at a time
@@ -138,6 +139,9 @@ class RatingLog:
     def rewrite_without(self, user: str, before: StreamId) -> int:
         """Drop every row of `user` below the position `before`; how many segments were rewritten.
 
+        Where the user was the first to name an item a row stays that names the item alone: see
+        `service.storage.introductions`.
+
         Waits while another process merges. A reader that has a segment open still sees its old content.
 
         Raises:
@@ -147,8 +151,9 @@ class RatingLog:
         with self._maintenance(wait=True):
             earlier = [segment for segment in self._files.check() if segment.first < before]
             holding = [segment for segment in earlier if holds(self._files.groups(segment, ["user"]), user)]
+            introduced = introduced_by(user, before, lambda: self.read(columns=COLUMNS)) if holding else set()
             for segment in holding:
-                kept = (plain(without(batch, user, before)) for batch in self._files.groups(segment, None))
+                kept = (plain(without(batch, user, before, introduced)) for batch in self._files.groups(segment, None))
                 self._files.write(segment.first, segment.last, kept)
             return len(holding)
 

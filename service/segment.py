@@ -183,7 +183,8 @@ def _check_kinds(batch: pa.RecordBatch, path: Path) -> None:
             raise NewerEntry(f"{path} has entries of the kinds {sorted(map(str, unknown))}: upgrade this process")
 
 
-def without(batch: pa.RecordBatch, user: str, before: StreamId) -> pa.RecordBatch:
-    """Rows that are not of `user`, or not below the position `before`."""
+def is_of(batch: pa.RecordBatch, user: str, before: StreamId) -> NDArray[np.bool_]:
+    """Which rows are of `user`, and below the position `before`."""
     is_theirs = pc.equal(batch.column("user").cast(pa.string()), user).fill_null(False).to_numpy(zero_copy_only=False)
-    return batch.filter(pa.array(~(is_theirs & _is_below(batch, before))))
+    found: NDArray[np.bool_] = is_theirs & _is_below(batch, before)
+    return found

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from service.errors import CorruptLog
 from service.events import ZERO, Entry, RatingEvent, StreamId
+from service.history import History
 from service.rating_log import RatingLog
 from service.segment import SCHEMA
 from service.storage import segment_folder
@@ -133,7 +134,7 @@ def test_rewriting_drops_one_users_earlier_rows_and_nothing_else(log: RatingLog,
         Entry(StreamId(5, 0), "forget", subject="u"),
         rating_entry(6, ("u", "a", 5.0)),
     ]
-    mixed = rating_entry(1, ("u", "a", 3.0), ("v", "a", 1.0), ("u", "b", None))
+    mixed = rating_entry(1, ("v", "a", 1.0), ("u", "a", 3.0), ("u", "a", None))
     commit(log, [mixed, kept[1], rating_entry(3, ("u", "a", 4.0))])
     commit(log, [rating_entry(4, ("w", "a", 4.0))])
     commit(log, kept[2:])
@@ -143,6 +144,35 @@ def test_rewriting_drops_one_users_earlier_rows_and_nothing_else(log: RatingLog,
     assert names(log) == before
     assert log.rewrite_without("u", StreamId(5, 0)) == 0
     assert b"u" not in _distinct_users(log.segments()[0].path)
+
+
+def test_who_was_the_first_to_name_an_item_leaves_the_item(log: RatingLog, rating_entry: Make) -> None:
+    """Rows are given out in order of first sight: they must not change."""
+    commit(log, [Entry(StreamId(1, 0), "hide", subject="h"), rating_entry(2, ("v", "a", 1.0), ("u", "b", 2.0))])
+    commit(log, [rating_entry(3, ("u", "a", 1.0), ("u", "h", 2.0), ("u", "c", 3.0), ("w", "d", 4.0))])
+    commit(log, [rating_entry(4, ("w", "c", 1.0), ("u", "c", None), ("u", "e", 2.0))])
+    commit(log, [Entry(StreamId(5, 0), "forget", subject="u"), rating_entry(6, ("u", "f", 5.0))])
+    before = History()
+    before.load(RatingLog(log.folder))
+    for _ in range(2):  # again, as after a kill
+        log.rewrite_without("u", StreamId(5, 0))
+    named = [(r.user, r.item, r.rating) for entry in contents(log) for r in entry.ratings]
+    assert named == [
+        ("v", "a", 1.0),
+        ("", "b", None),
+        ("", "c", None),
+        ("w", "d", 4.0),
+        ("w", "c", 1.0),
+        ("", "e", None),
+        ("u", "f", 5.0),
+    ]
+    after, followed = History(), History()
+    after.load(RatingLog(log.folder))
+    followed.apply(contents(log))  # as where the stream was trimmed
+    for history in (after, followed):
+        assert history.items.ids(range(len(history.items))) == before.items.ids(range(len(before.items)))
+        assert history.table.n_ratings == before.table.n_ratings == 4
+        assert history.hidden.tolist() == before.hidden.tolist()
 
 
 def _distinct_users(path: Path) -> set[bytes]:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.events import Entry, RatingEvent, StreamId
-from service.segment import behind, entries_of, holds, plain, read_groups, table_of, without, write_groups
+from service.segment import behind, entries_of, holds, plain, read_groups, table_of, write_groups
+from service.storage.introductions import without
 
 ids = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
 events = st.builds(RatingEvent, ids, ids, st.one_of(st.none(), st.floats(-1e6, 1e6, width=32)), st.floats(0, 4e9))
@@ -41,14 +42,14 @@ def test_a_group_holds_what_was_written_at_once(tmp_path: Path) -> None:
 def test_rows_can_be_left_out() -> None:
     (batch,) = table_of([rating(1, "u"), rating(2, "v"), rating(3, "u")]).to_batches()
     assert behind(batch, StreamId(1, 0)).column("ms").to_pylist() == [2, 3]
-    assert without(batch, "u", StreamId(3, 0)).column("ms").to_pylist() == [2, 3]
+    assert without(batch, "u", StreamId(3, 0), set()).column("ms").to_pylist() == [2, 3]
 
 
 def test_what_is_left_out_leaves_no_trace_when_written(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     with path.open("wb") as file:
         write_groups(file, [table_of([rating(1, "somebody"), rating(2, "else")])])
-    kept = [plain(without(batch, "somebody", StreamId(9, 0))) for batch in read_groups(path, None)]
+    kept = [plain(without(batch, "somebody", StreamId(9, 0), set())) for batch in read_groups(path, None)]
     with path.open("wb") as file:
         write_groups(file, kept)
     assert b"somebody" not in path.read_bytes()

@@ -22,7 +22,11 @@ def try_take(data: Path, *, shared: bool) -> FileLock | None:
 
 
 def clean(data: Path) -> None:
-    """Remove what dead writers of snapshots left, unless somebody is writing one: then whoever comes next does it."""
+    """Remove what dead writers of snapshots left, unless somebody is writing one: then whoever comes next does it.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
     if (lock := try_take(data, shared=False)) is not None:
         with lock:
             snapshot.clean(data / "snapshots")

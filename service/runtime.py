@@ -17,7 +17,15 @@ from service import live
 from service.archiver import Archiver
 from service.data_lock import DataLock
 from service.engine import Engine
-from service.errors import CorruptLiveFile, LogUnavailable, NotReady, Overloaded, Unavailable, VolatileServer
+from service.errors import (
+    CorruptLiveFile,
+    LockTimeout,
+    LogUnavailable,
+    NotReady,
+    Overloaded,
+    Unavailable,
+    VolatileServer,
+)
 from service.events import Fields, StreamId
 from service.history import History
 from service.hotswap import HotSwap
@@ -255,6 +263,8 @@ class Runtime(Parts):
             if server is not None:
                 await asyncio.to_thread(server.start)
             await self._verified()
+            with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # told by who needs the file
+                await asyncio.to_thread(live.seal, self.settings.data)
             self._start_writers()
         except Exception as error:
             self._fail(error)
@@ -279,8 +289,6 @@ class Runtime(Parts):
 
     def _start_writers(self) -> None:
         """What writes to DATA: the log, the models that are live, trainings."""
-        with contextlib.suppress(CorruptLiveFile):  # which is told by `HotSwap`
-            live.seal(self.settings.data)
         self._archiver.start()
         self._stop_later(self._archiver.stop)
         self.hotswap.start()

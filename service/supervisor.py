@@ -68,7 +68,10 @@ class Supervisor:
 
     def start(self) -> None:
         """Start taking jobs."""
-        exclusion.clean(self._settings.data)
+        try:
+            exclusion.clean(self._settings.data)
+        except OSError as error:  # costs room on the disk only; a forgetting will insist
+            _log.warning("leftovers of snapshots cannot be removed", error=str(error))
         self._thread.start()
 
     def stop(self) -> None:

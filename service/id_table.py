@@ -35,7 +35,7 @@ class IdTable:
     @property
     def n_known(self) -> int:
         """Number of ids that have a row: those that are not retired."""
-        return sum(map(len, self._shards))
+        return sum(map(len, self._shards)) - (self.row(RETIRED) is not None)  # see `service.storage.introductions`
 
     @property
     def keys(self) -> NDArray[np.uint64]:

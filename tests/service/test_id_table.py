@@ -47,3 +47,10 @@ def test_no_insertion_pauses_for_long() -> None:
         table.rows_or_new(names[begin : begin + 100])
         durations.append(time.thread_time() - start)
     assert max(durations) < 0.02
+
+
+def test_nobody_is_not_counted() -> None:
+    """The log names nobody where a forgotten user was the first to name an item."""
+    table = IdTable()
+    table.rows_or_new(["ann", "", "bob"])
+    assert (len(table), table.n_known) == (3, 2)

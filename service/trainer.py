@@ -148,8 +148,9 @@ def train(
 
     trials: list[dict[str, Any]] = []
     if tune:
-        hyperparameters, trials = _tuned(corpus, hyperparameters, chosen, lambda share: tell(Line(share, {}, where)))
-        given = given | changed(hyperparameters, gpu.params_for(algorithm, {}))
+        asked = hyperparameters
+        hyperparameters, trials = _tuned(corpus, asked, chosen, lambda share: tell(Line(share, {}, where)))
+        given = given | changed(hyperparameters, asked)
     begun = TUNING_SHARE if tune else 0.0
 
     def on_epoch(report: gpu.EpochReport) -> None:

@@ -302,3 +302,11 @@ def test_a_search_comes_first_where_it_is_asked_for(data: Path) -> None:
     assert manifest.parameters["regularization"] == best.get("regularization", gpu.AlsParams().regularization)
     assert manifest.given.items() >= {"n_epochs": 4}.items()
     assert last.metrics["rmse"] == pytest.approx(best["score"])
+
+
+def test_a_search_does_not_make_a_setting_a_parameter_that_was_given(data: Path) -> None:
+    small = '{"n_factors": 4, "n_epochs": 2}'
+    last = trainer.train(data, "als-implicit", small, str(END), "host", lambda line: None, "counts", tune=True)
+    manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
+    assert manifest.parameters["values"] == "counts"
+    assert "values" not in manifest.given

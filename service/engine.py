@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -19,7 +19,7 @@ import structlog
 from gpu.backend import Backend
 from service.catch_up import CatchUp
 from service.errors import NotReady, ServiceError
-from service.events import Entry, RatingEvent, StreamId
+from service.events import Entry, StreamId
 from service.history import History
 from service.lessons import Lesson, Lessons
 from service.metrics import Metrics
@@ -131,9 +131,18 @@ class Engine:
     @property
     def readiness(self) -> Readiness:
         """Whether requests can be answered well, and if not, why."""
-        if self.failure is not None:
-            return Readiness(False, f"the engine failed: {self.failure}", 0.0)
-        return self.stages.readiness
+        return self._failed or self.stages.readiness
+
+    @property
+    def can_answer(self) -> Readiness:
+        """Whether requests can be answered at all: lists of popular items, while models are being prepared."""
+        return self._failed or self.stages.can_answer
+
+    @property
+    def _failed(self) -> Readiness | None:
+        if self.failure is None:
+            return None
+        return Readiness(False, f"the engine failed: {self.failure}", 0.0)
 
     @property
     def taken(self) -> StreamId:
@@ -159,7 +168,7 @@ class Engine:
         self._questions.wake()
 
     def load(self, log: RatingLog) -> Future[None]:
-        """Read the whole rating log into the history, which must be empty; kernels of the history are warmed before."""
+        """Read the whole rating log into the history, which must be empty."""
         return self.run_slices(self._loading(log))
 
     def fail(self, error: BaseException) -> None:
@@ -178,6 +187,10 @@ class Engine:
         if self._stopping.is_set():  # the thread may have looked for the last time
             self._background.abandon(NotReady("the engine has stopped"))
         return future
+
+    def expect(self, names: Collection[str]) -> None:
+        """Models of these names are being prepared: until they are live, lists say so, and other requests are 503."""
+        self._ranking.expected = frozenset(names)
 
     # --- within slices: hot swap
 
@@ -224,9 +237,6 @@ class Engine:
                 self._questions.tell(self._on_failure, self.failure)
 
     def _loading(self, log: RatingLog) -> Slices:
-        warm_up()
-        self.stages.report("kernels")
-        yield
         segments = log.segments()
         first_ms, last_ms = (segments[0].first.ms, segments[-1].last.ms) if segments else (0, 0)
 
@@ -236,6 +246,7 @@ class Engine:
             self.stages.report("rating log", 0.99 * done)
 
         self.history.load(log, on_progress=on_progress)
+        yield
         self._ranking.recount()
         self._as_of = self._target = self.history.position
         self.stages.report("rating log")
@@ -321,10 +332,3 @@ class Engine:
         queues.labels("queries").set_function(lambda: len(self._questions))
         queues.labels("lessons").set_function(lambda: len(self._lessons))
         queues.labels("background").set_function(lambda: len(self._background))
-
-
-def warm_up() -> None:
-    """Compile, or load from the cache, what every entry needs."""
-    scratch = History()
-    rating = RatingEvent("user", "item", 1.0, 0.0)
-    scratch.apply([Entry(StreamId(1, 0), "rating", [rating]), Entry(StreamId(2, 0), "forget", subject="user")])

@@ -22,19 +22,19 @@ from gpu.errors import NotEnoughMemory
 from gpu.follower import Placed, place
 from gpu.memory import check_room
 from gpu.params import ALGORITHMS, params_for
-from service import live, room, snapshot
+from service import compilation, live, room, snapshot
 from service.engine import Engine
 from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
 from service.manifest import Manifest, StoredCalibration
 from service.metrics import Metrics
-from service.resident import Resident, rows_of, warm_up
+from service.readiness import MODELS
+from service.resident import Resident, rows_of
 from service.slices import Slices
 from service.snapshot import Snapshot
 from service.threads import PartThread
 
 POLL_S = 1.0
 CATCH_UP_S = 10.0  # that a model may take to catch up before it is live; under a heavy stream that would never end
-STAGE = "models"
 
 _log = structlog.get_logger(__name__)
 
@@ -145,16 +145,32 @@ class HotSwap:
 
     def _run(self) -> None:
         try:
+            self._compile_wanted()
             while not self._stopping.is_set():
                 if self._engine.stages.is_done("stream"):  # refits of a replay are made once, at its end
                     self.step()
-                    self._engine.stages.report(STAGE)
+                    self._engine.stages.report(MODELS)
+                    self._engine.expect(())
                     self._poked.wait(POLL_S)
                     self._poked.clear()
                 else:
                     self._stopping.wait(0.02)
         except NotReady:
             _log.info("hot swap ends with the engine")
+
+    def _compile_wanted(self) -> None:
+        """Compile what the live models need, while the log is still being read."""
+        names = [name for name in self._wanted() if name in ALGORITHMS]
+        self._engine.expect(names)
+        stages = self._engine.stages
+        # Half of the stage: what is left are snapshots to be read and users to be refitted.
+        try:
+            compilation.prepare(
+                names, lambda share, note: stages.report(MODELS, share / 2, note), self._stopping.is_set
+            )
+        except Exception as error:  # said of the model that it keeps from being taken in
+            _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
+        stages.report(MODELS, 0.5, f"taking in the models {', '.join(names)}")
 
     def step(self) -> None:
         """Take in every version of `live.json` that does not answer yet.
@@ -240,7 +256,7 @@ class HotSwap:
     def _take_in(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
         item_index.prepare(loaded.model.params.width, engine.backend)
-        warm_up(loaded.manifest.algorithm)
+        compilation.prepare([loaded.manifest.algorithm], lambda share, note: None, self._stopping.is_set)
         while True:
             n_forgotten = engine.n_forgotten
             user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()

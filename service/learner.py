@@ -11,6 +11,7 @@ from service.errors import CorruptLog, NotReady, Unavailable
 from service.events import StreamId
 from service.lessons import portions
 from service.rating_log import RatingLog
+from service.rehearsal import rehearse_history
 from service.stream import Stream
 from service.stream_reader import StreamReader
 from service.threads import PartThread
@@ -48,6 +49,8 @@ class Learner:
 
     def _run(self) -> None:
         try:
+            rehearse_history()  # here, so that the engine thread compiles nothing
+            self._engine.stages.report("kernels")
             self._engine.load(self._rating_log).result()
             self._follow(StreamReader(self._stream, self._rating_log, self._engine.history.position))
         except NotReady:

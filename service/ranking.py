@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpu import topn
 from gpu.ratings import Rows
-from service.errors import UnknownModel, UnknownUser
+from service.errors import NotReady, UnknownModel, UnknownUser
 from service.events import StreamId
 from service.history import Applied, History
 from service.lookups import Lookups
@@ -33,7 +33,9 @@ from service.resident import Resident
 
 N_REASONS = 3
 N_SHOWN = 3  # unknown ids that a warning names
-NO_MODEL = "no model is live: these are the most popular items"
+NONE_LIVE = "no model is live yet: POST /admin/retrain trains one"
+NO_MODEL = f"{NONE_LIVE}; these are the most popular items"
+PREPARING = "{} is being prepared (GET /health/ready says how far it is): these are the most popular items"
 NO_RATINGS = "there are no ratings yet"
 NO_TASTE = "no rating is of an item that the model knows: these are the most popular items"
 NO_ROWS = np.zeros(0, dtype=np.int32)
@@ -51,7 +53,11 @@ class _Slot(Struct, frozen=True, gc=False):
 
 
 class Ranking:
-    """Answers batches of queries from the history and the live models."""
+    """Answers batches of queries from the history and the live models.
+
+    Attributes:
+        expected: names of models that are being prepared for their first answer in this process.
+    """
 
     def __init__(self, history: History, default_models: Sequence[str]) -> None:
         self._history = history
@@ -59,6 +65,7 @@ class Ranking:
         self._live: dict[str, Resident] = {}
         self._popularity = Popularity()
         self._as_of = ""
+        self.expected: frozenset[str] = frozenset()
         lookups = Lookups(history, self._resident, self._estimator)
         self._answer_to: dict[type, Callable[[Any, str], Answer]] = {
             Neighbours: lookups.neighbours,
@@ -81,12 +88,22 @@ class Ranking:
 
     def _resident(self, name: str | None) -> Resident:
         """The live model of that name; without a name the first."""
-        if name is None and self._live:
+        if name in self._live:
+            return self._live[name]
+        if self._is_prepared(name):
+            raise NotReady(f"{self._expected(name)} is being prepared: GET /health/ready says how far it is")
+        if not self._live:
+            raise UnknownModel(NONE_LIVE)
+        if name is None:
             return next(iter(self._live.values()))
-        if name is None or name not in self._live:
-            live = ", ".join(self._live) or "none"
-            raise UnknownModel(f"Invalid model: expected a live one ({live}), got {name!r}")
-        return self._live[name]
+        raise UnknownModel(f"Invalid model: expected a live one ({', '.join(self._live)}), got {name!r}")
+
+    def _is_prepared(self, name: str | None) -> bool:
+        """Whether the model of that name, or without a name the only ones there are, will be live soon."""
+        return not self._live and bool(self.expected) if name is None else name in self.expected - self._live.keys()
+
+    def _expected(self, name: str | None) -> str:
+        return f"the model {name or ' or '.join(sorted(self.expected))}"
 
     def _estimator(self, name: str | None) -> Resident:
         """The live model of that name; without a name the first that estimates ratings, if there is one."""
@@ -127,7 +144,8 @@ class Ranking:
 
     def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
         """Answer at once what needs no scoring with others; add the slots to be filled for the rest."""
-        resident = self._resident(query.model) if self._live or query.model else None
+        has_no_model = self._is_prepared(query.model) or not (self._live or query.model)
+        resident = None if has_no_model else self._resident(query.model)
         if query.user is not None:
             self._plan_user(slots, answers, index, query, query.user, resident)
         elif query.ratings is not None:
@@ -252,7 +270,8 @@ class Ranking:
         if not query.include_seen:
             shown[seen] = False
         items = self._most_popular(query, shown, self._candidates(query))
-        warnings = self._warnings(NO_MODEL if resident is None else NO_TASTE if len(seen) else None)
+        without_model = PREPARING.format(self._expected(query.model)) if self._is_prepared(query.model) else NO_MODEL
+        warnings = self._warnings(without_model if resident is None else NO_TASTE if len(seen) else None)
         name, version = (None, None) if resident is None else (resident.name, resident.shown_version)
         return Recommendation(
             user, items, False, name, version, self._as_of, warnings + self._unknown(query), "popular"

@@ -5,7 +5,14 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-STAGES = ("rating log", "kernels", "stream", "models")
+MODELS = "models"
+# Stage -> what is done in it, in order. All but the last are needed for any answer.
+STAGES = {
+    "kernels": "compiling, or loading, the kernels that read ratings",
+    "rating log": "reading the rating log",
+    "stream": "reading from Redis what the rating log does not have yet",
+    MODELS: "preparing the models",
+}
 
 
 class Readiness(NamedTuple):
@@ -22,12 +29,15 @@ class Stages:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._done = dict.fromkeys(STAGES, 0.0)
+        self._notes: dict[str, str] = {}
         self._obstacles: dict[str, str] = {}
 
-    def report(self, stage: str, fraction: float = 1.0) -> None:
-        """`stage` is done to this fraction; it never goes back."""
+    def report(self, stage: str, fraction: float = 1.0, note: str | None = None) -> None:
+        """`stage` is done to this fraction; it never goes back. `note`: what it does at present, in a sentence."""
         with self._lock:
             self._done[stage] = max(self._done[stage], min(fraction, 1.0))
+            if note is not None:
+                self._notes[stage] = note
 
     def is_done(self, stage: str) -> bool:
         """Whether `stage` is behind us."""
@@ -47,11 +57,20 @@ class Stages:
     @property
     def readiness(self) -> Readiness:
         """Ready when every stage is done and nothing is in the way."""
+        return self._readiness(needs_models=True)
+
+    @property
+    def can_answer(self) -> Readiness:
+        """The same, except that models may still be prepared: until they are live, lists are of popular items."""
+        return self._readiness(needs_models=False)
+
+    def _readiness(self, *, needs_models: bool) -> Readiness:
         with self._lock:
             fraction = sum(self._done.values()) / len(self._done)
             for who, reason in self._obstacles.items():
                 return Readiness(False, f"{who}: {reason}", fraction)
             for stage, done in self._done.items():
-                if done < 1.0:
-                    return Readiness(False, f"{stage}: {done:.0%} done", fraction)
+                if done < 1.0 and (needs_models or stage != MODELS):
+                    note = self._notes.get(stage) or f"{STAGES[stage]}: {done:.0%} done"
+                    return Readiness(False, note, fraction)
             return Readiness(True, None, 1.0)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu import explain, topn, weighted
-from gpu.follower import Placed, place
+from gpu.follower import Placed
 from gpu.model import Model
-from gpu.params import ALGORITHMS, params_for
 from gpu.ratings import Rows
-from service.events import Entry, RatingEvent, StreamId
+from service.events import StreamId
 from service.history import Applied, History, position_of
 from service.manifest import Manifest
 from service.snapshot import Snapshot, shown
@@ -26,8 +24,6 @@ ONE_EMPTY_ROW = Rows(
     np.zeros(0, dtype=np.int32),
     np.zeros(0, dtype=np.float32),
 )
-SMALL = {"n_factors": 4, "n_neighbours": 2, "n_bits": 64}  # what a model made for warming up has of these
-WARM_USERS = 65  # enough refits at a time that those of many users are warmed too
 
 
 class Resident:
@@ -213,33 +209,6 @@ class Resident:
         are_unknown = (counts[items] == 0) & ~trained[items]
         self._has_news |= bool((are_unknown != self._unknown[items]).any())
         self._unknown[items] = are_unknown
-
-
-def warm_up(algorithm: str) -> None:
-    """Compile, or load from the cache, everything that a model of `algorithm` needs to answer and to learn.
-
-    Takes seconds the first time on a machine and a fifth of one the first time in a process: not for the engine thread.
-    It is done on a model made for it: a real one must not learn what nobody rated.
-    """
-    history = History()
-    ratings = [RatingEvent(f"u{user}", f"i{item}", float(item), 0.0) for user in range(WARM_USERS) for item in range(3)]
-    history.apply([Entry(StreamId(1, 0), "rating", ratings)])
-    known_names = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
-    params = params_for(algorithm, {name: value for name, value in SMALL.items() if name in known_names})
-    known = Model.zeros(params, 1.0, (0.0, 2.0), WARM_USERS, 2, n_bits=getattr(params, "n_bits", 0))
-    known.item_trained[:], known.user_trained[:] = True, True  # on no ratings: all that there are make items learn
-    manifest = Manifest("", algorithm, {}, 1.0, (0.0, 2.0), {}, "0-0", WARM_USERS, 2, {})
-    # On the host: a device compiles for the sizes of its model, see `gpu.follower.place`.
-    placed = place(known, history.table, history.users.keys, history.items.keys)
-    scratch = Resident(manifest, placed, history)
-    scratch.settle(None)
-    scratch.online.index.refresh(np.array([2]))  # once more: what was listed is taken out first
-    users, rows = scratch.fold_in(np.array([0, 1], dtype=np.int32), np.array([1.0, 2.0], dtype=np.float32))
-    scratch.recommend(users, rows, 1, history.hidden)
-    scratch.reasons(rows.items, rows.values, [2], 1)
-    scratch.estimate(0, 1)
-    scratch.similar_users(0, 1)
-    scratch.similar_items(0, 1, history.hidden)
 
 
 def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.int64]]]:

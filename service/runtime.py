@@ -159,17 +159,20 @@ class Runtime(Parts):
     @property
     def readiness(self) -> Readiness:
         """Whether everything works, and if not, why."""
-        readiness, obstacle = self._can_answer, self._archiver.obstacle or self._archiver.damage
+        readiness = self._failed or self._engine.readiness
+        obstacle = self._archiver.obstacle or self._archiver.damage
         if readiness.ready and obstacle is not None:
             return Readiness(False, f"{LOG}: {obstacle}", readiness.fraction)
         return readiness
 
     @property
     def _can_answer(self) -> Readiness:
-        """Whether questions can be answered: also while the log takes no ratings."""
-        if self.failure is not None:
-            return Readiness(False, str(self.failure), 0.0)
-        return self._engine.readiness
+        """Whether questions can be answered: also while the log takes no ratings, or models are being prepared."""
+        return self._failed or self._engine.can_answer
+
+    @property
+    def _failed(self) -> Readiness | None:
+        return None if self.failure is None else Readiness(False, str(self.failure), 0.0)
 
     @property
     def as_of(self) -> StreamId:

@@ -37,7 +37,7 @@ from service.events import StreamId
 from service.history import History
 from service.manifest import StoredCalibration
 from service.rating_log import RatingLog
-from service.resident import warm_up
+from service.rehearsal import rehearse_model
 from service.tune import changed, line_of
 
 MIN_HELD_OUT = 1000  # fewer pairs than this cannot tell two models apart
@@ -163,7 +163,7 @@ def train(
     chosen.release()
     metrics = measure(data, model, corpus, chosen)
     reason = objection(metrics, len(corpus.held_out))
-    warm_up(algorithm)  # the service finds these kernels in the compile cache when it takes the model in
+    rehearse_model(algorithm)  # the service finds these kernels in the compile cache when it takes the model in
     manifest = snapshot.write(
         data / "snapshots",
         model,

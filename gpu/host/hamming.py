@@ -98,8 +98,9 @@ def rank_all(
     candidates: NDArray[np.int64],
     queries: NDArray[np.int64],
 ) -> None:
-    """`rank_block` on one thread, or on all where there is work enough to pay for waking them."""
-    rank = rank_blocks if len(queries) * len(candidates) > SERIAL_PAIRS else rank_block
+    """`rank_block` on one thread, or on all where they can share queries, and enough to pay for waking them."""
+    is_long = len(queries) > QUERY_BLOCK and len(queries) * len(candidates) > SERIAL_PAIRS
+    rank = rank_blocks if is_long else rank_block
     rank(best, signatures, candidates, queries)
 
 

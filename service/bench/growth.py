@@ -20,12 +20,12 @@ from gpu.online import OnlineModel
 from gpu.params import params_for
 from service import memory
 from service.bench.report import say
-from service.engine import warm_up
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
 from service.lessons import MAX_RATINGS
 from service.manifest import Manifest
 from service.popularity import Popularity
+from service.rehearsal import rehearse_history
 from service.resident import Resident
 
 N_WARM = 5  # lessons before the clock counts
@@ -55,7 +55,7 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
         least = (N_WARM + 1) * n_rows * MAX_RATINGS + 1
         raise InvalidInput(f"Invalid n_ratings: expected {least:,} or more, got {n_ratings:,}")
     history, popularity = History(), Popularity()
-    warm_up()
+    rehearse_history()
     lessons = _lessons(n_users, n_items, n_ratings)
     changes = history.apply(next(lessons)).changes
     popularity.note(changes.items, changes.old, changes.new, history.table.n_items)

@@ -26,7 +26,7 @@ from gpu.params import Params
 from gpu.table import Changes, RatingTable
 from service.bench.plant import STARS, drawn_model, ranks
 from service.bench.report import say
-from service.resident import warm_up
+from service.rehearsal import rehearse_model
 
 N_READERS, N = 64, 10
 WARM_UP, ROUNDS = 3, 20
@@ -85,7 +85,7 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
     keys = rng.integers(0, 2**63, max(sizes.users, sizes.items)).astype(np.uint64)
     keys_of_both = keys[: sizes.users], keys[: sizes.items]
     item_index.prepare(params.width, backend)
-    warm_up(params.algorithm)
+    rehearse_model(params.algorithm)
     began = time.perf_counter()
     placed = place(model, table, *keys_of_both, backend)
     placed_s = time.perf_counter() - began

@@ -11,7 +11,7 @@ import pytest
 
 import gpu
 from gpu.follower import place
-from service.errors import UnknownItem, UnknownModel, UnknownUser
+from service.errors import NotReady, UnknownItem, UnknownModel, UnknownUser
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
 from service.manifest import Manifest
@@ -244,7 +244,31 @@ def test_which_model_answers(make: Make) -> None:
 def test_without_a_model_everybody_gets_what_is_popular(make: Make) -> None:
     answer = ask(make(), Recommend(user="u1", n=3))
     assert (answer.personalized, answer.model, answer.fallback) == (False, None, "popular")
-    assert answer.warnings == ["no model is live: these are the most popular items"]
+    assert answer.warnings == ["no model is live yet: POST /admin/retrain trains one; these are the most popular items"]
+    with pytest.raises(UnknownModel, match="no model is live yet: POST /admin/retrain trains one"):
+        ask(make(), Neighbours(kind="item", id="i1"))
+
+
+@pytest.mark.parametrize("model", [None, "als"])
+def test_while_a_model_is_prepared_lists_are_popular_and_say_so(make: Make, model: str | None) -> None:
+    ranking = make()
+    ranking.expected = frozenset({"als"})
+    answer = ask(ranking, Recommend(user="u1", n=3, model=model))
+    assert (answer.personalized, answer.model, answer.fallback) == (False, None, "popular")
+    assert answer.warnings == [
+        "the model als is being prepared (GET /health/ready says how far it is): these are the most popular items"
+    ]
+    with pytest.raises(NotReady, match="the model als is being prepared"):
+        ask(ranking, Neighbours(kind="item", id="i1", model=model))
+    with pytest.raises(UnknownModel, match="no model is live yet"):
+        ask(ranking, Recommend(user="u1", model="sgd"))
+
+
+def test_a_live_model_answers_while_others_are_prepared(make: Make) -> None:
+    ranking = make("sgd")
+    ranking.expected = frozenset({"als", "sgd"})
+    assert ask(ranking, Recommend(user="u1")).model == "sgd"
+    assert not ask(ranking, Recommend(user="u1", model="als")).personalized
 
 
 def test_estimates_stay_within_the_scale(make: Make) -> None:

@@ -10,8 +10,8 @@ import numpy
 from threadpoolctl import threadpool_info
 threads.limit_blas()
 print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
-from service.resident import warm_up
-warm_up("sgd")
+from service.rehearsal import rehearse_model
+rehearse_model("sgd")
 import numba
 print(numba.config.THREADING_LAYER)
 """

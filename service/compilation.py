@@ -73,6 +73,15 @@ def needed(algorithm: str) -> set[str]:
     return found - {_SUMS, *_ABSENCES} | (set(_ABSENCES) if kind().is_implicit else {_SUMS})
 
 
+def check_cache() -> None:
+    """Say so where what is compiled cannot be kept: everything works, but every start and every training compiles."""
+    if not compilation.can_save() and compilation.uncached(set(compilation.kernels())):
+        _log.warning(
+            "compiled kernels cannot be kept, since no cache folder can be written: every start compiles them again; "
+            "set NUMBA_CACHE_DIR to a folder that this user can write"
+        )
+
+
 def prepare(algorithms: Sequence[str], on_progress: OnProgress, is_stopping: Callable[[], bool]) -> None:
     """Compile what models of these algorithms need, or load it from the cache. Any thread but the engine's.
 
@@ -110,7 +119,6 @@ class _Progress:
             kernels=self._n_missing,
             about_seconds=self._seconds_left(),
             processes=n_processes,
-            kept_for_the_next_start=compilation.can_save(),
         )
         self._tell("")
 

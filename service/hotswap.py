@@ -145,6 +145,7 @@ class HotSwap:
 
     def _run(self) -> None:
         try:
+            compilation.check_cache()
             self._compile_wanted()
             while not self._stopping.is_set():
                 if self._engine.stages.is_done("stream"):  # refits of a replay are made once, at its end

@@ -34,7 +34,8 @@ with compilation.watched(compiled.append):
     matrix, right = np.eye(3) * 2, np.ones(3)
     solve.solve(matrix, right)
 names = {"solve.solve", "solve.factorize"}
-print(json.dumps([right.round(6).tolist(), sorted(compiled), compilation.can_save(), sorted(compilation.uncached(names))]))
+found = sorted(compiled), compilation.can_save(), sorted(compilation.uncached(names))
+print(json.dumps([right.round(6).tolist(), *found]))
 """
 BOTH, NONE = ["solve.factorize", "solve.solve"], list[str]()
 SOLUTION = [0.5, 0.5, 0.5]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import structlog
 
+from service.backoff import Backoff
 from service.errors import CorruptLog, NewerEntry, ServiceError, StreamUnavailable, VolatileServer
 from service.events import ZERO, Entry, StreamId
 from service.lessons import MAX_RATINGS, portions
@@ -27,8 +28,6 @@ LOOK_AGAIN_S = 5.0  # at a damaged log, until it is mended
 STALLED_S = 5.0  # no step takes so long, but for a large merge
 READ_BLOCK_MS = 200  # with the pause: how long it takes at most until a request to commit is noticed
 PAUSE_S = 0.1  # between reads, each of which takes Python's lock several times
-FIRST_BACKOFF_S = 0.2
-LONGEST_BACKOFF_S = 5.0
 LOCK = ".lock"
 
 _log = structlog.get_logger(__name__)
@@ -192,7 +191,7 @@ class Archiver:
     # --- the thread
 
     def _run(self) -> None:
-        backoff_s = FIRST_BACKOFF_S
+        backoff = Backoff("the archiver", self._stopping)
         while not self._stopping.is_set():
             try:
                 if self._lock is None and not self._acquire():
@@ -200,23 +199,18 @@ class Archiver:
                     continue
                 if not self.step():
                     self._stream.pause(PAUSE_S)
-                self.obstacle, backoff_s = None, FIRST_BACKOFF_S
+                self.obstacle = None
+                backoff.worked()
             except Exception as error:  # whatever it is: told, and tried again
                 self._is_verified = False
-                self._report(error)
+                # Redis being gone stops appending by itself; anything else must be told, so that POST answers 503.
+                if not isinstance(error, StreamUnavailable | VolatileServer):
+                    self.obstacle = _told(error)
                 if isinstance(error, NewerEntry):  # a process that can read it may be waiting
                     self._reader = None
                     self._release()
-                self._stopping.wait(backoff_s)
-                backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
+                backoff.failed(error)
         self._finish()
-
-    def _report(self, error: Exception) -> None:
-        """Redis being gone stops appending by itself; anything else must be told, so that POST answers 503."""
-        if not isinstance(error, StreamUnavailable | VolatileServer):
-            self.obstacle = f"{type(error).__name__}: {error}"
-        unexpected = None if isinstance(error, ServiceError | OSError) else error
-        _log.error("archiver stands still", error=str(error), kind=type(error).__name__, exc_info=unexpected)
 
     def _finish(self) -> None:
         try:
@@ -236,3 +230,8 @@ class Archiver:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _told(error: Exception) -> str:
+    """What is wrong, in words: those of the system where it is an error of the system."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -6,6 +6,7 @@ nearfield:jobs            sorted set of ids by order of creation, counted by nea
 nearfield:jobs:queue      list of queued ids, oldest first
 nearfield:jobs:running    set of running ids
 nearfield:jobs:only       string, the unfinished job of those that exclude each other
+nearfield:jobs:worker     string with expiry, the worker that last asked for a job or went on with one
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MAX_JOBS = 200  # older finished ones are dropped
 MAX_DEATHS = 5  # workers that a forgetting may cost before it fails
 PREFIX = "nearfield:job"
 NAMED_FORGOTTEN = "removed: it named a user who was forgotten"
+WORKER = f"{PREFIX}s:worker"
 
 FinalState = Literal["succeeded", "failed", "cancelled"]
 Job = dict[str, str]
@@ -80,6 +82,7 @@ return false
 
 # ARGV: worker, lease in ms, now in ms; answers the id of the oldest queued job. Nothing runs beside a forgetting.
 _CLAIM = """
+redis.call('SET', P .. 's:worker', ARGV[1], 'PX', ARGV[2])
 local id = redis.call('LINDEX', P .. 's:queue', 0)
 if not id then return false end
 for _, other in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
@@ -95,6 +98,7 @@ return id
 # ARGV: id, worker, lease in ms, field, value, ...; answers whether the job is still the worker's.
 _RENEW = """
 local id = ARGV[1]
+redis.call('SET', P .. 's:worker', ARGV[2], 'PX', ARGV[3])
 if state(id) ~= 'running' or redis.call('HGET', key(id), 'worker') ~= ARGV[2] then return 0 end
 redis.call('PEXPIRE', key(id) .. ':lease', ARGV[3])
 if #ARGV > 3 then redis.call('HSET', key(id), unpack(ARGV, 4)) end
@@ -214,6 +218,11 @@ class JobTable:
         if not found:
             raise UnknownJob(f"Invalid job: expected the id of a job, got {job_id[:64]!r}")
         return _job(dict(zip(found[::2], found[1::2], strict=True)))
+
+    def has_worker(self) -> bool:
+        """Whether any worker has asked for a job, or gone on with one, in the last ten seconds."""
+        with translated():
+            return bool(self._client.exists(WORKER))
 
     def all(self) -> list[Job]:
         """All jobs, newest first."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import structlog
 
 from gpu.params import params_for
 from service import live, snapshot
@@ -20,7 +21,13 @@ from service.manifest import StoredCalibration
 from service.stream import Stream
 
 TRAIN, FORGET = "train", "forget"
+NO_WORKER = (
+    "the job waits because no worker runs: start `nearfield worker` with the same data folder and Redis, "
+    "or `nearfield serve` without --no-worker"
+)
 State = Literal["queued", "running", "activating", "succeeded", "failed", "cancelled"]
+
+_log = structlog.get_logger(__name__)
 
 
 class Job(msgspec.Struct):
@@ -36,7 +43,7 @@ class Job(msgspec.Struct):
         promoted: whether the new version went live; None while that is open.
         version: the snapshot that a training wrote.
         backend: where it trains, host or device, and why there.
-        reason: why it was not promoted, or what remains to be said.
+        reason: why it waits or was not promoted, or what remains to be said.
         error: why it failed.
         created_ms: when it was submitted, Unix milliseconds.
     """
@@ -138,7 +145,10 @@ class Jobs:
         job_id = secrets.token_hex(6)
         self._table.submit(job_id, {**fields, "watermark": str(watermark)}, only_one=only_one)
         self._stream.request_commit(watermark)
-        return self.get(job_id)
+        job = self.get(job_id)
+        if job.reason is not None:
+            _log.warning(job.reason, job=job_id)
+        return job
 
     def _shown(self, fields: Fields) -> Job:
         version = fields.get("version")
@@ -156,7 +166,7 @@ class Jobs:
             promoted=fields["promoted"] == "1" if "promoted" in fields else None,
             version=None if version is None else snapshot.shown(version),
             backend=fields.get("backend"),
-            reason=fields.get("reason"),
+            reason=self._reason(fields),
             error=error,
             created_ms=int(fields["created_ms"]),
         )
@@ -165,6 +175,10 @@ class Jobs:
         with contextlib.suppress(CorruptLiveFile):  # which is told by `HotSwap`
             return live.read(self._data).get(name) == version
         return False
+
+    def _reason(self, fields: Fields) -> str | None:
+        is_waiting = fields["state"] == "queued"
+        return NO_WORKER if is_waiting and not self._table.has_worker() else fields.get("reason")
 
     def _state(self, fields: Fields) -> tuple[Any, str | None]:
         """State and error: a promoted version that is not yet served here is still being activated."""

@@ -6,6 +6,7 @@ import threading
 
 import structlog
 
+from service.backoff import Backoff
 from service.engine import Engine
 from service.errors import CorruptLog, NotReady, Unavailable
 from service.events import StreamId
@@ -17,8 +18,6 @@ from service.stream_reader import StreamReader
 from service.threads import PartThread
 
 READ_BLOCK_MS = 500
-FIRST_BACKOFF_S = 0.1
-LONGEST_BACKOFF_S = 5.0
 STAGE = "stream"
 
 _log = structlog.get_logger(__name__)
@@ -57,20 +56,18 @@ class Learner:
             _log.info("learner ends with the engine")
 
     def _follow(self, reader: StreamReader) -> None:
-        backoff_s = FIRST_BACKOFF_S
+        backoff = Backoff("the learner", self._stopping)
         while not self._stopping.is_set():
             try:
                 self.step(reader)
             except NotReady:
                 raise
             except (Unavailable, CorruptLog) as error:
-                _log.warning("learner cannot read", error=str(error), kind=type(error).__name__)
                 self._engine.stages.obstruct(STAGE, str(error))
-                self._stopping.wait(backoff_s)
-                backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
+                backoff.failed(error)
             else:
                 self._engine.stages.clear(STAGE)
-                backoff_s = FIRST_BACKOFF_S
+                backoff.worked()
 
     def step(self, reader: StreamReader, block_ms: int = READ_BLOCK_MS) -> None:
         """Read once and hand over what came. Raises as `StreamReader.read`."""

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from service import exclusion, live
+from service.backoff import Backoff
 from service.errors import StreamUnavailable
 from service.events import StreamId
 from service.forget import REMAINS, Places, forget, without_forgotten
@@ -80,20 +81,18 @@ class Supervisor:
         self._thread.join()
 
     def _run(self) -> None:
+        backoff = Backoff("the worker", self._stopping)
         while not self._stopping.is_set():
             try:
                 job = self._table.claim(self._worker)
+                backoff.worked()
                 if job is None:
                     self._retraining.submit_due()
                     self._stopping.wait(POLL_S)
                 else:
                     self._work(job)
-            except StreamUnavailable as error:
-                _log.warning("supervisor cannot reach redis", error=str(error))
-                self._stopping.wait(1.0)
-            except Exception as error:  # no single job may end this thread
-                _log.error("supervisor failed", error=str(error), kind=type(error).__name__)
-                self._stopping.wait(1.0)
+            except Exception as error:  # Redis is away, or a job failed in a new way: none may end this thread
+                backoff.failed(error)
 
     # --- one job
 
@@ -137,12 +136,16 @@ class Supervisor:
 
     def _await_log(self, job: Job) -> None:
         """Wait until the rating log has everything up to the job's watermark."""
-        watermark = StreamId.parse(job["watermark"])
+        watermark, backoff = StreamId.parse(job["watermark"]), Backoff("the worker", self._stopping)
         while self._rating_log.last_id() < watermark:
             self._tend(job)
-            with contextlib.suppress(StreamUnavailable):
+            try:
                 self._stream.request_commit(watermark)
-            self._stopping.wait(POLL_S / 4)
+            except StreamUnavailable as error:
+                backoff.failed(error)
+            else:
+                backoff.worked()
+                self._stopping.wait(POLL_S / 4)
 
     # --- training
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from service import catalogue, exclusion, live, snapshot
 from service.archiver import Archiver
@@ -20,6 +21,7 @@ from service.job_table import JobTable
 from service.jobs import Job, Jobs
 from service.metrics import Metrics
 from service.rating_log import RatingLog
+from service.redis_server import RedisServer
 from service.settings import Settings
 from service.stream import RATINGS, Stream
 from service.supervisor import Supervisor
@@ -372,3 +374,38 @@ def test_training_by_itself_after_so_many_ratings(
     assert (job.algorithm, job.state, job.promoted) == ("sgd", "succeeded", True)
     time.sleep(0.5)
     assert len(jobs.list()) == 1  # nothing has come since
+
+
+def test_a_job_that_nobody_can_take_says_so_until_a_worker_runs(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    with capture_logs() as lines:
+        job = jobs.submit_training("culsh", SMALL)
+    assert job.reason is not None
+    assert "no worker runs: start `nearfield worker`" in job.reason
+    assert [one.reason for one in jobs.list()] == [job.reason] == [jobs.get(job.id).reason]
+    assert [(line["log_level"], line["event"], line["job"]) for line in lines] == [("warning", job.reason, job.id)]
+    supervise(settings)
+    assert ended(jobs, job).reason is None
+    with capture_logs() as lines:
+        assert jobs.submit_training("culsh", SMALL).reason is None
+    assert not [line for line in lines if line["log_level"] == "warning"]
+
+
+def test_without_redis_a_worker_says_it_once_and_comes_back(tmp_path: Path, settings: Settings) -> None:
+    server, log = RedisServer(tmp_path / "server"), RatingLog(tmp_path / "ratings")
+    stream, table = Stream(server.url, log.last_id), JobTable(server.url)
+    with capture_logs() as lines:
+        supervisor = Supervisor(settings, table, stream, log, Metrics())
+        supervisor.start()
+        time.sleep(2)
+        said = [line["event"] for line in lines]
+        server.start()
+        eventually(table.has_worker)
+        supervisor.stop()
+    assert said == ["the worker cannot work and tries again"]
+    assert [line["event"] for line in lines if "worker" in line["event"]][1:] == ["the worker works again"]
+    stream.close()
+    table.close()
+    server.stop()

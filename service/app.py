@@ -49,7 +49,6 @@ class Application(FastAPI):
             ("GET", b"/recommend/"): Lane("/recommend/{user}", 200, recommend.RecommendLane(self._runtime)),
             ("POST", b"/"): Lane("/ratings", 202, ratings.RatingsLane(self._runtime)),
             ("GET", b"/"): openapi.lane(self),
-            ("HEAD", b"/"): openapi.lane(self),
         }
         return Door(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
 

@@ -97,11 +97,13 @@ class Door:
         path: bytes = scope["raw_path"].partition(b"?")[0]
         headers = self.headers(scope["headers"])
         visit = Visit(scope["method"], path, self.request_id(headers), started)
+        if visit.method == "HEAD":  # answered as GET is, everywhere behind this line
+            scope, send = {**scope, "method": "GET"}, without_body(send)
         route = REFUSED
         try:
             self.admit(visit.method, path, headers, scope["client"], scope["headers"])
             prefix, slash, tail = path.rpartition(b"/")
-            lane = self._lanes.get((visit.method, prefix + slash))
+            lane = self._lanes.get((scope["method"], prefix + slash))
             if lane is not None:
                 route, status = lane.route, lane.status
                 hot = Hot(tail, scope["query_string"], _length(headers), receive, visit.request_id, started)
@@ -245,6 +247,18 @@ class Visit(NamedTuple):
     def text(self) -> str:
         """The path as it came, escapes and all."""
         return self.path.decode("ascii", "replace")
+
+
+def without_body(send: Send) -> Send:
+    """`send` that keeps the headers of a response, its length among them, and leaves out the body."""
+
+    async def head(message: Message) -> None:
+        if message["type"] != "http.response.body":
+            await send(message)
+        elif not message.get("more_body"):
+            await send({"type": "http.response.body", "body": b""})
+
+    return head
 
 
 def limited(receive: Receive, max_bytes: int) -> Receive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -62,7 +63,13 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     title = known.title if known else HTTPStatus(error.status_code).phrase
     slug = known.slug if known else title.lower().replace(" ", "-")
     content = body(error.status_code, slug, title, str(error.detail), request.state.request_id)
-    return Response(content, error.status_code, error.headers, MEDIA_TYPE)
+    return Response(content, error.status_code, _with_head(error.headers), MEDIA_TYPE)
+
+
+def _with_head(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """The methods of a 405: the framework does not know that what it takes as GET may come as HEAD (`door`)."""
+    allowed = (headers or {}).get("Allow", "").split(", ")
+    return {**(headers or {}), "Allow": ", ".join([*allowed, "HEAD"])} if "GET" in allowed else headers
 
 
 async def on_invalid_request(request: Request, error: Exception) -> Response:

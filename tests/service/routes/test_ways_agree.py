@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -188,3 +189,81 @@ def test_every_way_gives_the_same_answer(local: Local) -> None:
     statuses = {answer.status for answer in found["short"]}
     assert statuses >= {200, 400, 404, 422}
     assert 0 not in statuses
+
+
+async def heads_of(way: Way, every_target: list[str]) -> list[tuple[bytes, bytes]]:
+    """What `GET` and then `HEAD` are answered for each target: all bytes that come on a connection of their own."""
+    listener = await asyncio.get_running_loop().create_server(way.protocol, "127.0.0.1", 0)
+    host, port = listener.sockets[0].getsockname()
+
+    async def asked(method: str, target: str) -> bytes:
+        reader, writer = await asyncio.open_connection(host, port)
+        # The second request shows where the first answer ends; an id of one length in every answer.
+        for path, last in ((target, ""), ("/health/live", "Connection: close\r\n")):
+            writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: one\r\n{last}\r\n".encode())
+            await writer.drain()
+            if not last:
+                await asyncio.sleep(0.02)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        return answer
+
+    found = [(await asked("GET", target), await asked("HEAD", target)) for target in every_target]
+    listener.close()
+    return found
+
+
+def head_of(answer: bytes) -> list[bytes]:
+    """Status and headers of the first answer, but its length, which depends on the digits of `took_ms`, and the date."""
+    lines = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    return sorted(line for line in lines if not line.lower().startswith((b"date:", b"content-length:")))
+
+
+def length_of(answer: bytes) -> int:
+    return int(re.search(rb"content-length: (\d+)", answer)[1])
+
+
+HEAD_TARGETS = [
+    "/recommend/u?n=2",
+    "/recommend/u?n=2&explain=true&min_ratings=1",
+    "/recommend/nobody?fallback=none",
+    "/recommend/u?n=0",
+    "/recommend/u/x",
+    "/popular?n=1",
+    "/users/u/ratings",
+    "/users/nobody/ratings",
+    "/items/x/neighbors",
+    "/estimate/u/x",
+    "/admin/models",
+    "/admin/jobs",
+    "/admin/jobs/none",
+    "/health/live",
+    "/health/ready",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+    "/ratings",
+    "/none",
+]
+
+
+def test_head_is_get_without_a_body_in_every_way(local: Local) -> None:
+    heads: dict[str, set[str]] = {target: set() for target in HEAD_TARGETS}
+    for way in ways(local.app):
+        for target, (got, head) in zip(HEAD_TARGETS, local._run(heads_of(way, HEAD_TARGETS)), strict=True):
+            assert head_of(head) == head_of(got), (way.name, target)
+            assert length_of(head) > 0
+            if target != "/metrics":  # it counts
+                assert abs(length_of(head) - length_of(got)) <= 8, (way.name, target)
+            first, _, rest = head.partition(b"\r\n\r\n")
+            if b"connection: close" not in first.lower():
+                assert rest.startswith(b"HTTP/1.1 200"), (way.name, target, rest)  # the next answer, no body before it
+                assert rest.endswith(b"\r\n\r\n")
+            heads[target].add(repr(head_of(head)))
+    assert {target: found for target, found in heads.items() if len(found) > 1} == {}
+
+
+def test_a_refused_method_names_head_where_it_names_get(local: Local) -> None:
+    assert local.request("PATCH", "/popular").headers["allow"] == "GET, HEAD"
+    assert local.request("PATCH", "/ratings").headers["allow"] == "POST"
+    assert local.request("HEAD", "/ratings").status_code == 405

@@ -29,13 +29,15 @@ ENV NEARFIELD_DATA=/data \
     NUMBA_CACHE_DIR=/var/cache/nearfield
 # By number, so that Kubernetes can see that it is not root (`runAsNonRoot`).
 RUN useradd --uid 10001 --home-dir /data --no-create-home nearfield \
- && install --directory --owner=nearfield --mode=0700 /data /var/cache/nearfield
+ && install --directory --owner=nearfield --mode=0700 /data \
+ && install --directory --owner=nearfield --mode=0755 /var/cache/nearfield
 WORKDIR /data
 EXPOSE 8000
 VOLUME /data
 STOPSIGNAL SIGTERM
-# Ready, not only alive: while history is read a replica should get no requests.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=120s --retries=3 \
+# Ready, not only alive: while ratings are read a replica should get no requests. On a kind of processor that the image
+# was not built on, kernels compile first: a minute on two cores where all seven models are live, more on slow ones.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=300s --retries=3 \
   CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=2)"]
 CMD ["nearfield", "serve"]
 

@@ -26,7 +26,7 @@ ServiceError (500)
 │   ├── InvalidKey: a key of ours in Redis has a value that is not ours
 │   ├── NewerEntry: a newer version wrote an entry: upgrade this process
 │   ├── CorruptLiveFile: live.json is torn or altered
-│   ├── NotReady: history is still being read, or kernels warmed
+│   ├── NotReady: ratings are still being read, or the model that is asked for is being prepared
 │   ├── NotSeenYet: `wait_for` was not reached in time
 │   └── Overloaded: too many requests are waiting
 ├── CorruptSnapshot (422): a snapshot is torn or altered
@@ -240,7 +240,7 @@ class CorruptLiveFile(Unavailable):
 
 
 class NotReady(Unavailable):
-    """History is still being read, or kernels are being warmed.
+    """Ratings are still being read, or the model that is asked for is being prepared.
 
     Attributes:
         fraction: how much of the start is done, 0 to 1; None where nobody knows.

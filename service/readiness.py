@@ -45,7 +45,7 @@ class Stages:
             return self._done[stage] >= 1.0
 
     def obstruct(self, who: str, reason: str) -> None:
-        """`who` cannot do its work; the service is not ready until `clear`."""
+        """`who` cannot do its work, for a reason in words that name it; the service is not ready until `clear`."""
         with self._lock:
             self._obstacles[who] = reason
 
@@ -67,8 +67,8 @@ class Stages:
     def _readiness(self, *, needs_models: bool) -> Readiness:
         with self._lock:
             fraction = sum(self._done.values()) / len(self._done)
-            for who, reason in self._obstacles.items():
-                return Readiness(False, f"{who}: {reason}", fraction)
+            for reason in self._obstacles.values():
+                return Readiness(False, reason, fraction)
             for stage, done in self._done.items():
                 if done < 1.0 and (needs_models or stage != MODELS):
                     note = self._notes.get(stage) or f"{STAGES[stage]}: {done:.0%} done"

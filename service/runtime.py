@@ -45,7 +45,7 @@ from service.supervisor import Supervisor
 
 RETRY_S = 0.5
 READY_POLL_S = 0.02
-REDIS, LOG = "redis", "rating log"
+REDIS = "redis"
 OURS = frozenset(("ratings", "redis", "snapshots", ".lock", live.LIVE_FILE, live.LOCK_FILE))  # in DATA
 
 _log = structlog.get_logger(__name__)
@@ -162,7 +162,7 @@ class Runtime(Parts):
         readiness = self._failed or self._engine.readiness
         obstacle = self._archiver.obstacle or self._archiver.damage
         if readiness.ready and obstacle is not None:
-            return Readiness(False, f"{LOG}: {obstacle}", readiness.fraction)
+            return Readiness(False, f"the rating log cannot be written: {obstacle}", readiness.fraction)
         return readiness
 
     @property
@@ -231,7 +231,7 @@ class Runtime(Parts):
         if not self._is_started:
             readiness = self._can_answer
             if not readiness.ready:
-                raise NotReady(readiness.reason or "starting", round(readiness.fraction, 3))
+                raise NotReady(readiness.reason or "the service is starting", round(readiness.fraction, 3))
             self._is_started = True
 
     # --- start
@@ -244,7 +244,7 @@ class Runtime(Parts):
         limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
         engine = Engine(History(), chosen, settings.default_models, limits, self.metrics, self._fail)
         self._engine = engine
-        engine.stages.obstruct(REDIS, "starting")
+        engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())
         self._stop_later(engine.stop)
         learner = Learner(engine, self._stream, self._rating_log)

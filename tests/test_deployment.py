@@ -103,6 +103,16 @@ def test_the_default_target_is_for_cpus_and_both_run_as_nobody_special():
         assert "RUN python -m service.warm" in stage.split(f"USER {user[0]}")[1]
 
 
+def test_the_health_check_waits_for_a_start_that_compiles():
+    (seconds,) = re.findall(r"^HEALTHCHECK .*--start-period=(\d+)s", DOCKERFILE, re.MULTILINE)
+    assert int(seconds) >= 300  # 60 seconds of two cores, where they are several times as slow
+
+
+def test_compiled_kernels_can_be_read_by_any_user():
+    assert "NUMBA_CACHE_DIR=/var/cache/nearfield" in DOCKERFILE
+    assert "--mode=0755 /var/cache/nearfield" in DOCKERFILE
+
+
 def test_the_build_context_holds_what_is_copied_and_nothing_else():
     allowed = {line[1:].rstrip("/") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
     copied = {name for line in re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()}

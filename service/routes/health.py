@@ -24,10 +24,10 @@ async def get_live(query: Annotated[NoParameters, Query()]) -> Response:
 
 @router.get("/health/ready", responses=answers(Ready, http_503="Not ready: why, and how much is done"))
 async def get_ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
-    """200 once log and stream are replayed and kernels warmed; no model is needed."""
+    """200 once ratings are read and every live model answers; while there is no model, none is needed."""
     readiness = runtime.readiness
     if not readiness.ready:
-        raise NotReady(readiness.reason or "starting", fraction=round(readiness.fraction, 3))
+        raise NotReady(readiness.reason or "the service is starting", fraction=round(readiness.fraction, 3))
     return reply(Ready("ready", str(runtime.as_of)))
 
 

@@ -1,9 +1,9 @@
 """`Wire`: uvicorn's HTTP protocol, with a shorter way for the route that is called most.
 
-A plain `GET` or `HEAD` on that route needs no task, no scope and no messages: what the parser has found goes straight to the
-engine's queue, and the answer to the socket in one write. That is a third of what the event loop does for it otherwise.
-Whatever is unusual about a request (another method or route, a body, a pipeline, a slow reader, a parameter that is
-wrong) lets it take the usual way, through the door and the framework, which answers the same.
+A plain `GET` or `HEAD` on that route needs no task, no scope and no messages: what the parser has found goes straight
+to the engine's queue, and the answer to the socket in one write. That is a third of what the event loop does for it
+otherwise. Whatever is unusual about a request (another method or route, a body, a pipeline, a slow reader, a parameter
+that is wrong) lets it take the usual way, through the door and the framework, which answers the same.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def test_an_obstacle_stands_in_the_way_until_it_is_cleared() -> None:
     stages = Stages()
     for stage in STAGES:
         stages.report(stage)
-    stages.obstruct("redis", "gone")
-    assert stages.readiness == (False, "redis: gone", 1.0)
+    stages.obstruct("redis", "Redis is gone")
+    assert stages.readiness == (False, "Redis is gone", 1.0)
     stages.clear("redis")
     stages.clear("redis")
     assert stages.readiness.ready

@@ -214,7 +214,7 @@ async def heads_of(way: Way, every_target: list[str]) -> list[tuple[bytes, bytes
 
 
 def head_of(answer: bytes) -> list[bytes]:
-    """Status and headers of the first answer, but its length, which depends on the digits of `took_ms`, and the date."""
+    """Status and headers of the first answer, but the date and its length, which depends on the digits of `took_ms`."""
     lines = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
     return sorted(line for line in lines if not line.lower().startswith((b"date:", b"content-length:")))
 

@@ -13,7 +13,7 @@ import structlog
 
 from gpu import backend
 from gpu.backend import Backend
-from service import live
+from service import compilation, live
 from service.archiver import Archiver
 from service.data_lock import DataLock
 from service.engine import Engine
@@ -109,6 +109,7 @@ class Worker(Parts):
     async def start(self) -> None:
         """Start taking jobs; Redis may come later."""
         self._prepare_data()
+        compilation.check_cache()
         self._open_stream(self.settings.redis or RedisServer(self.settings.data).url)
         self._start_supervisor()
 

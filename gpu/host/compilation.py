@@ -50,9 +50,9 @@ def callees(name: str) -> set[str]:
 
 
 def uncached(names: set[str]) -> set[str]:
-    """Those of `names` that have no form for this processor in any cache folder, so that they will be compiled."""
+    """Those of `names` that this process has not, nor any cache folder for this processor: they will be compiled."""
     every = kernels()
-    return {name for name in names if not _cache_of(every[name]).holds_any()}
+    return {name for name in names if not (every[name].signatures or _cache_of(every[name]).holds_any())}
 
 
 def can_save() -> bool:

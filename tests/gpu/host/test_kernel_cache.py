@@ -63,7 +63,7 @@ def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
 
 
 def test_without_any_folder_kernels_are_compiled_in_memory(tmp_path: Path) -> None:
-    assert run(tmp_path / "none", "read-only") == [SOLUTION, BOTH, False, BOTH]
+    assert run(tmp_path / "none", "read-only") == [SOLUTION, BOTH, False, NONE]
     assert not (tmp_path / "none").exists()
 
 
@@ -79,7 +79,8 @@ def test_a_damaged_file_is_compiled_again(tmp_path: Path, ending: str) -> None:
 
 
 def test_a_full_disk_does_not_end_a_compilation(tmp_path: Path) -> None:
-    assert run(tmp_path, "full") == [SOLUTION, BOTH, True, BOTH]
+    assert run(tmp_path, "full") == [SOLUTION, BOTH, True, NONE]
+    assert not list(tmp_path.rglob("*.nb?"))
 
 
 def test_of_two_processes_that_take_turns_one_compiles(tmp_path: Path) -> None:

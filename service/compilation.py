@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from gpu import drift
 from gpu.host import compilation
 from gpu.params import ALGORITHMS, CulshParams, GradientParams
 from service.rehearsal import rehearse_model
@@ -32,6 +33,7 @@ _ANSWERS = ("estimate", "item_index", "lists", "similar", "topn", "touched")
 _EXACT = ("exact", "solve")
 _SAMPLED = ("newcomers", "online", "solve.add_observations", "solve.factorize", "solve.solve")
 _HASHED = ("hamming", "lsh", "table.values_of")
+_DRIFT = ("drift.count", "drift.positions_of")
 _SUMS = "exact.add_gram"
 _ABSENCES = ("newcomers.draw_absences", "newcomers.draw_absent", "newcomers.likers")
 
@@ -63,6 +65,13 @@ OnProgress = Callable[[float, str], None]
 
 def needed(algorithm: str) -> set[str]:
     """The kernels that a model of `algorithm` answers and learns with, by name."""
+    kind = ALGORITHMS[algorithm]
+    learning = ("drift",) if issubclass(kind, GradientParams) else _DRIFT
+    return _refits(algorithm) | _of(learning if drift.learns(kind()) else ())
+
+
+def _refits(algorithm: str) -> set[str]:
+    """`needed`, but for the kernels of trained items that learn."""
     kind = ALGORITHMS[algorithm]
     if not issubclass(kind, GradientParams):
         lacking = {_SUMS} if algorithm == "als" else set()

@@ -27,6 +27,7 @@ SMALL = {"n_factors": 4, "n_neighbours": 2, "n_bits": 64}  # what a model made f
 N_USERS, N_ITEMS = 8, 6  # that the model was trained on: requests of several users are scored four at a time
 USER, NEW_USER, STRANGER = "u0", "new", "stranger"
 ITEM, NEW_ITEM = "i0", "new"
+BEFORE_ALL, AFTER_ALL = "0-0", "9-0"  # watermarks of a model that knows none of the ratings, and of one that knows all
 
 
 def rehearse_history() -> None:
@@ -64,7 +65,8 @@ class _Stage:
         self._history, self._ms = _history(), 2
         self._history.apply([_entry(2, *later)])
         model = _model(algorithm)
-        manifest = Manifest("", algorithm, {}, model.mean, model.scale, {}, "1-0", N_USERS, N_ITEMS, {})
+        watermark = BEFORE_ALL if later else AFTER_ALL  # with a model that is behind, trained items learn too
+        manifest = Manifest("", algorithm, {}, model.mean, model.scale, {}, watermark, N_USERS, N_ITEMS, {})
         rows = np.arange(N_USERS), np.arange(N_ITEMS)
         moved = model.mapped(*rows, self._history.table.n_users, self._history.table.n_items)
         keys = self._history.users.keys, self._history.items.keys
@@ -91,8 +93,9 @@ class _Stage:
 
     def settle(self) -> None:
         """Refit what is pending with a budget, as the engine does: without one, other kernels would."""
-        while not self._resident.settle(0.0):
-            pass
+        for work in (self._resident.settle, self._resident.catch_up):
+            while not work(0.0):
+                pass
 
     def _tell(self, *ratings: tuple[str, str, float | None], kind: str = "rating", subject: str | None = None) -> None:
         self._ms += 1

@@ -36,7 +36,7 @@ EXPOSE 8000
 VOLUME /data
 STOPSIGNAL SIGTERM
 # Ready, not only alive: while ratings are read a replica should get no requests. On a kind of processor that the image
-# was not built on, kernels compile first: a minute on two cores where all seven models are live, more on slow ones.
+# was not built on, kernels compile first: a minute on two cores where models of all kinds are live, more on slow ones.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=300s --retries=3 \
   CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=2)"]
 CMD ["nearfield", "serve"]

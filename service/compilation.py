@@ -19,7 +19,7 @@ import structlog
 
 from gpu import drift
 from gpu.host import compilation
-from gpu.params import ALGORITHMS, CulshParams, GradientParams
+from gpu.params import ALGORITHMS, CulshParams, GradientParams, Params
 from service.rehearsal import rehearse_model
 
 MAX_PROCESSES = 4  # more would compile the same kernels: there are few that no other one needs
@@ -29,12 +29,13 @@ POLL_S = 0.2
 
 # Kernels by what calls them, whole modules or single ones. What an algorithm learns with:
 _HISTORY = ("arena", "table")
-_ANSWERS = ("estimate", "item_index", "lists", "similar", "topn", "touched")
+_ANSWERS = ("estimate", "item_index", "lists", "topn", "touched", "weighted")
+_BY_FACTORS, _BY_RATINGS = ("similar.cosine", "similar.cosines"), ("similar.cosines_of_rows",)  # neighbors
 _EXACT = ("exact", "solve")
 _SAMPLED = ("newcomers", "online", "solve.add_observations", "solve.factorize", "solve.solve")
 _HASHED = ("hamming", "lsh", "table.values_of")
 _DRIFT = ("drift.count", "drift.positions_of")
-_SUMS = "exact.add_gram"
+_SUMS = ("exact.add_gram",)
 _ABSENCES = ("newcomers.draw_absences", "newcomers.draw_absent", "newcomers.likers")
 
 # What nobody calls while a model answers, and why not: every other kernel has to be called by a rehearsal, see
@@ -65,21 +66,25 @@ OnProgress = Callable[[float, str], None]
 
 def needed(algorithm: str) -> set[str]:
     """The kernels that a model of `algorithm` answers and learns with, by name."""
-    kind = ALGORITHMS[algorithm]
-    learning = ("drift",) if issubclass(kind, GradientParams) else _DRIFT
-    return _refits(algorithm) | _of(learning if drift.learns(kind()) else ())
+    params = ALGORITHMS[algorithm]()
+    names = [*_HISTORY, *_ANSWERS, *(_BY_RATINGS if params.has_item_weights else _BY_FACTORS)]
+    lacking = {"arena.move_rows"}  # of the log alone
+    if isinstance(params, GradientParams):
+        names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]
+        lacking |= set() if isinstance(params, CulshParams) else {"table.values_of"}
+        names += _HASHED if isinstance(params, CulshParams) else ()
+        lacking |= set() if params.is_implicit else set(_ABSENCES)
+    elif params.has_item_weights:
+        lacking |= {"table.values_of"}
+    else:
+        names += [*_EXACT, *_drift(params, *_DRIFT)]
+        lacking |= set() if params.is_implicit else set(_SUMS)
+    return _of(names) - lacking
 
 
-def _refits(algorithm: str) -> set[str]:
-    """`needed`, but for the kernels of trained items that learn."""
-    kind = ALGORITHMS[algorithm]
-    if not issubclass(kind, GradientParams):
-        lacking = {_SUMS} if algorithm == "als" else set()
-        return _of((*_HISTORY, *_ANSWERS, *_EXACT)) - {"arena.move_rows"} - lacking
-    is_hashed = issubclass(kind, CulshParams)
-    found = _of((*_HISTORY, *_ANSWERS, *_SAMPLED)) - {"arena.move_rows", "table.values_of"}
-    found |= _of(_HASHED) if is_hashed else set()
-    return found - {_SUMS, *_ABSENCES} | (set(_ABSENCES) if kind().is_implicit else {_SUMS})
+def _drift(params: Params, *names: str) -> tuple[str, ...]:
+    """What trained items learn with, where they do."""
+    return names if drift.learns(params) else ()
 
 
 def check_cache() -> None:

@@ -127,6 +127,10 @@ def _model(algorithm: str) -> Model:
     if model.neighbours.shape[1]:
         model.neighbours[:] = (np.arange(N_ITEMS)[:, None] + [1, 2]) % N_ITEMS
         model.explicit_weights[:] = model.implicit_weights[:] = 0.1
+    if params.has_item_weights:
+        slots, weights = np.arange(N_ITEMS, dtype=np.int32), np.full((N_ITEMS, N_ITEMS), 0.1, dtype=np.float32)
+        arrays = {**model.arrays, "item_slots": slots, "item_weights": weights}
+        model = Model(params, model.mean, model.scale, arrays)
     model.mark_trained(*(np.ones(n, dtype=np.int64) for n in (N_USERS, N_ITEMS)))
     return model
 

@@ -131,18 +131,14 @@ class Engine:
     @property
     def readiness(self) -> Readiness:
         """Whether requests can be answered well, and if not, why."""
-        return self._failed or self.stages.readiness
+        if self.failure is not None:
+            return Readiness(False, f"the engine failed: {self.failure}", 0.0)
+        return self.stages.readiness
 
     @property
     def can_answer(self) -> Readiness:
         """Whether requests can be answered at all: lists of popular items, while models are being prepared."""
-        return self._failed or self.stages.can_answer
-
-    @property
-    def _failed(self) -> Readiness | None:
-        if self.failure is None:
-            return None
-        return Readiness(False, f"the engine failed: {self.failure}", 0.0)
+        return self.readiness if self.failure is not None else self.stages.can_answer
 
     @property
     def taken(self) -> StreamId:

@@ -18,7 +18,7 @@ from gpu.params import ALGORITHMS, params_for
 from service.errors import ServiceError
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
-from service.manifest import Manifest
+from service.manifest import FORMAT, Manifest
 from service.queries import Estimate, Neighbours, Popular, Query, Recommend, UserRatings
 from service.ranking import Ranking
 from service.resident import Resident
@@ -66,7 +66,7 @@ class _Stage:
         self._history.apply([_entry(2, *later)])
         model = _model(algorithm)
         watermark = BEFORE_ALL if later else AFTER_ALL  # with a model that is behind, trained items learn too
-        manifest = Manifest("", algorithm, {}, model.mean, model.scale, {}, watermark, N_USERS, N_ITEMS, {})
+        manifest = Manifest("", algorithm, {}, model.mean, model.scale, {}, watermark, N_USERS, N_ITEMS, {}, FORMAT)
         rows = np.arange(N_USERS), np.arange(N_ITEMS)
         moved = model.mapped(*rows, self._history.table.n_users, self._history.table.n_items)
         keys = self._history.users.keys, self._history.items.keys

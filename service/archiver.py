@@ -233,5 +233,7 @@ class Archiver:
 
 
 def _told(error: Exception) -> str:
-    """What is wrong, in words: those of the system where it is an error of the system."""
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    """What is wrong, in words: those of the system for its errors; with a kind only where nobody foresaw it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) if isinstance(error, ServiceError) else f"{type(error).__name__}: {error}"

@@ -11,7 +11,6 @@ import os
 import queue
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -21,6 +20,7 @@ from gpu import drift
 from gpu.host import compilation
 from gpu.params import ALGORITHMS, CulshParams, GradientParams, Params
 from service.rehearsal import rehearse_model
+from service.threads import helper
 
 MAX_PROCESSES = 4  # more would compile the same kernels: there are few that no other one needs
 SECONDS_PER_KERNEL = 0.4  # of one core; measured: 91 kernels in 36 s
@@ -198,5 +198,5 @@ def _start(algorithms: Sequence[str], turn: int, kernels: queue.SimpleQueue[str 
                 kernels.put(line.strip())
         kernels.put(None)
 
-    threading.Thread(target=read, name="compilation", daemon=True).start()
+    helper("compilation", read)
     return process

@@ -161,10 +161,15 @@ class Runtime(Parts):
     def readiness(self) -> Readiness:
         """Whether everything works, and if not, why."""
         readiness = self._failed or self._engine.readiness
-        obstacle = self._archiver.obstacle or self._archiver.damage
-        if readiness.ready and obstacle is not None:
-            return Readiness(False, f"the rating log cannot be written: {obstacle}", readiness.fraction)
-        return readiness
+        obstacle, damage = self._archiver.obstacle, self._archiver.damage
+        if not readiness.ready or (obstacle is None and damage is None):
+            return readiness
+        reason = (
+            f"the rating log is damaged: {damage}"
+            if obstacle is None
+            else f"the rating log cannot be written: {obstacle}"
+        )
+        return Readiness(False, reason, readiness.fraction)
 
     @property
     def _can_answer(self) -> Readiness:

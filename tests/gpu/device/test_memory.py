@@ -15,9 +15,11 @@ from tests.data import planted
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
-SHORT = {"n_epochs": 2}
 CASES: list[Params] = [
-    *(gpu.params_for(algorithm, SHORT) for algorithm in sorted(gpu.ALGORITHMS)),
+    *(
+        gpu.params_for(algorithm, {"n_epochs": 2} if hasattr(kind, "n_epochs") else {})
+        for algorithm, kind in sorted(gpu.ALGORITHMS.items())
+    ),
     *(CulshParams(n_epochs=1, similarity=name) for name in get_args(Similarity) if name not in ("gsm", "simlsh")),
     SgdParams(n_epochs=1, deterministic=True),
     gpu.AlsParams(n_epochs=1, precision="float32"),

@@ -10,7 +10,9 @@ import gpu
 from benchmarks import datasets, dislikes, scale, stream
 from benchmarks.methods import Ours
 from benchmarks.rows import Store
+from gpu.follower import place
 from gpu.params import params_for
+from gpu.table import RatingTable
 from service import offline
 
 
@@ -128,8 +130,13 @@ def test_a_stream_ends_where_everything_has_been_learned(data):
     assert found["retrained"] == pytest.approx(
         gpu.evaluate.rmse(again, parts.everything.by_user, *parts.test.coo()), rel=1e-6
     )
-    follower = dislikes.following(model, parts.everything, gpu.HOST)
-    follower.touch(np.arange(ratings.n_users))
+    table, keys = RatingTable(model.n_users, model.n_items), (parts.first.user_keys, parts.first.item_keys)
+    n_seen = 0
+    for part in (parts.first, *parts.batches):
+        stream._apply(table, part, n_seen)
+        n_seen += len(part)
+    follower = place(model, table, *keys, gpu.HOST).follow(*keys, since=len(parts.first))
+    follower.touch(np.unique(np.concatenate([batch.coo()[0] for batch in parts.batches])))
     follower.settle()
     after = gpu.evaluate.rmse(follower.model, parts.everything.by_user, *parts.test.coo())
     assert found["online"] == pytest.approx(after, rel=1e-5)

@@ -30,7 +30,7 @@ _WORDS_OF_PYDANTIC = {
     "string_too_short": "expected text of at least {min_length} characters",
     "string_too_long": "expected text of at most {max_length} characters",
     "too_short": "expected a list of {min_length} or more, got {actual_length}",
-    "too_long": "expected a list of at most {max_length}, got more",
+    "too_long": "expected at most {max_length:,} elements, got {actual_length}",
     "json_invalid": "expected JSON, got something else ({error})",
 }
 _NAMED_BY_PLACE = ("extra_forbidden",)  # what was given is the name itself
@@ -55,7 +55,11 @@ def reason_of(fault: Any) -> str:
     """
     words = _WORDS_OF_PYDANTIC.get(fault["type"])
     if words is not None:
-        reason = words.format(**fault.get("ctx", {}))
+        context = fault.get("ctx", {})
+        if "actual_length" in context:
+            n_given = context["actual_length"]
+            context = context | {"actual_length": "more" if n_given is None else f"{n_given:,}"}
+        reason = words.format(**context)
     else:
         reason = str(fault["msg"]).removeprefix("Value error, ")
     given = fault["input"]

@@ -8,15 +8,18 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from gpu.params import ALGORITHMS
+from service.api.few_faults import check_names, few_faults
 from service.events import MAX_ID_BYTES, MAX_RATING, StreamId, check_id
 from service.intake import Rejection
 from service.queries import Fallback, Popular, Recommend
 
 MAX_OFFSET = 1_000_000_000
-MAX_USERS = 1000
+MAX_USERS = 1000  # of one request, and of ratings that come along with one
+MAX_ITEMS = 10_000  # in `candidates`, and in `exclude`
+MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half of that
 _DEFAULT = Recommend()
 
 
@@ -26,6 +29,7 @@ def _position(text: str) -> str:
 
 
 Id = Annotated[str, AfterValidator(check_id), Field(min_length=1, max_length=MAX_ID_BYTES)]
+Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEMS)]
 Position = Annotated[str, AfterValidator(_position), Field(examples=["1712345678901-0"])]
 Count = Annotated[int, Field(ge=1, description="How many results.")]
 Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
@@ -37,6 +41,11 @@ class _Strict(BaseModel):
     """Unknown names are refused, never ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: Any) -> Any:
+        return check_names(cls.model_fields, given)
 
 
 class NoParameters(_Strict):
@@ -88,7 +97,7 @@ class Filters(_Strict):
 
     n: Count = _DEFAULT.n
     offset: Offset = _DEFAULT.offset
-    exclude: list[Id] = Field([], description="Items never to show; repeat the parameter for several.")
+    exclude: Items = Field([], description="Items never to show; repeat the parameter for several.")
     include_seen: bool = Field(_DEFAULT.include_seen, description="Whether items that the user rated may be shown.")
     min_ratings: MinRatings = _DEFAULT.min_ratings
     model: ModelName = _DEFAULT.model
@@ -106,9 +115,9 @@ class RecommendQuery(Filters, Wait):
 
 
 class RecommendBody(Filters, Wait):
-    """Body of `POST /recommend/{user}`: the same, with lists of any length."""
+    """Body of `POST /recommend/{user}`: the same, with room for long lists."""
 
-    candidates: list[Id] | None = Field(None, description="The only items to rank; default: all.")
+    candidates: Items | None = Field(None, description="The only items to rank; default: all.")
 
 
 class ItemRating(_Strict):
@@ -121,20 +130,22 @@ class ItemRating(_Strict):
 class UsersBody(RecommendBody):
     """Body of `POST /recommend` for several users."""
 
-    users: list[Id] = Field(min_length=1, max_length=MAX_USERS)
+    users: Annotated[list[Id], Field(min_length=1, max_length=MAX_USERS), few_faults(Id, MAX_USERS)]
 
 
 class AnonymousBody(RecommendBody):
     """Body of `POST /recommend` for ratings that are used once and not stored."""
 
-    ratings: list[ItemRating] = Field(min_length=1, max_length=MAX_USERS)
+    ratings: Annotated[list[ItemRating], Field(min_length=1, max_length=MAX_USERS), few_faults(ItemRating, MAX_USERS)]
 
 
 class Retrain(_Strict):
     """Body of `POST /admin/retrain`."""
 
     algorithm: Literal[tuple(sorted(ALGORITHMS))]  # type: ignore[valid-type]  # the names are known only at run time
-    params: dict[str, JsonValue] = Field({}, description="Hyperparameters over the defaults, such as n_factors.")
+    params: dict[str, JsonValue] = Field(
+        {}, max_length=MAX_PARAMS, description="Hyperparameters over the defaults, such as n_factors."
+    )
     activate: bool = Field(True, description="Whether the new model goes live if it is good enough.")
     tune: bool = Field(False, description="Whether to search for better params first, judged by held-out pairs.")
     force: bool = Field(False, description="Whether it goes live even if it is worse than the live one or a baseline.")
@@ -179,7 +190,8 @@ class Problem(Struct):
     """An error, as application/problem+json (RFC 9457).
 
     Attributes:
-        errors: each refused value, where there may be several.
+        errors: the first ten refused values, where there may be several.
+        errors_left_out: how many more there are.
         reason, fraction: why the service is not ready, and how much of its start is done (0 to 1).
         job: id of the job that is in the way.
     """
@@ -190,6 +202,7 @@ class Problem(Struct):
     detail: str
     request_id: str
     errors: list[Fault] | UnsetType = UNSET
+    errors_left_out: int | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     fraction: float | UnsetType = UNSET
     job: str | UnsetType = UNSET

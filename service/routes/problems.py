@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpu.errors import InvalidInput
+from service.api.few_faults import LEFT_OUT, MAX_FAULTS
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
-from service.faults import reason_of
+from service.faults import MOST_SHOWN, reason_of
 from service.schemas import AnonymousBody, Fault, Problem, UsersBody
 
 MEDIA_TYPE = "application/problem+json"
@@ -75,21 +76,31 @@ def _with_head(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
 async def on_invalid_request(request: Request, error: Exception) -> Response:
     """Handler of refused parameters and bodies: 400 for what is not JSON at all, else 422, each fault listed."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 (tells the type checker)
-    told = {(_place(fault), reason_of(fault)): None for fault in error.errors()}  # of a choice of bodies twice
-    faults = [Fault(place, reason) for place, reason in told]
-    if any(fault["type"] == "json_invalid" for fault in error.errors()):
+    given = error.errors()
+    members = _members_of(given)
+    if any(fault["type"] == "json_invalid" for fault in given):
         status, slug, title = MalformedBody.status, MalformedBody.slug, MalformedBody.title
     else:
         status, slug, title = 422, "invalid-request", "Invalid request"
-    detail = "; ".join(f"Invalid {fault.place}: {fault.error}" for fault in faults)
-    return Response(
-        body(status, slug, title, detail, request.state.request_id, errors=faults), status, media_type=MEDIA_TYPE
-    )
+    detail = "; ".join(f"Invalid {fault.place}: {fault.error}" for fault in members["errors"])
+    if "errors_left_out" in members:
+        detail += f"; and {members['errors_left_out']:,} more"
+    content = body(status, slug, title, detail, request.state.request_id, **members)
+    return Response(content, status, media_type=MEDIA_TYPE)
+
+
+def _members_of(given: Sequence[Any]) -> dict[str, Any]:
+    """The first faults, and how many more there are; of a choice of bodies each fault comes twice."""
+    told = {(_place(fault), reason_of(fault)): None for fault in given if fault["type"] != LEFT_OUT}
+    uncounted = {_place(fault): fault["ctx"]["n_more"] for fault in given if fault["type"] == LEFT_OUT}
+    faults = [Fault(place, reason) for place, reason in told]
+    n_left_out = max(0, len(faults) - MAX_FAULTS) + sum(uncounted.values())
+    return {"errors": faults[:MAX_FAULTS]} | ({"errors_left_out": n_left_out} if n_left_out else {})
 
 
 def _place(fault: Any) -> str:
     """Where a value stands; which of two bodies it was taken for is of no interest to who sent it."""
-    return ".".join(str(name) for name in fault["loc"] if name not in BODIES)
+    return ".".join(str(name)[:MOST_SHOWN] for name in fault["loc"] if name not in BODIES)
 
 
 async def on_invalid_input(request: Request, error: Exception) -> Response:

@@ -23,6 +23,8 @@ from service.schemas import AnonymousBody, RecommendQuery, Retrain, UsersBody
         (UsersBody, {"users": []}, "expected a list of 1 or more, got 0"),
         (UsersBody, {"users": "ann"}, "expected a list, got 'ann'"),
         (UsersBody, {"users": [5]}, "expected text, got 5"),
+        (UsersBody, {"users": ["u"] * 1001}, "expected at most 1,000 elements, got 1,001"),
+        (Retrain, {"algorithm": "sgd", "params": dict.fromkeys(map(str, range(65)))}, "at most 64 elements, got more"),
         (AnonymousBody, {"ratings": ["x"]}, "expected an object, got 'x'"),
         (Retrain, {"algorithm": "sgd", "params": []}, "expected an object"),
     ],

@@ -6,11 +6,14 @@ T items with weights.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+
+import numpy as np
 
 from gpu import als, culsh, ease, esgd, evaluate, nmf, sgd
 from gpu.backend import HOST, Backend, choose
-from gpu.calibration import Calibration, calibrate, in_units
+from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of
 from gpu.check import check_trained
 from gpu.epochs import EpochReport, OnEpoch, ShouldStop
 from gpu.errors import (
@@ -25,6 +28,7 @@ from gpu.errors import (
     TrainingDiverged,
 )
 from gpu.model import NO_NEIGHBOUR, Model
+from gpu.outliers import winsorized
 from gpu.params import (
     ALGORITHMS,
     AlsImplicitParams,
@@ -72,6 +76,7 @@ __all__ = [
     "evaluate",
     "fit",
     "params_for",
+    "usable",
 ]
 
 
@@ -92,7 +97,7 @@ def fit(
     order.
 
     Args:
-        ratings: what to learn from.
+        ratings: what to learn from; see `usable`.
         params: one of the classes in `ALGORITHMS`.
         backend: where to compute.
         test: ratings to measure after each epoch; never learned from. Rows as in `ratings`.
@@ -108,9 +113,25 @@ def fit(
     """
     if not len(ratings):
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
+    ratings, _ = usable(ratings, params)
     model = _fit(ratings, params, backend, test, on_epoch, should_stop)
     check_trained(model, ratings)
     return model
+
+
+def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
+    """What a training with `params` learns of `ratings`, of which there must be some: (these, how many were changed).
+
+    Ratings far beyond all others count as the nearest one that is not (`gpu.outliers`). Counts stay, which may be of
+    any size: implicit models dampen or bound them themselves. Of NMF a few values below 0 count as 0.
+    """
+    if not isinstance(params, NmfParams):
+        return (ratings, 0) if params.is_implicit else winsorized(ratings)
+    found, n_far = winsorized(ratings) if kind_of(ratings.by_user.values) == "ratings" else (ratings, 0)
+    n_negative = int(np.count_nonzero(found.by_user.values < 0))
+    if 0 < n_negative <= FEW * len(found):
+        return found.clipped(0.0, math.inf), n_far + n_negative
+    return found, n_far
 
 
 def _fit(

@@ -25,6 +25,7 @@ from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 
 Kind = Literal["ratings", "counts"]
 
+FEW = 0.001  # share of values that may be wrong and must not decide what all others are
 ENDS = (0.01, 0.99)  # quantiles taken for the ends of a scale: a few wrong values move nothing
 # 99th percentile of counts over their median, from which they are no ratings: MovieLens 1.25, Book-Crossing 1.25,
 # Last.fm's plays 34.
@@ -177,7 +178,7 @@ def _of_counts(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams
     values = ratings.by_user.values
     if values.max() <= 0:
         raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")
-    if values.min() < 0:
+    if np.quantile(values, FEW, method="inverted_cdf") < 0:  # fewer count as nothing
         user, item, value = _lowest(ratings)
         message = f"Invalid ratings for values=counts: expected 0 or more, got {value:g}"
         raise InvalidRatings(f"{message}; use values=ratings, which takes low values for dislikes", user, item)
@@ -235,14 +236,15 @@ def kind_of(values: NDArray[np.float32]) -> Kind:
     """Whether values are ratings on a scale or counts, clicks among them.
 
     Counts are not negative and have a long tail, or most of them are the lowest, and the next one is not far above it,
-    as 2 follows 1. Clicks are all the same. Thumbs as 1 and 5 are ratings.
+    as 2 follows 1. Clicks are all the same. Thumbs as 1 and 5 are ratings. One value in a thousand decides nothing: a
+    single client must not turn what all others like into dislikes.
     """
-    lowest = values.min()
+    lowest, median, high = np.quantile(values, [FEW, 0.5, ENDS[1]], method="inverted_cdf")
     above = values[values > lowest]
     if lowest < 0 or not len(above):
         return "counts" if lowest >= 0 else "ratings"
-    median, high = np.quantile(values, [0.5, ENDS[1]], method="inverted_cdf")
-    is_piled = median == lowest and above.min() <= 2 * lowest
+    following = np.quantile(above, min(FEW * len(values) / len(above), 1.0), method="inverted_cdf")
+    is_piled = median == lowest and following <= 2 * lowest
     return "counts" if is_piled or high > LONG_TAIL * median else "ratings"
 
 

@@ -41,6 +41,7 @@ def reasons(
     Returns:
         For each target (item row, contribution > 0); empty where nothing speaks for it.
     """
+    values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     near = _neighbour_shares(model, items, values, targets)
     is_far = ~(near > 0).any(axis=1)
     if is_far.any():
@@ -64,6 +65,7 @@ def shares(
     if model.params.has_item_weights:
         return _weight_shares(model, items, values, targets)
     known = model.item_trained[items]
+    values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
         values, counts = learned_values(model, values)
         known &= counts

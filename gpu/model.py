@@ -134,6 +134,15 @@ class Model:
         return self.calibration.middle
 
     @property
+    def learned_scale(self) -> tuple[float, float]:
+        """(lowest, highest) rating that the model learns online; one beyond counts as the nearer end.
+
+        Without it a single absurd rating would decide the parameters of its user and its item, and so what others are
+        shown. Implicit models have bounds of their own (`gpu.calibration.signals`).
+        """
+        return (-math.inf, math.inf) if self.is_implicit else self.scale
+
+    @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Every named array at its present length."""
         return {name: getattr(self, name) for name in ARRAYS}

@@ -123,6 +123,13 @@ class Ratings:
         shape = (self.n_users, self.n_items)
         return Ratings.from_coo(users[keep], items[keep], values[keep], shape, self.user_keys, self.item_keys)
 
+    def clipped(self, low: float, high: float) -> Ratings:
+        """The same ratings, those below `low` or above `high` at that end."""
+        bounds = np.float32(low), np.float32(high)
+        by_user = self.by_user._replace(values=np.clip(self.by_user.values, *bounds))
+        by_item = self.by_item._replace(values=np.clip(self.by_item.values, *bounds))
+        return Ratings(by_user, by_item, self.user_keys, self.item_keys)
+
 
 def _keys_or_rows(keys: NDArray[np.uint64] | None, n: int, name: str) -> NDArray[np.uint64]:
     if keys is None:

@@ -148,8 +148,9 @@ def learned_values(model: Model, values: NDArray[np.float32]) -> tuple[NDArray[n
     if isinstance(model.params, AlsImplicitParams):
         values = signals(values, model.calibration)
         return values, values != 0
+    values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     if isinstance(model.params, NmfParams):
-        return values, values > 0
+        return np.minimum(values, np.float32(model.scale[1])), values > 0
     return values, np.ones(len(values), dtype=np.bool_)
 
 

@@ -180,7 +180,7 @@ class Signatures:
         """Ψ of each rating; 0 where there is none (NaN)."""
         model, is_rated = self._model, ~np.isnan(values)
         fixed = model.mean, self._user_baseline[users], model.item_baseline[items], model.middle
-        known = np.where(is_rated, values, 0)
+        known = np.clip(np.where(is_rated, values, 0), *model.learned_scale).astype(np.float32, copy=False)
         weights = simlsh.psi(self._params, model.scale, model.calibration.origin, known, *fixed)
         return np.where(is_rated, weights, 0).astype(np.int32)
 

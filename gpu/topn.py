@@ -129,7 +129,7 @@ def residuals_of(
     if model.is_implicit:
         return np.where(are_likes(values, model.middle), np.float32(1), np.float32(-1))
     known = np.float32(model.mean) + model.item_baseline[items] + np.float32(baseline)
-    residuals: NDArray[np.float32] = np.subtract(values, known, dtype=np.float32)
+    residuals: NDArray[np.float32] = np.subtract(np.clip(values, *model.learned_scale), known, dtype=np.float32)
     return residuals
 
 

@@ -14,10 +14,13 @@ class Arrays(NamedTuple):
     """The arrays of a model that eq. 1 of [004] reads and eq. 5 writes; views, not copies.
 
     For implicit models a rating from `middle` on is a like and counts as 1, one below it a dislike and counts as −1.
+    For others one below `low` or above `high` counts as that (`Model.learned_scale`).
     """
 
     mean: np.float32
     middle: np.float32
+    low: np.float32
+    high: np.float32
     is_implicit: bool
     user_factors: NDArray[np.float32]
     item_factors: NDArray[np.float32]
@@ -73,9 +76,12 @@ def arrays_of(model: Model) -> Arrays:
 
     Neighbours become unsigned, so that `NO_NEIGHBOUR` is larger than any row and an index needs no sign check.
     """
+    low, high = model.learned_scale
     return Arrays(
         np.float32(model.mean),
         np.float32(model.middle),
+        np.float32(low),
+        np.float32(high),
         model.is_implicit,
         model.user_factors,
         model.item_factors,

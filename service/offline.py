@@ -112,7 +112,8 @@ def train(
         on_line(lines[-1])
 
     with naming(data.ids):
-        model = gpu.fit(data.train, params, backend=backend, test=data.test, on_epoch=on_epoch)
+        ratings, n_far = gpu.usable(data.train, params)
+        model = gpu.fit(ratings, params, backend=backend, test=data.test, on_epoch=on_epoch)
     closing = {
         "done": True,
         "algorithm": params.algorithm,
@@ -120,6 +121,7 @@ def train(
         "n_users": data.train.n_users,
         "n_items": data.train.n_items,
         "n_train": len(data.train),
+        **({"clipped_ratings": n_far} if n_far else {}),
         "n_test": 0 if data.test is None else len(data.test),
         "seconds": lines[-1]["seconds"],
         **_metrics(lines[-1]),

@@ -69,7 +69,9 @@ class Settings(BaseSettings):
     write_key: Keys = Field(None, description="Key that may only post and delete ratings.")
 
     rating_scale: Annotated[tuple[float, float] | None, NoDecode] = Field(
-        None, description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any finite one up to 1e6.'
+        None,
+        description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any up to 1e6 in size, and in models'
+        " those far beyond all others count as the nearest that is not.",
     )
     default_models: Annotated[list[str], NoDecode] = Field(
         ["als-implicit", "ease", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],

@@ -43,6 +43,7 @@ from service.tune import changed, line_of
 MIN_HELD_OUT = 1000  # fewer pairs than this cannot tell two models apart
 MARGIN = 0.01  # a candidate may be this much worse than the live snapshot and still go live
 RMSE, NDCG = "rmse", "ndcg@10"
+FAR = "clipped_ratings"  # how many ratings were taken for the nearest that is not absurd, where some were
 TUNING_SHARE = 0.8  # of the progress of a job that tunes
 ORPHANED_S = 5.0  # what is left to end by itself once the supervisor is gone
 BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
@@ -144,7 +145,7 @@ def train(
     where = f"{chosen.name}: {chosen.reason}"
     given = msgspec.json.decode(params)
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, given, values))
-    corpus = read_corpus(data, StreamId.parse(watermark))
+    corpus, n_far = _usable(read_corpus(data, StreamId.parse(watermark)), hyperparameters)
 
     trials: list[dict[str, Any]] = []
     if tune:
@@ -161,7 +162,7 @@ def train(
     kept = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
     model = _fitted(corpus, hyperparameters, replace(chosen, kept_bytes=kept), on_epoch)
     chosen.release()
-    metrics = measure(data, model, corpus, chosen)
+    metrics = measure(data, model, corpus, chosen) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
     rehearse_model(algorithm)  # the service finds these kernels in the compile cache when it takes the model in
     manifest = snapshot.write(
@@ -206,6 +207,20 @@ def read_corpus(data: Path, watermark: StreamId) -> Corpus:
     known_ids = [user for user in user_ids if user]
     item_ids = history.items.ids(range(len(history.items)))
     return Corpus(part(~is_held_out), part(is_held_out), known_ids, item_ids)
+
+
+def _usable(corpus: Corpus, params: gpu.Params) -> tuple[Corpus, int]:
+    """The corpus without absurd ratings, and how many training ratings were; held-out ones are kept in the same range.
+
+    One of a million would decide by how much a model errs, and so which one goes live.
+    """
+    if not len(corpus.training):
+        return corpus, 0
+    training, n_far = gpu.usable(corpus.training, params)
+    held_out = corpus.held_out
+    if not params.is_implicit:
+        held_out = held_out.clipped(*training.scale)
+    return corpus._replace(training=training, held_out=held_out), n_far
 
 
 def _tuned(

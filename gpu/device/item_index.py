@@ -62,6 +62,7 @@ class Catalogue:
         self.kernels: dict[tuple[str, int], Any] = {}
         self.n_items, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0
         self.mean, self.middle = float(np.float32(model.mean)), model.middle
+        self.learned_scale = model.learned_scale
         self.is_implicit, self.deduction = model.is_implicit, Deduction.of(model)
         self.start = float(self.deduction.unrated + np.float32(model.mean))
         self._fills: dict[str, tuple[tuple[int, ...], type, float]] = {

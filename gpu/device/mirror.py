@@ -151,7 +151,7 @@ class MirroredModel:
 
     def _load(self, parameters: Parameters) -> Generator[None, None, None]:
         """Bring the ratings to the device and refit the new items; users follow."""
-        table = yield from uploaded(self._table)
+        table = yield from uploaded(self._table, self.model.learned_scale)
         n_users, n_items = parameters.n_users, parameters.n_items
         parameters.grow(self._user_keys[n_users : table.n_users], self._item_keys[n_items : table.n_items])
         live = yield from LiveModel.of(self.model, parameters, table, self._refits.user_rules)
@@ -192,7 +192,8 @@ class MirroredModel:
             self._drop(user)
         else:
             batch = self._next_batch(min(CHANGES_AT_ONCE, live.most_changes or CHANGES_AT_ONCE))
-            live.apply(batch.users, batch.items, batch.new, batch.positions)
+            learned = np.clip(batch.new, *self.model.learned_scale).astype(np.float32, copy=False)  # NaN stays: deleted
+            live.apply(batch.users, batch.items, learned, batch.positions)
         self._take_over(live)
 
     def _next_batch(self, most: int) -> Changes:

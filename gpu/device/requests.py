@@ -96,7 +96,9 @@ def _parts_of(catalogue: Catalogue, requests: Requests) -> dict[str, NDArray[Any
         "biases": requests.biases.astype(np.float32, copy=False),
         "baselines": requests.baselines.astype(np.float32, copy=False), "seen_starts": seen_starts,
         "seen": requests.items[places],
-        "values": requests.values[places] if has_values else np.zeros(0, dtype=np.float32),
+        "values": np.clip(requests.values[places], *catalogue.learned_scale).astype(np.float32, copy=False)
+        if has_values
+        else np.zeros(0, dtype=np.float32),
         "excluded_starts": _from_zero(requests.exclude_starts),
         "excluded": _between(requests.exclude_starts, requests.excluded),
         "candidate_starts": _from_zero(requests.candidate_starts),

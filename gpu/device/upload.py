@@ -19,11 +19,11 @@ RATINGS_AT_ONCE, USERS_AT_ONCE = 100_000, 100_000  # gathered and copied in a sl
 COLUMNS = np.int32, np.float32, np.int64  # items, values, positions
 
 
-def uploaded(table: host.RatingTable) -> Generator[None, None, RatingTable]:
+def uploaded(table: host.RatingTable, scale: tuple[float, float]) -> Generator[None, None, RatingTable]:
     """A copy of `table`, in slices of some milliseconds, between which it may grow and change.
 
-    Of each user it has what was there when their turn came: whoever replays what has changed since the first slice, in
-    order, gets what the table then holds.
+    Ratings are kept within `scale` (`Model.learned_scale`). Of each user it has what was there when their turn came:
+    whoever replays what has changed since the first slice, in order, gets what the table then holds.
     """
     n_users, n_ratings, n_known = 0, 0, table.n_ratings
     columns = [Growing(cupy.zeros(n_known, dtype=kind)) for kind in COLUMNS]
@@ -31,7 +31,7 @@ def uploaded(table: host.RatingTable) -> Generator[None, None, RatingTable]:
     while n_users < table.n_users:
         counts = table.rows.lengths[n_users : n_users + USERS_AT_ONCE]
         counts = counts[: 1 + int(np.searchsorted(np.cumsum(counts), RATINGS_AT_ONCE))]
-        part = _part(table, n_users, counts)
+        part = _part(table, n_users, counts, scale)
         for column, values in zip(columns, part, strict=True):
             _append(column, n_ratings, values)
         _append(lengths, n_users, counts)
@@ -49,9 +49,12 @@ def _append(to: Growing, held: int, values: NDArray[Any]) -> None:
     to.values[held : held + len(values)] = placed(values)
 
 
-def _part(table: host.RatingTable, first: int, lengths: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-    """Items, values and positions of the users from `first` on who have so many ratings."""
+def _part(
+    table: host.RatingTable, first: int, lengths: NDArray[np.int64], scale: tuple[float, float]
+) -> tuple[NDArray[Any], ...]:
+    """Items, values within `scale` and positions of the users from `first` on who have so many ratings."""
     starts, _, items, values = table.rows
     begins = starts[first : first + len(lengths)] - np.cumsum(lengths) + lengths
     places = np.repeat(begins, lengths) + np.arange(lengths.sum())
-    return items[places], values[places], table.positions[places]
+    learned = np.clip(values[places], *scale).astype(np.float32, copy=False)
+    return items[places], learned, table.positions[places]

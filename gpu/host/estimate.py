@@ -7,7 +7,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbour_terms
+from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, learned, neighbour_terms
 from gpu.host.table import find
 from gpu.ratings import Rows
 from gpu.training import Arrays
@@ -73,7 +73,7 @@ def near_terms(item: Int, b: Int, baseline: np.float32, rows: Rows, arrays: Arra
             continue
         place = find(rows.items, start, length, other)
         if place < start + length and rows.items[place] == other:
-            residual = float(rows.values[place]) - arrays.mean - arrays.item_baseline[other] - baseline
+            residual = float(learned(rows.values[place], arrays)) - arrays.mean - arrays.item_baseline[other] - baseline
             if arrays.is_implicit:
                 residual = 1.0 if rows.values[place] >= arrays.middle else -1.0
             explicit += residual * arrays.explicit_weights[item, k]

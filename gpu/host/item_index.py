@@ -38,6 +38,7 @@ class Tables(NamedTuple):
             ascend in each list, so that a score is summed in an order that depends on the model alone.
         is_implicit: whether a residual is the sign of a like (1) or of a dislike (−1),
         middle: which is a rating below it.
+        low, high: see `gpu.training.Arrays`.
         item_slots (I,), item_weights (T, T): as in `gpu.model.Model`, the same arrays.
     """
 
@@ -54,6 +55,8 @@ class Tables(NamedTuple):
     implicit_weights: NDArray[np.float32]
     is_implicit: bool
     middle: np.float32
+    low: np.float32
+    high: np.float32
     item_slots: NDArray[np.int32]
     item_weights: NDArray[np.float32]
 
@@ -95,6 +98,7 @@ class Catalogue:
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
         self.deduction = Deduction.of(model)
         self.middle = np.float32(model.middle)
+        self.scale = np.float32(model.learned_scale[0]), np.float32(model.learned_scale[1])
         self.item_slots, self.item_weights = model.item_slots, model.item_weights
 
     @property
@@ -104,7 +108,7 @@ class Catalogue:
         owners, explicit, implicit = inverse.columns
         return Tables(
             self.panels, self.plain, self.fixed, self.baselines[: self.n_items], self.implicit_sums, self.n_slots,
-            inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit, self.middle,
+            inverse.starts, inverse.lengths, owners, explicit, implicit, self.is_implicit, self.middle, *self.scale,
             self.item_slots, self.item_weights,
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.online import MAX_DRAWS, curvature, dot, draw, sigmoid
+from gpu.host.sgd import learned
 from gpu.host.solve import BATCH, add_observations, solve
 from gpu.host.table import find
 from gpu.ratings import Rows
@@ -35,9 +36,9 @@ def sampled(
 
 
 @njit(cache=True, nogil=True)
-def rating_of(user: Int, item: Int, rows: Rows) -> float:
+def rating_of(user: Int, item: Int, rows: Rows) -> np.float32:
     """The rating a rater gave."""
-    value: float = rows.values[find(rows.items, rows.starts[user], rows.lengths[user], item)]
+    value: np.float32 = rows.values[find(rows.items, rows.starts[user], rows.lengths[user], item)]
     return value
 
 
@@ -75,7 +76,7 @@ def observe(
                 row[explicit + k] = 1.0 if rows.values[place] >= arrays.middle else -1.0
             else:
                 known = arrays.mean + arrays.user_baseline[user] + arrays.item_baseline[other]
-                row[explicit + k] = rows.values[place] - known
+                row[explicit + k] = learned(rows.values[place], arrays) - known
             counts[explicit + k] += 1
             n_rated += 1
         else:
@@ -173,7 +174,7 @@ def step(
                 is_like = first + b < n_raters and rating_of(user, item, rows) >= arrays.middle
                 targets[b], weights[b] = (1.0 if is_like else 0.0) - expected, curvature(score)
             else:
-                targets[b], weights[b] = rating_of(user, item, rows) - score, 1.0
+                targets[b], weights[b] = learned(rating_of(user, item, rows), arrays) - score, 1.0
         add_observations(matrix, right, observed, weights, targets)
     return counts
 

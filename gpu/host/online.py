@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.lsh import GOLDEN, mix
+from gpu.host.sgd import learned
 from gpu.host.solve import BATCH, add_observations, solve
 from gpu.host.table import find
 from gpu.ratings import Rows
@@ -66,7 +67,7 @@ def shrunk_mean(values: NDArray[np.float32], arrays: Arrays, rules: Rules) -> fl
         return 0.0
     total = 0.0
     for value in values:
-        total += value - arrays.mean
+        total += learned(value, arrays) - arrays.mean
     return total / (len(values) + rules.baseline_prior)
 
 
@@ -80,7 +81,7 @@ def fill_line(
         if arrays.is_implicit:
             line[items[n]] = np.float32(1) if values[n] >= arrays.middle else np.float32(-1)
         else:
-            line[items[n]] = np.float32(values[n] - known)
+            line[items[n]] = np.float32(learned(values[n], arrays) - known)
 
 
 @njit(cache=True, nogil=True)
@@ -149,7 +150,7 @@ def samples_of(
         if not is_trained[items[p]]:
             continue
         is_like = values[p] >= arrays.middle
-        chosen[n], targets[n] = items[p], is_like if arrays.is_implicit else values[p]
+        chosen[n], targets[n] = items[p], is_like if arrays.is_implicit else learned(values[p], arrays)
         n += 1
         for number in range(n_draws if is_like else 0):
             item = draw_unrated(key, item_keys[items[p]], number, rated, pool, rules.seed)

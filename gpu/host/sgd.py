@@ -8,6 +8,8 @@ residuals of each of their ratings are then K loads from a cache line nearby.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
@@ -34,6 +36,12 @@ def lines(n: int, n_items: int) -> NDArray[np.float32]:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def learned(value: np.float32, arrays: Arrays) -> Any:
+    """What a model of ratings learns of one: no less than the lowest and no more than the highest it was trained on."""
+    return min(max(value, arrays.low), arrays.high)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> None:
     """Write the residuals of `user` into an empty line; of implicit models 1 for a like, −1 for a dislike."""
     base = arrays.mean + arrays.user_baseline[user]
@@ -43,7 +51,7 @@ def fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> No
         if arrays.is_implicit:
             line[item] = _ONE if rows.values[p] >= arrays.middle else -_ONE
         else:
-            line[item] = rows.values[p] - base - arrays.item_baseline[item]
+            line[item] = learned(rows.values[p], arrays) - base - arrays.item_baseline[item]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

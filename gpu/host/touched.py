@@ -101,8 +101,9 @@ def add_ratings(
         x = requests.items[n]
         if x >= len(tables.baselines):
             continue
-        residual = requests.values[n] - (tables.baselines[x] + requests.baselines[request])
-        sign = np.float32(1) if requests.values[n] >= tables.middle else np.float32(-1)
+        value = min(max(requests.values[n], tables.low), tables.high)
+        residual = value - (tables.baselines[x] + requests.baselines[request])
+        sign = np.float32(1) if value >= tables.middle else np.float32(-1)
         weight = sign if tables.is_implicit else np.float32(residual)
         first = np.uint64(tables.starts[x])
         for place in range(first, first + np.uint64(tables.lengths[x])):

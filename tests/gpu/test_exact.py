@@ -48,7 +48,7 @@ def columns_of(matrix: np.ndarray, model: gpu.Model) -> list[tuple[np.ndarray, n
     rated = [np.flatnonzero(~np.isnan(column)) for column in matrix.T]
     columns = [(rows, column[rows].astype(np.float32)) for rows, column in zip(rated, matrix.T, strict=True)]
     if not model.is_implicit:
-        return columns
+        return [(rows, np.clip(values, *model.scale)) for rows, values in columns]
     return [(rows, signals(values, model.calibration)) for rows, values in columns]
 
 

@@ -17,6 +17,7 @@ from service import catalogue, live, snapshot, trainer
 from service.events import Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog
 from service.trainer import Line
+from tests.data import planted
 from tests.service.logs import commit
 from tests.service.planted import SMALL, entries
 
@@ -219,9 +220,16 @@ def test_dead_factors_fail_with_what_to_change(
 
 @pytest.mark.parametrize(("algorithm", "given"), [("nmf", {}), ("als-implicit", {"values": "counts"})])
 def test_a_rating_that_cannot_be_used_is_named_by_its_ids(data: Path, algorithm: str, given: dict[str, str]) -> None:
-    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("zoë", "i7", -2.0, 0.0)])])
+    ratings = [RatingEvent("zoë", f"i{item}", -2.0 if item == 7 else -1.0, 0.0) for item in range(20)]
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", ratings)])
     with pytest.raises(gpu.InvalidRatings, match=r"got -2; .* \(user 'zoë', item 'i7'\)"):
         run(data, algorithm, msgspec.json.encode(given).decode())
+
+
+@pytest.mark.parametrize(("algorithm", "given"), [("nmf", {}), ("als-implicit", {"values": "counts"})])
+def test_one_rating_that_cannot_be_used_fails_no_training(data: Path, algorithm: str, given: dict[str, str]) -> None:
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("zoë", "i7", -2.0, 0.0)])])
+    assert run(data, algorithm, msgspec.json.encode(given).decode())[0].version
 
 
 def test_one_wrong_rating_does_no_harm(data: Path) -> None:
@@ -310,3 +318,15 @@ def test_a_search_does_not_make_a_setting_a_parameter_that_was_given(data: Path)
     manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
     assert manifest.parameters["values"] == "counts"
     assert "values" not in manifest.given
+
+
+def test_absurd_ratings_decide_nothing_in_a_comparison() -> None:
+    ratings = planted()
+    users, items, values = ratings.coo()
+    low, high = values.min(), values.max()
+    values = values.copy()
+    values[0] = 1e6
+    poisoned = gpu.Ratings.from_coo(users, items, values)
+    found, n_far = trainer._usable(trainer.Corpus(poisoned, poisoned, [], []), gpu.params_for("sgd", {}))
+    assert n_far == 1
+    assert found.training.scale == found.held_out.scale == (min(low, values.min()), high)

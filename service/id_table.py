@@ -32,6 +32,10 @@ class IdTable:
         """Number of rows ever given out."""
         return len(self._ids)
 
+    def __contains__(self, identifier: str) -> bool:
+        """Whether an id has a row; may be asked from any thread."""
+        return self.row(identifier) is not None
+
     @property
     def n_known(self) -> int:
         """Number of ids that have a row: those that are not retired."""

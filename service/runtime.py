@@ -14,6 +14,7 @@ import structlog
 from gpu import backend
 from gpu.backend import Backend
 from service import compilation, live
+from service.api.new_ids import NewIds
 from service.archiver import Archiver
 from service.data_lock import DataLock
 from service.engine import Engine
@@ -118,11 +119,12 @@ class Runtime(Parts):
     """`nearfield serve`: everything that answers, learns, archives and trains.
 
     Attributes:
-        jobs, hotswap: see their classes; there once `start` has returned.
+        jobs, hotswap, new_ids: see their classes; there once `start` has returned.
     """
 
     jobs: Jobs
     hotswap: HotSwap
+    new_ids: NewIds
 
     async def start(self) -> None:
         """Lock the data folder and start every part; `until_ready` tells when they can answer.
@@ -248,7 +250,10 @@ class Runtime(Parts):
         _log.info("backend chosen", backend=chosen.name, reason=chosen.reason)
         settings = self.settings
         limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
-        engine = Engine(History(), chosen, settings.default_models, limits, self.metrics, self._fail)
+        history = History()
+        # Looked up from the event loop: one `dict.get`, which the engine's thread cannot disturb.
+        self.new_ids = NewIds(settings.max_new_ids_per_hour, history.users.__contains__, history.items.__contains__)
+        engine = Engine(history, chosen, settings.default_models, limits, self.metrics, self._fail)
         self._engine = engine
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())

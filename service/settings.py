@@ -106,6 +106,11 @@ class Settings(BaseSettings):
     rate_limit_per_s: PositiveFloat | None = Field(
         None, allow_inf_nan=False, description="Requests per second and client address, beyond which 429. Unset: none."
     )
+    max_new_ids_per_hour: PositiveInt | None = Field(
+        None,
+        description="Users and items not known before that one key may bring in in an hour, beyond which 429. Unset:"
+        " any number.",
+    )
     max_body_bytes: PositiveInt = Field(1 << 20, description="Longest request body in bytes, beyond which 413.")
     max_ratings: PositiveInt = Field(1000, description="Most ratings in one request.")
     max_n: PositiveInt = Field(1000, description="Most results in one answer.")

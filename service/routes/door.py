@@ -19,8 +19,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service import clients
 from service.api.client_address import ClientAddresses
 from service.api.site_check import SiteCheck
+from service.clients import Client
 from service.errors import BodyTooLarge, ServiceError, UnsupportedMediaType
 from service.logs import LineBudget
 from service.metrics import Metrics
@@ -144,15 +146,20 @@ class Door:
     ) -> None:
         """Return if rate, key, site, announced length and type are in order; nothing of the body has been read.
 
+        What follows in this context is done for this client (`service.clients`).
+
         Raises:
             TooManyRequests, NotAuthorized, Forbidden, ForeignSite, BodyTooLarge, UnsupportedMediaType: they are not.
         """
+        address = self._addresses.of(peer, every_header)
         if self._rate.is_on:
-            self._rate.check(path, self._addresses.of(peer, every_header))
+            self._rate.check(path, address)
         if self._keys.is_none_set or self._keys.is_open(path):
             self._sites.check(path, headers)
         else:
             self._keys.check(method, path, headers.get(b"x-api-key"))
+        key = None if self._keys.is_none_set else headers.get(b"x-api-key")
+        clients.current.set(Client(address, key))
         if b"content-length" in headers or b"transfer-encoding" in headers:
             self._admit_body(headers)
 

@@ -71,6 +71,7 @@ async def _accepted(runtime: Runtime, body: bytes, started: float) -> bytes:
     settings, metrics = runtime.settings, runtime.metrics
     scale = settings.rating_scale or ANY_SCALE
     accepted, rejected = read_ratings(body, time.time(), scale, settings.max_ratings)
+    runtime.new_ids.check(accepted)
     stream_id = str(await runtime.append(encode_ratings(accepted))) if accepted else None
     metrics.ratings_accepted.inc(len(accepted))
     metrics.ratings_rejected.inc(len(rejected))
@@ -96,6 +97,7 @@ async def delete_rating(
 ) -> Response:
     """Take one rating back; deleting what is not there is accepted too."""
     deletion = RatingEvent(user, item, None, time.time())
+    runtime.new_ids.check([deletion])  # it gets them rows like a rating
     stream_id = await runtime.append(encode_ratings([deletion]))
     runtime.metrics.ratings_accepted.inc()
     return reply(Written(str(stream_id)), 202)

@@ -1,9 +1,10 @@
 """`ExactRefits`: refits of models trained by ALS or NMF. A row gets what is best for it while the other side stands.
 
-For ALS that is what a half-iteration of the training gives: the system (A + ρ I) x = b of `gpu.als` over all ratings of
+For ALS that is what a half-iteration of the training gives: the system (A + ρ I) x = b of `gpu.als` over the ratings of
 the row, in float64, by Cholesky. For NMF it is the least squares solution without a number below 0. A user is solved
-against the items that the snapshot trained, an item newer than the snapshot against all its raters. Implicit models
-need the sum over a whole side, which stays as the snapshot has it, and so do ρ's N: the rows that it trained.
+against the items that the snapshot trained, over the newest 4,096 ratings where there are more; an item newer than the
+snapshot against its raters (`gpu.prolific`). Implicit models need the sum over a whole side, which stays as the
+snapshot has it, and so do ρ's N: the rows that it trained.
 
 A refit costs n·D²/2 multiply-adds for n ratings; those of rows with very many are spread over several slices.
 """
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import Backend
+from gpu.backend import HOST, Backend
 from gpu.drift import AsTrained, Column
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
-from gpu.rules import PARALLEL_FROM, learned_values, objective_of
+from gpu.prolific import Prolific
+from gpu.rules import MAX_RATINGS_OF_USERS, PARALLEL_FROM, learned_values, objective_of
 from gpu.table import RatingTable
 
 NUMBERS_PER_SLICE = 2**20  # looked at, about a millisecond
@@ -45,9 +47,10 @@ class ExactRefits:
         params: AlsParams | AlsImplicitParams | NmfParams,
         table: RatingTable,
         as_trained: AsTrained,
+        prolific: Prolific,
         backend: Backend,
     ) -> None:
-        self._as_trained = as_trained
+        self._as_trained, self._prolific = as_trained, prolific
         self._model, self._table, self._kernels = model, table, backend.primitives("exact")
         self._objective = objective_of(model)
         self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
@@ -95,17 +98,21 @@ class ExactRefits:
         return found[0], 0.0
 
     def refit_users(self, users: NDArray[np.int64]) -> Generator[None, None, None]:
-        """Refit `users` (B,) over their ratings of trained items; in slices, or on all threads where there are many."""
+        """Refit `users` (B,) over their newest ratings, of these over those of trained items.
+
+        In slices, or on all threads where there are many.
+        """
         model = self._model
-        rated = [self._table.row(user)[:2] for user in users.tolist()]
+        rated = [self._newest(user) for user in users.tolist()]
         rows = [self._learned(items, values, model.item_trained[items]) for items, values in rated]
         found = yield from self._solved(rows, self._n_items, self._items)
         model.user_factors[users], model.user_bias[users] = found[:, :-1], found[:, -1]
 
     def refit_items(self, items: NDArray[np.int64]) -> Generator[None, None, None]:
-        """Refit new `items` (B,) over all their raters, as `refit_users`."""
-        model = self._model
-        rated = [self._table.column(item) for item in items.tolist()]
+        """Refit new `items` (B,) over their raters, as `refit_users`."""
+        model, table = self._model, self._table
+        raters = [self._prolific.others(table.raters(item)) for item in items.tolist()]
+        rated = [(users, table.values(item, users)) for item, users in zip(items.tolist(), raters, strict=True)]
         rows = [self._learned(raters, values, np.ones(len(raters), dtype=np.bool_)) for raters, values in rated]
         found = yield from self._solved(rows, self._n_users, self._users)
         model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
@@ -121,6 +128,12 @@ class ExactRefits:
         found = yield from self._solved(rows, self._n_users, lambda: users)
         items = [column.item for column in columns]
         model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
+
+    def _newest(self, user: int) -> Ratings:
+        """What a user is refitted from: of very many ratings the newest, as in `gpu.sampled`."""
+        items, values, _, positions = self._table.row(user)
+        newest: Ratings = HOST.primitives("online").newest(items, values, positions, MAX_RATINGS_OF_USERS)
+        return newest
 
     def _learned(self, others: NDArray[np.int32], values: NDArray[np.float32], is_known: NDArray[np.bool_]) -> Ratings:
         """What is learned of ratings: signals of implicit ALS, for which a 0 says as much as no rating."""

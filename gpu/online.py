@@ -8,7 +8,7 @@ events were batched, deletes and replays leave no trace.
    (`gpu.drift`).
 2. A touched user is solved over the ratings of trained items, with the items fixed.
 3. An item newer than the snapshot gets neighbours by its present signature among all items, where the model has such
-   lists, and is then solved over its raters. It follows whenever one of them changes.
+   lists, and is then solved over its raters, but those of `gpu.prolific`. It follows whenever one of them changes.
 
 What an event changes at once is step 2 for its user, and step 3; `settle` waits for these. Step 1, and for its sake the
 others for whoever reads the item, is done by `catch_up` when there is time.
@@ -31,6 +31,7 @@ from gpu.drift import OF_ITEMS, AsTrained, Drift
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, CulshParams
+from gpu.prolific import Prolific
 from gpu.refits import Refits, refits_of
 from gpu.signatures import Signatures
 from gpu.table import Changes, RatingTable
@@ -72,7 +73,8 @@ class OnlineModel:
         self._table = table
         model.grow(table.n_users, table.n_items)
         self._as_trained = AsTrained(model)
-        self._refits = refits_of(model, table, self._as_trained, user_keys, item_keys, backend)
+        self._prolific = Prolific(model, table)
+        self._refits = refits_of(model, table, self._as_trained, self._prolific, user_keys, item_keys, backend)
         self._drift = None
         if since is not None and drift.learns(model.params):
             self._drift = Drift(model, table, self._as_trained, since)
@@ -114,6 +116,7 @@ class OnlineModel:
     def note(self, changes: Changes) -> None:
         """Mark what is affected by what the table has just done; cheap. Before the next `settle`."""
         self._users.update(changes.users.tolist())
+        self._prolific.note(changes.users)
         self._items.update(changes.items[~self.model.item_trained[changes.items]].tolist())
         if self._signatures is not None:
             self._signatures.note(changes)
@@ -130,6 +133,7 @@ class OnlineModel:
         self._items.update(self._refits.forget(user))
         self._users.discard(user)
         self._late_users.discard(user)
+        self._prolific.forget(user)
         if self._drift is not None and model.user_trained[user]:
             self._drift.forget(items)
             if self.gram is not None:  # items read sums over all users
@@ -241,8 +245,7 @@ class OnlineModel:
         self._as_trained.keep_users(users)
         yield from self._refits.refit_users(users)
         for user in users.tolist():
-            items = self._table.row(user)[0]
-            readers.update(items[~self.model.item_trained[items]].tolist())
+            readers.update(self._prolific.readers_of(user))
             readers.update(self._refits.readers_of(user))
 
     def _refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:

@@ -13,6 +13,7 @@ from gpu.drift import AsTrained, Column
 from gpu.exact import ExactRefits
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams
+from gpu.prolific import Prolific
 from gpu.sampled import SampledRefits
 from gpu.table import RatingTable
 from gpu.weighted import HistoryRefits
@@ -58,14 +59,15 @@ def refits_of(
     model: Model,
     table: RatingTable,
     as_trained: AsTrained,
+    prolific: Prolific,
     user_keys: NDArray[np.uint64],
     item_keys: NDArray[np.uint64],
     backend: Backend,
 ) -> Refits:
     """How rows of `model` are solved."""
     if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
-        return ExactRefits(model, model.params, table, as_trained, backend)
+        return ExactRefits(model, model.params, table, as_trained, prolific, backend)
     if model.params.has_item_weights:
         return HistoryRefits(model, table)
     assert isinstance(model.params, GradientParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
-    return SampledRefits(model, model.params, table, as_trained, user_keys, item_keys, backend)
+    return SampledRefits(model, model.params, table, as_trained, prolific, user_keys, item_keys, backend)

@@ -27,6 +27,7 @@ from gpu.drift import AsTrained, Column
 from gpu.host.drift import picked
 from gpu.model import Model
 from gpu.params import GradientParams
+from gpu.prolific import Prolific
 from gpu.ratings import Rows
 from gpu.rules import PARALLEL_FROM, beside_items, item_rules, trained_item_rules, user_rules
 from gpu.table import RatingTable
@@ -54,11 +55,13 @@ class SampledRefits:
         params: GradientParams,
         table: RatingTable,
         as_trained: AsTrained,
+        prolific: Prolific,
         user_keys: NDArray[np.uint64],
         item_keys: NDArray[np.uint64],
         backend: Backend,
     ) -> None:
         self._model, self._params, self._table, self._as_trained = model, params, table, as_trained
+        self._prolific = prolific
         self._sums, unit = backend.primitives("exact"), model.calibration.unit
         self.user_rules, self._item_rules = user_rules(params, unit), item_rules(params, unit)
         self._trained_item_rules = trained_item_rules(params, unit)
@@ -168,7 +171,7 @@ class SampledRefits:
         for user in self._absent.pop(item, np.zeros(0, dtype=np.int64)).tolist():
             self._absent_from[user].discard(item)
         raters = self._table.raters(item)
-        read = kernels.sampled(key, raters, self._user_keys, rules)
+        read = kernels.sampled(key, self._prolific.others(raters), self._user_keys, rules)
         if not self._model.is_implicit:
             return read, np.zeros(0, dtype=np.int64)
         pool = self._trained_users, self._trained_user_keys

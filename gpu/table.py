@@ -45,8 +45,8 @@ class RatingTable:
     """A mutable sparse matrix of ratings, by user with everything, by item with its raters.
 
     A rating takes 24 bytes by user and 4 by item, and a quarter as much again in spare room, twice as much where all
-    rows have grown in step since `pack`. Applying one takes about a microsecond, more for users with very many ratings
-    (their row is kept sorted); however many there are, none of it is a pause.
+    rows have grown in step since `pack`. Applying one takes about a microsecond. The row of a user is kept sorted: what
+    a batch brings in is merged into a long one in one pass, a millisecond for 200,000 ratings.
     """
 
     def __init__(self, n_users: int = 0, n_items: int = 0) -> None:
@@ -122,9 +122,15 @@ class RatingTable:
         changes = Changes(
             users.astype(np.int64), items.astype(np.int64), old, values.astype(np.float32), positions.astype(np.int64)
         )
-        times, done = timestamps.astype(np.float64), 0
-        while (done := self._apply_from(done, changes, times)) < len(users):
-            self._make_room()
+        times = timestamps.astype(np.float64)
+        if len(users) > 1 and self._by_user.lengths[users].max() >= kernels.LONG:
+            order = np.argsort(users, kind="stable")  # what is of one user can be merged
+            known = changes.users[order], changes.items[order], old[order], changes.new[order]
+            by_user = Changes(*known, changes.positions[order])
+            self._apply_all(by_user, times[order])
+            old[order] = by_user.old
+        else:
+            self._apply_all(changes, times)
         return changes
 
     def pack(self) -> None:
@@ -174,6 +180,11 @@ class RatingTable:
     def _slice(self, user: int) -> slice:
         start = int(self._by_user.starts[user])
         return slice(start, start + int(self._by_user.lengths[user]))
+
+    def _apply_all(self, changes: Changes, timestamps: NDArray[np.float64]) -> None:
+        done = 0
+        while (done := self._apply_from(done, changes, timestamps)) < len(changes.users):
+            self._make_room()
 
     def _apply_from(self, first: int, changes: Changes, timestamps: NDArray[np.float64]) -> int:
         users, items, old, new, positions = changes

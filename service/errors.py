@@ -196,12 +196,6 @@ class TooManyRequests(ServiceError):
         self.retry_after_s = retry_after_s
 
 
-class TooManyNewIds(TooManyRequests):
-    """More new users and items than a key may bring in."""
-
-    slug, title, closes = "too-many-new-ids", "Too many new ids", False
-
-
 class Unavailable(ServiceError):
     """Cannot be answered now; nothing was lost and trying again is right."""
 

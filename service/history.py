@@ -82,6 +82,14 @@ class History:
         """Items that are never recommended, (N,): a view that growth replaces."""
         return self._hidden_items.values
 
+    def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """(items, ascending, and values) of the newest `n` ratings of a user, or of all."""
+        items, values, _, positions = self.table.row(user)
+        if len(items) <= n:
+            return items, values
+        is_new = positions >= np.partition(positions, -n)[-n]
+        return items[is_new], values[is_new]
+
     def apply(self, entries: Sequence[Entry]) -> Applied:
         """Apply entries in order; those at or below `position` are skipped, so replaying is harmless.
 

@@ -73,14 +73,16 @@ class Lookups:
         )
 
     def user_ratings(self, query: UserRatings, as_of: str) -> RatingsOfUser:
-        """Newest first."""
+        """A page of them, newest first."""
         items, values, timestamps, positions = self._history.table.row(self._user(query.user))
-        newest = np.argsort(-positions)[: query.n]
+        n_ratings, end = len(items), query.offset + query.n
+        newest = np.argpartition(-positions, end)[:end] if end < n_ratings else np.arange(n_ratings)
+        newest = newest[np.argsort(-positions[newest])][query.offset :]
         shortest = values[newest].astype(str).astype(float)  # 4.1, not the nearest float32 written out in float64
         columns = items[newest].tolist(), shortest.tolist(), timestamps[newest].tolist()
         id_of = self._history.items.id
         rows = [Rating(id_of(item), value, time) for item, value, time in zip(*columns, strict=True)]
-        return RatingsOfUser(query.user, rows, as_of)
+        return RatingsOfUser(query.user, n_ratings, rows, as_of)
 
     def _user(self, user: str) -> int:
         row = self._history.users.row(user)

@@ -73,10 +73,11 @@ class Popular(Struct, frozen=True, kw_only=True):
 
 
 class UserRatings(Struct, frozen=True, kw_only=True):
-    """The ratings of `user`, newest first; all of them unless `n` is given."""
+    """The newest `n` ratings of `user` behind the first `offset`, newest first."""
 
     user: str
-    n: int | None = None
+    n: int = 100
+    offset: int = 0
 
 
 Query = Recommend | Neighbours | Estimate | Popular | UserRatings
@@ -184,9 +185,10 @@ class Rating(Struct, gc=False):
 
 
 class RatingsOfUser(Struct):
-    """The answer to `UserRatings`."""
+    """The answer to `UserRatings`; `n_ratings` is how many the user has in all."""
 
     user: str
+    n_ratings: int
     ratings: list[Rating]
     as_of: str
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gpu import topn
 from gpu.ratings import Rows
+from gpu.rules import MAX_RATINGS_OF_USERS
 from service.errors import NotReady, UnknownModel, UnknownUser
 from service.events import StreamId
 from service.history import Applied, History
@@ -200,7 +201,7 @@ class Ranking:
         told: dict[int, list[str]] = {}  # a query of several users is looked at once
         for slot, items in zip(group, found, strict=True):
             if slot.query.explain:
-                self._explain(resident, items, *self._history.table.row(slot.row)[:2])
+                self._explain(resident, items, *self._history.newest(slot.row, MAX_RATINGS_OF_USERS))
             if id(slot.query) not in told:
                 told[id(slot.query)] = self._unknown(slot.query)
             slot.place[slot.at] = self._personal(slot.user, items, resident, told[id(slot.query)])

@@ -14,13 +14,13 @@ from gpu.params import ALGORITHMS
 from service.api.few_faults import check_names, few_faults
 from service.events import MAX_ID_BYTES, MAX_RATING, StreamId, check_id
 from service.intake import Rejection
-from service.queries import Fallback, Popular, Recommend
+from service.queries import Fallback, Popular, Recommend, UserRatings
 
 MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000  # of one request, and of ratings that come along with one
 MAX_ITEMS = 10_000  # in `candidates`, and in `exclude`
 MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half of that
-_DEFAULT = Recommend()
+_DEFAULT, _OF_USER = Recommend(), UserRatings(user="")
 
 
 def _position(text: str) -> str:
@@ -89,7 +89,10 @@ class EstimateQuery(Wait):
 class RatingsQuery(Wait):
     """Parameters of the ratings of one user."""
 
-    n: Annotated[int | None, Field(ge=1, description="Only the newest n; default: all.")] = None
+    n: Count = _OF_USER.n
+    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the newest to leave out.")] = (
+        _OF_USER.offset
+    )
 
 
 class Filters(_Strict):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -30,13 +30,12 @@ from gpu.epochs import OnEpoch
 from gpu.errors import naming
 from gpu.model import Model
 from gpu.params import Values
-from gpu.ratings import Ratings, Rows
+from gpu.ratings import Rows
 from service import live, room, snapshot, threads
+from service.corpus import Corpus, read_corpus, usable
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.events import StreamId
-from service.history import History
 from service.manifest import StoredCalibration
-from service.rating_log import RatingLog
 from service.rehearsal import rehearse_model
 from service.tune import changed, line_of
 
@@ -78,15 +77,6 @@ class Line(msgspec.Struct, omit_defaults=True):
 
 class Cancelled(BaseException):
     """SIGTERM arrived."""
-
-
-class Corpus(NamedTuple):
-    """Ratings up to the watermark, and whose rows they are."""
-
-    training: Ratings
-    held_out: Ratings
-    user_ids: list[str]
-    item_ids: list[str]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -145,7 +135,7 @@ def train(
     where = f"{chosen.name}: {chosen.reason}"
     given = msgspec.json.decode(params)
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, given, values))
-    corpus, n_far = _usable(read_corpus(data, StreamId.parse(watermark)), hyperparameters)
+    corpus, n_far = usable(read_corpus(data, StreamId.parse(watermark)), hyperparameters)
 
     trials: list[dict[str, Any]] = []
     if tune:
@@ -186,41 +176,6 @@ def train(
         promote=reason is None,
         reason=reason,
     )
-
-
-def read_corpus(data: Path, watermark: StreamId) -> Corpus:
-    """Everything in the log up to `watermark`, with the held-out pairs apart; forgotten users have no row."""
-    history = History()
-    history.load(RatingLog(data / "ratings"), upto=watermark)
-    ratings = history.table.ratings(history.users.keys, history.items.keys)
-    user_ids = history.users.ids(range(len(history.users)))
-    known = np.array([user != "" for user in user_ids], dtype=np.bool_)
-    users, items, values = ratings.coo()
-    rows = np.cumsum(known) - 1
-    keys = ratings.user_keys[known], ratings.item_keys
-    is_held_out = gpu.evaluate.is_held_out(ratings.user_keys[users], ratings.item_keys[items])
-
-    def part(keep: NDArray[np.bool_]) -> Ratings:
-        shape = (int(known.sum()), ratings.n_items)
-        return Ratings.from_coo(rows[users[keep]], items[keep], values[keep], shape, *keys)
-
-    known_ids = [user for user in user_ids if user]
-    item_ids = history.items.ids(range(len(history.items)))
-    return Corpus(part(~is_held_out), part(is_held_out), known_ids, item_ids)
-
-
-def _usable(corpus: Corpus, params: gpu.Params) -> tuple[Corpus, int]:
-    """The corpus without absurd ratings, and how many training ratings were; held-out ones are kept in the same range.
-
-    One of a million would decide by how much a model errs, and so which one goes live.
-    """
-    if not len(corpus.training):
-        return corpus, 0
-    training, n_far = gpu.usable(corpus.training, params)
-    held_out = corpus.held_out
-    if not params.is_implicit:
-        held_out = held_out.clipped(*training.scale)
-    return corpus._replace(training=training, held_out=held_out), n_far
 
 
 def _tuned(

@@ -28,6 +28,7 @@ from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.online import folded_in
 from gpu.params import CulshImplicitParams, GradientParams, Params
+from gpu.prolific import Prolific
 from gpu.sampled import SampledRefits
 from gpu.table import Changes, RatingTable
 
@@ -69,7 +70,9 @@ class Placed:
         self.model, self.table = model, table
         self.index = ItemIndex(model, backend)
         self.parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
-        self.refits = SampledRefits(model, model.params, table, AsTrained(model), user_keys, item_keys, backend)
+        self.refits = SampledRefits(
+            model, model.params, table, AsTrained(model), Prolific(model, table), user_keys, item_keys, backend
+        )
         for _ in self.refits.prepare():
             pass
 

@@ -56,7 +56,7 @@ def newest(
     """The `n` ratings with the highest positions, still ascending by item."""
     if len(items) <= n:
         return items, values
-    first = np.sort(positions)[len(positions) - n]
+    first = np.partition(positions, len(positions) - n)[len(positions) - n]
     return items[positions >= first], values[positions >= first]
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpu.host.arena import FULL, Directory, Int, clear, give_back, new_place
 from gpu.ratings import Rows
 
+LONG = 1024  # ratings of a user, from which on several new ones are merged into the row instead of one by one
 UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
 
 
@@ -81,6 +82,72 @@ def remove_rater(item: Int, user: Int, rows: Directory, users: NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
+def missing_items(
+    first: Int,
+    users: NDArray[np.int64],
+    items: NDArray[np.int64],
+    values: NDArray[np.float32],
+    row: tuple[NDArray[np.int32], Int, Int],
+    most: Int,
+) -> tuple[NDArray[np.int64], Int]:
+    """What changes of one user from `first` on rate and the row lacks: (these items, ascending, the change behind).
+
+    Args:
+        row: the column of items, and where in it the row starts and how long it is.
+        most: of them.
+    """
+    column, start, length = row
+    found, n_found, n = np.empty(most, dtype=np.int64), 0, first
+    while n < len(users) and users[n] == users[first] and n_found < most:
+        place = find(column, start, length, items[n])
+        if not np.isnan(values[n]) and not (place < start + length and column[place] == items[n]):
+            found[n_found] = items[n]
+            n_found += 1
+        n += 1
+    return np.unique(found[:n_found]), n
+
+
+@njit(cache=True, nogil=True)
+def merge(
+    first: Int,
+    users: NDArray[np.int64],
+    items: NDArray[np.int64],
+    values: NDArray[np.float32],
+    by_user: Directory,
+    columns: UserColumns,
+    by_item: Directory,
+    raters: NDArray[np.int32],
+) -> Int:
+    """Make places, with NaN in them, for what changes of one user from `first` on bring in: one pass over the row.
+
+    Returns:
+        The first change for which that is not done; `FULL`, and nothing is done, where an arena is full.
+    """
+    user, (starts, lengths, capacities, _) = users[first], by_user
+    if not ensure_user_room(user, by_user, columns):
+        return FULL
+    start, room = starts[user], capacities[user] - lengths[user]
+    found, end = missing_items(first, users, items, values, (columns[0], start, lengths[user]), room)
+    for item in found:
+        if not ensure_item_room(item, by_item, raters):
+            return FULL
+    source = start + lengths[user] - 1
+    for n in range(len(found) - 1, -1, -1):
+        last = source
+        while source >= start and columns[0][source] > found[n]:
+            source -= 1
+        for place in range(last, source, -1):
+            target = place + n + 1
+            columns[0][target], columns[1][target] = columns[0][place], columns[1][place]
+            columns[2][target], columns[3][target] = columns[2][place], columns[3][place]
+        columns[0][source + n + 1], columns[1][source + n + 1] = found[n], np.nan
+        raters[by_item[0][found[n]] + by_item[1][found[n]]] = user
+        by_item[1][found[n]] += 1
+    lengths[user] += len(found)
+    return end
+
+
+@njit(cache=True, nogil=True)
 def apply(
     first: Int,
     users: NDArray[np.int64],
@@ -103,8 +170,13 @@ def apply(
     """
     starts, lengths = by_user[0], by_user[1]
     values, timestamps, positions = new
+    merged = first
     for n in range(first, len(users)):
         user, item = users[n], items[n]
+        if n >= merged and lengths[user] >= LONG:
+            merged = merge(n, users, items, values, by_user, columns, by_item, raters)
+            if merged == FULL:
+                return n
         place = find(columns[0], starts[user], lengths[user], item)
         end = starts[user] + lengths[user]
         present = place < end and columns[0][place] == item

@@ -171,7 +171,7 @@ COMPONENTS: dict[str, Any] = {
         "as_of": POSITION,
         "warnings": [],
     },
-    "RatingsOfUser": {"user": USER, "ratings": [_stored], "as_of": POSITION},
+    "RatingsOfUser": {"user": USER, "n_ratings": 1, "ratings": [_stored], "as_of": POSITION},
     "Ready": {"status": "ready", "as_of": POSITION},
     "Reason": _reason,
     "RecommendBody": BODIES["recommend_user_filtered"]["filters"],

@@ -11,13 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 
 from service import clients
-from service.errors import TooManyNewIds
+from service.errors import TooManyRequests
 from service.events import RatingEvent
 
 HOUR_S = 3600.0
 MAX_KEYS = 64  # counted apart; there are eight at most, and one name for all who need none
 
 Knows = Callable[[str], bool]
+
+
+class TooManyNewIds(TooManyRequests):
+    """More new users and items than a key may bring in."""
+
+    slug, title, closes = "too-many-new-ids", "Too many new ids", False
 
 
 class NewIds:

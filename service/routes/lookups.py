@@ -56,6 +56,6 @@ async def estimate_rating(
 
 @router.get("/users/{user}/ratings", responses=answers(RatingsOfUser, http_404="Unknown user"))
 async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], runtime: TheRuntime) -> Response:
-    """The ratings of one user, newest first; all of them unless `n` is given."""
+    """The ratings of one user, newest first, a page at a time; `n_ratings` says how many there are."""
     check_n(runtime, query.n)
-    return reply(await runtime.ask(UserRatings(user=user, n=query.n), query.position))
+    return reply(await runtime.ask(UserRatings(user=user, n=query.n, offset=query.offset), query.position))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.errors import InvalidInput
+from gpu.host.table import LONG
 from gpu.table import RatingTable
 
 N_USERS, N_ITEMS = 5, 9
@@ -137,3 +140,35 @@ def test_rows_beyond_the_table_are_refused(user: int, item: int, name: str) -> N
 def test_unequal_lengths_are_refused() -> None:
     with pytest.raises(InvalidInput, match="Invalid lengths of changes"):
         RatingTable(1, 1).apply(np.zeros(2, int), np.zeros(1, int), np.ones(1), np.ones(1), np.ones(1, np.int64))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_batches_of_users_with_long_rows_are_applied_in_order(seed: int) -> None:
+    rng, table, expected = np.random.default_rng(seed), RatingTable(2, 3000), {}
+    for batch in range(6):
+        n = int(rng.integers(700, 1300))
+        users, items = rng.integers(0, 2, n), rng.integers(0, 3000, n)
+        values = rng.integers(1, 6, n).astype(np.float32)
+        values[rng.random(n) < 0.1] = np.nan
+        positions = np.arange(n) + batch * 2000
+        old = table.apply(users, items, values, positions / 2, positions).old
+        for b in range(n):
+            pair = int(users[b]), int(items[b])
+            before = expected.pop(pair, (np.nan,))[0]
+            np.testing.assert_equal(old[b], before)
+            if not np.isnan(values[b]):
+                expected[pair] = values[b], positions[b] / 2, positions[b]
+    assert table.rows.lengths.min() > LONG
+    assert held(table) == expected
+    assert all(set(table.raters(item)) == {u for u in range(2) if (u, item) in expected} for item in range(3000))
+
+
+def test_a_batch_is_merged_into_a_very_long_row_in_one_pass() -> None:
+    n = 100_000
+    table = RatingTable(1, 2 * n)
+    odd, nobody = np.arange(1, 2 * n, 2), np.zeros(n, dtype=np.int64)
+    table.apply(nobody, odd, np.ones(n, dtype=np.float32), np.zeros(n), np.arange(n))
+    started = time.perf_counter()
+    table.apply(nobody[:5000], odd[:5000] - 1, np.ones(5000, dtype=np.float32), np.zeros(5000), n + np.arange(5000))
+    assert time.perf_counter() - started < 0.2  # one by one they take over a second
+    assert len(table.row(0)[0]) == n + 5000

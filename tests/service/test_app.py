@@ -61,7 +61,7 @@ def problem(answer):
         ("GET", "/popular?min_ratings=-1", 422, "invalid-request"),
         ("GET", "/recommend/u?min_ratings=few", 422, "invalid-request"),
         ("GET", "/users/nobody/ratings", 404, "unknown-user"),
-        ("GET", "/users/u/ratings?offset=1", 422, "invalid-request"),
+        ("GET", "/users/u/ratings?page=1", 422, "invalid-request"),
         ("GET", "/items/x/neighbors", 404, "unknown-model"),
         ("GET", "/estimate/u/x", 404, "unknown-model"),
         ("GET", "/health/live?verbose=1", 422, "invalid-request"),

@@ -305,6 +305,10 @@ def test_ratings_of_a_user_newest_first(make: Make) -> None:
     everything = ask(ranking, UserRatings(user="u2")).ratings
     assert len(everything) == 32
     assert ask(ranking, UserRatings(user="u2", n=3)).ratings == everything[:3]
+    page = ask(ranking, UserRatings(user="u2", n=2, offset=1))
+    assert (page.ratings, page.n_ratings) == (everything[1:3], len(everything))
+    assert ask(ranking, UserRatings(user="u2", n=5, offset=len(everything) - 1)).ratings == everything[-1:]
+    assert ask(ranking, UserRatings(user="u2", offset=10**9)).ratings == []
     assert everything[0].item == "i39"
     with pytest.raises(UnknownUser):
         ask(ranking, UserRatings(user="nobody"))

@@ -14,6 +14,7 @@ import pytest
 import gpu
 from gpu.params import Values
 from service import catalogue, live, snapshot, trainer
+from service.corpus import Corpus, usable
 from service.events import Entry, RatingEvent, StreamId
 from service.rating_log import RatingLog
 from service.trainer import Line
@@ -327,6 +328,6 @@ def test_absurd_ratings_decide_nothing_in_a_comparison() -> None:
     values = values.copy()
     values[0] = 1e6
     poisoned = gpu.Ratings.from_coo(users, items, values)
-    found, n_far = trainer._usable(trainer.Corpus(poisoned, poisoned, [], []), gpu.params_for("sgd", {}))
+    found, n_far = usable(Corpus(poisoned, poisoned, [], []), gpu.params_for("sgd", {}))
     assert n_far == 1
     assert found.training.scale == found.held_out.scale == (min(low, values.min()), high)

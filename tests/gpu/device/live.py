@@ -12,6 +12,7 @@ from gpu.backend import HOST
 from gpu.drift import AsTrained
 from gpu.model import ARRAYS, HOST_ONLY, Model
 from gpu.params import Params
+from gpu.prolific import Prolific
 from gpu.sampled import SampledRefits
 from gpu.table import RatingTable
 from tests.gpu.models import random_model, random_params
@@ -31,7 +32,14 @@ class World(NamedTuple):
     def refits(self) -> SampledRefits:
         """Of the host; for models of ratings without what `prepare` finds out about where users are expected."""
         found = SampledRefits(
-            self.model, self.model.params, self.table, AsTrained(self.model), self.user_keys, self.item_keys, HOST
+            self.model,
+            self.model.params,
+            self.table,
+            AsTrained(self.model),
+            Prolific(self.model, self.table),
+            self.user_keys,
+            self.item_keys,
+            HOST,
         )
         for _ in found.prepare() if self.model.is_implicit else ():
             pass

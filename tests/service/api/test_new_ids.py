@@ -7,9 +7,8 @@ import pytest
 
 from service import clients
 from service.api import new_ids
-from service.api.new_ids import MAX_KEYS, NewIds
+from service.api.new_ids import MAX_KEYS, NewIds, TooManyNewIds
 from service.clients import Client
-from service.errors import TooManyNewIds
 from service.events import RatingEvent
 from tests.service.local import serving
 from tests.service.waiting import eventually

@@ -1,7 +1,8 @@
 """`Questions`: queries on their way from the event loop to the engine, and their answers on the way back.
 
 A query never waits for company: those that come in one turn of the event loop are handed over together at its end, and
-those that come while the engine works are the next batch.
+those that come while the engine works are the next batch. If they would take more than some milliseconds together, they
+stand in lines by client, and what costs much waits (`service.fair_lines`).
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ import asyncio
 import contextlib
 import queue
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from service import clients
+from service.clients import Client
+from service.costs import MAX_COST, cost_of
 from service.errors import Overloaded
+from service.fair_lines import FairLines
 from service.queries import Query
 
 IDLE_S = 1.0
+SHARE = 4  # of what may wait, one client's part, when it is full
 
 
 class Limits(NamedTuple):
@@ -26,7 +33,8 @@ class Limits(NamedTuple):
 
     Attributes:
         max_batch: queries that are answered together.
-        max_waiting: queries that wait, beyond which more are refused.
+        max_waiting: queries that wait, beyond which more are refused. A client of whom less than a `SHARE` of so many
+            wait may go on to ask, until twice as many wait: one that asks without end locks nobody out.
         max_wait_s: seconds after which a query that still waits is refused.
     """
 
@@ -36,11 +44,13 @@ class Limits(NamedTuple):
 
 
 class Question(Struct, frozen=True, gc=False):
-    """A query, the future, of the event loop, that takes its answer, and when it was asked (monotonic seconds)."""
+    """A query, the future, of the event loop, that takes its answer, and when it was asked, in monotonic seconds."""
 
     query: Query
     future: asyncio.Future[Any]
     since: float
+    client: Client
+    cost: int
 
 
 class Questions:
@@ -52,7 +62,8 @@ class Questions:
         self._limits = limits
         self._gathered: list[Question] = []  # in this turn of the event loop
         self._handed: queue.SimpleQueue[list[Question]] = queue.SimpleQueue()
-        self._left: list[Question] = []  # handed over beyond what a batch may have
+        self._lines = FairLines()  # handed over beyond what a batch may have
+        self._n_unanswered: Counter[Client] = Counter()  # belongs to the event loop
         self._n_put = self._n_taken = 0  # one writer each: no lock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed_by: Exception | None = None
@@ -71,15 +82,22 @@ class Questions:
         Raises:
             Overloaded: too many are waiting.
         """
+        client = clients.current.get()
         if self._n_put - self._n_taken >= self._limits.max_waiting:
-            raise Overloaded(f"{self._limits.max_waiting:,} requests are waiting already")
+            self._check_share(client)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if not self._gathered:
             loop.call_soon(self.hand_over)
-        self._gathered.append(Question(query, future, time.monotonic()))
+        self._gathered.append(Question(query, future, time.monotonic(), client, cost_of(query)))
         self._n_put += 1
+        self._n_unanswered[client] += 1
         return future
+
+    def _check_share(self, client: Client) -> None:
+        most, n_waiting = self._limits.max_waiting, self._n_put - self._n_taken
+        if n_waiting >= 2 * most or self._n_unanswered[client] >= most / SHARE:
+            raise Overloaded(f"{n_waiting:,} requests are waiting already")
 
     def hand_over(self) -> None:
         """Let the engine see what was put: one wake-up for all of it."""
@@ -94,35 +112,40 @@ class Questions:
 
     def take(self, *, sleep: bool) -> list[Question]:
         """Everything that waits, up to a limit; with `sleep` it waits for the first one or `wake`."""
-        taken, handed, most = self._left, self._handed, self._limits.max_batch
-        if sleep and not taken:
+        taken: list[Question] = []
+        handed, most, lines = self._handed, self._limits.max_batch, self._lines
+        if sleep and not lines:
             with contextlib.suppress(queue.Empty):
                 taken = handed.get(timeout=IDLE_S)
-        while len(taken) < most and not handed.empty():
+        while not handed.empty():
             taken = taken + handed.get_nowait() if taken else handed.get_nowait()
-        self._left = taken[most:]
-        taken = taken[:most] if self._left else taken
+        if lines or len(taken) > most or sum(question.cost for question in taken) > MAX_COST:
+            for question in taken:
+                lines.add(question)
+            taken = lines.take(most)
         self._n_taken += len(taken)
         return taken
 
     def in_time(self, questions: list[Question], now: float) -> list[Question]:
-        """Those of `questions`, in the order of `put`, that have not waited too long; the others are refused."""
+        """Those of `questions` that have not waited too long; the others are refused, and all that still wait, too."""
         limit_s = self._limits.max_wait_s
-        if not questions or now - questions[0].since <= limit_s:
+        expired = self._lines.expire(now - limit_s) if self._lines else []
+        self._n_taken += len(expired)
+        late = [*expired, *(question for question in questions if now - question.since > limit_s)]
+        if not late:
             return questions
-        late = [question for question in questions if now - question.since > limit_s]
         self.answer(late, [Overloaded(f"the request waited for more than {limit_s:g} s") for _ in late])
-        return questions[len(late) :]
+        return [question for question in questions if now - question.since <= limit_s]
 
     def answer(self, questions: Sequence[Question], answers: Sequence[Any]) -> None:
         """Hand over all answers, or exceptions, in one call of the event loop."""
-        self.tell(_deliver, questions, answers)
+        self.tell(self._deliver, questions, answers)
 
     def abandon(self, error: Exception) -> None:
         """Answer everything that waits, and whatever is put from now on, with `error`."""
         self._closed_by = error
-        left, self._left = self._left, []
-        self.answer(left, [error] * len(left))
+        while left := self._lines.take(self._limits.max_batch):
+            self.answer(left, [error] * len(left))
         with contextlib.suppress(queue.Empty):
             while True:
                 handed = self._handed.get_nowait()
@@ -134,13 +157,17 @@ class Questions:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(call, *arguments)
 
-
-def _deliver(questions: Sequence[Question], answers: Sequence[Any]) -> None:
-    for question, answer in zip(questions, answers, strict=True):
-        future = question.future
-        if future.done():  # the client has gone
-            continue
-        if isinstance(answer, Exception):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
+    def _deliver(self, questions: Sequence[Question], answers: Sequence[Any]) -> None:
+        unanswered = self._n_unanswered
+        for question, answer in zip(questions, answers, strict=True):
+            if unanswered[question.client] > 1:
+                unanswered[question.client] -= 1
+            else:
+                del unanswered[question.client]
+            future = question.future
+            if future.done():  # the client has gone
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

@@ -220,8 +220,8 @@ class Ranking:
             offset=first,
             include_seen=queries[0].include_seen,
             min_ratings=queries[0].min_ratings,
-            exclude=[self._rows(query.exclude) for query in queries] if has_filters else None,
-            candidates=[self._candidates(query) for query in queries] if has_filters else None,
+            exclude=_of_each(lambda query: self._rows(query.exclude), queries) if has_filters else None,
+            candidates=_of_each(self._candidates, queries) if has_filters else None,
         )
         ids_of, columns = self._history.items.ids, [scores.tolist()]
         if not resident.model.is_implicit:
@@ -319,6 +319,13 @@ class Ranking:
         rows = self._rows([one.item for one in found]).tolist()  # as many: what is shown is known
         for one, reasons in zip(found, resident.reasons(items, values, rows, N_REASONS), strict=True):
             one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
+
+
+def _of_each(found: Callable[[Recommend], Any], queries: Sequence[Recommend]) -> list[Any]:
+    """What is found for each query; one of several users stands there several times and is looked at once."""
+    known = {id(query): query for query in queries}
+    values = {name: found(query) for name, query in known.items()}
+    return [values[id(query)] for query in queries]
 
 
 def _width(query: Recommend) -> Any:

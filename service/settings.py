@@ -117,7 +117,9 @@ class Settings(BaseSettings):
 
     max_batch: PositiveInt = Field(256, description="Most requests that are scored together.")
     max_waiting: PositiveInt = Field(
-        1024, description="Most requests that wait: for the engine, for Redis, for `wait_for`; beyond that 503."
+        1024,
+        description="Most requests that wait: for the engine, for Redis, for `wait_for`; beyond that 503. For the"
+        " engine a client of whom less than a quarter as many wait may go on, up to twice as many in all.",
     )
     max_connections: PositiveInt = Field(
         4096, description="Most open connections, a quarter of them from one address; more get 503 and are closed."

@@ -97,7 +97,10 @@ class ConnectionGuard(asyncio.Protocol):
         """The client reads more slowly than it is answered."""
         self._is_writing_paused = True
         self._settle()
+        self._table.watch(self)  # also where nothing more is settled
         self.protocol.pause_writing()
+        if self._table.reads_too_little(self):
+            self._loop.call_soon(self._transport.abort)  # not in the midst of a write
 
     def resume_writing(self) -> None:
         """The client has caught up."""
@@ -113,6 +116,11 @@ class ConnectionGuard(asyncio.Protocol):
         protocol.connection_lost(exc)
 
     # --- called by the table
+
+    @property
+    def n_unsent(self) -> int:
+        """Bytes of answers that are written and not sent."""
+        return self._transport.get_write_buffer_size()
 
     def check(self, now: float) -> None:
         """End the connection if the client has let a deadline pass."""

@@ -22,6 +22,8 @@ class ConnectionLimits:
             be handed on, nothing more is read; the last read may add 256 KiB.
         url_bytes: of a request line. 60 excluded items of 256 bytes fit; longer lists go into the body of a POST.
         all_held_bytes: that all connections together hold; a connection that passes it is cut off.
+        unsent_bytes: of answers that one client has not read yet, on all its connections; one that makes it more is cut
+            off. A longest answer has about 10 MB.
         head_s: for the head of a request, from the connection or the head's first byte on.
         body_s: for the body; 1 MiB then needs 35 kB/s.
         send_s: in which a client has to take `sent_bytes` of an answer, or its rest.
@@ -36,6 +38,7 @@ class ConnectionLimits:
     head_bytes: int = 32 << 10
     url_bytes: int = 16 << 10
     all_held_bytes: int = 32 << 20
+    unsent_bytes: int = 64 << 20
     head_s: float = 10.0
     body_s: float = 30.0
     send_s: float = 20.0
@@ -51,7 +54,15 @@ class ConnectionLimits:
 
 
 class Guarded(Protocol):
-    """A connection, as the table sees it."""
+    """A connection, as the table sees it.
+
+    Attributes:
+        n_unsent: bytes of answers that are written and not sent.
+    """
+
+    @property
+    def n_unsent(self) -> int:
+        """See above."""
 
     def check(self, now: float) -> None:
         """End the connection if a deadline has passed; `now` is the time of the event loop, in seconds."""
@@ -118,6 +129,14 @@ class ConnectionTable:
             return False
         self._lingering.add(connection)
         return True
+
+    def reads_too_little(self, connection: Guarded) -> bool:
+        """Whether the client of a connection has more answers unread than it may; of a proxy each connection counts."""
+        group = self._groups.get(connection)
+        if group is None:
+            return connection.n_unsent > self.limits.unsent_bytes
+        of_client = (one for one in self._watched if self._groups.get(one) == group)
+        return sum(one.n_unsent for one in of_client) > self.limits.unsent_bytes
 
     def watch(self, connection: Guarded) -> None:
         """Call `check` of this connection now and then."""

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.costs import MAX_COST, MAX_RESULTS, cost_of_list
+from service.errors import InvalidRequest
 from service.events import StreamId, check_id
 from service.queries import Popular, PopularItems, Recommend, Recommendation
 from service.routes.common import TheRuntime, UserId, answers, check_n, decoded, reply
@@ -25,7 +27,6 @@ from service.schemas import AnonymousBody, NoParameters, Page, RecommendBody, Re
 router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 MAX_CACHED_QUERY_BYTES = 256
-ITEMS_PER_PART = 4096  # of the lists of several users: two or three milliseconds of the engine
 RARE = "min_ratings"  # lists with it are made in groups of their own
 _encode = msgspec.json.Encoder().encode
 
@@ -120,7 +121,10 @@ async def list_popular(query: Annotated[Page, Query()], runtime: TheRuntime) -> 
 
 async def _of_several(runtime: Runtime, body: UsersBody, request_id: str, started: float) -> bytes:
     """Lists of some users at a time, encoded as they come: nobody else waits for all of them."""
-    per_part = max(1, ITEMS_PER_PART // body.n)
+    if len(body.users) * body.n > MAX_RESULTS:
+        most = MAX_RESULTS // len(body.users)
+        raise InvalidRequest(f"Invalid n: expected at most {most:,} for {len(body.users):,} users, got {body.n:,}")
+    per_part = max(1, MAX_COST // cost_of_list(body.query()))
     lists = []
     for first in range(0, len(body.users), per_part):
         answer = await runtime.ask(body.query(users=body.users[first : first + per_part]), body.position)

@@ -291,7 +291,7 @@ def test_nothing_acknowledged_is_lost_when_redis_is_killed(fresh):
     position = eventually(lambda: fresh.client.post("/ratings", json=[]).status_code == 202) and fresh.rate(
         ("x", "y", 1.0)
     )
-    found = fresh.get("/users/steady/ratings", wait_for=position).json()["ratings"]
+    found = fresh.get("/users/steady/ratings", n=1000, wait_for=position).json()["ratings"]
     assert set(acknowledged) <= {rating["item"] for rating in found}
 
 

@@ -108,7 +108,11 @@ def test_a_restart_under_load_loses_nothing_that_was_acknowledged(service: Servi
     service.process.wait()
     service.client.close()
     service.start()
-    rated = service.client.get("/users/restart/ratings").json()["ratings"]
+    pages = [
+        service.client.get("/users/restart/ratings", params={"n": 1000, "offset": at})
+        for at in range(0, len(kept), 1000)
+    ]
+    rated = [one for page in pages for one in page.json()["ratings"]]
     assert {f"i{number}" for number in kept} <= {one["item"] for one in rated}
 
 
@@ -117,9 +121,15 @@ def test_a_long_list_and_far_pages_are_answered(service: Service) -> None:
     assert ranked
     paged = service.client.get("/recommend/nobody?n=1000&offset=3").json()["items"]
     assert [line["item"] for line in paged] == ranked[3:]
-    many = {"candidates": [f"nothing-{number}" for number in range(20_000)] + ranked[:2], "n": 10}
+    many = {"candidates": [f"nothing-{number}" for number in range(9_990)] + ranked[:2], "n": 10}
     shown = service.client.post("/recommend/nobody", json=many).json()["items"]
     assert [line["item"] for line in shown] == ranked[:2]
-    answers = service.client.post("/recommend", json={"users": [f"x{n}" for n in range(1000)], "n": 1000}).json()
+    answers = service.client.post("/recommend", json={"users": [f"x{n}" for n in range(1000)], "n": 100}).json()
     assert [answer["user"] for answer in answers] == [f"x{n}" for n in range(1000)]
-    assert all([line["item"] for line in answer["items"]] == ranked for answer in answers)
+    assert all([line["item"] for line in answer["items"]] == ranked[:100] for answer in answers)
+
+
+def test_a_batch_of_more_results_than_fit_into_an_answer_is_refused(service: Service) -> None:
+    answer = service.client.post("/recommend", json={"users": [f"x{n}" for n in range(1000)], "n": 101})
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "Invalid n: expected at most 100 for 1,000 users, got 101"

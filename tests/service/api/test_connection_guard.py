@@ -440,3 +440,27 @@ def test_what_is_written_after_the_end_is_dropped(play: Any) -> None:
         return await reader.read()
 
     assert b"200 OK" not in play(setting, scene)
+
+
+def test_a_client_may_leave_only_so_much_unread(play: Any) -> None:
+    setting = Setting(ConnectionLimits(max_connections=40, unsent_bytes=40 << 20))
+    setting.answers = False
+
+    async def scene(client: Client) -> tuple[int, int]:
+        socks = []
+        for n in range(6):
+            sock = quiet_socket(client._address)
+            socks.append(sock)
+            sock.send(GET)
+            await until(lambda n=n: len(setting.servers) > n and setting.servers[n].pieces)
+            setting.servers[n].transport.write(b"x" * (12 << 20))
+            await asyncio.sleep(0.05)
+        lost = sum(server.n_lost for server in setting.servers)
+        held = sum(s.transport.get_write_buffer_size() for s in setting.servers if not s.n_lost)
+        for sock in socks:
+            sock.close()
+        return lost, held
+
+    lost, held = play(setting, scene)
+    assert lost > 0
+    assert held <= 40 << 20

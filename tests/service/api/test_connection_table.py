@@ -8,6 +8,8 @@ from service.api.connection_table import SHARE, ConnectionLimits, ConnectionTabl
 
 
 class Connection:
+    n_unsent = 0
+
     def __init__(self, table: ConnectionTable) -> None:
         self.table, self.was_asked_to_leave = table, False
 

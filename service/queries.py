@@ -5,8 +5,8 @@ Ids are strings on both sides. `took_ms` and `request_id` of a recommendation ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -202,3 +202,15 @@ Answer = (
     | PopularItems
     | RatingsOfUser
 )
+
+
+def of_each(found: Callable[[Recommend], Any], queries: Sequence[Recommend]) -> list[Any]:
+    """What is found for each query; one of several users stands there several times and is looked at once."""
+    known = {id(query): query for query in queries}
+    values = {name: found(query) for name, query in known.items()}
+    return [values[id(query)] for query in queries]
+
+
+def one_failure_fails_all(answers: list[Any]) -> Any:
+    """The first exception among the answers of one query, else the answers."""
+    return next((answer for answer in answers if isinstance(answer, Exception)), answers)

@@ -29,6 +29,8 @@ from service.queries import (
     Recommendation,
     ScoredItem,
     UserRatings,
+    of_each,
+    one_failure_fails_all,
 )
 from service.resident import Resident
 
@@ -141,7 +143,7 @@ class Ranking:
             except Exception as error:  # goes to whoever asked; the others get their answers
                 answers[index] = error
         self._fill(slots)
-        return [_one_failure_fails_all(answer) if isinstance(answer, list) else answer for answer in answers]
+        return [one_failure_fails_all(answer) if isinstance(answer, list) else answer for answer in answers]
 
     def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
         """Answer at once what needs no scoring with others; add the slots to be filled for the rest."""
@@ -220,8 +222,8 @@ class Ranking:
             offset=first,
             include_seen=queries[0].include_seen,
             min_ratings=queries[0].min_ratings,
-            exclude=_of_each(lambda query: self._rows(query.exclude), queries) if has_filters else None,
-            candidates=_of_each(self._candidates, queries) if has_filters else None,
+            exclude=of_each(lambda query: self._rows(query.exclude), queries) if has_filters else None,
+            candidates=of_each(self._candidates, queries) if has_filters else None,
         )
         ids_of, columns = self._history.items.ids, [scores.tolist()]
         if not resident.model.is_implicit:
@@ -321,18 +323,7 @@ class Ranking:
             one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
 
 
-def _of_each(found: Callable[[Recommend], Any], queries: Sequence[Recommend]) -> list[Any]:
-    """What is found for each query; one of several users stands there several times and is looked at once."""
-    known = {id(query): query for query in queries}
-    values = {name: found(query) for name, query in known.items()}
-    return [values[id(query)] for query in queries]
-
-
 def _width(query: Recommend) -> Any:
     """What lists that are made together agree in: a long one must not slow down the short ones."""
     width = query.n + query.offset
     return width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)
-
-
-def _one_failure_fails_all(answers: list[Any]) -> Any:
-    return next((answer for answer in answers if isinstance(answer, Exception)), answers)

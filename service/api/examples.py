@@ -129,6 +129,7 @@ PROBLEMS = {
     413: _problem(
         413, "body-too-large", "Body too large", "Invalid body: expected at most 1,048,576 bytes, got 2,000,000"
     ),
+    414: _problem(414, "url-too-long", "URL too long", "Invalid URL: expected a request line of at most 16,384 bytes"),
     415: _problem(
         415,
         "unsupported-media-type",

@@ -91,6 +91,7 @@ COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     401: problem("The key is missing or wrong"),
     403: problem("The key may not do this; or, while no key is set, a request of another site's page"),
     413: problem("The body is too long"),
+    414: problem("The URL is too long; send long lists in the body of a POST"),
     415: problem("The body is not application/json"),
     422: problem("A value cannot be used"),
     429: problem("Over the rate limit; see Retry-After"),

@@ -138,9 +138,11 @@ class Model:
         """(lowest, highest) rating that the model learns online; one beyond counts as the nearer end.
 
         Without it a single absurd rating would decide the parameters of its user and its item, and so what others are
-        shown. Implicit models have bounds of their own (`gpu.calibration.signals`).
+        shown. Implicit models have bounds of their own (`gpu.calibration.signals`), and models from before there was a
+        calibration go on as they began.
         """
-        return (-math.inf, math.inf) if self.is_implicit else self.scale
+        is_bounded = not self.is_implicit and self.calibration.values == "ratings"
+        return self.scale if is_bounded else (-math.inf, math.inf)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -29,9 +29,9 @@ POLL_S = 0.2
 
 # Kernels by what calls them, whole modules or single ones. What an algorithm learns with:
 _HISTORY = ("arena", "table")
-_ANSWERS = ("estimate", "item_index", "lists", "topn", "touched", "weighted")
+_ANSWERS = ("bounds", "estimate", "item_index", "lists", "topn", "touched", "weighted")
 _BY_FACTORS, _BY_RATINGS = ("similar.cosine", "similar.cosines"), ("similar.cosines_of_rows",)  # neighbors
-_EXACT = ("exact", "solve")
+_EXACT = ("exact", "online.newest", "solve")
 _SAMPLED = ("newcomers", "online", "solve.add_observations", "solve.factorize", "solve.solve")
 _HASHED = ("hamming", "lsh", "table.values_of")
 _DRIFT = ("drift.count", "drift.positions_of")

@@ -22,6 +22,7 @@ _DEFAULTS_OF_FORMAT_1: dict[str, dict[str, float]] = {
     "als": {"regularization": 0.07},
     "als-implicit": {"regularization": 0.015, "alpha": 1.0},
     "culsh": {"regularization": 0.05},
+    "culsh-implicit": {"learning_rate": 0.08},
     "sgd": {"regularization": 0.05},
 }
 

@@ -7,7 +7,8 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, learned, neighbour_terms
+from gpu.host.bounds import learned
+from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbour_terms
 from gpu.host.table import find
 from gpu.ratings import Rows
 from gpu.training import Arrays

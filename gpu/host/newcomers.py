@@ -12,8 +12,8 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.bounds import learned
 from gpu.host.online import MAX_DRAWS, curvature, dot, draw, sigmoid
-from gpu.host.sgd import learned
 from gpu.host.solve import BATCH, add_observations, solve
 from gpu.host.table import find
 from gpu.ratings import Rows

@@ -8,12 +8,11 @@ residuals of each of their ratings are then K loads from a cache line nearby.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu.host.bounds import learned
 from gpu.host.lsh import GOLDEN, mix
 from gpu.ratings import Rows
 from gpu.training import Arrays, Rates, Samples
@@ -33,12 +32,6 @@ def lines(n: int, n_items: int) -> NDArray[np.float32]:
     empty = np.full((n, n_items + 1), UNRATED)
     empty[:, n_items] = ABSENT
     return empty
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def learned(value: np.float32, arrays: Arrays) -> Any:
-    """What a model of ratings learns of one: no less than the lowest and no more than the highest it was trained on."""
-    return min(max(value, arrays.low), arrays.high)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

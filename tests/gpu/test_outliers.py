@@ -5,7 +5,7 @@ import pytest
 
 import gpu
 from gpu import explain, topn
-from gpu.calibration import calibrate, kind_of, signals
+from gpu.calibration import Calibration, calibrate, kind_of, signals
 from gpu.model import Model
 from gpu.outliers import sane_range, winsorized
 from gpu.params import (
@@ -141,6 +141,7 @@ def test_one_negative_count_counts_as_nothing(kind: type[Params], values: str) -
 
 
 def test_scales_of_models_stay_those_of_the_ratings() -> None:
-    model = Model.zeros(SgdParams(), 3.0, (1, 5), 1, 1)
-    assert model.learned_scale == (1.0, 5.0)
+    of_ratings = Calibration(values="ratings")
+    assert Model.zeros(SgdParams(), 3.0, (1, 5), 1, 1, calibration=of_ratings).learned_scale == (1.0, 5.0)
+    assert Model.zeros(SgdParams(), 3.0, (1, 5), 1, 1).learned_scale == (-np.inf, np.inf)  # from before calibrations
     assert Model.zeros(AlsImplicitParams(), 0.0, (0, 1), 1, 1).learned_scale == (-np.inf, np.inf)

@@ -16,14 +16,16 @@ from service.lessons import MAX_RATINGS, portions
 from service.rating_log import RatingLog
 from service.segment import table_of
 from service.storage.files import FileLock
-from service.stream import Stream
-from service.stream_reader import MAX_ENTRIES_PER_READ, StreamReader
+from service.stream import MAX_REJECTED, Stream
+from service.stream_reader import MAX_ENTRIES_PER_READ, RejectedEntry, StreamReader
 from service.threads import PartThread, unheard
 
 COMMIT_EVERY_S = 10.0
 COMMIT_RATINGS = 50_000
 KEEP_STREAM_MS = 3_600_000  # the newest hour stays in the stream, for replicas that reconnect
 TIDY_EVERY_S = 60.0
+LOOK_AT_MEMORY_EVERY_S = 1.0
+HIGH_MEMORY_SHARE = 0.8  # of the `maxmemory` of Redis, from which on nothing stays in the stream that the log has
 LOOK_AGAIN_S = 5.0  # at a damaged log, until it is mended
 STALLED_S = 5.0  # no step takes so long, but for a large merge
 READ_BLOCK_MS = 200  # with the pause: how long it takes at most until a request to commit is noticed
@@ -58,7 +60,8 @@ class Archiver:
         self._n_fresh = 0
         self._first = self._last = ZERO  # of what is pending
         self._oldest_pending_s = 0.0
-        self._tidied_s = self._stepped_s = 0.0
+        self._rejected: list[RejectedEntry] = []  # not yet in Redis, for people to look at
+        self._tidied_s = self._stepped_s = self._relieved_s = 0.0
         self._stopping = threading.Event()
         self._thread = PartThread("archiver", self._run, on_failure)
         self.obstacle: str | None = None
@@ -110,6 +113,8 @@ class Archiver:
         if self._is_due():
             self._commit()
         self._tidy()
+        self._relieve()
+        self._keep_rejected()  # last: a full Redis refuses it, and trimming must go on
         self._stepped_s = time.monotonic()
         return n_read >= MAX_ENTRIES_PER_READ
 
@@ -122,6 +127,7 @@ class Archiver:
             if self.n_pending >= COMMIT_RATINGS:
                 self._commit()
         self._commit()
+        self._keep_rejected()
 
     def _connected(self) -> StreamReader:
         """The reader; at first and after every failure of Redis its server is looked at before anything is read."""
@@ -137,9 +143,7 @@ class Archiver:
     def _read(self, reader: StreamReader, block_ms: int) -> int:
         """Returns the number of entries."""
         batch = reader.read(block_ms)
-        for rejected in batch.rejected:
-            self._stream.reject(*rejected)
-            _log.warning("stream entry rejected", id=str(rejected.id), reason=rejected.reason)
+        self._rejected = [*self._rejected, *batch.rejected][-MAX_REJECTED:]
         if not batch.entries:
             return 0
         if not self._has_pending:
@@ -151,6 +155,13 @@ class Archiver:
         if self._n_fresh >= MAX_RATINGS:
             self._to_columns()
         return len(batch.entries)
+
+    def _keep_rejected(self) -> None:
+        while self._rejected:
+            rejected = self._rejected[0]
+            self._stream.reject(*rejected)
+            self._rejected.pop(0)
+            _log.warning("stream entry rejected", id=str(rejected.id), reason=rejected.reason)
 
     def _to_columns(self) -> None:
         self._pending += map(table_of, portions(self._fresh))
@@ -174,19 +185,36 @@ class Archiver:
         if time.monotonic() - self._tidied_s < (LOOK_AGAIN_S if self.damage else TIDY_EVERY_S):
             return
         self._tidied_s = time.monotonic()
+        if self._is_intact(merge=True):
+            kept_from_ms = min(self._stream.last_id().ms, int(time.time() * 1000)) - KEEP_STREAM_MS
+            self._stream.trim(min(self._rating_log.last_id(), StreamId(max(kept_from_ms, 0), 0)))
+
+    def _relieve(self) -> None:
+        """Trim all that the log has, or can have now, while Redis is close to the limit of its memory."""
+        if time.monotonic() - self._relieved_s < LOOK_AT_MEMORY_EVERY_S:
+            return
+        self._relieved_s = time.monotonic()
+        share = self._stream.memory_share()
+        if share >= HIGH_MEMORY_SHARE and self._stream.newest() > ZERO and self._is_intact(merge=False):
+            self._commit()
+            _log.warning("redis is close to its maxmemory: trimming all that the log has", share=round(share, 3))
+            self._stream.trim(self._rating_log.last_id())
+
+    def _is_intact(self, *, merge: bool) -> bool:
+        """Whether the log lacks nothing, as far as is known; merges segments if asked to."""
         try:
             self._rating_log.check()
-            self._rating_log.compact()
+            if merge:
+                self._rating_log.compact()
         except (CorruptLog, NewerEntry) as error:
             if self.damage is None:
                 _log.error("rating log is damaged: nothing is merged or trimmed", error=str(error))
             self.damage = f"{type(error).__name__}: {error}"
-            return
-        if self.damage is not None:
+            return False
+        if merge and self.damage is not None:
             _log.info("rating log is mended")
-        self.damage = None
-        kept_from_ms = min(self._stream.last_id().ms, int(time.time() * 1000)) - KEEP_STREAM_MS
-        self._stream.trim(min(self._rating_log.last_id(), StreamId(max(kept_from_ms, 0), 0)))
+            self.damage = None
+        return self.damage is None
 
     # --- the thread
 
@@ -214,8 +242,10 @@ class Archiver:
 
     def _finish(self) -> None:
         try:
-            if self._lock is not None:
+            if self._lock is not None and self._is_verified:
                 self.flush()
+            elif self._lock is not None:  # Redis has just failed, and would be waited for once more
+                self._commit()
         except Exception as error:
             _log.error("stream not archived at stop, it will be at the next start", error=str(error))
         finally:

@@ -154,13 +154,13 @@ class Engine:
         """The live models, in the order in which they are asked by default."""
         return self._ranking.models()
 
-    def learn(self, entries: Sequence[Entry]) -> None:
+    def learn(self, entries: Sequence[Entry], gives_up: Callable[[], bool] = lambda: False) -> None:
         """Hand in the next entries, in order; blocks while too many are waiting.
 
         Raises:
-            NotReady: the engine has stopped.
+            NotReady: the engine has stopped, or `gives_up` said so.
         """
-        self._lessons.put(entries, self._stopping.is_set)
+        self._lessons.put(entries, lambda: self._stopping.is_set() or gives_up())
         self._questions.wake()
 
     def load(self, log: RatingLog) -> Future[None]:

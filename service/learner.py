@@ -42,7 +42,7 @@ class Learner:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the present read."""
+        """End after the present read; what the engine has no room for is read again by whoever comes next."""
         self._stopping.set()
         self._thread.join()
 
@@ -53,7 +53,7 @@ class Learner:
             self._engine.load(self._rating_log).result()
             self._follow(StreamReader(self._stream, self._rating_log, self._engine.history.position))
         except NotReady:
-            _log.info("learner ends with the engine")
+            _log.info("learner ends before all is learned")
 
     def _follow(self, reader: StreamReader) -> None:
         backoff = Backoff("the learner", self._stopping)
@@ -76,7 +76,7 @@ class Learner:
         is_replaying = not self._engine.stages.is_done(STAGE)
         entries = reader.read(1 if is_replaying else block_ms).entries
         for lesson in portions(entries):
-            self._engine.learn(lesson)
+            self._engine.learn(lesson, self._stopping.is_set)
         if is_replaying:
             self._report(self._replay_end, is_empty=not entries)
 

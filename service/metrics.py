@@ -119,6 +119,12 @@ class Metrics:
         self.ratings_rejected = Counter(
             "nearfield_ratings_rejected", "Ratings refused in an otherwise accepted request.", registry=registry
         )
+        self.writes_refused = Counter(
+            "nearfield_writes_refused",
+            "Writes answered 503 or 500, by the last part of the problem's type.",
+            ("reason",),
+            registry=registry,
+        )
         self.ratings_learned = Counter(
             "nearfield_ratings_learned", "Ratings applied to the history and to every live model.", registry=registry
         )

@@ -27,7 +27,9 @@ from service.settings import AppendFsync
 from service.threads import PartThread, unheard
 
 START_TIMEOUT_S = 120.0  # loading a large append-only file takes a while
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 2.0  # for SHUTDOWN to be obeyed
+TERMINATE_S = 1.0  # then for SIGTERM
+CALL_TIMEOUT_S = 1.0  # of PING and SHUTDOWN: a server that hangs takes them and never answers
 WATCH_EVERY_S = 0.2
 FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 5.0
@@ -85,6 +87,10 @@ class RedisServer:
         self.socket.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another service of ours may just be starting there
             self.socket.parent.rmdir()
+
+    def give_up(self) -> None:
+        """Let a `start` that still waits for the server fail; call `stop` afterwards."""
+        self._stopping.set()
 
     @property
     def is_alive(self) -> bool:
@@ -160,6 +166,8 @@ class RedisServer:
                     raise
                 if self._process.poll() is not None:
                     raise ServerFailed(f"Redis server ended at start: {self._log_tail()}") from None
+            if self._stopping.is_set():
+                raise ServerFailed("Redis server not ready: told to stop while it loads its data")
             if time.monotonic() > deadline:
                 self._kill()
                 raise ServerFailed(f"Redis server not ready after {START_TIMEOUT_S:g} s: {self._log_tail()}")
@@ -207,14 +215,18 @@ class RedisServer:
             return
         self._process.terminate()
         try:
-            self._process.wait(STOP_TIMEOUT_S)
+            self._process.wait(TERMINATE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
     def _client(self) -> redis.Redis:
         return redis.Redis(
-            unix_socket_path=str(self.socket), decode_responses=True, protocol=2, retry=Retry(NoBackoff(), 0)
+            unix_socket_path=str(self.socket),
+            decode_responses=True,
+            protocol=2,
+            socket_timeout=CALL_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
         )
 
     def _log_tail(self) -> str:

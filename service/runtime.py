@@ -1,4 +1,4 @@
-"""`Runtime`: every part of one process, wired, started and stopped in order. Knows nothing of HTTP."""
+"""`Runtime`: every part of `nearfield serve`, wired, started and stopped in order. Knows nothing of HTTP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import structlog
@@ -16,6 +16,7 @@ from gpu.backend import Backend
 from service import compilation, live
 from service.api.new_ids import NewIds
 from service.archiver import Archiver
+from service.blocking_calls import BlockingCalls
 from service.data_lock import DataLock
 from service.engine import Engine
 from service.errors import (
@@ -24,95 +25,31 @@ from service.errors import (
     LogUnavailable,
     NotReady,
     Overloaded,
+    ServiceError,
     Unavailable,
     VolatileServer,
 )
 from service.events import Fields, StreamId
 from service.history import History
 from service.hotswap import HotSwap
-from service.job_table import JobTable
 from service.jobs import Jobs
 from service.learner import Learner
 from service.metrics import Metrics
+from service.parts import Parts
 from service.queries import Query
 from service.questions import Limits
-from service.rating_log import RatingLog
 from service.readiness import Readiness
 from service.redis_server import RedisServer
-from service.settings import Settings
-from service.storage import files
-from service.stream import Stream
-from service.supervisor import Supervisor
 
 RETRY_S = 0.5
+CHECK_REDIS_EVERY_S = 1.0
 READY_POLL_S = 0.02
 REDIS = "redis"
-OURS = frozenset(("ratings", "redis", "snapshots", ".lock", live.LIVE_FILE, live.LOCK_FILE))  # in DATA
 
+BOOT_STOP_S = 6.0  # for a start under way when it is told to stop: longer than a call to Redis
+
+_Value = TypeVar("_Value")
 _log = structlog.get_logger(__name__)
-
-
-class Parts:
-    """What `serve` and `worker` have in common: things to stop, and a place for the first failure."""
-
-    def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            settings: of the process.
-            on_failure: called on the event loop when a part has failed for good; `failure` says why.
-        """
-        self.settings, self.metrics = settings, Metrics()
-        self.failure: BaseException | None = None
-        self.on_failure = on_failure
-        self._to_stop = contextlib.AsyncExitStack()
-        self._rating_log = RatingLog(settings.data / "ratings")
-
-    async def stop(self) -> None:
-        """Stop every part, the last one started first."""
-        await self._to_stop.aclose()
-
-    def _fail(self, error: BaseException) -> None:
-        """A part is gone for good: the process should end, and its successor go on from what is durable."""
-        self.failure = self.failure or error
-        _log.critical("service failed", error=str(error), kind=type(error).__name__)
-        self.on_failure()
-
-    def _fail_from_thread(self, error: BaseException) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends anyway
-            self._loop.call_soon_threadsafe(self._fail, error)
-
-    def _prepare_data(self) -> None:
-        """What has to be done before anything is opened; on the event loop."""
-        self._loop = asyncio.get_running_loop()
-        files.close_to_others(self.settings.data, OURS)
-
-    def _stop_later(self, stop: Callable[[], Any]) -> None:
-        self._to_stop.push_async_callback(asyncio.to_thread, stop)
-
-    def _open_stream(self, url: str) -> None:
-        log = self._rating_log
-        self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_known, log))
-        self._to_stop.callback(self._stream.close)
-        self._table = JobTable(url)
-        self._to_stop.callback(self._table.close)
-
-    def _start_supervisor(self) -> None:
-        parts = self._table, self._stream, self._rating_log, self.metrics
-        supervisor = Supervisor(self.settings, *parts, self._fail_from_thread)
-        supervisor.start()
-        self._stop_later(supervisor.stop)
-
-
-class Worker(Parts):
-    """`nearfield worker`: trainings for a service that shares DATA and Redis."""
-
-    async def start(self) -> None:
-        """Start taking jobs; Redis may come later."""
-        self._prepare_data()
-        compilation.check_cache()
-        self._open_stream(self.settings.redis or RedisServer(self.settings.data).url)
-        self._start_supervisor()
 
 
 class Runtime(Parts):
@@ -141,15 +78,23 @@ class Runtime(Parts):
             server = RedisServer(settings.data, settings.appendfsync, self._fail_from_thread)
         if server is not None:
             self._stop_later(server.stop)
+        self._server = server
+        self._blocking = BlockingCalls(settings.max_waiting)
+        self._to_stop.callback(self._blocking.close)
         self._open_stream(settings.redis or RedisServer(settings.data).url)
         self._is_started = self._is_stopping = False
+        self._watching: asyncio.Task[None] | None = None
         self._start_engine()
         self._booting = asyncio.create_task(self._boot(server))
 
     async def stop(self) -> None:
         """Stop every part, the last one started first; what is in the stream is in the log afterwards."""
         self._is_stopping = True
-        await self._booting  # not cancelled: a server that is just being started has to be stopped too
+        if self._server is not None:
+            self._server.give_up()
+        await asyncio.wait({self._booting}, timeout=BOOT_STOP_S)  # a server that is being started is stopped too
+        if self._watching is not None:
+            self._watching.cancel()
         await super().stop()
 
     async def until_ready(self) -> None:
@@ -229,11 +174,19 @@ class Runtime(Parts):
             StreamUnavailable: Redis is gone or refuses.
         """
         self._check_started()
-        if self._archiver.obstacle is not None:
-            raise LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
-        if self._stream.n_appending >= self.settings.max_waiting:
-            raise Overloaded(f"{self.settings.max_waiting:,} writes are waiting already")
-        return await self._stream.append(fields)
+        try:
+            if self._archiver.obstacle is not None:
+                raise LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
+            if self._stream.n_appending >= self.settings.max_waiting:
+                raise Overloaded(f"{self.settings.max_waiting:,} writes are waiting already")
+            return await self._stream.append(fields)
+        except ServiceError as error:
+            self.metrics.writes_refused.labels(error.slug).inc()
+            raise
+
+    async def blocking(self, call: Callable[..., _Value], *arguments: Any) -> _Value:
+        """What `call` returns, which waits for Redis or the disk. Raises as `BlockingCalls.run`."""
+        return await self._blocking.run(call, *arguments)
 
     def _check_started(self) -> None:
         if not self._is_started:
@@ -257,10 +210,10 @@ class Runtime(Parts):
         self._engine = engine
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())
-        self._stop_later(engine.stop)
+        self._stop_together(engine.stop)
         learner = Learner(engine, self._stream, self._rating_log)
         learner.start()
-        self._stop_later(learner.stop)
+        self._stop_together(learner.stop)
         self._archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread)
         self.metrics.queue_length.labels("appends").set_function(lambda: self._stream.n_appending)
         for of in chosen.device_bytes():
@@ -280,8 +233,25 @@ class Runtime(Parts):
             with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # told by who needs the file
                 await asyncio.to_thread(live.seal, self.settings.data)
             self._start_writers()
+            self._watching = asyncio.create_task(self._watch_redis())
         except Exception as error:
             self._fail(error)
+
+    async def _watch_redis(self) -> None:
+        """Make the service unready while Redis refuses writes: reads of the stream would go on and show nothing."""
+        told = ""
+        while True:
+            try:
+                await self._stream.check_writable()
+            except ServiceError as error:
+                if str(error) != told:
+                    _log.warning("redis takes no writes", error=str(error))
+                told = str(error)
+                self._engine.stages.obstruct(REDIS, told)
+            else:
+                told = ""
+                self._engine.stages.clear(REDIS)
+            await asyncio.sleep(CHECK_REDIS_EVERY_S)
 
     async def _verified(self) -> None:
         """Return once the server is there and keeps its promises; one that is volatile is refused at once."""
@@ -304,9 +274,9 @@ class Runtime(Parts):
     def _start_writers(self) -> None:
         """What writes to DATA: the log, the models that are live, trainings."""
         self._archiver.start()
-        self._stop_later(self._archiver.stop)
+        self._stop_together(self._archiver.stop)
         self.hotswap.start()
-        self._stop_later(self.hotswap.stop)
+        self._stop_together(self.hotswap.stop)
         if self.settings.worker:
             self._start_supervisor()
 
@@ -322,9 +292,3 @@ def _watch(history: History, metrics: Metrics) -> None:
 
 def _device_bytes(chosen: Backend, of: str) -> float:
     return chosen.device_bytes()[of]
-
-
-def _known(log: RatingLog, first: StreamId, last: StreamId) -> set[StreamId]:
-    """The ids of the log from `first` to `last`, both included, and maybe some of the millisecond before."""
-    before = StreamId(first.ms - 1, 0)
-    return {entry.id for entries in log.entries(before, last) for entry in entries}

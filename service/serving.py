@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import os
 import resource
 import signal
@@ -12,21 +13,26 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, cast
 
+import structlog
 import uvicorn
 import uvloop
 
 from service import logs, memory, threads
 from service.app import Application, create_app
-from service.runtime import Parts, Runtime, Worker
+from service.parts import Parts, Worker
+from service.runtime import Runtime
 from service.settings import Settings
 
 BACKLOG = 2048
-GRACE_S = 10  # for requests in flight when the process is told to stop
+GRACE_S = 5  # for requests in flight when the process is told to stop: none waits longer for Redis
+STOP_S = 20  # after which the process ends whatever still hangs; Docker and Kubernetes kill it after 10 to 30 s
 KEEP_ALIVE_S = 30
 SPARE_FILES = 640  # in addition to `max_connections`: 320 that are for health or over; logs, snapshots, kernels, Redis
 SWITCH_INTERVAL_S = 0.0005  # of threads that wait for the lock: with more, on several cores, reads wait longer
 PRIVATE = 0o077  # of every file that this process and its children write: nobody else reads or locks it
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_log = structlog.get_logger(__name__)
 
 
 class _Server(uvicorn.Server):
@@ -55,7 +61,7 @@ def run(settings: Settings) -> int:
     threads.limit_blas()
     app = create_app(settings)
     with _listening(settings) as listener:
-        return _in_loop(_serve(app.state.runtime, _server(app), listener))
+        return _ended(_in_loop(_serve(app.state.runtime, _server(app), listener)))
 
 
 def _within_files(settings: Settings) -> Settings:
@@ -74,7 +80,16 @@ def run_worker(settings: Settings) -> int:
     """Supervise trainings until SIGTERM or SIGINT; exit status as for `run`."""
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
-    return _in_loop(_work(settings))
+    return _ended(_in_loop(_work(settings)))
+
+
+def _ended(status: int) -> int:
+    """The exit status; where a part still hangs this ends the process, since Python would wait for it."""
+    if left := threads.left():
+        _log.error("the process ends without parts that hang", parts=left)
+        sys.stdout.flush()
+        os._exit(status)
+    return status
 
 
 def _in_loop(main: Coroutine[Any, Any, int]) -> int:
@@ -103,6 +118,8 @@ async def _serve(runtime: Runtime, server: _Server, listener: socket.socket) -> 
     """Start the parts, answer requests until told to stop or a part fails, stop the parts."""
 
     def stop() -> None:
+        if not server.should_exit:
+            _end_in_time()
         server.should_exit = True
 
     _on_signals(stop)
@@ -120,8 +137,14 @@ async def _serve(runtime: Runtime, server: _Server, listener: socket.socket) -> 
 
 async def _work(settings: Settings) -> int:
     stopped = asyncio.Event()
-    _on_signals(stopped.set)
-    worker = Worker(settings, stopped.set)
+
+    def stop() -> None:
+        if not stopped.is_set():
+            _end_in_time()
+        stopped.set()
+
+    _on_signals(stop)
+    worker = Worker(settings, stop)
     await worker.start()
     print("nearfield worker is ready", flush=True)  # noqa: T201 (the promised line)
     try:
@@ -135,6 +158,14 @@ def _on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop)
+
+
+def _end_in_time() -> None:
+    """End the process after `STOP_S`, whatever hangs: a thread of C, which needs nothing of Python, sees to it.
+
+    It writes where each thread hangs to stderr; the exit status is 1.
+    """
+    faulthandler.dump_traceback_later(STOP_S, exit=True)
 
 
 def _status(parts: Parts) -> int:

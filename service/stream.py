@@ -4,7 +4,7 @@ nearfield:ratings    stream, one entry per accepted request (`service.events`)
 nearfield:trimmed    string, the highest id that trimming has removed; written before the entries go
 nearfield:rejected   stream, bad entries under their own id, with the reason
 nearfield:commit     string, the position that somebody wants to see in the rating log
-nearfield:never      never there: what is waited for in vain
+nearfield:never      never there: what is waited for in vain, and what commands name that must change nothing
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import structlog
 
 from service.errors import InvalidKey, StreamReplaced, StreamUnavailable
 from service.events import NOOP_VERSION, ZERO, Fields, StreamId
-from service.redis_pipe import RedisPipe
 from service.settings import AppendFsync
 from service.storage import aof_files
 from service.storage.durability import refuse_volatile
-from service.storage.redis_client import REPACK, connect, id_of, position_of, text_of, translated
+from service.storage.redis_client import REPACK, TRIM, connect, id_of, position_of, text_of, translated
+from service.storage.shared_pipe import SharedPipe
 
 RATINGS = "nearfield:ratings"
 TRIMMED = "nearfield:trimmed"
@@ -77,42 +77,29 @@ class Stream:
         self._floor, self._known = floor, known
         self._appendfsync = appendfsync
         self._client = connect(url)
-        self._pipe: RedisPipe | None = None
-        self._opening = asyncio.Lock()
+        self._pipe = SharedPipe(url, self.verify)
         self._warned = threading.Event()
 
     # --- appending
 
     @property
     def n_appending(self) -> int:
-        """Appends that wait for the server."""
-        return 0 if self._pipe is None else self._pipe.n_waiting
+        """Calls that wait for a connection or for the server."""
+        return self._pipe.n_waiting
 
     async def append(self, fields: Fields) -> StreamId:
         """Append one entry, once; when this returns it is as durable as the server's policy says.
 
         Raises:
-            StreamUnavailable: Redis is gone or refuses; whether the entry was written is unknown, and writing the
-                same ratings again is harmless.
+            StreamUnavailable: Redis is gone, hangs or refuses; whether the entry was written is unknown, and writing
+                the same ratings again is harmless.
             VolatileServer, StreamReplaced: see `verify`, called at every new connection.
         """
-        pipe = self._pipe
-        if pipe is None or not pipe.is_open:
-            pipe = await self._reopen()
-        reply = await pipe.call("XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items()))
-        return _id(reply)
+        return _id(await self._pipe.call("XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items())))
 
-    async def _reopen(self) -> RedisPipe:
-        async with self._opening:
-            if self._pipe is None or not self._pipe.is_open:
-                pipe = await RedisPipe.open(self.url)
-                try:
-                    await asyncio.to_thread(self.verify)
-                except BaseException:
-                    pipe.close()
-                    raise
-                self._pipe = pipe
-            return self._pipe
+    async def check_writable(self) -> None:
+        """Return if the server takes writes now; asks by one that changes nothing. Raises as `append`."""
+        await self._pipe.call("XADD", NEVER, "NOMKSTREAM", "*", "v", "0")
 
     async def aclose(self) -> None:
         """`close`, and wait until the event loop has let go of the socket."""
@@ -121,8 +108,7 @@ class Stream:
 
     def close(self) -> None:
         """Close every connection; appends that still wait fail. Call it where `append` was called."""
-        if self._pipe is not None and self._pipe.is_open:
-            self._pipe.close()
+        self._pipe.close()
         self._client.close()
 
     # --- the promises of the server
@@ -216,8 +202,14 @@ class Stream:
         if upto <= self.trimmed_id():
             return
         with translated():
-            self._client.set(TRIMMED, str(upto))
-            self._client.xtrim(RATINGS, minid=str(StreamId(upto.ms, upto.seq + 1)), approximate=False)
+            self._client.eval(TRIM, 3, RATINGS, TRIMMED, NEVER, str(upto), str(StreamId(upto.ms, upto.seq + 1)))
+
+    def memory_share(self) -> float:
+        """How much of its `maxmemory` the server uses, 0 to 1 or a little more; 0 where it has no such limit."""
+        with translated():
+            memory = self._client.info("memory")
+        limit = int(memory.get("maxmemory", 0))
+        return int(memory["used_memory"]) / limit if limit else 0.0
 
     def request_commit(self, position: StreamId) -> None:
         """Ask whoever archives to commit everything up to `position` now."""

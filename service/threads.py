@@ -54,6 +54,11 @@ class PartThread(threading.Thread):
             self._on_failure(error)
 
 
+def left() -> list[str]:
+    """Names of the parts whose threads have not ended."""
+    return [thread.name for thread in threading.enumerate() if isinstance(thread, PartThread)]
+
+
 def helper(name: str, run: Callable[[], None]) -> threading.Thread:
     """A running thread whose end its owner notices by itself."""
     thread = threading.Thread(target=run, name=name, daemon=True)

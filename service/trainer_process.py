@@ -19,7 +19,7 @@ from service.storage.files import FileLock
 from service.trainer import Line
 
 NICENESS = 19  # trainings take what nobody else wants
-TERMINATE_S = 5.0  # what a trainer has left to end by itself after SIGTERM
+TERMINATE_S = 3.0  # what a trainer has left to end by itself after SIGTERM
 REMEMBERED_STDERR_LINES = 20
 
 
@@ -65,7 +65,7 @@ class TrainerProcess:
         return f"{how}: {self._errors[-1]}" if self._errors else how
 
     def end(self) -> None:
-        """SIGTERM, and SIGKILL if it is still there after five seconds."""
+        """SIGTERM, and SIGKILL if it is still there after three seconds."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -48,34 +47,34 @@ WaitQuery = Annotated[Wait, Query()]
 async def retrain(body: Retrain, query: NoQuery, runtime: TheRuntime) -> Response:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
     asked = body.algorithm, body.params, body.activate, body.force, body.tune
-    return reply(await asyncio.to_thread(runtime.jobs.submit_training, *asked), 202)
+    return reply(await runtime.blocking(runtime.jobs.submit_training, *asked), 202)
 
 
 @router.get("/jobs", responses=answers(JobList))
 async def list_jobs(query: WaitQuery, runtime: TheRuntime) -> Response:
     """Every job that is remembered, newest first."""
     await runtime.wait_for(query.position)
-    return reply(JobList(await asyncio.to_thread(runtime.jobs.list)))
+    return reply(JobList(await runtime.blocking(runtime.jobs.list)))
 
 
 @router.get("/jobs/{job}", responses=answers(Job, http_404="Unknown job"))
 async def get_job(job: PathName, query: WaitQuery, runtime: TheRuntime) -> Response:
     """One job."""
     await runtime.wait_for(query.position)
-    return reply(await asyncio.to_thread(runtime.jobs.get, job))
+    return reply(await runtime.blocking(runtime.jobs.get, job))
 
 
 @router.delete("/jobs/{job}", status_code=202, responses=answers(Job, 202, "Told to stop", http_404="Unknown job"))
 async def cancel_job(job: PathName, query: NoQuery, runtime: TheRuntime) -> Response:
     """Stop a job that is queued or running; one that has ended stays as it is."""
-    return reply(await asyncio.to_thread(runtime.jobs.cancel, job), 202)
+    return reply(await runtime.blocking(runtime.jobs.cancel, job), 202)
 
 
 @router.get("/models", responses=answers(ModelList))
 async def list_models(query: WaitQuery, runtime: TheRuntime) -> Response:
     """The snapshots at hand, and which of them are live."""
     await runtime.wait_for(query.position)
-    return reply(ModelList(await asyncio.to_thread(runtime.hotswap.models)))
+    return reply(ModelList(await runtime.blocking(runtime.hotswap.models)))
 
 
 @router.post(
@@ -85,7 +84,7 @@ async def list_models(query: WaitQuery, runtime: TheRuntime) -> Response:
 )
 async def activate_model(version: PathName, query: NoQuery, runtime: TheRuntime) -> Response:
     """Make a snapshot live under its name, without comparing: this is how to roll back."""
-    return reply(await asyncio.to_thread(runtime.hotswap.activate, version), 202)
+    return reply(await runtime.blocking(runtime.hotswap.activate, version), 202)
 
 
 @router.put("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
@@ -104,5 +103,5 @@ async def show_item(item: ItemId, query: NoQuery, runtime: TheRuntime) -> Respon
 async def forget_user(user: UserId, query: NoQuery, runtime: TheRuntime) -> Response:
     """Forget a user: at once for every answer, and by the job everywhere on disk."""
     stream_id = await runtime.append(encode_subject("forget", user))
-    job = await asyncio.to_thread(runtime.jobs.submit_forgetting, user, stream_id)
+    job = await runtime.blocking(runtime.jobs.submit_forgetting, user, stream_id)
     return reply(Forgotten(str(stream_id), job.id, REMAINS), 202)

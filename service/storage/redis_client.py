@@ -31,6 +31,15 @@ redis.call('XSETID', KEYS[1], last)
 return false
 """
 
+# KEYS: the stream, what was trimmed, a key that is never there. ARGV: the last id to trim, and the one after it.
+# DEL changes nothing. At `maxmemory` a script may run commands that can take memory, such as SET, once it has run a
+# writing command that cannot: without it, what would free memory would be refused for want of memory.
+TRIM = """
+redis.call('DEL', KEYS[3])
+redis.call('SET', KEYS[2], ARGV[1])
+redis.call('XTRIM', KEYS[1], 'MINID', '=', ARGV[2])
+"""
+
 
 def connect(url: str) -> Any:
     """A client that answers in bytes, waits at most five seconds and never sends a command twice."""

@@ -14,6 +14,7 @@ import redis
 
 from service import archiver as archiver_module
 from service.archiver import Archiver
+from service.errors import StreamUnavailable
 from service.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
@@ -116,6 +117,28 @@ def test_bad_entries_are_kept_aside_and_stop_nothing(
     assert str(stream_id) == bad
     assert b"`float | null`" in fields[b"reason"]
     assert [entry.id for entry in contents(log)] == [last]
+
+
+def test_a_bad_entry_that_cannot_be_kept_aside_costs_no_other(
+    stream: Stream, log: RatingLog, put: Callable, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries of the same read are in the log all the same, and what is bad is kept once Redis takes it."""
+    archiver = Archiver(stream, log)
+    first = put("a")
+    client.xadd(RATINGS, {"v": "1", "ratings": "{}"})
+    last = put("b")
+    with monkeypatch.context() as refusing:
+
+        def refuse(*_: object) -> None:
+            raise StreamUnavailable("OOM")
+
+        refusing.setattr(stream, "reject", refuse)
+        with pytest.raises(StreamUnavailable):
+            archiver.step(0)
+    archiver.step(0)
+    archiver.flush()
+    assert [entry.id for entry in contents(log)] == [first, last]
+    assert len(stream.rejected()) == 1
 
 
 def test_there_is_one_archiver_and_another_takes_over(

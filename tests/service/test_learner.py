@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
+from service import threads
 from service.errors import StreamUnavailable
-from service.events import Entry, RatingEvent, StreamId
+from service.events import Entry, RatingEvent, StreamId, encode_ratings
+from service.lessons import MAX_WAITING
 from service.queries import UserRatings
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
@@ -88,3 +92,24 @@ def test_it_comes_back_when_redis_does(tmp_path: Path) -> None:
             assert items_of(whole, "ann") == {"x", "y"}
     finally:
         server.stop()
+
+
+def test_it_ends_while_the_engine_has_no_room(whole: Whole) -> None:
+    """Else SIGTERM, while more has come than can be learned, would be obeyed when all of it is."""
+    go_on = threading.Event()
+
+    def busy() -> Iterator[None]:
+        go_on.wait(60)
+        yield
+
+    working = whole.engine.run_slices(busy())
+    try:
+        for _ in range(MAX_WAITING + 10):
+            whole._do(whole.stream.append(encode_ratings([RatingEvent("u", f"i{n}", 1.0, 1.0) for n in range(1000)])))
+        eventually(lambda: len(whole.engine._lessons) == MAX_WAITING)
+        stopping = threads.helper("stopping", whole.learner.stop)
+        stopping.join(10)
+        assert not stopping.is_alive()
+    finally:
+        go_on.set()
+        working.result(60)

@@ -1,0 +1,93 @@
+"""`SharedPipe`: the connection on which every write of a process travels, opened again by one of those that wait.
+
+While Redis hangs, one caller tries to connect and the others are refused at once: if each tried in turn, the last of
+24 would wait for a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from service.errors import ServiceError, StreamUnavailable
+from service.redis_pipe import RedisPipe
+
+CALL_TIMEOUT_S = 5.0  # connecting included
+
+
+class SharedPipe:
+    """Calls of many requests on one connection. Belongs to one event loop.
+
+    Attributes:
+        n_waiting: calls that wait for the connection or for their reply.
+    """
+
+    def __init__(self, url: str, verify: Callable[[], None]) -> None:
+        """Prepare; nothing connects yet.
+
+        Args:
+            url: of the server.
+            verify: called in a thread for each new connection; what it raises fails the calls that wait.
+        """
+        self._url, self._verify = url, verify
+        self._pipe: RedisPipe | None = None
+        self._opening: asyncio.Task[RedisPipe] | None = None
+        self._failure: ServiceError | None = None  # of the last attempt to connect
+        self.n_waiting = 0
+
+    async def call(self, name: str, *arguments: bytes | str) -> Any:
+        """Send one command, once, and await its reply.
+
+        Raises:
+            StreamUnavailable: Redis is gone, refuses, or has not answered within five seconds. In the last case
+                nobody knows whether the command was carried out.
+            ServiceError: what `verify` raised.
+        """
+        self.n_waiting += 1
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                pipe = await self._opened()
+                return await pipe.call(name, *arguments)
+        except TimeoutError:
+            raise StreamUnavailable(f"Redis has not answered within {CALL_TIMEOUT_S:g} s") from None
+        finally:
+            self.n_waiting -= 1
+
+    def close(self) -> None:
+        """Close the connection; calls that still wait fail."""
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+        if self._pipe is not None and self._pipe.is_open:
+            self._pipe.close()
+
+    async def _opened(self) -> RedisPipe:
+        if self._pipe is not None and self._pipe.is_open:
+            return self._pipe
+        is_opening = self._opening is not None and not self._opening.done()
+        if self._failure is not None and is_opening:
+            raise type(self._failure)(str(self._failure))
+        if self._opening is None or not is_opening:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(_hear)
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> RedisPipe:
+        try:
+            pipe = await RedisPipe.open(self._url)
+            try:
+                await asyncio.to_thread(self._verify)
+            except BaseException:
+                pipe.close()
+                raise
+        except ServiceError as error:
+            self._failure = error
+            raise
+        self._pipe, self._failure = pipe, None
+        return pipe
+
+
+def _hear(opening: asyncio.Task[RedisPipe]) -> None:
+    """Take the failure of an attempt for which nobody waits any more: asyncio would complain that nobody did."""
+    if not opening.cancelled():
+        opening.exception()

@@ -1,0 +1,135 @@
+"""Redis hangs (SIGSTOP), refuses (out of memory, a read-only replica), or comes back: who waits, and for how long."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+import pytest
+import redis
+
+from service.redis_server import RedisServer
+from service.stream import RATINGS
+from tests.service.process import Service
+from tests.service.waiting import eventually
+
+N_CLIENTS = 24
+LONGEST_WRITE_S = 8.0  # five for Redis, the rest for a busy machine
+STOP_S = 20.0
+POST = "POST", "/ratings"
+LIST = "GET", "/admin/jobs"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    running = Service(tmp_path_factory.mktemp("hanging") / "data", backend="host")
+    running.rate(("ann", "x", 4.0))
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def server(service: Service) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(RedisServer(service.data).url, decode_responses=True) as client:
+        yield client
+
+
+def ask(service: Service, method: str, path: str, number: int) -> tuple[float, httpx.Response]:
+    body = {"user": "ann", "item": f"i{number}", "rating": 3} if method == "POST" else None
+    started_s = time.monotonic()
+    answer = httpx.request(method, f"{service.client.base_url}{path}", json=body, timeout=60)
+    return time.monotonic() - started_s, answer
+
+
+def ready(service: Service) -> bool:
+    return service.get("/health/ready").status_code == 200
+
+
+def reason(service: Service) -> str:
+    return str(service.get("/health/ready").json().get("reason", ""))
+
+
+def test_while_redis_hangs_writers_are_refused_in_time(service: Service, server: redis.Redis) -> None:
+    process = psutil.Process(RedisServer(service.data).pid)
+    process.suspend()
+    try:
+        with ThreadPoolExecutor(2 * N_CLIENTS) as pool:
+            writes = [pool.submit(ask, service, *POST, number) for number in range(N_CLIENTS)]
+            calls = [pool.submit(ask, service, *LIST, number) for number in range(N_CLIENTS)]
+            waited = [(LONGEST_WRITE_S, one.result()) for one in writes]
+            waited += [(2 * LONGEST_WRITE_S, one.result()) for one in calls]
+        for longest_s, (took_s, answer) in waited:
+            assert answer.status_code == 503
+            assert int(answer.headers["retry-after"]) >= 1
+            assert took_s < longest_s
+        assert "redis" in reason(service).lower()
+        assert service.get("/recommend/ann").status_code == 200
+        metrics = service.get("/metrics").text
+        assert f'nearfield_writes_refused_total{{reason="stream-unavailable"}} {N_CLIENTS}.0' in metrics
+    finally:
+        process.resume()
+    eventually(lambda: ready(service), 20)
+    service.rate(("ann", "after", 4.0))
+
+
+def test_a_redis_without_memory_makes_the_service_unready_and_is_emptied(service: Service, server: redis.Redis) -> None:
+    service.rate(*(("memory", f"m{n}", 3.0) for n in range(100)))
+    server.config_set("maxmemory", "1")
+    try:
+        assert ask(service, *POST, 0)[1].status_code == 503
+        eventually(lambda: "OOM" in reason(service), 20)
+        eventually(lambda: server.xlen(RATINGS) == 0, 20)  # its entries are in the rating log by now
+    finally:
+        server.config_set("maxmemory", "0")
+    eventually(lambda: ready(service), 20)
+    service.rate(("memory", "m100", 3.0))
+    assert len(service.get("/users/memory/ratings").json()["ratings"]) == 101
+
+
+def test_a_redis_close_to_its_limit_is_trimmed_before_it_refuses(service: Service, server: redis.Redis) -> None:
+    server.config_set("maxmemory", str(int(server.info("memory")["used_memory"]) + 400_000))
+    try:
+        n_bytes = 0
+        deadline_s = time.monotonic() + 60
+        while n_bytes < 2_000_000:
+            ratings = [{"user": f"long-{'x' * 200}-{n}", "item": "x", "rating": 1} for n in range(200)]
+            answer = service.client.post("/ratings", json=ratings)
+            assert answer.status_code in (202, 503)
+            n_bytes += len(answer.request.content) if answer.status_code == 202 else 0
+            assert time.monotonic() < deadline_s
+    finally:
+        server.config_set("maxmemory", "0")
+    eventually(lambda: ready(service), 20)
+
+
+def test_a_read_only_replica_makes_the_service_unready(service: Service, server: redis.Redis) -> None:
+    server.replicaof("127.0.0.1", "1")
+    try:
+        assert ask(service, *POST, 0)[1].status_code == 503
+        eventually(lambda: "READONLY" in reason(service), 20)
+    finally:
+        server.replicaof("NO", "ONE")
+    eventually(lambda: ready(service), 20)
+    service.rate(("ann", "again", 4.0))
+
+
+def test_sigterm_while_redis_hangs_ends_in_time(service: Service) -> None:
+    """The last test: it ends the service."""
+    pid = RedisServer(service.data).pid
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(ask, service, *POST, number) for number in range(4)]
+        time.sleep(0.5)
+        started_s = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - started_s < STOP_S
+        assert {one.result()[1].status_code for one in waiting} == {503}
+    assert not psutil.pid_exists(pid)
+    service.start()
+    items = {one["item"] for one in service.get("/users/ann/ratings").json()["ratings"]}
+    assert {"x", "after", "again"} <= items

@@ -9,6 +9,9 @@ from typing import Any, get_args
 
 from gpu.errors import InvalidParams
 
+MAX_SIZE = 1e30  # of any number that is looked at more closely; every range is narrower
+MAX_SHOWN = 80  # characters of a refused value
+
 _RANGES: dict[str, tuple[float, float]] = {
     "n_factors": (1, 1024),
     "n_neighbours": (0, 1024),
@@ -37,6 +40,8 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
     Raises:
         InvalidParams: it is no such number.
     """
+    if isinstance(value, int) and abs(value) > MAX_SIZE:  # Python refuses to write out one of 5,000 digits
+        raise InvalidParams(f"Invalid {name}: expected a number of at most {MAX_SIZE:g}, got a larger one")
     if type(None) in get_args(wanted):
         if value is None or value == "auto":
             return None
@@ -45,15 +50,31 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
         return _TRUTH[str(value).lower()]
     if wanted not in (int, float):
         return value
+    number = _number(name, value)
+    if wanted is float:
+        return float(number)
+    if number != number.to_integral_value():
+        raise InvalidParams(f"Invalid {name}: expected a whole number, got {_shown(value)}")
+    return int(number)
+
+
+def _number(name: str, value: Any) -> Decimal:
+    """A finite number of at most `MAX_SIZE`: 1e999999999 as a whole number would fill the memory."""
     try:
         number = Decimal(str(value))  # not float: it would lose the last bits of a large seed
     except InvalidOperation:
-        raise InvalidParams(f"Invalid {name}: expected a number, got {value!r}") from None
-    if wanted is float:
-        return float(number)
-    if not number.is_finite() or number != number.to_integral_value():
-        raise InvalidParams(f"Invalid {name}: expected a whole number, got {value!r}")
-    return int(number)
+        raise InvalidParams(f"Invalid {name}: expected a number, got {_shown(value)}") from None
+    if not number.is_finite():
+        raise InvalidParams(f"Invalid {name}: expected a finite number, got {_shown(value)}")
+    if number.copy_abs() > MAX_SIZE:  # abs() would round, and overflow
+        raise InvalidParams(f"Invalid {name}: expected a number of at most {MAX_SIZE:g}, got {_shown(value)}")
+    return number
+
+
+def _shown(value: Any) -> str:
+    """`value` for people: no more of it than tells which one it is."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def check_ranges(params: Any) -> None:
@@ -72,7 +93,7 @@ def check_ranges(params: Any) -> None:
             if not (math.isfinite(value) and low <= value <= high):
                 raise InvalidParams(f"Invalid {field.name}: expected {low:g} to {high:g}, got {value}")
         elif value not in choices[field.name]:
-            raise InvalidParams(f"Invalid {field.name}: expected one of {choices[field.name]}, got {value!r}")
+            raise InvalidParams(f"Invalid {field.name}: expected one of {choices[field.name]}, got {_shown(value)}")
 
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}

@@ -19,6 +19,7 @@ import uvloop
 
 from service import logs, memory, threads
 from service.app import Application, create_app
+from service.errors import InvalidSetting
 from service.parts import Parts, Worker
 from service.runtime import Runtime
 from service.settings import Settings
@@ -28,6 +29,7 @@ GRACE_S = 5  # for requests in flight when the process is told to stop: none wai
 STOP_S = 20  # after which the process ends whatever still hangs; Docker and Kubernetes kill it after 10 to 30 s
 KEEP_ALIVE_S = 30
 SPARE_FILES = 640  # in addition to `max_connections`: 320 that are for health or over; logs, snapshots, kernels, Redis
+MIN_CONNECTIONS = 64  # for which there must be files, unless `max_connections` is lower
 SWITCH_INTERVAL_S = 0.0005  # of threads that wait for the lock: with more, on several cores, reads wait longer
 PRIVATE = 0o077  # of every file that this process and its children write: nobody else reads or locks it
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -48,7 +50,7 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit status is 0 then, 1 if a part of the service failed.
 
     Raises:
-        InvalidSetting: others can reach the address, and there are no keys.
+        InvalidSetting: others can reach the address, and there are no keys; or the process may open too few files.
         DataInUse: another process holds the data folder.
         OSError: the address cannot be listened on.
     """
@@ -65,21 +67,41 @@ def run(settings: Settings) -> int:
 
 
 def _within_files(settings: Settings) -> Settings:
-    """Settings with so many connections as there can be files, of which the process may open all that it is allowed."""
+    """Settings with so many connections as there can be files, of which the process may open all that it is allowed.
+
+    Raises:
+        InvalidSetting: it may open so few that hardly anybody could connect.
+    """
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_connections + SPARE_FILES
-    if allowed != resource.RLIM_INFINITY:
-        wanted = min(wanted, allowed)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        _check_files(allowed, min(settings.max_connections, MIN_CONNECTIONS) + SPARE_FILES)
+        _log.warning(
+            "fewer connections than max_connections: the limit of open files is too low",
+            open_files=allowed,
+            connections=allowed - SPARE_FILES,
+            max_connections=settings.max_connections,
+        )
+        wanted = allowed
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
-    return settings.model_copy(update={"max_connections": max(wanted - SPARE_FILES, 1)})
+    return settings.model_copy(update={"max_connections": wanted - SPARE_FILES})
+
+
+def _check_files(allowed: int, least: int) -> None:
+    if allowed < least:
+        raise InvalidSetting(
+            f"Invalid limit of open files: expected {least} or more, got {allowed}; raise it (ulimit -n 65536,"
+            " LimitNOFILE= of systemd, --ulimit nofile=65536 of docker)"
+        )
 
 
 def run_worker(settings: Settings) -> int:
     """Supervise trainings until SIGTERM or SIGINT; exit status as for `run`."""
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
+    memory.prefer_as_victim(memory.WORKER_OOM_SCORE)
     return _ended(_in_loop(_work(settings)))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from service import threads
+from service import memory, threads
 from service.job_table import Job
 from service.settings import Settings
 from service.storage.files import FileLock
@@ -42,6 +42,7 @@ class TrainerProcess:
             pass_fds=(lock.descriptor,),
         )
         os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
+        memory.prefer_as_victim(memory.TRAINER_OOM_SCORE, self._process.pid)
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._errors: list[str] = []
         self._readers = [threads.helper("trainer-pipe", read) for read in (self._read_lines, self._read_errors)]

@@ -6,8 +6,6 @@ threads.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +14,15 @@ from numpy.typing import NDArray
 
 from gpu.als import WHOLE, Problem, is_blocked, width
 from gpu.host import cg, columns, subspace
+from gpu.host.free_memory import free_bytes
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
 
+__all__ = ["free_bytes"]  # a primitive of every family; the others are written here
+
 Table = NDArray[np.float32]
 N_RUNS = 64  # sums over all rows are made of this many, whatever the number of threads
-MEMORY, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 LONG = 1024  # ratings of a row that is dealt by itself
 ROW_COST = 16.0  # of a row, whatever its length, in ratings; VᵀV p costs F/2 times what a rating does
 BYTES_PER_ROW = 64  # of a model beside its factors, and of `prepare`
@@ -41,23 +41,6 @@ class Side(NamedTuple):
     order: NDArray[np.int64]
     bounds: NDArray[np.int64]
     ridges: NDArray[np.float64]
-
-
-def free_bytes() -> int:
-    """Memory that a training can take: what the machine has available, or less where a control group says so."""
-    available = next(line for line in MEMORY.read_text("ascii").splitlines() if line.startswith("MemAvailable:"))
-    return min(int(available.split()[1]) * 1024, _left_in_group())
-
-
-def _left_in_group() -> int:
-    """What the limit of our control group leaves; pages of files that it can drop count as free."""
-    try:
-        limit, used = ((CGROUP / f"memory.{name}").read_text("ascii").strip() for name in ("max", "current"))
-        lines = (line.split() for line in (CGROUP / "memory.stat").read_text("ascii").splitlines())
-    except OSError:
-        return sys.maxsize
-    droppable = next((int(value) for name, value in lines if name == "inactive_file"), 0)
-    return sys.maxsize if limit == "max" else max(0, int(limit) - int(used) + droppable)
 
 
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: Problem) -> int:

@@ -51,6 +51,30 @@ def test_what_cannot_be_used_is_named(name: str, value: object) -> None:
         params_for("culsh", {name: value})
 
 
+ABSURD = [
+    "1e400",
+    "-1e400",
+    "NaN",
+    "sNaN",
+    "Infinity",
+    "1e999999999",
+    "1e-999999999999999999999",
+    10**400,
+    10**5000,
+    1e308,
+]
+ABSURD += ["", " ", "x" * 10_000, [], {}, [1], {"a": 1}, [[[[]]]], "\ud800", "\x00"]
+
+
+@pytest.mark.parametrize("value", ABSURD, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_absurd_values_are_refused_in_a_short_sentence(algorithm: str, value: object) -> None:
+    for field in dataclasses.fields(ALGORITHMS[algorithm]):
+        with pytest.raises(InvalidParams, match=field.name) as caught:
+            params_for(algorithm, {field.name: value})
+        assert len(str(caught.value)) < 400
+
+
 def test_parameters_of_other_algorithms_are_refused() -> None:
     with pytest.raises(InvalidParams, match="n_neighbours"):
         params_for("sgd", {"n_neighbours": 8})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,26 +95,3 @@ def test_the_estimate_of_memory_holds_the_peak(params: gpu.AlsParams | gpu.AlsIm
     finally:
         tracemalloc.stop()
     assert 0.5 * needed < peak <= needed
-
-
-def write_group(folder: Path, limit: str, used: int, droppable: int) -> None:
-    (folder / "memory.max").write_text(f"{limit}\n")
-    (folder / "memory.current").write_text(f"{used}\n")
-    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {droppable}\nactive_file 7\n")
-
-
-def test_free_memory_is_what_the_machine_and_the_control_group_leave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory = tmp_path / "meminfo"
-    memory.write_text("MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable:    1000 kB\n")
-    monkeypatch.setattr(als, "MEMORY", memory)
-    monkeypatch.setattr(als, "CGROUP", tmp_path)
-    assert als.free_bytes() == 1_024_000  # no control group
-    for limit, used, droppable, free in (("max", 9, 0, 1_024_000), ("600", 500, 50, 150), ("600", 700, 0, 0)):
-        write_group(tmp_path, limit, used, droppable)
-        assert als.free_bytes() == free
-
-
-def test_free_memory_of_this_machine_is_plausible() -> None:
-    assert 10_000_000 < als.free_bytes() < sys.maxsize

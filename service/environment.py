@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from service.errors import InvalidSetting
 
 PREFIX = "NEARFIELD_"
-OWN = ("GPUS", "TEST_DATA")  # of docker-compose.gpu.yml and of the tests
+OWN = ("GPUS", "TEST_DATA", "FAULT_AT")  # of docker-compose.gpu.yml, of the tests, of `service.storage.files`
 CLOSE = 0.65  # difflib's ratio: REDIS_URL, HOSTNAME and DATA_DIR are close to REDIS, HOST and DATA
 # What Docker and Kubernetes set in the containers that a service called nearfield (or nearfield-redis, …) is linked to.
 _INJECTED = re.compile(r"SERVICE_\w+|PORT_\w+|NAME|ENV_\w+|\w+_SERVICE_(HOST|PORT\w*)|\w+_PORT_\d+_\w+")

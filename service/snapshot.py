@@ -232,7 +232,7 @@ def remove(folder: Path, version: str) -> None:
     """Remove one version: renamed first, so that no reader meets half of it."""
     path = path_of(folder, version)
     doomed = path.with_name(f".{version}.gone")
-    path.rename(doomed)
+    files.rename(path, doomed)
     shutil.rmtree(doomed)
 
 
@@ -314,5 +314,5 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def _commit(temporary: Path, final: Path) -> None:
     files.sync(temporary)
-    temporary.rename(final)
+    files.rename(temporary, final)
     files.sync(final.parent)

@@ -19,6 +19,16 @@ LONGEST_FUNCTION, MEDIAN_FUNCTION, LONGEST_MODULE = 60, 8, 330
 # Library -> where alone it may be imported.
 HOMES = {"numba": ("gpu/host/",), "cupy": ("gpu/device/",)}
 
+READS_THE_ENVIRONMENT = ("service/settings.py", "service/storage/files.py")  # the latter its fault points
+
+
+def test_every_rename_and_fsync_is_a_fault_point():
+    """So that a process can be killed at each: see tests/faults."""
+    for path in CODE:
+        if name_of(path).startswith("service/") and name_of(path) != "service/storage/files.py":
+            text = path.read_text("utf-8")
+            assert not re.search(r"os\.(fsync|rename|replace)\(|(?<!files)\.rename\(", text), name_of(path)
+
 
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
@@ -67,7 +77,7 @@ def test_the_load_test_knows_nothing_but_http():
 
 def test_only_settings_reads_the_environment():
     for path in CODE:
-        if name_of(path).startswith("service/") and path.name != "settings.py":
+        if name_of(path).startswith("service/") and name_of(path) not in READS_THE_ENVIRONMENT:
             assert "os.environ.get" not in path.read_text("utf-8"), name_of(path)
             assert "os.getenv" not in path.read_text("utf-8"), name_of(path)
 

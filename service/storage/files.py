@@ -1,13 +1,20 @@
-"""Files that several processes share: locks with deadlines, files replaced whole, none but regular files read."""
+"""Files that several processes share: locks with deadlines, files replaced whole, none but regular files read.
+
+`NEARFIELD_FAULT_AT` is for tests: `rename:3` ends the process by SIGKILL just before its third rename, `fsync:2:ENOSPC`
+fails its second fsync as a full disk would. Every rename and fsync of what is durable goes through this module.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
+import signal
 import stat
 import time
+from collections import Counter
 from io import BufferedReader
 from pathlib import Path
 
@@ -15,6 +22,8 @@ from service.errors import LockTimeout
 
 LOCK_TIMEOUT_S = 10.0
 _POLL_S = 0.02
+_FAULT_AT = os.environ.get("NEARFIELD_FAULT_AT", "")
+_reached: Counter[str] = Counter()
 
 
 class FileLock:
@@ -120,8 +129,8 @@ def replace(path: Path, content: bytes) -> None:
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+        fsync(file.fileno())
+    rename(temporary, path)
     sync(path.parent)
 
 
@@ -129,9 +138,31 @@ def sync(path: Path) -> None:
     """Return when the file or folder is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def fsync(descriptor: int) -> None:
+    """Return when the open file or folder is on the disk."""
+    _fault_point("fsync")
+    os.fsync(descriptor)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give `source` the name `target`, at once for every reader; on the disk after `sync` of the folder."""
+    _fault_point("rename")
+    source.rename(target)
+
+
+def _fault_point(kind: str) -> None:
+    if not _FAULT_AT:
+        return
+    _reached[kind] += 1
+    if f"{kind}:{_reached[kind]}" == _FAULT_AT:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if f"{kind}:{_reached[kind]}:ENOSPC" == _FAULT_AT:
+        raise OSError(errno.ENOSPC, "No space left on device (NEARFIELD_FAULT_AT)")
 
 
 def close_to_others(data: Path, ours: frozenset[str]) -> None:

@@ -163,7 +163,7 @@ class SegmentFolder:
                 with temporary.open("wb") as file:
                     write_groups(file, groups)
                     file.flush()
-                    os.fsync(file.fileno())
+                    files.fsync(file.fileno())
                 self._publish(temporary, name, replaced)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -178,7 +178,7 @@ class SegmentFolder:
         with self._manifest.changing() as sums:
             if name in sums:
                 self._manifest.store({**sums, name: [*sums[name], written]})
-            temporary.rename(self.path / name)
+            files.rename(temporary, self.path / name)
             files.sync(self.path)
             kept = {listed: sums[listed] for listed in sums.keys() - set(replaced)}
             self._manifest.store({**kept, name: [written]})

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import results
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table, after a long run."""
+    if results.IS_LONG and results.ROWS:
+        terminalreporter.section("faults")
+        terminalreporter.write_line(results.table())

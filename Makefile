@@ -4,7 +4,9 @@
 #   VENV=.venv          where the environment lies
 #   RATINGS=file        `make demo`: rate these instead of the synthetic catalogue
 #   PORT=9000           `make demo`: serve here instead of on 8000, or any free port if that is taken
-#   ARGS="…"            `make test`, `make bench`, `make loadtest`: handed on
+#   ARGS="…"            `make test`, `make bench`, `make loadtest`, `make faults`: handed on
+#   TRIALS=50           `make faults`: how often processes are killed
+#   MINUTES=5           `make soak`: how long
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +14,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint types format docs bench loadtest clean
+.PHONY: help demo install test lint types format docs bench loadtest faults soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +46,12 @@ bench: $(VENV)/dev ## the tables of docs/performance.md
 
 loadtest: $(VENV)/dev ## drive a service that this starts, and plot what it did
 	$(BIN)/python -m loadtest $(ARGS)
+
+faults: $(VENV)/dev ## kill, fill and freeze everything, TRIALS times (200); prints a table
+	FAULT_TRIALS=$(or $(TRIALS),200) $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
+
+soak: $(VENV)/dev ## mixed load and trainings for MINUTES (30); prints what grows
+	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),30)
 
 clean: ## forget the environment, the demo's data and all caches
 	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba-cache

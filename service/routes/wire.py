@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from service.errors import MalformedRequest
 from service.routes.door import CLIENT_GONE, JSON, Door, Visit
 from service.routes.problems import CLOSE, Headers
 
@@ -54,6 +55,14 @@ class Wire(HttpToolsProtocol):
         """Called by the parser: the request is known, apart from its body."""
         if not (self.url.startswith(self._short.prefix) and self._is_plain() and self._begin()):
             super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Called by uvicorn where its parser gives up: answered by a problem document, like everything else."""
+        error = MalformedRequest(
+            "Invalid request: expected HTTP/1.1, with a method, a path and headers that can be read"
+        )
+        self.transport.write(self._door.raw_refusal(error))
+        self.transport.close()
 
     def _is_plain(self) -> bool:
         parser, cycle = self.parser, self.cycle

@@ -58,7 +58,7 @@ def read_arrays(path: Path, *, may_lack_counts: bool) -> dict[str, NDArray[Any]]
     from safetensors import safe_open  # noqa: PLC0415 (only a process that loads a model pays for it)
 
     with safe_open(path, framework="numpy") as file:
-        found = {name: _read_array(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+        found = {name: _read_array(file, name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
     if "item_bias" in found:
         n_items = len(found["item_bias"])
         if may_lack_counts:
@@ -68,11 +68,15 @@ def read_arrays(path: Path, *, may_lack_counts: bool) -> dict[str, NDArray[Any]]
     return found
 
 
-def _read_array(stored: Any) -> NDArray[Any]:
+def _read_array(file: Any, name: str) -> NDArray[Any]:
+    stored = file.get_slice(name)
     shape = stored.get_shape()
+    if 0 in shape:  # all users are forgotten, say: the library refuses slices of nothing
+        empty: NDArray[Any] = file.get_tensor(name)
+        return empty
     whole = np.empty(shape, dtype=stored[:0].dtype)
     rows = max(1, PART_BYTES // max(1, whole[:1].nbytes))
-    for first in range(0, len(whole) if whole.size else 0, rows):
+    for first in range(0, len(whole), rows):
         end = min(first + rows, len(whole))  # the library refuses an end beyond the array
         whole[first:end] = stored[first:end]
     return whole

@@ -41,6 +41,7 @@ class Storm:
         self.data = data
         self.entries: dict[str, dict[bytes, bytes]] = {}  # what the stream had, by id
         self.acknowledged: dict[str, Pair] = {}  # id to what its first rating is about
+        self.n_kills = 0
         self._n_written = 0
         self._known: list[Pair] = []
         self.service = Service(data, backend="host", retrain_share=0, log_level="warning")
@@ -128,6 +129,7 @@ class Storm:
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+                self.n_kills += 1
 
     def _processes(self, victim: str) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess, redis.RedisError):
@@ -143,6 +145,8 @@ class Storm:
         """Write while `victims` are killed at some moment; then let the service come back."""
         row = results.row(fault)
         before = len(self.acknowledged)
+        if "trainer" in victims:
+            self._start_training()
         killer = threading.Timer(self.random.uniform(0.0, 0.25), self.kill, victims)
         killer.start()
         for _ in range(n_operations):
@@ -151,6 +155,14 @@ class Storm:
         row.ready_s.append(self.come_back())
         row.n_trials += 1
         row.n_acknowledged += len(self.acknowledged) - before
+
+    def _start_training(self) -> None:
+        """Have a trainer to be killed, if no forgetting is in its way for long."""
+        with contextlib.suppress(httpx.TransportError):
+            self._retrain()
+        until_s = time.monotonic() + 3
+        while not self._processes("trainer") and time.monotonic() < until_s:
+            time.sleep(0.02)
 
     def trial_at(self, point: str) -> None:
         """Write until the service reaches a fault point, where it kills itself; then let it come back."""
@@ -161,7 +173,7 @@ class Storm:
         for _ in range(60):
             self.write()
             if self.service.process.poll() is not None:
-                row.n_trials += 1
+                row.n_trials, self.n_kills = row.n_trials + 1, self.n_kills + 1
                 break
             with contextlib.suppress(httpx.TransportError):
                 self._retrain() if self.random.random() < 0.2 else self._commit()

@@ -26,6 +26,7 @@ from tests.service.process import Service
 from tests.service.waiting import eventually
 
 OLD = Path(__file__).parents[1] / "service" / "data-57eaa35" / "data"
+ENOSPC_POINTS = [f"fsync:{number}:ENOSPC" for number in (range(4, 10) if results.IS_LONG else (5,))]
 TMPFS_BYTES = 4 << 20
 
 
@@ -121,7 +122,7 @@ def test_a_full_disk_under_redis_refuses_and_goes_on(small_disk: Path) -> None:
         service.kill()
 
 
-@pytest.mark.parametrize("point", ["fsync:4:ENOSPC", "fsync:5:ENOSPC", "fsync:6:ENOSPC"])
+@pytest.mark.parametrize("point", ENOSPC_POINTS)
 def test_one_write_that_fails_is_made_again(tmp_path: Path, point: str) -> None:
     """The same without a small file system, at one fsync of a commit after the other."""
     service = Service(tmp_path / "data", worker=False, backend="host", fault_at=point)

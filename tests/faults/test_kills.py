@@ -12,7 +12,7 @@ from service.rating_log import RatingLog
 from tests.faults import results
 from tests.faults.storm import Storm, answers_of, settle, undisturbed
 
-N_SHORT = 10
+N_SHORT, LEAST_KILLS = 8, 10
 VICTIMS = {
     "SIGKILL of the service": ("service",),
     "SIGKILL of Redis": ("redis",),
@@ -33,6 +33,7 @@ def test_nothing_acknowledged_is_lost_and_answers_are_those_of_an_undisturbed_ru
                 storm.trial_at(POINTS[number // 3 % 2].format(storm.random.randint(1, 24)))
             else:
                 storm.trial(*list(VICTIMS.items())[number % len(VICTIMS)])
+        assert storm.n_kills >= LEAST_KILLS
         storm.settle()
         total = results.row("all of these, afterwards")
         total.n_trials, total.n_acknowledged = results.TRIALS or N_SHORT, len(storm.acknowledged)

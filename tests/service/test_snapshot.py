@@ -47,6 +47,16 @@ def test_what_is_written_is_loaded_in_however_many_parts(tmp_path: Path, monkeyp
         np.testing.assert_array_equal(loaded.model.arrays[name], array)
 
 
+def test_a_model_of_which_every_user_was_forgotten_is_loaded(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    for user in USERS:
+        version = snapshot.rewrite_without(tmp_path, version, user).version
+    loaded = snapshot.load(tmp_path, version)
+    assert (list(loaded.user_ids), list(loaded.item_ids)) == ([], ITEMS)
+    assert loaded.model.user_factors.shape == (0, a_model().user_factors.shape[1])
+    np.testing.assert_array_equal(loaded.model.item_factors, a_model().item_factors)
+
+
 def test_what_is_written_is_loaded(tmp_path: Path) -> None:
     version = written(tmp_path)
     loaded = snapshot.load(tmp_path, version)

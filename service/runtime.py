@@ -13,7 +13,7 @@ import structlog
 
 from gpu import backend
 from gpu.backend import Backend
-from service import compilation, live
+from service import live
 from service.api.new_ids import NewIds
 from service.archiver import Archiver
 from service.blocking_calls import BlockingCalls

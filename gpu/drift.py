@@ -4,10 +4,10 @@ A trained item is refitted once its ratings differ from those of the snapshot by
 their number has grown by that share since. In between, new ratings change their users alone: so the work that a rating
 causes is the same, however popular its item is.
 
-Who sees what. An item reads users as the snapshot has them, and of the ratings those that had come when the last of
-these shares was full; users whom the snapshot does not know it does not read. Users read the items that come of it.
-Nothing goes around in a circle, so the state is a function of the snapshot and the present ratings in the order of
-their positions, and ratings that are deleted or forgotten are undone.
+An item reads the users of the snapshot with the parameters that they have there, and the ratings that had come when
+its last share was full. It does not read newer users. Users are refitted over the present items. So nothing depends on
+itself: the state is a function of the snapshot and the present ratings in the order of their positions, and ratings
+that are deleted or forgotten leave no trace.
 """
 
 from __future__ import annotations

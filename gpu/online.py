@@ -10,8 +10,8 @@ events were batched, deletes and replays leave no trace.
 3. An item newer than the snapshot gets neighbours by its present signature among all items, where the model has such
    lists, and is then solved over its raters, but those of `gpu.prolific`. It follows whenever one of them changes.
 
-What an event changes at once is step 2 for its user, and step 3; `settle` waits for these. Step 1, and for its sake the
-others for whoever reads the item, is done by `catch_up` when there is time.
+`settle` does what an event changes at once: step 2 for its user, and step 3. `catch_up` does step 1 when there is time,
+and then steps 2 and 3 for the users and new items that read the item.
 
 How a row is solved depends on what trained the model: `gpu.exact` for ALS and NMF, not at all for EASE
 (`gpu.weighted`), else `gpu.sampled`.
@@ -172,7 +172,7 @@ class OnlineModel:
         return is_done and not self.n_waiting
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
-        """Parameters of somebody with these ratings, of whom nothing is kept.
+        """Parameters of a user with these ratings; nothing is kept.
 
         Args:
             items: item rows, ascending, (B,).

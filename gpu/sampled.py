@@ -4,7 +4,7 @@
   (Σ z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ y z over the ratings of trained items, z_j = [v_j; 1], y_j = r − μ − b̂_j −
   the neighbour terms; P, of u alone, says where users are expected (`gpu.rules`). Implicit models, without P: Newton
   steps of the cross-entropy, with s drawn negatives a rating.
-* An item newer than the snapshot: v, b̂, w, c over its raters, or so many of them, in the same way. Trained items whose
+* An item newer than the snapshot: v, b̂, w, c over its raters, or a sample of them, in the same way. Trained items whose
   ratings have changed too (`gpu.drift`).
 
 ESGD trains beside fixed biases; a refit solves b with u all the same, with λ = 0 for b. Without P, the error for users

@@ -1,4 +1,4 @@
-"""`CatchUp`: lets live models refit, when there is time, the items that learn and who reads them."""
+"""`CatchUp`: lets live models refit trained items, and the users who rated them, when there is time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CatchUp:
     def __init__(
         self, background: Background, ranking: Ranking, metrics: Metrics, fail: Callable[[BaseException], None]
     ) -> None:
-        """`fail` is told what a model failed of: it may answer wrongly from then on."""
+        """`fail` gets the error of a model that could not catch up: it may answer wrongly from then on."""
         self._background, self._ranking, self._metrics, self._fail = background, ranking, metrics, fail
         self._is_under_way = False
 

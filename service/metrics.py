@@ -172,7 +172,7 @@ class Metrics:
         )
         self.refits_waiting = Gauge(
             "nearfield_refits_waiting",
-            "Items, and who reads them, that a live model refits when there is time.",
+            "Items, and users who rated them, that a live model refits when there is time.",
             ("algorithm",),
             registry=registry,
         )

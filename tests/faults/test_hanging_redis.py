@@ -78,7 +78,7 @@ def test_while_redis_hangs_writers_are_refused_in_time(service: Service, server:
 
 
 def test_a_redis_without_memory_makes_the_service_unready_and_is_emptied(service: Service, server: redis.Redis) -> None:
-    service.rate(*(("memory", f"m{n}", 3.0) for n in range(100)))
+    service.rate(*(("memory", f"m{n}", 3.0) for n in range(50)))
     server.config_set("maxmemory", "1")
     try:
         assert ask(service, *POST, 0)[1].status_code == 503
@@ -87,8 +87,8 @@ def test_a_redis_without_memory_makes_the_service_unready_and_is_emptied(service
     finally:
         server.config_set("maxmemory", "0")
     eventually(lambda: ready(service), 20)
-    service.rate(("memory", "m100", 3.0))
-    assert len(service.get("/users/memory/ratings").json()["ratings"]) == 101
+    service.rate(("memory", "m50", 3.0))
+    assert len(service.get("/users/memory/ratings").json()["ratings"]) == 51
 
 
 def test_a_redis_close_to_its_limit_is_trimmed_before_it_refuses(service: Service, server: redis.Redis) -> None:

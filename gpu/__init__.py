@@ -120,11 +120,13 @@ def fit(
 
 
 def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
-    """What a training with `params` learns of `ratings`, of which there must be some: (these, how many were changed).
+    """What a training with `params` learns of `ratings`: (these, how many were changed).
 
     Ratings far beyond all others count as the nearest one that is not (`gpu.outliers`). Counts stay, which may be of
     any size: implicit models dampen or bound them themselves. Of NMF a few values below 0 count as 0.
     """
+    if not len(ratings):
+        return ratings, 0
     if not isinstance(params, NmfParams):
         return (ratings, 0) if params.is_implicit else winsorized(ratings)
     found, n_far = winsorized(ratings) if kind_of(ratings.by_user.values) == "ratings" else (ratings, 0)

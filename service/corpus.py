@@ -51,8 +51,6 @@ def usable(corpus: Corpus, params: gpu.Params) -> tuple[Corpus, int]:
 
     One of a million would decide by how much a model errs, and so which one goes live.
     """
-    if not len(corpus.training):
-        return corpus, 0
     training, n_far = gpu.usable(corpus.training, params)
     held_out = corpus.held_out
     if not params.is_implicit:

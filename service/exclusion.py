@@ -22,7 +22,7 @@ def try_take(data: Path, *, shared: bool) -> FileLock | None:
 
 
 def clean(data: Path) -> None:
-    """Remove what dead writers of snapshots left, unless somebody is writing one: then whoever comes next does it.
+    """Remove what dead writers of snapshots left, unless a process is writing one: then the next forgetting does it.
 
     Raises:
         OSError: something cannot be removed.

@@ -42,7 +42,7 @@ class Learner:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the present read; what the engine has no room for is read again by whoever comes next."""
+        """End after the present read; the next process reads again what the engine has no room for."""
         self._stopping.set()
         self._thread.join()
 

@@ -67,7 +67,7 @@ def run(settings: Settings) -> int:
 
 
 def _within_files(settings: Settings) -> Settings:
-    """Settings with so many connections as there can be files, of which the process may open all that it is allowed.
+    """Settings with as many connections as there can be files, of which the process may open all that it is allowed.
 
     Raises:
         InvalidSetting: it may open so few that hardly anybody could connect.

@@ -76,7 +76,7 @@ class Supervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the running job and end: a training fails, a forgetting is gone on with by whoever comes next."""
+        """Stop the running job and end: a training fails, the next worker goes on with a forgetting."""
         self._stopping.set()
         self._thread.join()
 

@@ -285,7 +285,7 @@ def _end_with_supervisor() -> None:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(ORPHANED_S)
-    os._exit(1)  # a kernel that does not end: what is half written is removed by whoever trains or forgets next
+    os._exit(1)  # a kernel that does not end: the next training or forgetting removes what is half written
 
 
 if __name__ == "__main__":

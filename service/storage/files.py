@@ -44,7 +44,7 @@ class FileLock:
         Raises:
             OSError: `path` is no regular file, or cannot be opened.
         """
-        # O_NONBLOCK: a pipe of that name would make us wait for somebody who never comes.
+        # O_NONBLOCK: a pipe of that name would make us wait for a writer that never comes.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
             _check_regular(descriptor, path)

@@ -106,7 +106,7 @@ def _binary(text: str, given: tuple[str, ...], architecture: str) -> str:
         binary = _compiled(text, given)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(binary)
-        Path(file.name).replace(path)  # whole, whoever else writes it
+        Path(file.name).replace(path)  # whole, even if another process writes it
     return str(path)
 
 

@@ -30,7 +30,7 @@ def filled(log: RatingLog, rating_entry: Make) -> RatingLog:
 
 
 def test_every_altered_byte_is_noticed(filled: RatingLog) -> None:
-    """The footer too, and headers of pages, of which the checksums of Parquet know nothing."""
+    """The footer too, and headers of pages, which the checksums of Parquet leave out."""
     path = filled.segments()[1].path
     intact = path.read_bytes()
     draw = random.Random(1)

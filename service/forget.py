@@ -77,10 +77,16 @@ def _trim(places: Places, position: StreamId) -> None:
 def forget_in_snapshots(data: Path, user: str) -> None:
     """Replace every snapshot that holds `user` by one that does not, in `live.json` too.
 
-    One that cannot be read is removed, unless it is live.
+    One that cannot be read is removed, unless it is live. Of several revisions of a version, which a job leaves that is
+    killed between writing one and removing its predecessor, the last one stays.
     """
-    for version in snapshot.versions(data / "snapshots"):
+    folder = data / "snapshots"
+    for version in snapshot.versions(folder):
         _forget_in_snapshot(data, version, user)
+    for version in snapshot.versions(folder):
+        last = snapshot.latest_revision(folder, version)
+        if last != version:
+            live.retire(data, version, last)
 
 
 def _forget_in_snapshot(data: Path, version: str, user: str) -> str:

@@ -109,6 +109,19 @@ def test_forgetting_can_be_repeated(whole: Whole) -> None:
     assert whole.recommend("u1").fallback == "popular"
 
 
+def test_one_revision_of_a_snapshot_stays(whole: Whole) -> None:
+    """A job that was killed after it had written a revision left the one before, which then was live beside it."""
+    whole.send(events())
+    version, folder = whole.train("als", n_factors=4), whole.data / "snapshots"
+    snapshot.rewrite_without(folder, version, "u1")
+    position = whole.subject("forget", "u1")
+    assert whole.ended(whole.jobs.submit_forgetting("u1", position)).state == "succeeded"
+    (left,) = snapshot.versions(folder)
+    assert not snapshot.holds_user(folder, left, "u1")
+    assert live.read(whole.data) == {"als": left}
+    assert [info.live for info in whole.hotswap.models()] == [True]
+
+
 @pytest.mark.parametrize("step", ["rewrite_without", "remove_temporaries", "clear_rejected", "rewrite_aof"])
 def test_a_forgetting_whose_worker_is_killed_is_gone_on_with(
     whole: Whole, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, step: str

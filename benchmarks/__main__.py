@@ -41,7 +41,7 @@ Where = Annotated[str, typer.Option("--backend", help="auto, host or device.")]
 def defaults(
     data: Data,
     sets: Sets = None,
-    part: Annotated[str, typer.Option(help="ours (with trivial baselines), grid, peers, or all.")] = "ours",
+    part: Annotated[str, typer.Option(help="ours (with trivial baselines), grid, tune, peers, or all.")] = "ours",
     peers_python: Annotated[
         Path, typer.Option(help="Interpreter that has the peers.", metavar="PATH", exists=True)
     ] = Path(sys.executable),

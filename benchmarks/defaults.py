@@ -1,8 +1,8 @@
 """`python -m benchmarks defaults`: how the shipped defaults do on every set of a data folder.
 
-Beside each algorithm's defaults stand the best of a fixed grid, something trivial, and peers at their defaults and at
-their best. Settings are chosen on a tenth of the training part, then trained once on all of it and measured on the test
-part, which nothing else sees.
+Beside each algorithm's defaults stand the best of a fixed grid, what `nearfield tune` finds, something trivial, and
+peers at their defaults and at their best. Settings are chosen on a tenth of the training part, then trained once on all
+of it and measured on the test part, which nothing else sees.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from benchmarks.harness import Harness, PeerMissing
 from benchmarks.methods import Method, Other, Ours, Trivial
 from benchmarks.peers import peers
 from benchmarks.peers.contract import FACTORS
-from benchmarks.rows import BEST, DEFAULT, GRID, Row, Store
+from benchmarks.rows import BEST, DEFAULT, GRID, TUNED, Row, Store
 from service.bench.report import say
 from service.console import progress
 
-PARTS = ("ours", "grid", "peers")
-Plan = list[tuple[Method, bool, bool]]  # method, whether its defaults and whether its grid are wanted
+PARTS = ("ours", "grid", "tune", "peers")
+Plan = list[tuple[Method, tuple[str, ...]]]  # method, and the stages that are wanted of it
+
+
+STAGES = {"ours": DEFAULT, "grid": BEST, "tune": TUNED}  # of ours, by part
 
 
 def run(
@@ -47,29 +50,35 @@ def plan(task: str, parts: Sequence[str], backend: gpu.Backend, harness: Harness
     """Every method of a task with what is wanted of it."""
     found: Plan = []
     if "ours" in parts and task != FACTORS:
-        found.append((Trivial(task), True, False))
-    if {"ours", "grid"} & set(parts):
-        found += [(Ours(name, backend), "ours" in parts, "grid" in parts) for name in grids.ALGORITHMS[task]]
+        found.append((Trivial(task), (DEFAULT,)))
+    stages = tuple(stage for part, stage in STAGES.items() if part in parts and (part != "tune" or task != FACTORS))
+    if stages:
+        found += [(Ours(name, backend), stages) for name in grids.ALGORITHMS[task]]
     if "peers" in parts:
-        found += [(Other(peer, harness), True, True) for peer in peers().values() if peer.task == task]
+        found += [(Other(peer, harness), (DEFAULT, BEST)) for peer in peers().values() if peer.task == task]
     return found
 
 
-def rows_of(method: Method, dataset: Dataset, of_defaults: bool, of_grid: bool, store: Store) -> Iterator[Row]:
-    """The rows of one method: defaults, each setting of its grid, the best of these."""
+def rows_of(method: Method, dataset: Dataset, stages: Sequence[str], store: Store) -> Iterator[Row]:
+    """The rows of one method: defaults, each setting of its grid, the best of these, and what a search finds.
+
+    A search is made again each time.
+    """
 
     def get(stage: str, settings: dict[str, object]) -> Row:
         wanted = method.row(dataset, stage, settings)
         return store.get(wanted, lambda: method.fitted(dataset, wanted))
 
-    if of_defaults:
+    if DEFAULT in stages:
         yield get(DEFAULT, method.defaults(dataset))
-    if of_grid:
+    if BEST in stages:
         tried = []
         for settings in method.grid(dataset):
             tried.append(get(GRID, settings))
             yield tried[-1]
         yield get(BEST, best_of(tried).settings)
+    if TUNED in stages and isinstance(method, Ours):
+        yield store.add(method.tuned(dataset))
 
 
 def best_of(rows: Sequence[Row]) -> Row:
@@ -81,10 +90,10 @@ def best_of(rows: Sequence[Row]) -> Row:
 
 
 def _run(dataset: Dataset, methods: Plan, store: Store) -> None:
-    total = sum(of_defaults + of_grid * (len(method.grid(dataset)) + 1) for method, of_defaults, of_grid in methods)
+    total = sum(len(stages) + (BEST in stages) * len(method.grid(dataset)) for method, stages in methods)
     with progress(dataset.name, total) as bar:
-        for method, of_defaults, of_grid in methods:
-            _run_one(method, rows_of(method, dataset, of_defaults, of_grid, store), bar.advance)
+        for method, stages in methods:
+            _run_one(method, rows_of(method, dataset, stages, store), bar.advance)
 
 
 def _run_one(method: Method, rows: Iterator[Row], advance: Callable[[int, str], None]) -> None:

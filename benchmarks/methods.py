@@ -12,10 +12,11 @@ from benchmarks import grids, measure, trivial
 from benchmarks.datasets import Dataset, Fold
 from benchmarks.harness import Harness
 from benchmarks.peers.contract import ESTIMATES, FACTORS, Peer, Settings
-from benchmarks.rows import BEST, GRID, OURS, PEER, TRIVIAL, Row
+from benchmarks.rows import BEST, GRID, OURS, PEER, TRIVIAL, TUNED, Row
 from gpu import nmf
 from gpu.errors import EngineError
 from gpu.params import NmfParams, params_for
+from gpu.tune import tune
 
 NMF_ITERATIONS = {"n_epochs": 100, "tolerance": 0.0}  # as many as scikit-learn's in `peers.sklearn_nmf`
 
@@ -110,6 +111,18 @@ class Ours:
         except (EngineError, MemoryError) as error:
             return dataclasses.replace(wanted, note=f"{type(error).__name__}: {error}")
         return dataclasses.replace(wanted, metrics=metrics, seconds=seconds)
+
+    def tuned(self, dataset: Dataset) -> Row:
+        """The row of what `gpu.tune` finds: it chooses as the grid does; fitted to the whole training part."""
+        asked, began = params_for(self.name, {}), time.perf_counter()
+        try:
+            found = tune(dataset.inner.train, dataset.inner.test, asked, backend=self._backend)
+        except (EngineError, MemoryError) as error:
+            return dataclasses.replace(self.row(dataset, TUNED, {}), note=f"{type(error).__name__}: {error}")
+        seconds, given = time.perf_counter() - began, dataclasses.asdict(asked)
+        settings = {name: value for name, value in dataclasses.asdict(found.best).items() if given[name] != value}
+        wanted = self.row(dataset, TUNED, settings)
+        return dataclasses.replace(self.fitted(dataset, wanted), seconds=seconds)
 
     def _measured(self, task: str, fold: Fold, settings: Settings, unit: float) -> tuple[measure.Metrics, float]:
         params = params_for(self.name, settings)

@@ -12,7 +12,8 @@ from typing import Any
 
 from service.bench import report
 
-DEFAULT, GRID, BEST = "defaults", "grid", "best"  # stages; a grid is measured on the tenth that settings are chosen by
+# Stages; a grid is measured on the tenth that settings are chosen by.
+DEFAULT, GRID, BEST, TUNED = "defaults", "grid", "best", "tuned"
 TRIVIAL, OURS, PEER = "trivial", "ours", "peer"  # kinds of methods
 
 
@@ -23,11 +24,11 @@ class Row:
     Attributes:
         dataset, task: see `benchmarks.datasets`.
         method, kind: what was trained, and whether it is trivial, ours or a peer.
-        stage: its defaults, a setting of its grid, or the best of these.
+        stage: its defaults, a setting of its grid, the best of these, or what `gpu.tune` finds.
         settings: as given, over the defaults.
         parameters: of our algorithms, all of them: a row counts as computed only while the defaults are the same.
         metrics: NaN where `note` says why there are none.
-        seconds: of this one fit.
+        seconds: of this one fit; of the whole search, where `gpu.tune` made one.
         where: what computed it.
         note: what went wrong, or nothing.
     """
@@ -80,6 +81,11 @@ class Store:
             self._append(compute())
             self._computed[wanted.key] = self.rows[-1]
         return self._computed[wanted.key]
+
+    def add(self, row: Row) -> Row:
+        """Keep a row, whatever there is already."""
+        self._append(row)
+        return row
 
     def has(self, wanted: Row) -> bool:
         """Whether `get` would compute nothing."""

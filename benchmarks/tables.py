@@ -9,10 +9,13 @@ from typing import Any
 from benchmarks import measure
 from benchmarks.datasets import SOURCES
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS
-from benchmarks.rows import BEST, DEFAULT, GRID, OURS, Row, Store
+from benchmarks.rows import BEST, DEFAULT, GRID, OURS, TUNED, Row, Store
 
 MEASURES = {ESTIMATES: "RMSE", LISTS: "NDCG@10, Recall@20", FACTORS: "relative error"}
-HEADER = ("set", "measure", "method", "defaults", "best of a grid", "gap", "chosen among", "settings of the best")
+HEADER = (
+    *("set", "measure", "method", "defaults", "best of a grid", "gap"),
+    *("found by tune", "chosen among", "settings of the best"),
+)
 NONE = "–"
 UNITS = (
     "Settings of ours are for values in units of their standard deviation (lists: of their mean). *Gap*: by how much"
@@ -24,7 +27,7 @@ def defaults_table(store: Store) -> str:
     """One line for each method on each set: its defaults, and the best of its grid where that was measured."""
     lines = [_line(HEADER), _line("---" for _ in HEADER)]
     for name in SOURCES:
-        of_set = [row for row in store.rows if row.dataset == name and row.stage in (DEFAULT, GRID, BEST)]
+        of_set = [row for row in store.rows if row.dataset == name and row.stage in (DEFAULT, GRID, BEST, TUNED)]
         lines += [_line(_cells(method, of_set)) for method in dict.fromkeys(row.method for row in of_set)]
     return "\n".join([*_machines(store), *lines, "", UNITS])
 
@@ -62,6 +65,7 @@ def _cells(method: str, of_set: Sequence[Row]) -> list[str]:
         _values(one),
         _values(best),
         _gap(one, best),
+        _values(newest.get(TUNED)),
         _number_of(rows) if best else NONE,
         _settings(best.settings) if best else NONE,
     ]

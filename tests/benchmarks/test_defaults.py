@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import gpu
+import gpu.tune
 from benchmarks import datasets, defaults, grids, harness, measure, methods, trivial
 from benchmarks.harness import Answer, PeerMissing
 from benchmarks.methods import Other, Ours, Trivial
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts, Fitted, Peer
-from benchmarks.rows import BEST, DEFAULT, GRID, Row, Store
+from benchmarks.rows import BEST, DEFAULT, GRID, TUNED, Row, Store
 from gpu.params import params_for
 
 SMALL = {"n_factors": 4, "n_epochs": 2}
@@ -53,17 +54,17 @@ class Parabola:
 
 def test_the_best_of_the_grid_is_measured_on_the_test_part_once(ratings_set):
     method, store = Parabola(), Store(None)
-    rows = list(defaults.rows_of(method, ratings_set, True, True, store))
+    rows = list(defaults.rows_of(method, ratings_set, (DEFAULT, BEST), store))
     assert [row.stage for row in rows] == [DEFAULT, *[GRID] * 7, BEST]
     assert (rows[0].metrics, rows[-1].settings, rows[-1].metrics) == ({"rmse": 9}, {"x": 3}, {"rmse": 1})
     assert len(method.calls) == 9
-    assert list(defaults.rows_of(method, ratings_set, True, True, store)) == rows
+    assert list(defaults.rows_of(method, ratings_set, (DEFAULT, BEST), store)) == rows
     assert len(method.calls) == 9
 
 
 def test_only_what_is_wanted_is_fitted(ratings_set):
     method = Parabola()
-    assert [row.stage for row in defaults.rows_of(method, ratings_set, True, False, Store(None))] == [DEFAULT]
+    assert [row.stage for row in defaults.rows_of(method, ratings_set, (DEFAULT,), Store(None))] == [DEFAULT]
     assert method.calls == [(DEFAULT, {})]
 
 
@@ -79,12 +80,28 @@ def test_the_best_is_the_least_error_or_the_most_hits_and_never_a_failure(task, 
 def test_parts_name_what_is_run():
     def told(task, *parts):
         found = defaults.plan(task, parts, gpu.HOST, harness.Harness(Path("python"), 1))
-        return [(method.name, of_defaults, of_grid) for method, of_defaults, of_grid in found]
+        return [(method.name, *stages) for method, stages in found]
 
-    assert told(ESTIMATES, "ours")[:2] == [("shrunk biases", True, False), ("als", True, False)]
-    assert told(LISTS, "grid")[0] == ("als-implicit", False, True)
-    assert told(FACTORS, "ours", "grid") == [("nmf", True, True)]
-    assert told(FACTORS, "peers") == [("scikit-learn cd", True, True), ("scikit-learn mu", True, True)]
+    assert told(ESTIMATES, "ours")[:2] == [("shrunk biases", DEFAULT), ("als", DEFAULT)]
+    assert told(LISTS, "grid", "tune")[0] == ("als-implicit", BEST, TUNED)
+    assert told(FACTORS, "ours", "grid", "tune") == [("nmf", DEFAULT, BEST)]
+    assert told(FACTORS, "tune") == []
+    assert told(FACTORS, "peers") == [("scikit-learn cd", DEFAULT, BEST), ("scikit-learn mu", DEFAULT, BEST)]
+
+
+def test_a_search_chooses_on_the_inner_part_and_is_measured_on_the_test_part(ratings_set, monkeypatch):
+    searched = []
+
+    def tune(train, held_out, asked, backend):
+        searched.append((train, held_out))
+        return gpu.tune.Outcome(dataclasses.replace(asked, **SMALL), "rmse", ())
+
+    monkeypatch.setattr("benchmarks.methods.tune", tune)
+    (row,) = defaults.rows_of(Ours("als", gpu.HOST), ratings_set, (TUNED,), Store(None))
+    assert searched == [(ratings_set.inner.train, ratings_set.inner.test)]
+    assert (row.stage, row.settings) == (TUNED, SMALL)
+    method = Ours("als", gpu.HOST)
+    assert row.metrics == method.fitted(ratings_set, method.row(ratings_set, DEFAULT, SMALL)).metrics
 
 
 def test_ours_is_fitted_to_the_training_part(ratings_set, monkeypatch):
@@ -174,7 +191,7 @@ class Runs:
 def test_a_peer_is_measured_as_ours_is(ratings_set):
     peer = Peer("a peer", "a-package", ESTIMATES, lambda facts: [{"k": 1}], lambda *_: Fitted(0.0, {}))
     runs = Runs(lambda fold: Answer(2.0, {"estimates": fold.test.coo()[2] + 0.5}, "1.2"))
-    rows = list(defaults.rows_of(Other(peer, runs), ratings_set, True, True, Store(None)))
+    rows = list(defaults.rows_of(Other(peer, runs), ratings_set, (DEFAULT, BEST), Store(None)))
     assert runs.asked == [(1080, {}), (972, {}), (972, {"k": 1}), (1080, {})]
     assert rows[0].metrics["rmse"] <= 0.5
     assert (rows[0].seconds, rows[0].where) == (2.0, "host, 1 thread; a-package 1.2")
@@ -183,7 +200,7 @@ def test_a_peer_is_measured_as_ours_is(ratings_set):
 def test_a_missing_peer_leaves_the_others_alone(ratings_set, capsys):
     peer = Peer("a peer", "a-package", ESTIMATES, lambda facts: [], lambda *_: Fitted(0.0, {}))
     store, method = Store(None), Parabola()
-    defaults._run(ratings_set, [(Other(peer, Runs(None)), True, True), (method, True, False)], store)
+    defaults._run(ratings_set, [(Other(peer, Runs(None)), (DEFAULT, BEST)), (method, (DEFAULT,))], store)
     assert [row.method for row in store.rows] == ["parabola"]
     assert "a peer: left out" in capsys.readouterr().err
 

@@ -1,7 +1,8 @@
 """Nearfield's engine: arrays in, arrays out. Importing it needs neither CuPy nor a GPU.
 
-The axis alphabet of every docstring: U users, I items, F factors, B batch, K neighbours, N ratings, H hash bits,
-T items with weights.
+The axis alphabet of every docstring: U users, I items, F factors, B batch, K neighbors, N ratings, H hash bits,
+T items with weights. [000] to [004] are papers: docs/algorithms.md has their references, and states every equation,
+algorithm and section of them that is cited. A number without a paper belongs to the paper that the module names.
 """
 
 from __future__ import annotations

@@ -108,10 +108,92 @@ def test_metrics_named_in_the_documentation_exist():
     assert {re.sub(r"_total$", "", name) for name in named} <= known
 
 
+def pages() -> list[Path]:
+    return [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a forge calls the headings of a page, so that links can name them."""
+    found: list[str] = []
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        found.append(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
+    return {f"{name}-{n}" if (n := found[:at].count(name)) else name for at, name in enumerate(found)}
+
+
+def links(page: Path) -> set[str]:
+    """Where a page leads to within the repository: `path`, `path#heading` or `#heading`."""
+    text = page.read_text("utf-8")
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)$", text, re.MULTILINE)
+    return {target for target in found if ":" not in target}
+
+
 def test_links_between_documents_lead_somewhere():
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for page in pages():
+        for target in links(page):
+            path, _, heading = target.partition("#")
+            there = page.parent / path if path else page
+            assert there.exists(), f"{page.name}: {target}"
+            assert not heading or heading in anchors(there), f"{page.name}: {target}"
+
+
+ALGORITHMS = ROOT / "docs" / "algorithms.md"
+NUMBERS = r"\d+(?:\.\d+)?(?:(?:,| and| to) \d+(?:\.\d+)?)*"
+PART = rf"(?:eq\. |alg\. |table |§ ?)(?:{NUMBERS})"
+CITING = ("*.py", "*.cu", "*.cuh", "*.md")
+
+
+def parts(text: str) -> set[str]:
+    """`Alg. 1 and 2, §5.4` gives {"alg. 1", "alg. 2", "§5.4"}; `3 to 5` are three."""
+    found: set[str] = set()
+    for kind, numbers in re.findall(rf"(eq\. |alg\. |table |§) ?({NUMBERS})", text.lower()):
+        ranges = re.sub(r"(\d+) to (\d+)", lambda m: ", ".join(map(str, range(int(m[1]), int(m[2]) + 1))), numbers)
+        found |= {kind + number for number in re.findall(r"\d+(?:\.\d+)?", ranges)}
+    return found
+
+
+def stated() -> dict[str, set[str]]:
+    """Paper -> what of it docs/algorithms.md states."""
+    headings = re.findall(r"^#{2,4} \[(00\d)\](.*)$", ALGORITHMS.read_text("utf-8"), re.MULTILINE)
+    return {paper: set().union(*(parts(text) for name, text in headings if name == paper)) for paper, _ in headings}
+
+
+def citations(text: str) -> Iterator[tuple[str, set[str]]]:
+    """(paper, parts of it) of every `[004] eq. 1` and `eq. 1 of [004]`; no paper where only a part is named."""
+    flat = re.sub(r"\s*\n[\s#/*]*", " ", text)
+    for before, paper, after in re.findall(rf"(?i)({PART} of )?\[(00\d)\]((?:,? {PART})*)", flat):
+        yield paper, parts(before + after)
+    alone = re.sub(rf"(?i)({PART} of )?\[00\d\](,? {PART})*", "", flat)
+    for part in re.findall(r"(?i)(?<!\d{4}, )(?:eq\. |alg\. |§)" + NUMBERS, alone):
+        yield "", parts(part)
+
+
+def test_every_citation_of_a_paper_is_stated():
+    """`[004] eq. 1` is in docs/algorithms.md; a bare `eq. 1` belongs to a paper that the same file names."""
+    known = stated()
+    assert set(known) == {"000", "001", "002", "003", "004"}
+    rooms = [ROOT / name for name in ("gpu", "service", "benchmarks", "loadtest", "tests", "docs")]
+    files = {path for room in rooms for glob in CITING for path in room.rglob(glob)} - {Path(__file__), ALGORITHMS}
+    for path in sorted(files):
+        found = list(citations(path.read_text("utf-8")))
+        named = {paper for paper, _ in found if paper}
+        assert named <= known.keys(), f"{name_of(path)} cites a paper that docs/algorithms.md lacks"
+        for paper, of_it in found:
+            there = known[paper] if paper else set().union(*(known[one] for one in named))
+            assert of_it <= there, f"{name_of(path)}: [{paper or '?'}] {sorted(of_it - there)}: see docs/algorithms.md"
+
+
+def test_pages_that_cite_a_paper_lead_to_it():
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = page.read_text("utf-8")
+        for paper in set(re.findall(r"\[(00\d)\]", text)) if page != ALGORITHMS else ():
+            assert re.search(rf"^\[{paper}\]: \S*algorithms\.md#{paper}-", text, re.MULTILINE), f"{page.name}: {paper}"
+
+
+def test_modules_named_beside_the_equations_exist():
+    for name in re.findall(r"`((?:gpu|tests|benchmarks)/[\w/.]*)`", ALGORITHMS.read_text("utf-8")):
+        assert (ROOT / name).exists(), name
 
 
 def test_decision_notes_have_their_three_parts():

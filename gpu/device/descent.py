@@ -98,7 +98,7 @@ class Descent:
             self.visits = self._laid_out(self._rows, 0)
 
     def learn(self, epoch: int, rates: Rates) -> None:
-        """One epoch of eq. 5."""
+        """One epoch of [004] eq. 5."""
         if isinstance(self._params, CulshImplicitParams):
             vars(self).pop("visits", None)  # the next ones lie where they were
             keys = self._params.seed, epoch, self._model.middle

@@ -60,7 +60,7 @@ class Descent:
         """Nothing is left to do."""
 
     def learn(self, epoch: int, rates: Rates) -> None:
-        """One epoch of eq. 5, every user group in an order of its own."""
+        """One epoch of [004] eq. 5, every user group in an order of its own."""
         self._samples = self._blocks.samples(epoch)
         self._learn(epoch, rates, self._blocks.user_bounds)
 

@@ -61,7 +61,7 @@ def ask(index: ItemIndex, rows: Rows, n: int, users: np.ndarray | None = None, *
 
 
 def exact_scores(model: Model, rows: Rows, user: int) -> np.ndarray:
-    """Eq. 1 for all items in float64; duplicates in a list are slots of their own."""
+    """[004] eq. 1 for all items in float64; duplicates in a list are slots of their own."""
     own = slice(rows.starts[user], rows.starts[user] + rows.lengths[user])
     scores = model.mean + model.user_bias[user] + model.item_bias.astype(np.float64)
     scores += model.item_factors.astype(np.float64) @ model.user_factors[user]

@@ -41,7 +41,7 @@ format: $(VENV)/dev ## rewrite the code as the checks want it
 docs: $(VENV)/dev ## rewrite the generated parts of docs/
 	$(BIN)/python -m docs.generate
 
-bench: $(VENV)/dev ## the tables of docs/performance.md
+bench: $(VENV)/dev ## measure one table of docs/performance.md: ARGS="als --ratings …"; alone it lists them
 	$(BIN)/python -m benchmarks $(ARGS)
 
 loadtest: $(VENV)/dev ## drive a service that this starts, and plot what it did

@@ -1,6 +1,6 @@
 """`python -m benchmarks`: what the project measures about itself, in Markdown, or raw with `--json`.
 
-Commands that are not listed first are those of `nearfield bench`.
+Further commands: `benchmarks.engine_commands`, `benchmarks.service_commands`.
 """
 
 # ruff: noqa: PLC0415 - a measurement imports only what it needs
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from service import threads
-from service.cli import run
+from benchmarks import engine_commands, options, service_commands
+from benchmarks.options import Names, Where, chosen
+from service import cli, threads
 
 if TYPE_CHECKING:
     from benchmarks.rows import Store
@@ -33,8 +34,6 @@ Json = Annotated[
     ),
 ]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="One of the sets; several times.", metavar="NAME")]
-Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated names.")]
-Where = Annotated[str, typer.Option("--backend", help="auto, host or device.")]
 
 
 @app.command()
@@ -60,7 +59,7 @@ def defaults(
     _check([part], (*measurement.PARTS, "all"), "--part")
     parts = measurement.PARTS if part == "all" else (part,)
     store, harness = Store(json), Harness(peers_python.absolute(), peer_threads)
-    measurement.run(data, sets or [], parts, _chosen(backend), harness, store)
+    measurement.run(data, sets or [], parts, chosen(backend), harness, store)
     print(tables.defaults_table(store))
 
 
@@ -116,20 +115,10 @@ class Measurement(Protocol):
 def _measure(measurement: Measurement, data: Path, algorithms: str, backend: str, json: Path | None) -> None:
     from benchmarks import tables
     from benchmarks.rows import Store
-    from service.bench import options
 
     store = Store(json)
-    measurement.run(data, options.algorithms(algorithms), _chosen(backend), store)
+    measurement.run(data, options.algorithms(algorithms), chosen(backend), store)
     print(tables.metrics_table(store, measurement.STAGE))
-
-
-def _chosen(backend: str) -> Backend:
-    from gpu.backend import choose
-    from service.bench.report import say
-
-    chosen = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
-    say(f"backend: {chosen.name} ({chosen.reason})")
-    return chosen
 
 
 def _check(names: Sequence[str], known: Collection[str], option: str) -> None:
@@ -138,14 +127,15 @@ def _check(names: Sequence[str], known: Collection[str], option: str) -> None:
             raise typer.BadParameter(f"expected one of {', '.join(known)}, got {name!r}", param_hint=option)
 
 
-def main() -> int:
-    """Run one measurement; returns the exit status."""
-    threads.configure()
-    from service.bench.main import app as older
+for more in (engine_commands.app, service_commands.app):
+    app.add_typer(more)  # without a name: its commands stand beside these
 
-    app.add_typer(older, name=None)  # so that its commands stand beside these
-    return run(sys.argv[1:], app, "python -m benchmarks")
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one measurement; returns the exit status."""
+    return cli.run(arguments, app, "python -m benchmarks")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    threads.configure()
+    sys.exit(run(sys.argv[1:]))

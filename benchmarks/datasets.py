@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
+from benchmarks.als_lists import as_ones
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts
+from benchmarks.ranking import per_user_split
 from gpu.params import NmfParams
 from service import offline, ratings_file
-from service.bench.als_lists import as_ones
-from service.bench.ranking import per_user_split
 from service.ratings_file import RatingsFile
 
 SEED = 42  # of every split

@@ -17,8 +17,8 @@ from benchmarks.harness import Harness, PeerMissing
 from benchmarks.methods import Method, Other, Ours, Trivial
 from benchmarks.peers import peers
 from benchmarks.peers.contract import FACTORS
+from benchmarks.report import say
 from benchmarks.rows import BEST, DEFAULT, GRID, TUNED, Row, Store
-from service.bench.report import say
 from service.console import progress
 
 PARTS = ("ours", "grid", "tune", "peers")

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.datasets import Fold
+from benchmarks.nmf import relative_error
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS
 from gpu.params import params_for
-from service.bench.nmf import relative_error
 
 METRICS = {ESTIMATES: ("rmse",), LISTS: ("ndcg@10", "recall@20"), FACTORS: ("relative_error",)}  # the first decides
 IS_MORE_BETTER = {ESTIMATES: False, LISTS: True, FACTORS: False}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.bench import report
+from benchmarks import report
 
 # Stages; a grid is measured on the tenth that settings are chosen by.
 DEFAULT, GRID, BEST, TUNED = "defaults", "grid", "best", "tuned"

@@ -1,6 +1,6 @@
 """Neighbours of items for training: simLSH, or one of the comparators that show what it is worth.
 
-Comparators are for `train` and `bench` and are not kept up to date online.
+Comparators are for `train` and the benchmarks and are not kept up to date online.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 For every workload it looks for the highest rate at which the service keeps up, then measures for longer at half of it
 (with `--rates` it measures those instead), and writes `result.json`, `report.md` and a picture a workload.
 
-`--data DIR` serves a folder that is there, such as one of `nearfield bench plant`; `--workloads feed` reads while
+`--data DIR` serves a folder that is there, such as one of `python -m benchmarks plant`; `--workloads feed` reads while
 `--ratings-per-s` ratings a second come in, by the hundred.
 """
 
@@ -28,7 +28,7 @@ from loadtest.steps import FIRST_PER_S, KEEPS_UP_MS, RETRAIN, Steps
 from loadtest.workload import FEED, WRITES_OF, Population, write_synthetic
 
 MODEL = "als-implicit"
-SAMPLE = "ratings.csv"  # beside what `nearfield bench plant` makes
+SAMPLE = "ratings.csv"  # beside what `python -m benchmarks plant` makes
 DEFAULTS = [workload for workload in WRITES_OF if workload != FEED]
 OK = 200
 SEARCH_SHARE = 0.2  # of the seconds of a step, for each step of the search

@@ -1,4 +1,4 @@
-"""The command line: `nearfield serve | worker | import | train | tune | evaluate | topics | bench`.
+"""The command line: `nearfield serve | worker | import | train | tune | evaluate | topics`.
 
 Each command imports what it needs when it runs, so that `nearfield --help` and `serve` start fast.
 """
@@ -225,17 +225,6 @@ def topics(
     printer = Printer(json)
     for topic in found(offline.saved_model(model), top):
         printer.line(topic)
-
-
-@app.command(
-    short_help="Measure the tables of docs/performance.md.",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-)
-def bench(context: typer.Context) -> int:
-    """Measure what docs/performance.md reports; `nearfield bench --help` lists the tables."""
-    from service.bench.main import main as run
-
-    return run(context.args)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.__main__ import app as measurements
 from docs.generate import OPERATIONS, filled
 from service.metrics import Metrics
 
@@ -73,6 +74,33 @@ def test_the_load_test_knows_nothing_but_http():
     for path in (ROOT / "loadtest").rglob("*.py"):
         roots = {name.split(".")[0] for name in imports(path)}
         assert not roots & {"service", "gpu", "numba", "redis", "msgspec"}, name_of(path)
+
+
+def test_the_wheel_has_the_service_and_the_engine_alone():
+    """Nothing that is installed needs the measurements, the tests or a library of development."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["service", "gpu"]
+    development = project["project"]["optional-dependencies"]["dev"]
+    unwanted = {_normal(re.match(r"[\w.-]+", one)[0]) for one in development}
+    unwanted |= {"benchmarks", "loadtest", "tests", "docs"}
+    for path in CODE:
+        if name_of(path).startswith(("gpu/", "service/")):
+            roots = {_normal(name.split(".")[0]) for name in imports(path)}
+            assert not roots & unwanted, name_of(path)
+
+
+def test_documents_name_commands_of_the_measurements_that_exist():
+    known = {command.name or command.callback.__name__ for command in measurements.registered_commands}
+    known |= {
+        command.name or command.callback.__name__
+        for group in measurements.registered_groups
+        for command in group.typer_instance.registered_commands
+    }
+    for page in pages():
+        text = page.read_text("utf-8")
+        named = re.findall(r"(?:python -m benchmarks |make bench ARGS=\")([a-z][a-z-]*)", text)
+        assert set(named) <= known, page.name
+        assert "nearfield bench " not in text, page.name
 
 
 def test_only_settings_reads_the_environment():

@@ -1,9 +1,14 @@
-"""A small folder of sets, laid out as `benchmarks.datasets` expects it."""
+"""A small folder of sets, small planted ratings, and the folder of raw arrays that `python -m benchmarks als` reads."""
+
+import json
 
 import numpy as np
 import pytest
 
+import gpu
 from tests.data import planted
+
+N_USERS, N_ITEMS = 40, 25
 
 
 @pytest.fixture(scope="session")
@@ -13,7 +18,7 @@ def ratings():
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory, ratings):
-    """Ratings of 1 to 5, and pairs without values."""
+    """Sets as `benchmarks.datasets` expects them: ratings of 1 to 5, and pairs without values."""
     folder = tmp_path_factory.mktemp("data")
     users, items, values = ratings.coo()
     order = np.random.default_rng(1).permutation(len(users))
@@ -27,3 +32,34 @@ def data(tmp_path_factory, ratings):
 def write(path, lines):
     path.parent.mkdir()
     path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def drawn(seed, density):
+    rng = np.random.default_rng(seed)
+    users, items = np.nonzero(rng.random((N_USERS, N_ITEMS)) < density)
+    return gpu.Ratings.from_coo(users, items, rng.integers(1, 6, len(users)).astype(float), (N_USERS, N_ITEMS))
+
+
+@pytest.fixture
+def train():
+    return drawn(0, 0.4)
+
+
+@pytest.fixture
+def held_out():
+    return drawn(1, 0.1)
+
+
+@pytest.fixture
+def folder(tmp_path, train, held_out):
+    """Written as the description of the layout says."""
+    for name, rows in (("csc", train.by_user), ("csr", train.by_item)):
+        bounds = np.append(rows.starts, len(train)).astype(np.int32)
+        for part, array in (("indptr", bounds), ("indices", rows.items), ("data", rows.values)):
+            array.tofile(tmp_path / f"R_train_{name}.{part}.bin")
+    users, items, values = held_out.coo()
+    for part, array in (("row", items), ("col", users), ("data", values)):
+        array.tofile(tmp_path / f"R_test_coo.{part}.bin")
+    meta = {"m_users": N_USERS, "n_items": N_ITEMS, "nnz_train": len(train), "nnz_test": len(values)}
+    (tmp_path / "meta.json").write_text(json.dumps(meta))
+    return tmp_path

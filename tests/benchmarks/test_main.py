@@ -1,4 +1,4 @@
-"""Both generations of measurements answer to one command."""
+"""All measurements answer to one command."""
 
 import subprocess
 import sys
@@ -16,14 +16,15 @@ def call(*arguments):
     )
 
 
-def test_new_and_older_commands_are_listed_together():
-    listed = call("--help").stdout
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_all_commands_are_listed_together(arguments):
+    listed = call(*arguments).stdout
     assert all(
         f" {name} " in listed for name in ("defaults", "scale", "dislikes", "stream", "als", "newcomers", "http")
     )
 
 
-def test_an_older_command_runs():
+def test_a_file_that_is_not_there_is_named():
     done = call("sgd", "--ratings", "nowhere.csv")
     assert done.returncode == 2
     assert "nowhere.csv" in done.stderr

@@ -19,7 +19,7 @@ from gpu.params import ALGORITHMS
 from service import catalogue
 from service.cli import ALGORITHM_NAMES, run
 
-COMMANDS = ("serve", "worker", "import", "train", "evaluate", "topics", "bench")
+COMMANDS = ("serve", "worker", "import", "train", "evaluate", "topics")
 QUICK = ("n_epochs=3", "n_factors=8", "n_neighbours=4", "n_bits=128")
 
 
@@ -56,16 +56,16 @@ def test_no_heavy_library_is_loaded_before_a_command_runs():
     assert not {"numba", "numpy", "scipy", "pyarrow", "fastapi", "httpx", "uvicorn"} & set(loaded)
 
 
-@pytest.mark.parametrize(("arguments", "command"), [([], "serve"), (["bench"], "plant")])
-def test_no_arguments_ask_for_help(arguments, command, capsys):
-    assert run(arguments) == 0
-    assert f"\n  {command} " in capsys.readouterr().out
+def test_no_arguments_ask_for_help(capsys):
+    assert run([]) == 0
+    assert "\n  serve " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["fly"], "No such command 'fly'"),
+        (["bench"], "No such command 'bench'"),
         (["train", "--algorithm", "culsh"], "Missing option '--ratings'"),
         (["train", "--ratings", "none.csv", "--algorithm", "culsh"], "none.csv"),
         (["train", "--ratings", "none.csv", "--algorithm", "magic"], "Invalid algorithm: expected one of"),

@@ -1,0 +1,76 @@
+"""The bare routes that the service is measured against: what the same libraries do with no service behind them.
+
+`GET /recommend/{user}` answers ten items from memory (Starlette + orjson); `POST /ratings` checks an array of ratings
+(msgspec) and appends it to a stream of a Redis with the same settings as the service's own. Run as a process:
+`python -m benchmarks.bare PORT [DATA]`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import orjson
+import redis.asyncio
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from service.redis_server import RedisServer
+
+
+class Rating(msgspec.Struct, forbid_unknown_fields=True):
+    """What a bare route checks of a rating."""
+
+    user: str
+    item: str
+    rating: float
+    timestamp: float | None = None
+
+
+ITEMS = [{"item": str(100 + n), "score": 4.5 - n / 16} for n in range(10)]
+RATINGS = msgspec.json.Decoder(list[Rating])
+ENCODER = msgspec.json.Encoder()
+
+
+async def recommend(request: Request) -> Response:
+    """Ten items from memory."""
+    answer = {"user": request.path_params["user"], "items": ITEMS}
+    return Response(orjson.dumps(answer), media_type="application/json")
+
+
+async def ratings(request: Request) -> Response:
+    """Check, append, acknowledge."""
+    events = RATINGS.decode(await request.body())
+    stream_id = await request.app.state.redis.xadd("bare", {"ratings": ENCODER.encode(events)})
+    answer = {"accepted": len(events), "stream_id": stream_id.decode()}
+    return Response(orjson.dumps(answer), status_code=202, media_type="application/json")
+
+
+def create_app(data: Path | None) -> Starlette:
+    """The bare application; with `data` it runs a durable Redis of its own for `POST /ratings`."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        if data is None:
+            yield
+            return
+        server = RedisServer(data)
+        server.start()
+        app.state.redis = redis.asyncio.Redis.from_url(server.url)
+        yield
+        await app.state.redis.aclose()
+        server.stop()
+
+    routes = [Route("/recommend/{user}", recommend), Route("/ratings", ratings, methods=["POST"])]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    uvicorn.run(create_app(folder), port=int(sys.argv[1]), log_level="warning", access_log=False)

@@ -1,0 +1,116 @@
+"""`python -m benchmarks growth`: how long the engine thread stands still while users, items and ratings are added.
+
+A service that has started empty, with a small model, takes in new users and items; each step is what the engine does
+for one lesson before it can answer again: the history, the popular items, the model's arrays and its index. Refits are
+left out, they go in slices of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.report import say
+from gpu.errors import InvalidInput
+from gpu.follower import place
+from gpu.model import Model
+from gpu.online import OnlineModel
+from gpu.params import params_for
+from service import memory
+from service.events import Entry, RatingEvent, StreamId
+from service.history import History
+from service.lessons import MAX_RATINGS
+from service.manifest import Manifest
+from service.popularity import Popularity
+from service.rehearsal import rehearse_history
+from service.resident import Resident
+
+N_WARM = 5  # lessons before the clock counts
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """The longest and the usual step on the way to a size; `cpu` leaves out what other processes took."""
+
+    users: int
+    items: int
+    ratings: int
+    longest_ms: float
+    longest_cpu_ms: float
+    median_ms: float
+
+
+def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: int, n_rows: int) -> Iterator[Row]:
+    """Grow to the given sizes; a row for each part of the way.
+
+    Raises:
+        InvalidInput: so few ratings that a row would have no lesson.
+    """
+    n_lessons = -(-n_ratings // MAX_RATINGS) - 1
+    if n_lessons // n_rows <= N_WARM:
+        least = (N_WARM + 1) * n_rows * MAX_RATINGS + 1
+        raise InvalidInput(f"Invalid n_ratings: expected {least:,} or more, got {n_ratings:,}")
+    history, popularity = History(), Popularity()
+    rehearse_history()
+    lessons = _lessons(n_users, n_items, n_ratings)
+    changes = history.apply(next(lessons)).changes
+    popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
+    resident = _resident(history, algorithm, n_factors)
+    memory.settle()
+    steps: list[tuple[float, float]] = []
+    ends = [n_lessons * row // n_rows for row in range(1, n_rows + 1)]
+    for number, entries in enumerate(lessons, 1):
+        started, started_cpu = time.perf_counter(), time.thread_time()
+        applied = history.apply(entries)
+        changes = applied.changes
+        popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
+        resident.learn(applied)
+        steps.append((time.perf_counter() - started, time.thread_time() - started_cpu))
+        _leave_out_refits(resident)
+        if number in ends:
+            yield _row(history, steps[N_WARM:] if number == ends[0] else steps)
+            steps.clear()
+
+
+def _leave_out_refits(resident: Resident) -> None:
+    """Make nobody wait for them: the engine never takes a lesson before the one before is learned."""
+    follower = resident.online
+    assert isinstance(follower, OnlineModel)  # noqa: S101 - on the host; this narrows the type
+    follower._users.clear()
+    follower._items.clear()
+
+
+def _row(history: History, steps: list[tuple[float, float]]) -> Row:
+    times, cpu = np.array(steps).T * 1000
+    table = history.table
+    say(f"{table.n_users:,} users, {table.n_items:,} items, {table.n_ratings:,} ratings: {times.max():.1f} ms")
+    sizes = table.n_users, table.n_items, table.n_ratings
+    return Row(*sizes, float(times.max()), float(cpu.max()), float(np.median(times)))
+
+
+def _lessons(n_users: int, n_items: int, n_ratings: int) -> Iterator[list[Entry]]:
+    """Lessons of ratings in which users and items appear one after the other, and are rated again later."""
+    rng = np.random.default_rng(SEED)
+    for first in range(0, n_ratings, MAX_RATINGS):
+        share = (first + MAX_RATINGS) / n_ratings
+        users = rng.integers(0, max(int(n_users * share), 1), MAX_RATINGS).tolist()
+        items = rng.integers(0, max(int(n_items * share), 1), MAX_RATINGS).tolist()
+        pairs = zip(users, items, strict=True)
+        yield [Entry(StreamId(first + 1, 0), "rating", [RatingEvent(f"u{u}", f"i{i}", 4.0, 0.0) for u, i in pairs])]
+
+
+def _resident(history: History, algorithm: str, n_factors: int) -> Resident:
+    """A model that knows what the history has so far."""
+    params = params_for(algorithm, {"n_factors": n_factors})
+    known = Model.zeros(
+        params, 1.0, (0.0, 5.0), len(history.users), len(history.items), n_bits=getattr(params, "n_bits", 0)
+    )
+    known.user_trained[:], known.item_trained[:] = True, True
+    rows = np.arange(len(history.users)), np.arange(len(history.items))
+    model = known.mapped(*rows, len(history.users), len(history.items))
+    manifest = Manifest("", algorithm, {}, 1.0, (0.0, 5.0), {}, str(history.position), len(rows[0]), len(rows[1]), {})
+    return Resident(manifest, place(model, history.table, history.users.keys, history.items.keys), history)

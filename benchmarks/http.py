@@ -1,0 +1,113 @@
+"""`python -m benchmarks http`: throughput of the hot routes beside bare routes of the same libraries, in one run.
+
+Server and its Redis on one core, driver on another, for the service and for the bare routes alike. Rounds alternate, so
+that a noisy moment of the machine hits both; the table shows medians of rounds.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import msgspec
+import numpy as np
+
+from benchmarks.drive import Throughput, drive, message
+from benchmarks.drive import name as driver_name
+from benchmarks.report import say
+from benchmarks.running import await_ready, free_port, post, process, retrain, serving
+from service.ratings_file import RatingsFile, read
+
+BATCH = 100
+N_REQUESTS = 4096
+N_BODIES = 64
+
+
+@dataclass(frozen=True)
+class Row:
+    """One route, measured: requests a second of the service and of the bare route, and their ratio."""
+
+    route: str
+    service_per_second: float
+    bare_per_second: float
+    share: float
+    service_p50_ms: float
+    service_p99_ms: float
+    n_errors: int
+    driver: str
+
+
+def run(ratings: Path, algorithms: Sequence[str], seconds: float, rounds: int) -> list[Row]:
+    """Measure both routes on a model trained from the file `ratings`."""
+    server_core, driver_core = _two_cores()
+    with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
+        data = Path(folder)
+        file = read(ratings)
+        prepare(data / "service", file, algorithms)
+        reads, writes = _read_requests(file), _write_requests(file)
+        os.sched_setaffinity(0, {driver_core})
+        bare_port = free_port()
+        bare = [sys.executable, "-m", "benchmarks.bare", str(bare_port), str(data / "bare")]
+        with serving(data / "service", {server_core}) as (client, _), process(bare, {server_core}):
+            await_ready(httpx.Client(base_url=f"http://127.0.0.1:{bare_port}"), "/recommend/1")
+            port = client.base_url.port or 0
+            return [
+                _compare("GET /recommend/{user}?n=10", port, bare_port, reads, seconds, rounds),
+                _compare(f"POST /ratings, {BATCH} a request", port, bare_port, writes, seconds, rounds),
+            ]
+
+
+def prepare(data: Path, file: RatingsFile, algorithms: Sequence[str]) -> None:
+    """Fill a data folder through the API: all ratings posted, one model a name trained and live."""
+    with serving(data) as (client, _):
+        say(f"posting {len(file.values):,} ratings")
+        post(client, file.users, file.items, file.values)
+        for algorithm in algorithms:
+            say(f"training {algorithm}")
+            retrain(client, algorithm)
+
+
+def _two_cores() -> tuple[int, int]:
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[0], cores[-1]
+
+
+def _compare(
+    route: str, port: int, bare_port: int, requests: Sequence[bytes], seconds: float, rounds: int,
+) -> Row:  # fmt: skip
+    ours: list[Throughput] = []
+    theirs: list[Throughput] = []
+    drive(port, requests, 1.0)
+    drive(bare_port, requests, 1.0)
+    for number in range(rounds):
+        theirs.append(drive(bare_port, requests, seconds))
+        ours.append(drive(port, requests, seconds))
+        say(f"{route} round {number + 1}: {ours[-1].per_second:,.0f}/s, bare {theirs[-1].per_second:,.0f}/s")
+    return Row(
+        route,
+        statistics.median(t.per_second for t in ours),
+        statistics.median(t.per_second for t in theirs),
+        statistics.median(a.per_second / b.per_second for a, b in zip(ours, theirs, strict=True)),
+        statistics.median(t.p50_ms for t in ours),
+        statistics.median(t.p99_ms for t in ours),
+        sum(t.n_errors for t in ours + theirs),
+        driver_name(),
+    )
+
+
+def _read_requests(file: RatingsFile) -> list[bytes]:
+    users = np.random.default_rng(0).choice(np.unique(np.asarray(file.users)), N_REQUESTS)
+    return [message("GET", f"/recommend/{user}?n=10") for user in users]
+
+
+def _write_requests(file: RatingsFile) -> list[bytes]:
+    order = np.random.default_rng(1).permutation(len(file.values))[: N_BODIES * BATCH]
+    rows = [{"user": file.users[n], "item": file.items[n], "rating": float(file.values[n])} for n in order.tolist()]
+    bodies = [msgspec.json.encode(rows[start : start + BATCH]) for start in range(0, len(rows), BATCH)]
+    return [message("POST", "/ratings", body) for body in bodies]

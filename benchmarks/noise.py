@@ -1,0 +1,76 @@
+"""`python -m benchmarks noise`: how far the test error moves when training ratings are noise ([004] table 8).
+
+The paper does not say what noise is. Here a share of the training ratings, drawn by seed, gets a value of the scale,
+each value as likely (a rating may keep its own); the test part stays. The model of the noisy ratings and that of the
+clean ones start from the same seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import gpu
+from benchmarks.accuracy import fitted
+from benchmarks.report import say
+from gpu.params import CulshParams, Params, SgdParams
+
+SHARES = (0.01, 0.005, 0.001)
+MODELS = (SgdParams(n_factors=128), CulshParams(n_factors=32, n_neighbours=32))
+PAPER = {  # (Netflix, MovieLens-10M) at `SHARES`
+    "sgd": ((0.00116, 0.00157), (0.00055, 0.00092), (0.00032, 0.00040)),
+    "culsh": ((0.00096, 0.00166), (0.00045, 0.00076), (0.00011, 0.00006)),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model at one share of noise; `shift` is test RMSE with noise less without, medians are over the seeds."""
+
+    algorithm: str
+    n_factors: int
+    n_neighbours: int
+    noise: float
+    clean_rmse: float
+    shift: float
+    shift_by_seed: tuple[float, ...]
+    paper_netflix: float
+    paper_movielens: float
+
+
+def run(train: gpu.Ratings, test: gpu.Ratings, seeds: Sequence[int], backend: str) -> Iterator[Row]:
+    """Each of `MODELS` at each of `SHARES`."""
+    for params in MODELS:
+        chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
+        settings = [dataclasses.replace(params, seed=seed) for seed in seeds]
+        clean = [fitted(train, test, setting, chosen)[0] for setting in settings]
+        for share, paper in zip(SHARES, PAPER[params.algorithm], strict=True):
+            noisy = [fitted(corrupted(train, share, setting.seed), test, setting, chosen)[0] for setting in settings]
+            yield row(params, share, clean, noisy, paper)
+
+
+def row(
+    params: Params, share: float, clean: Sequence[float], noisy: Sequence[float], paper: tuple[float, float]
+) -> Row:
+    """What the errors of the seeds, with and without noise, come to."""
+    shifts = tuple(after - before for before, after in zip(clean, noisy, strict=True))
+    say(f"  {params.algorithm}, {share:.1%}: {statistics.median(shifts):+.5f}")
+    return Row(
+        params.algorithm, params.width, getattr(params, "n_neighbours", 0), share,
+        statistics.median(clean), statistics.median(shifts), shifts, *paper,
+    )  # fmt: skip
+
+
+def corrupted(ratings: gpu.Ratings, share: float, seed: int) -> gpu.Ratings:
+    """The ratings with `share` of them drawn anew."""
+    users, items, values = ratings.coo()
+    generator = np.random.default_rng(seed)
+    noisy = values.copy()
+    drawn = generator.choice(len(values), round(share * len(values)), replace=False)
+    noisy[drawn] = generator.choice(np.unique(values), len(drawn))
+    shape = ratings.n_users, ratings.n_items
+    return gpu.Ratings.from_coo(users, items, noisy, shape, ratings.user_keys, ratings.item_keys)

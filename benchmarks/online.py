@@ -1,0 +1,247 @@
+"""`python -m benchmarks online`: batches of events learned on host and device, side by side.
+
+A batch: a tenth of its users are new, the others known, drawn in proportion to their ratings; every one of them names
+as many items. New items get a twentieth of the ratings, known ones the rest in proportion to theirs; 2 % of all ratings
+change one that is there, and 1 % delete one. Parameters of the model are random: what is learned takes as long.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpu
+from benchmarks.report import say
+from gpu import simlsh
+from gpu.backend import choose
+from gpu.errors import InvalidInput
+from gpu.model import NO_NEIGHBOUR, Model
+from gpu.online import OnlineModel
+from gpu.params import CulshParams, GradientParams, params_for
+from gpu.table import RatingTable
+
+NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01
+NAN = float("nan")
+WARM_UP = 2  # batches: kernels are compiled, arenas packed, and the host hashes all items once
+
+
+class Batch(NamedTuple):
+    """Changes as `RatingTable.apply` takes them, and keys of the users and items that come with them."""
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    values: NDArray[np.float32]
+    positions: NDArray[np.int64]
+    user_keys: NDArray[np.uint64]
+    item_keys: NDArray[np.uint64]
+
+
+class Shape(NamedTuple):
+    """Of a batch: ratings, users, new items."""
+
+    ratings: int
+    users: int
+    new_items: int
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One place: median milliseconds of a whole batch, its 99th percentile, the rate, and medians of the steps.
+
+    Every batch brings new items and all of them are ranked in each, so it matters when a batch comes: whole ones come
+    first, with `newer_items` there in the median one, then steps, then those of `ratings_per_second`, which follow one
+    another without waiting.
+    """
+
+    place: str
+    algorithm: str
+    n_factors: int
+    batch: int
+    users: int
+    new_items: int
+    batches: int
+    newer_items: int
+    batch_ms: float
+    p99_ms: float
+    ratings_per_second: float
+    table_ms: float = NAN
+    signatures_ms: float = NAN
+    users_ms: float = NAN
+    neighbours_ms: float = NAN
+    items_ms: float = NAN
+
+
+class Stream:
+    """Draws batches that follow one another."""
+
+    def __init__(self, ratings: gpu.Ratings, shape: Shape, seed: int) -> None:
+        self._rng, self._shape, self._ratings = np.random.default_rng(seed), shape, ratings
+        self.n_users, self.n_items, self._position = ratings.n_users, ratings.n_items, len(ratings)
+        rows = np.repeat(np.arange(ratings.n_users), ratings.by_user.lengths)
+        self._pairs = rows, ratings.by_user.items
+        self.user_keys, self.item_keys = self._keys(ratings.n_users), self._keys(ratings.n_items)
+
+    def batch(self) -> Batch:
+        """The next batch."""
+        rng, shape, (rows, columns) = self._rng, self._shape, self._pairs
+        n_new = int(NEW_USERS * shape.users)
+        known = rows[rng.integers(0, len(rows), 4 * shape.users)]
+        known = rng.permutation(np.unique(known))[: shape.users - n_new]
+        users = np.resize(np.append(known, self.n_users + np.arange(n_new)), shape.ratings)
+        items = columns[rng.integers(0, len(columns), shape.ratings)].astype(np.int64)
+        is_new = rng.random(shape.ratings) < NEW_ITEMS_RATINGS * (shape.new_items > 0)
+        items[is_new] = self.n_items + rng.integers(0, max(shape.new_items, 1), np.count_nonzero(is_new))
+        values = rng.integers(1, 6, shape.ratings).astype(np.float32)
+        self._replace(users, items, values)
+        self.n_users, self.n_items = self.n_users + n_new, self.n_items + shape.new_items
+        positions = self._position + np.arange(shape.ratings)
+        self._position += shape.ratings
+        return Batch(users, items, values, positions, self._keys(n_new), self._keys(shape.new_items))
+
+    def _replace(self, users: NDArray[np.int64], items: NDArray[np.int64], values: NDArray[np.float32]) -> None:
+        """Let some changes name a rating that their user has, and some of these delete it."""
+        starts, lengths, columns, _ = self._ratings.by_user
+        known = np.flatnonzero(users < len(starts))
+        known = known[self._rng.random(len(known)) < CHANGED + DELETED]
+        owners = users[known]
+        known, owners = known[lengths[owners] > 0], owners[lengths[owners] > 0]
+        items[known] = columns[starts[owners] + self._rng.integers(0, lengths[owners])]
+        values[known[self._rng.random(len(known)) < DELETED / (CHANGED + DELETED)]] = np.nan
+
+    def _keys(self, n: int) -> NDArray[np.uint64]:
+        return self._rng.integers(0, 2**63, n).astype(np.uint64)
+
+
+def random_model(params: GradientParams, ratings: gpu.Ratings, seed: int = 0) -> Model:
+    """Parameters of the size of trained ones, and random neighbours."""
+    rng, n_bits = np.random.default_rng(seed), simlsh.WORD_BITS * _words(params)
+    mean, scale = (-1.4, (0.0, 1.0)) if params.is_implicit else (3.5, (1.0, 5.0))
+    model = Model.zeros(params, mean, scale, ratings.n_users, ratings.n_items, n_bits)
+    for name in ("user_factors", "item_factors", "explicit_weights", "implicit_weights"):
+        array = getattr(model, name)
+        array[:] = rng.standard_normal(array.shape, dtype=np.float32) * 0.1
+    model.neighbours[:] = rng.integers(0, ratings.n_items, model.neighbours.shape)
+    model.neighbours[model.neighbours == np.arange(ratings.n_items)[:, None]] = NO_NEIGHBOUR
+    model.user_trained[:], model.item_trained[:] = True, True
+    return model
+
+
+class OnHost:
+    """A table and a model that follows it, as the service has them."""
+
+    def __init__(self, model: Model, stream: Stream, ratings: gpu.Ratings) -> None:
+        self._table, self._keys = RatingTable(ratings.n_users, ratings.n_items), (stream.user_keys, stream.item_keys)
+        users, items, values = ratings.coo()
+        positions = np.arange(len(users))
+        self._table.apply(users, items, values, positions.astype(np.float64), positions)
+        self._online = OnlineModel(model, self._table, *self._keys)
+
+    def learn(self, batch: Batch, note: Callable[[], None] = lambda: None) -> None:
+        """Learn a batch; calls `note` after the table and after the signatures."""
+        self._keys = np.append(self._keys[0], batch.user_keys), np.append(self._keys[1], batch.item_keys)
+        self._table.grow(len(self._keys[0]), len(self._keys[1]))
+        self._online.grow(*self._keys)
+        times = batch.positions.astype(np.float64)
+        changes = self._table.apply(batch.users, batch.items, batch.values, times, batch.positions)
+        note()
+        self._online.note(changes)
+        note()
+        self._online.settle()
+
+    def finish(self) -> None:
+        """Nothing is left."""
+
+
+class OnDevice:
+    """A model and its ratings, resident on the device."""
+
+    def __init__(self, model: Model, stream: Stream, ratings: gpu.Ratings) -> None:
+        live = importlib.import_module("gpu.device.live")
+        positions = np.arange(len(ratings))
+        self._live: Any = live.LiveModel(model, ratings.by_user, positions, stream.user_keys, stream.item_keys)
+
+    def learn(self, batch: Batch, note: Callable[[], None] | None = None) -> None:
+        """Learn a batch; waits and calls `note` after each step, or does neither."""
+        self._live.grow(batch.user_keys, batch.item_keys)
+        for _, step in self._live.steps(batch.users, batch.items, batch.values, batch.positions):
+            step()
+            if note is not None:
+                self.finish()
+                note()
+
+    def finish(self) -> None:
+        """Wait for what was begun."""
+        self._live.finish()
+
+
+def places(text: str) -> list[str]:
+    """The places named in `text` ("host,device"); none named: the host, and the device where one works.
+
+    Raises:
+        BackendUnavailable: `device` was asked for and cannot run here.
+        InvalidInput: an unknown name.
+    """
+    if not text:
+        return ["host"] if choose().name == "host" else ["host", "device"]
+    return [choose(place).name for place in text.split(",")]  # type: ignore[arg-type] # `choose` refuses an unknown name
+
+
+def run(
+    ratings: gpu.Ratings, given: dict[str, Any], shape: Shape, places: Sequence[str], n_batches: int
+) -> Iterator[Learned]:
+    """Each place on the same batches; the device takes eight times as many, for its percentile."""
+    algorithm = given.pop("algorithm")
+    params = params_for(algorithm, given)
+    if not isinstance(params, GradientParams):
+        raise InvalidInput(f"Invalid algorithm: expected sgd, esgd, culsh or culsh-implicit, got {algorithm!r}")
+    for place in places:
+        stream = Stream(ratings, shape, 0)
+        follower = (OnDevice if place == "device" else OnHost)(random_model(params, ratings), stream, ratings)
+        n = n_batches * 8 if place == "device" else n_batches
+        say(f"{place}: {len(ratings):,} ratings are there")
+        head = place, algorithm, params.n_factors, *shape, n, (WARM_UP + n // 2) * shape.new_items
+        yield Learned(*head, *_measured(follower, stream, n, shape.ratings))
+
+
+def _measured(follower: OnHost | OnDevice, stream: Stream, n: int, n_ratings: int) -> list[float]:
+    """(batch, 99th percentile) in milliseconds, ratings per second, and milliseconds of steps as they come."""
+    for _ in range(WARM_UP):
+        _steps_of(follower, stream.batch())
+    whole = [_whole(follower, stream.batch()) for _ in range(n)]
+    split = [_steps_of(follower, stream.batch()) for _ in range(n)]
+    steps = [statistics.median(column) for column in zip(*split, strict=True)]
+    batches = [stream.batch() for _ in range(n)]
+    began = time.perf_counter()
+    for batch in batches:
+        follower.learn(batch)
+    follower.finish()
+    rate = n * n_ratings / (time.perf_counter() - began)
+    return [statistics.median(whole), float(np.quantile(whole, 0.99)), rate, *steps]
+
+
+def _whole(follower: OnHost | OnDevice, batch: Batch) -> float:
+    """Milliseconds of a batch."""
+    began = time.perf_counter()
+    follower.learn(batch)
+    follower.finish()
+    return 1e3 * (time.perf_counter() - began)
+
+
+def _steps_of(follower: OnHost | OnDevice, batch: Batch) -> list[float]:
+    """Milliseconds of each step of a batch."""
+    times = [time.perf_counter()]
+    follower.learn(batch, lambda: times.append(time.perf_counter()))
+    follower.finish()
+    return [1e3 * (after - before) for before, after in itertools.pairwise(times)]
+
+
+def _words(params: GradientParams) -> int:
+    return simlsh.n_words(params) if isinstance(params, CulshParams) else 0

@@ -1,0 +1,148 @@
+"""`python -m benchmarks place`: a model of any size is brought to where it answers and learns, without a service.
+
+Parameters and ratings are drawn (`benchmarks.plant`). A read is a call of 64 users; a lesson is some changes by as
+many users, from the table on the host to factors that the next read ranks by. Items that the model does not know are
+refitted, and get their lists, as those of a service that are newer than its snapshot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.plant import STARS, drawn_model, ranks
+from benchmarks.report import say
+from gpu import item_index, topn
+from gpu.backend import Backend
+from gpu.follower import Follower, place
+from gpu.model import NO_NEIGHBOUR, Model
+from gpu.params import Params
+from gpu.table import Changes, RatingTable
+from service.rehearsal import rehearse_model
+
+N_READERS, N = 64, 10
+WARM_UP, ROUNDS = 3, 20
+CHUNK = 1_000_000  # ratings that are drawn and applied together
+
+
+class Sizes(NamedTuple):
+    """Of what is placed: users, items, of which the model does not know so many, ratings; and changes of a lesson."""
+
+    users: int
+    items: int
+    new_items: int
+    ratings: int
+    changes: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was placed, the seconds of that, the gigabytes that it takes, and milliseconds of a read and of a lesson.
+
+    `place_s` includes compiling kernels; `settle_s` copying the ratings to where the model learns, of which the
+    longest slice, during which an engine would answer nobody, takes `slice_ms`.
+    """
+
+    algorithm: str
+    users: int
+    items: int
+    new_items: int
+    factors: int
+    neighbours: int
+    ratings: int
+    changes: int
+    model_gb: float
+    place_s: float
+    settle_s: float
+    slice_ms: float
+    device_arrays_gb: float
+    device_taken_gb: float
+    process_gb: float
+    read_ms: float
+    lesson_ms: float
+
+
+def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
+    """Place a model of that size, let it follow so many ratings, and time reads and lessons."""
+    rng = np.random.default_rng(0)
+    model = drawn_model(params, sizes.users, sizes.items, 0)
+    _forget_items(model, rng.permutation(sizes.items)[: sizes.new_items])
+    model_gb = model.n_bytes / 1e9
+    say("parameters drawn")
+    table = RatingTable(sizes.users, sizes.items)
+    for first in range(0, sizes.ratings, CHUNK):
+        _rate(table, rng, np.sort(rng.integers(0, sizes.users, min(CHUNK, sizes.ratings - first))), first)
+    held = table.n_ratings
+    say(f"{held:,} ratings")
+    keys = rng.integers(0, 2**63, max(sizes.users, sizes.items)).astype(np.uint64)
+    keys_of_both = keys[: sizes.users], keys[: sizes.items]
+    item_index.prepare(params.width, backend)
+    rehearse_model(params.algorithm)
+    began = time.perf_counter()
+    placed = place(model, table, *keys_of_both, backend)
+    placed_s = time.perf_counter() - began
+    follower = placed.follow(*keys_of_both)
+    slice_ms = _settle(follower)
+    settled_s = time.perf_counter() - began - placed_s
+    say(f"placed in {placed_s:.1f} s, settled in {settled_s:.1f} s")
+    read_ms = _median_ms(lambda: _read(follower, table, rng.integers(0, sizes.users, N_READERS)))
+    positions = itertools.count(sizes.ratings, sizes.changes)
+    lesson_ms = _median_ms(lambda: _learn(follower, table, rng, sizes.changes, next(positions)))
+    taken = backend.device_bytes()
+    return Row(
+        params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbours.shape[1], held,
+        sizes.changes, model_gb, placed_s, settled_s, slice_ms, taken.get("arrays", 0) / 1e9,
+        taken.get("taken", 0) / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, read_ms,
+        lesson_ms,
+    )  # fmt: skip
+
+
+def _forget_items(model: Model, items: NDArray[np.int64]) -> None:
+    """Make `items` (B,) newer than the snapshot."""
+    for name in ("item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "item_trained"):
+        getattr(model, name)[items] = 0
+    model.neighbours[items] = NO_NEIGHBOUR
+
+
+def _settle(follower: Follower) -> float:
+    """Milliseconds of the longest slice."""
+    longest_s, is_done = 0.0, False
+    while not is_done:
+        began = time.perf_counter()
+        is_done = follower.settle(0.0)
+        longest_s = max(longest_s, time.perf_counter() - began)
+    return 1e3 * longest_s
+
+
+def _rate(table: RatingTable, rng: np.random.Generator, users: NDArray[np.int64], first: int) -> Changes:
+    """Let each of `users` (B,) rate an item."""
+    items = ranks(rng.random(len(users)), table.n_items).astype(np.int64)
+    values, positions = rng.choice(STARS, len(users)), np.arange(first, first + len(users))
+    return table.apply(users, items, values, np.zeros(len(users)), positions)
+
+
+def _read(follower: Follower, table: RatingTable, users: NDArray[np.int64]) -> None:
+    topn.recommend(follower.index, topn.users_of(follower.model, users), topn.rows_of(table.rows, users), N)
+
+
+def _learn(follower: Follower, table: RatingTable, rng: np.random.Generator, n_changes: int, first: int) -> None:
+    users = rng.integers(0, table.n_users, n_changes)
+    follower.note(_rate(table, rng, users, first))
+    follower.settle()
+
+
+def _median_ms(call: Callable[[], None]) -> float:
+    times = []
+    for _ in range(WARM_UP + ROUNDS):
+        began = time.perf_counter()
+        call()
+        times.append(1e3 * (time.perf_counter() - began))
+    return statistics.median(times[WARM_UP:])

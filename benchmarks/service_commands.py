@@ -1,0 +1,115 @@
+"""Commands that measure the service as it runs: lists, growth, load, throughput, start."""
+
+# ruff: noqa: PLC0415 - a measurement imports only what it needs
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks import options
+from benchmarks.options import File, Json, Names, Parameters, Where, chosen
+from benchmarks.report import show
+
+app = typer.Typer()
+
+
+@app.command()
+def topn(
+    items: Annotated[str, typer.Option(help="Comma-separated items of the catalogue.")] = "10000,100000,1000000",
+    users: Annotated[str, typer.Option(help="Comma-separated users of a call.")] = "1,64,1024",
+    n: Annotated[str, typer.Option("--n", help="Comma-separated lengths of the lists.")] = "10",
+    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "64",
+    neighbors: Annotated[str, typer.Option(help="Comma-separated K; 0 for none.")] = "0",
+    rated: Annotated[str, typer.Option(help="Comma-separated items that each user has rated, which stay out.")] = "50",
+    backend: Where = "auto",
+    json: Json = False,
+) -> None:
+    """Milliseconds of a batch of exact lists, and `implicit` beside it on the host; planted factors."""
+    from benchmarks import topn as table
+
+    given = [options.whole(text) for text in (items, factors, neighbors, users, n, rated)]
+    shapes = [
+        table.Shape(size, batch, length, f, k, history)
+        for size, f, k, batch, length, history in itertools.product(*given)
+    ]
+    show(list(table.run(shapes, chosen(backend))), json)
+
+
+@app.command()
+def growth(
+    algorithm: Annotated[str, typer.Option(help="Model that grows along.")] = "als-implicit",
+    n_factors: Annotated[int, typer.Option(help="F.")] = 64,
+    n_users: Annotated[int, typer.Option(help="Users in the end.", min=1)] = 1_000_000,
+    n_items: Annotated[int, typer.Option(help="Items in the end.", min=1)] = 100_000,
+    n_ratings: Annotated[int, typer.Option(help="Ratings in the end.", min=1)] = 10_000_000,
+    json: Json = False,
+) -> None:
+    """How long the engine stands still while users, items and ratings are added."""
+    from benchmarks import growth as table
+
+    show(list(table.run(algorithm, n_factors, n_users, n_items, n_ratings, 5)), json)
+
+
+@app.command()
+def plant(
+    data: Annotated[Path, typer.Option(help="Folder to fill.", metavar="DIR")],
+    users: Annotated[int, typer.Option(help="U.", min=1)] = 1_000_000,
+    items: Annotated[int, typer.Option(help="I.", min=1)] = 1_000_000,
+    ratings: Annotated[int, typer.Option(help="Ratings in the history.", min=1)] = 20_000_000,
+    algorithm: Annotated[str, typer.Option(help="Model that is live.")] = "culsh",
+    set_: Parameters = None,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    json: Json = False,
+) -> None:
+    """Fill a data folder with a drawn model and history of any size, for `python -m loadtest --data`."""
+    from benchmarks import plant as planting
+    from gpu.params import params_for
+
+    given = options.parameters(set_)
+    show([planting.plant(data, params_for(algorithm, given), users, items, ratings, seed)], json)
+
+
+@app.command()
+def place(
+    users: Annotated[int, typer.Option(help="U.", min=1)] = 10_000_000,
+    items: Annotated[int, typer.Option(help="I.", min=1)] = 1_000_000,
+    ratings: Annotated[int, typer.Option(help="Ratings that it follows.", min=1)] = 5_000_000,
+    new_items: Annotated[int, typer.Option(help="Items that the model does not know.", min=0)] = 0,
+    changes: Annotated[int, typer.Option(help="Ratings of a lesson.", min=1)] = 1000,
+    algorithm: Annotated[str, typer.Option(help="Of the model.")] = "culsh",
+    set_: Parameters = None,
+    backend: Where = "auto",
+    json: Json = False,
+) -> None:
+    """Bring a drawn model to where it answers and learns: seconds, memory, and milliseconds of a read and a lesson."""
+    from benchmarks import place as table
+    from gpu.params import params_for
+
+    given = options.parameters(set_)
+    sizes = table.Sizes(users, items, new_items, ratings, changes)
+    show([table.run(params_for(algorithm, given), sizes, chosen(backend))], json)
+
+
+@app.command()
+def http(
+    ratings: File,
+    algorithms: Names = "als-implicit",
+    seconds: Annotated[float, typer.Option(help="Length of a round.")] = 4.0,
+    rounds: Annotated[int, typer.Option(help="Rounds to take the median of.")] = 5,
+    json: Json = False,
+) -> None:
+    """Throughput of GET /recommend and POST /ratings beside bare routes of the same libraries."""
+    from benchmarks import http as table
+
+    show(table.run(ratings, options.algorithms(algorithms), seconds, rounds), json)
+
+
+@app.command()
+def start(ratings: File, algorithms: Names = "als-implicit,culsh", json: Json = False) -> None:
+    """Seconds until ready with an empty and a warm compile cache, and resident memory of API and Redis."""
+    from benchmarks import start as table
+
+    show(list(table.run(ratings, options.algorithms(algorithms))), json)

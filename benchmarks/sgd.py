@@ -1,0 +1,186 @@
+"""`python -m benchmarks sgd`: epochs of the algorithms of stochastic gradient descent, and what they reach.
+
+Models of ratings are judged by their RMSE on the test part, implicit ones by HR@10: the share of users whose one
+held-out item ranks among the first ten of itself and 99 items they have not rated. A first training of one epoch is not
+counted: it compiles what is called, and places the ratings where they are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+
+import gpu
+from benchmarks import sgd_cost, sgd_peer
+from benchmarks.als import where
+from benchmarks.leave_one_out import leave_one_out
+from benchmarks.report import say
+from gpu import culsh, esgd, sgd
+from gpu.calibration import calibrate, in_units
+from gpu.epochs import OnEpoch, ShouldStop
+from gpu.params import ALGORITHMS, CulshParams, EsgdParams, SgdParams, params_for
+
+NAN = float("nan")
+STOPS = (1, 2, 5, 10, 15, 20)  # epochs after which the error is told
+SEED = 42  # of the items left out
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training.
+
+    `epoch_ms` is a median without the first epoch; `prepare_s` what the first took longer: layout of the ratings, and
+    residuals of neighbours where there are any. `at_stops` holds RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20;
+    `epochs_to_target` and `seconds_to_target`, with neighbours and preparation, are NaN where the target was not
+    reached. Bytes and FLOP of an epoch are counted (`sgd_cost`); `floor_ms` is what an H100 needs for them, `share` the
+    floor over the time, NaN on the host.
+    """
+
+    code: str
+    algorithm: str
+    n_factors: int
+    n_neighbours: int
+    n_users: int
+    n_ratings: int
+    epoch_ms: float
+    neighbours_s: float = NAN
+    prepare_s: float = NAN
+    at_stops: tuple[float, ...] = ()
+    target: float = NAN
+    epochs_to_target: float = NAN
+    seconds_to_target: float = NAN
+    gigabytes: float = NAN
+    row_gigabytes: float = NAN
+    gigaflop: float = NAN
+    floor_ms: float = NAN
+    limit: str = "not counted"
+    share: float = NAN
+
+
+class Training(Protocol):
+    """`Training` of `gpu.sgd` and `gpu.esgd`."""
+
+    seconds: float
+
+    def run(self, on_epoch: OnEpoch | None, should_stop: ShouldStop | None) -> gpu.Model:
+        """Train to the end."""
+
+    def model(self) -> gpu.Model:
+        """The present parameters."""
+
+
+class Estimates:
+    """Ratings to learn, and others to estimate, in multiples of the unit as `gpu.fit` has them; less is better."""
+
+    def __init__(self, train: gpu.Ratings, test: gpu.Ratings) -> None:
+        self.unit = calibrate(train, SgdParams()).unit
+        self.train, self.test = in_units(train, self.unit), in_units(test, self.unit)
+
+    def judged(self, report: gpu.EpochReport, training: Training) -> float:
+        """RMSE of ratings."""
+        del training
+        return report.metrics["test_rmse"] * self.unit
+
+    def is_reached(self, value: float, target: float) -> bool:
+        """Whether it is at most the target."""
+        return value <= target
+
+
+class Lists:
+    """Ratings to learn but one of each user, which is ranked among items that they have not rated; more is better."""
+
+    test: None = None
+
+    def __init__(self, ratings: gpu.Ratings) -> None:
+        self.train, self._positives, self._negatives = leave_one_out(ratings, SEED)
+
+    def judged(self, report: gpu.EpochReport, training: Training) -> float:
+        """HR@10."""
+        del report
+        rows = self.train.by_user
+        return gpu.evaluate.sampled_ranking(training.model(), rows, self._positives, self._negatives)["hr@10"]
+
+    def is_reached(self, value: float, target: float) -> bool:
+        """Whether it is at least the target."""
+        return value >= target
+
+
+def run(
+    estimates: Callable[[], Estimates], lists: Callable[[], Lists], algorithms: Sequence[str], factors: Sequence[int],
+    given: Mapping[str, Any], backend: str, target: float,
+) -> Iterator[Run]:  # fmt: skip
+    """A training of each algorithm with each number of factors; LIBMF beside `sgd` on the host.
+
+    Args:
+        estimates, lists: the data, read where an algorithm needs it.
+        given: parameters of all of them.
+        backend: "auto", "host" or "device".
+    """
+    for algorithm in algorithms:
+        chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
+        say(f"{algorithm}: {chosen.name} ({chosen.reason})")
+        data = lists() if ALGORITHMS[algorithm].is_implicit else estimates()
+        peer = sgd_peer.installed() if (algorithm, chosen.name) == ("sgd", "host") else None
+        for n_factors in factors:
+            params = params_for(algorithm, {**given, "n_factors": n_factors})
+            assert isinstance(params, SgdParams | EsgdParams)  # noqa: S101 - what the command offers
+            yield measure(data, params, chosen, target)
+            if peer is not None:
+                yield theirs(data.train, n_factors, peer)
+
+
+def measure(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gpu.Backend, target: float) -> Run:
+    """One training of `params.n_epochs`, two at least."""
+    training_of(data, dataclasses.replace(params, n_epochs=1), backend).run(None, None)
+    training = training_of(data, params, backend)
+    neighbours_s = training.seconds
+    seconds: list[float] = []
+    values: list[float] = []
+
+    def on_epoch(report: gpu.EpochReport) -> None:
+        seconds.append(report.seconds)
+        values.append(data.judged(report, training))
+
+    training.run(on_epoch, None)
+    epoch_s = float(statistics.median(np.diff(seconds)))
+    reached = next((epoch for epoch, value in enumerate(values) if data.is_reached(value, target)), None)
+    found = Run(
+        f"nearfield, {where(backend)}", params.algorithm, params.n_factors, sgd_cost.n_neighbours(params),
+        data.train.n_users, len(data.train), epoch_s * 1e3, neighbours_s, seconds[0] - neighbours_s - epoch_s,
+        tuple(values[stop - 1] for stop in STOPS if stop <= len(values)), target,
+        *((NAN, NAN) if reached is None else (reached + 1, seconds[reached])),
+    )  # fmt: skip
+    say(f"  F = {params.n_factors}: {found.epoch_ms:.2f} ms, " + " ".join(f"{value:.4f}" for value in found.at_stops))
+    return counted(found, sgd_cost.work_of(data.train, params), backend)
+
+
+def counted(found: Run, work: sgd_cost.Work, backend: gpu.Backend) -> Run:
+    """The run with what its epochs take, and on a device the floor of that."""
+    found = dataclasses.replace(
+        found, gigabytes=work.bytes / 1e9, row_gigabytes=work.row_bytes / 1e9, gigaflop=work.flop / 1e9
+    )
+    if backend.name == "host":
+        return found
+    floor_ms, limit = work.floor_ms()
+    return dataclasses.replace(found, floor_ms=floor_ms, limit=limit, share=floor_ms / found.epoch_ms)
+
+
+def training_of(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gpu.Backend) -> Training:
+    """A training before its first epoch."""
+    if isinstance(params, EsgdParams):
+        return esgd.Training(data.train, params, backend, data.test)
+    if isinstance(params, CulshParams):
+        return culsh.training(data.train, params, backend, data.test)
+    return sgd.training(data.train, params, backend, data.test)
+
+
+def theirs(ratings: gpu.Ratings, n_factors: int, peer: ModuleType) -> Run:
+    """LIBMF: its time alone."""
+    size = ratings.n_users, len(ratings)
+    return Run("LIBMF", "sgd", n_factors, 0, *size, sgd_peer.epoch_ms(peer, ratings, n_factors))

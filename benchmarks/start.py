@@ -1,0 +1,65 @@
+"""`python -m benchmarks start`: seconds from `nearfield serve` to ready, and the memory of each process afterwards."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.http import prepare
+from benchmarks.report import say
+from benchmarks.running import serving
+from service import ratings_file
+
+MIB = 1 << 20
+READS_BEFORE_MEASURING = 200
+
+
+@dataclass(frozen=True)
+class Row:
+    """One start. Memory is resident set size in MiB, after some reads."""
+
+    start: str
+    ready_seconds: float
+    api_mib: float
+    redis_mib: float
+
+
+def run(ratings: Path, algorithms: Sequence[str]) -> Iterator[Row]:
+    """Empty folder with an empty and a warm compile cache; then a folder with one live model, then with all."""
+    with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
+        cache = {"NUMBA_CACHE_DIR": f"{folder}/cache"}
+        yield _measured("empty folder, empty compile cache", Path(folder) / "a", cache)
+        yield _measured("empty folder, warm compile cache", Path(folder) / "b", cache)
+        file = ratings_file.read(ratings)
+        prepare(Path(folder) / "c", file, algorithms[:1])
+        yield _measured(f"{ratings.name}, live: {algorithms[0]}", Path(folder) / "c", {})
+        for n in range(2, len(algorithms) + 1):
+            prepare(Path(folder) / "c", file, algorithms[n - 1 : n])
+            yield _measured(f"{ratings.name}, live: {', '.join(algorithms[:n])}", Path(folder) / "c", {})
+
+
+def _measured(name: str, data: Path, env: dict[str, str]) -> Row:
+    began = time.perf_counter()
+    with serving(data, env=env) as (client, pid):
+        ready = time.perf_counter() - began
+        say(f"{name}: ready after {ready:.1f} s")
+        for number in range(READS_BEFORE_MEASURING):
+            client.get(f"/recommend/{number}")
+        redis = next(iter(_children(pid)), None)
+        return Row(name, ready, _resident_mib(pid), _resident_mib(redis) if redis else float("nan"))
+
+
+def _children(pid: int) -> list[int]:
+    """Of every thread: the server is not started by the first one."""
+    listed = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for part in listed for child in part.read_text("ascii").split()]
+
+
+def _resident_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / MIB
+    raise ValueError(f"Invalid pid: expected a running process, got {pid}")

@@ -1,0 +1,135 @@
+"""`python -m benchmarks topn`: milliseconds of a batch of exact lists, beside the package `implicit` on the host.
+
+Factors are planted: normal, a standard deviation of 1/8. A call goes from parameters and ratings of the users in memory
+of the host to lists there; the item side has been placed. Codes that are compared take turns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import gpu
+from benchmarks import als_peer
+from gpu import topn
+from gpu.item_index import ItemIndex
+from gpu.model import Model
+from gpu.params import AlsParams, CulshParams
+from gpu.ratings import Rows
+
+N_USERS, CHUNK = 1024, 1 << 18
+WARM_UP, ROUNDS, BUDGET_S = 2, 4, 1.0
+READ = 2.93e12  # bytes a second of an H100, measured by a copy
+PER_READ = 64  # users whose products share a read of the factors
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is asked: catalogue, lists, and what each user has rated, which stays out of the lists."""
+
+    items: int
+    users: int
+    n: int
+    factors: int
+    neighbours: int
+    rated: int
+
+
+@dataclass(frozen=True)
+class Time(Shape):
+    """Median milliseconds of a call, its extremes, and on a device the time to read the factors."""
+
+    code: str
+    ms: float
+    least_ms: float
+    most_ms: float
+    users_per_s: float
+    floor_ms: float
+
+
+def run(shapes: Sequence[Shape], backend: gpu.Backend) -> Iterator[Time]:
+    """Measure every shape; shapes of one catalogue follow each other."""
+    peer = als_peer.installed() if backend.name == "host" else None
+    index, planted = None, None
+    for shape in shapes:
+        if index is None or planted != (shape.items, shape.factors, shape.neighbours):
+            planted = shape.items, shape.factors, shape.neighbours
+            index = None  # its memory goes before the next is placed
+            index = ItemIndex(model_of(shape), backend)
+        rows = ratings_of(shape)
+        calls: dict[str, Callable[[], Any]] = {backend.name: _ours(index, rows, shape.n)}
+        if peer is not None and not shape.neighbours:
+            calls["implicit"] = _theirs(peer, index.model, rows, shape.n)
+        yield from _times(calls, shape)
+
+
+def model_of(shape: Shape) -> Model:
+    """A model of planted factors; neighbours, if any, and their weights at random."""
+    rng, params = np.random.default_rng(0), AlsParams(n_factors=shape.factors)
+    given = CulshParams(n_factors=shape.factors, n_neighbours=shape.neighbours) if shape.neighbours else params
+    model = Model.zeros(given, 0.0, (0.0, 1.0), N_USERS, shape.items)
+    for first in range(0, shape.items, CHUNK):
+        part = model.item_factors[first : first + CHUNK]
+        part[:] = rng.standard_normal(part.shape, dtype=np.float32) / 8
+        slots = len(part), shape.neighbours
+        model.neighbours[first : first + CHUNK] = rng.integers(0, shape.items, slots)
+        model.explicit_weights[first : first + CHUNK] = rng.standard_normal(slots, dtype=np.float32) / 8
+        model.implicit_weights[first : first + CHUNK] = rng.standard_normal(slots, dtype=np.float32) / 8
+    model.user_factors[:] = rng.standard_normal(model.user_factors.shape, dtype=np.float32) / 8
+    return model
+
+
+def ratings_of(shape: Shape) -> Rows:
+    """Random items that the users have rated, ascending."""
+    rng = np.random.default_rng(1)
+    lists = [np.unique(rng.integers(0, shape.items, shape.rated)) for _ in range(shape.users)]
+    lengths = np.array([len(items) for items in lists], dtype=np.int64)
+    items = np.concatenate(lists).astype(np.int32)
+    return Rows(np.cumsum(lengths) - lengths, lengths, items, rng.random(len(items), dtype=np.float32))
+
+
+def _ours(index: ItemIndex, rows: Rows, n: int) -> Callable[[], Any]:
+    users = np.arange(len(rows.starts)) % N_USERS
+    return lambda: topn.recommend(index, topn.users_of(index.model, users), rows, n)
+
+
+def _theirs(module: ModuleType, model: Model, rows: Rows, n: int) -> Callable[[], Any]:
+    from scipy.sparse import csr_matrix  # noqa: PLC0415 - only where there is a peer
+
+    theirs = module.AlternatingLeastSquares(
+        factors=model.params.width, num_threads=len(os.sched_getaffinity(0)), random_state=0
+    )
+    theirs.item_factors, theirs.user_factors = model.item_factors, model.user_factors
+    users, bounds = np.arange(len(rows.starts)) % N_USERS, np.append(rows.starts, len(rows.items))
+    rated = csr_matrix((rows.values, rows.items, bounds), shape=(len(users), model.n_items))
+    return lambda: theirs.recommend(users, rated, N=n, filter_already_liked_items=True)
+
+
+def _times(calls: dict[str, Callable[[], Any]], shape: Shape) -> Iterator[Time]:
+    """Each code some calls in a row, in turns: threads of one that wait awake must not slow down the other."""
+    taken: dict[str, list[float]] = {code: [] for code in calls}
+    for _ in range(ROUNDS):
+        for code, call in calls.items():
+            for _ in range(WARM_UP):
+                call()
+            until = time.perf_counter() + BUDGET_S / ROUNDS
+            while not taken[code] or time.perf_counter() < until:
+                began = time.perf_counter()
+                call()
+                taken[code].append(time.perf_counter() - began)
+    reads = -(-shape.users // PER_READ)
+    floor_ms = 1e3 * reads * 4 * shape.factors * shape.items / READ
+    for code, seconds in taken.items():
+        ms = [1e3 * one for one in seconds]
+        median = statistics.median(ms)
+        floor = floor_ms if code == "device" else float("nan")
+        given = {**dataclasses.asdict(shape), "code": code, "users_per_s": 1e3 * shape.users / median}
+        yield Time(**given, ms=median, least_ms=min(ms), most_ms=max(ms), floor_ms=floor)

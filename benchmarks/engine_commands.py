@@ -229,6 +229,17 @@ def online(
     show([row for given in params for row in table.run(data, given, shape, where, batches)], json)
 
 
+@app.command("make-ratings")
+def make_ratings(
+    shape: Annotated[str, typer.Argument(help="netflix, ml10m or ml1m.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write it.", metavar="DIR")],
+) -> None:
+    """Draw a synthetic matrix of a published shape, as a folder of raw arrays that `--ratings` takes."""
+    from benchmarks import make_ratings as matrices
+
+    matrices.write(shape, folder)
+
+
 def _train_and_test(path: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
     if path.is_dir():
         from benchmarks import als_matrix

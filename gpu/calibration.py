@@ -34,7 +34,7 @@ DAMPED_FROM = 10.0  # largest count over the mean, from which confidence is loga
 LEAST_SIGNAL = 1 / 16  # of the width of the scale: confidence of a rating at its middle
 BELOW_SCALE = 0.25  # of the width of the scale: how far below its lowest rating Ψ = r² counts from
 # λ over α, in units of the largest singular value of a random matrix of the same shape and density: less learns noise,
-# more loses what is real. Chosen on held-out training data of five sets (docs/performance.md).
+# more loses what is real. Chosen on held-out training data of five sets (docs/decisions, note 27).
 NOISE_SHARE = 0.45
 MOST_RIDGE = 0.05  # λ / α at most: a few rows have no noise to speak of, and more would leave nothing of them
 # EASE: λ over the largest eigenvalue of XᵀX that chance alone would give, and x of a dislike where lists are made; in

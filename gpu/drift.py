@@ -24,7 +24,7 @@ from gpu.model import Model
 from gpu.params import CulshImplicitParams, Params
 from gpu.table import Changes, RatingTable
 
-SHARE = 0.1  # test RMSE and work for other shares: docs/performance.md
+SHARE = 0.1  # test RMSE and work for other shares: docs/algorithms.md
 USERS_PER_SLICE = 4096
 OF_USERS = "user_factors", "user_bias", "user_baseline"
 OF_ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights", "item_counts"

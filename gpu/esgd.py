@@ -11,7 +11,7 @@ at once, and visits them in the order of one random array, the same for every bl
 b takes pieces 64 b, 64 b + 1, … of a walk round the array in strides near the golden ratio of it: an index is computed,
 nothing is moved. So whatever is visited at about the same time is spread evenly over all users, which matters where
 tens of thousands of ratings are in work at once. Test errors of MovieLens-100K are the same within 0.001 for true
-arrival order, order of the array, the walk, and a new shuffle in every epoch (docs/performance.md).
+arrival order, order of the array, the walk, and a new shuffle in every epoch (docs/decisions, note 33).
 
 The device is racy: updates are atomic additions in any order, computed from values that others may be changing. The
 host visits one rating after the other in the order above, on one thread (more would need the schedule that ESGD is

@@ -1,7 +1,7 @@
 """Hyperparameters: one frozen object per algorithm, each default written here and nowhere else.
 
 The names are shared by every algorithm that has them. Defaults were chosen on held-out parts of training parts of
-several data sets, never on a test set (docs/performance.md). None is taken from the data: see `gpu.calibration`.
+several data sets, never on a test set (docs/algorithms.md). None is taken from the data: see `gpu.calibration`.
 
 Explicit models learn ratings in units of what shrunk biases leave unexplained (`Calibration.unit`), so step lengths and
 ridges mean the same on every scale.

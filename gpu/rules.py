@@ -5,7 +5,7 @@ Models trained by ALS are refitted exactly, by what they were trained to minimis
 For all others (`Rules`) a ridge, in the units of training (`gpu.calibration`), is λ n + λ0, with the model's own λ and
 n the ratings that a term takes part in. λ0 keeps users with one rating near the average. A row fitted in one go to a
 fixed other side needs a smaller share of λ than training. All values were chosen on MovieLens-1M by folding in users
-and items that a model had not seen (docs/performance.md).
+and items that a model had not seen (docs/decisions, note 11).
 """
 
 from __future__ import annotations

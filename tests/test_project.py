@@ -103,6 +103,16 @@ def test_documents_name_commands_of_the_measurements_that_exist():
         assert "nearfield bench " not in text, page.name
 
 
+def test_performance_is_a_page_of_current_figures():
+    """Reasons stand in kernels.md, and what is over in the history; what was drawn is called synthetic."""
+    text = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    for section in text.split("\n## ")[1:]:
+        if re.search(r"10M's shape|Netflix's shape|make-ratings|benchmarks plant|[Dd]rawn", section):
+            assert "synthetic" in section, section.splitlines()[0]
+        assert re.search(r"`(python -m benchmarks|make) ", section), f"no command: {section.splitlines()[0]}"
+
+
 def test_only_settings_reads_the_environment():
     for path in CODE:
         if name_of(path).startswith("service/") and name_of(path) not in READS_THE_ENVIRONMENT:

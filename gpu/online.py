@@ -25,10 +25,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu import drift, topn
+from gpu import topn
 from gpu.backend import HOST, Backend
-from gpu.drift import OF_ITEMS, AsTrained, Drift
+from gpu.drift import AsTrained
 from gpu.item_index import ItemIndex
+from gpu.late import LateRefits, taken
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, CulshParams
 from gpu.prolific import Prolific
@@ -72,17 +73,13 @@ class OnlineModel:
         self.model = model
         self._table = table
         model.grow(table.n_users, table.n_items)
-        self._as_trained = AsTrained(model)
-        self._prolific = Prolific(model, table)
-        self._refits = refits_of(model, table, self._as_trained, self._prolific, user_keys, item_keys, backend)
-        self._drift = None
-        if since is not None and drift.learns(model.params):
-            self._drift = Drift(model, table, self._as_trained, since)
+        as_trained, self._prolific = AsTrained(model), Prolific(model, table)
+        self._refits = refits_of(model, table, as_trained, self._prolific, user_keys, item_keys, backend)
+        self._late = LateRefits(model, table, self._refits, as_trained, since)
         self._signatures = _signatures(model, table, user_keys, item_keys, backend)
         self._users = set(np.flatnonzero(~_is_fitted(model) & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
-        self._late_users: set[int] = set()  # read an item that was refitted since they were; left to `catch_up`
-        self._late_items: set[int] = set()  # new ones that read such a user
+        self._late_items: set[int] = set()  # new ones that read a late user
         self._begun: Iterator[None] | None = self._prepare()  # what the next slice goes on with
         self.index = index or ItemIndex(model, backend)
         self.index.refresh(np.zeros(0, dtype=np.int64))
@@ -95,8 +92,7 @@ class OnlineModel:
     @property
     def n_waiting(self) -> int:
         """See `gpu.follower.Follower`."""
-        n_due = len(self._drift.due) if self._drift is not None else 0
-        return n_due + len(self._late_users) + len(self._late_items)
+        return len(self._late) + len(self._late_items)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Follow the growth of the table and take the keys of all rows; before `note` of a new row."""
@@ -120,8 +116,7 @@ class OnlineModel:
         self._items.update(changes.items[~self.model.item_trained[changes.items]].tolist())
         if self._signatures is not None:
             self._signatures.note(changes)
-        if self._drift is not None:
-            self._drift.note(changes)
+        self._late.note(changes)
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Make a user, whom the table has dropped with these ratings, as if never seen."""
@@ -132,13 +127,8 @@ class OnlineModel:
         self._items.update(items[~model.item_trained[items]].tolist())
         self._items.update(self._refits.forget(user))
         self._users.discard(user)
-        self._late_users.discard(user)
         self._prolific.forget(user)
-        if self._drift is not None and model.user_trained[user]:
-            self._drift.forget(items)
-            if self.gram is not None:  # items read sums over all users
-                self._drift.due.update(self._as_trained.items)
-        self._as_trained.drop_user(user)
+        self._late.forget(user, items)
         model.user_factors[user], model.user_bias[user], model.user_baseline[user] = 0, 0, 0
         model.user_trained[user] = False
 
@@ -188,8 +178,7 @@ class OnlineModel:
 
     def _prepare(self) -> Iterator[None]:
         yield from self._refits.prepare()
-        if self._drift is not None:
-            yield from self._drift.prepare()
+        yield from self._late.prepare()
 
     def _work(self, budget_s: float | None, following: Callable[[bool], Iterator[None] | None]) -> None:
         """Do slices of what has begun, then of what is `following`, until there is none or the budget has run out."""
@@ -207,30 +196,28 @@ class OnlineModel:
     def _next(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of what comes next; None where nothing is pending."""
         if self._users:
-            users = _taken(self._users, USERS_PER_SLICE if is_hurried else len(self._users))
+            users = taken(self._users, USERS_PER_SLICE if is_hurried else len(self._users))
             return self._refit_users(users, self._items)
         if self._signatures is not None and self._signatures.step():
             self._items |= self._signatures.relisted
             self._signatures.relisted.clear()
             return iter(())
         if self._items:
-            return self._refit_items(_taken(self._items, ITEMS_PER_SLICE if is_hurried else len(self._items)))
+            return self._refit_items(taken(self._items, ITEMS_PER_SLICE if is_hurried else len(self._items)))
         return None
 
     def _next_item(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of trained items that are due; None where none is."""
-        if self._drift is None or not self._drift.due:
-            return None
-        due = self._drift.due
-        return self._refit_trained(_taken(due, ITEMS_PER_SLICE if is_hurried else len(due)), self._drift)
+        due = self._late.due
+        return self._refit_trained(taken(due, ITEMS_PER_SLICE if is_hurried else len(due))) if due else None
 
     def _next_late(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of what else is left to `catch_up`; None where nothing is."""
-        if self._late_users:
-            users = _taken(self._late_users, USERS_PER_SLICE if is_hurried else len(self._late_users))
+        if self._late.users:
+            users = taken(self._late.users, USERS_PER_SLICE if is_hurried else len(self._late.users))
             return self._refit_users(users, self._late_items)
         if self._late_items:
-            return self._refit_items(_taken(self._late_items, ITEMS_PER_SLICE if is_hurried else len(self._late_items)))
+            return self._refit_items(taken(self._late_items, ITEMS_PER_SLICE if is_hurried else len(self._late_items)))
         return None
 
     def _finish(self) -> None:
@@ -241,8 +228,7 @@ class OnlineModel:
 
     def _refit_users(self, users: NDArray[np.int64], readers: set[int]) -> Iterator[None]:
         """Refit `users` (B,) and add new items that read them to `readers`."""
-        self._late_users.difference_update(users.tolist())
-        self._as_trained.keep_users(users)
+        self._late.keep(users)
         yield from self._refits.refit_users(users)
         for user in users.tolist():
             readers.update(self._prolific.readers_of(user))
@@ -254,28 +240,9 @@ class OnlineModel:
         self.model.item_counts[items] = self._table.item_counts[items]
         self.index.refresh(items)
 
-    def _refit_trained(self, items: NDArray[np.int64], drift: Drift) -> Iterator[None]:
-        """Refit trained `items` (B,), or give them back what they had; who reads one that changes follows."""
-        model, before = self.model, [getattr(self.model, name)[items] for name in OF_ITEMS]
-        columns = {item: drift.column(item) for item in items.tolist()}
-        for item, column in columns.items():
-            if column is None:
-                self._as_trained.restore_item(item)
-            else:
-                self._as_trained.keep_item(item)
-        learned = [column for column in columns.values() if column is not None]
-        if learned:
-            yield from self._refits.refit_trained(learned)
-        for column in learned:
-            model.item_counts[column.item] = len(column.raters)
-        now = [getattr(model, name)[items] for name in OF_ITEMS]
-        has_changed = np.zeros(len(items), dtype=np.bool_)
-        for one, other in zip(before, now, strict=True):
-            has_changed |= (one != other).reshape(len(items), -1).any(axis=1)
-        self.index.refresh(items[has_changed])
-        for item in items[has_changed].tolist():
-            raters = self._table.raters(item)
-            self._late_users.update(raters[self._as_trained.are_followed(raters)].tolist())
+    def _refit_trained(self, items: NDArray[np.int64]) -> Iterator[None]:
+        changed = yield from self._late.refit(items)
+        self.index.refresh(changed)
 
 
 def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
@@ -300,8 +267,3 @@ def _is_fitted(model: Model) -> NDArray[np.bool_]:
         return model.user_trained
     is_fitted: NDArray[np.bool_] = model.user_trained & model.user_factors.any(axis=1)
     return is_fitted
-
-
-def _taken(pending: set[int], n: int) -> NDArray[np.int64]:
-    """Take up to `n` rows out of `pending`; any, their order leaves no trace."""
-    return np.array([pending.pop() for _ in range(min(n, len(pending)))], dtype=np.int64)

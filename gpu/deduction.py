@@ -32,7 +32,7 @@ class Deduction(NamedTuple):
 
     @classmethod
     def of(cls, model: Model) -> Deduction:
-        """That of `model`; the same for as long as it lives, since trained items keep their counts."""
+        """That of `model` as it was trained; the same for as long as it lives, though its items learn."""
         most = int(model.item_counts[model.item_trained].max(initial=0))
         if model.is_implicit or not most:
             return cls(NONE)

@@ -22,7 +22,7 @@ from gpu.table import Changes, RatingTable
 # key, place in the order of keys, mark, baseline, place of the ratings. An item: the same, and what changes of it. A
 # rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed.
 A_USER, AN_ITEM, A_RATING = 64, 80, 64
-# And a batch of `gpu.device.mirror`: so many samples and parts of users, so many new items at a time, and whatever the
+# And a batch of `gpu.device_model`: so many samples and parts of users, so many new items at a time, and whatever the
 # model: agreements of signatures (256 MB at most), ratings on their way.
 SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
 
@@ -96,7 +96,7 @@ class Placed(Protocol):
         Args:
             user_keys, item_keys: of all rows of the table.
             since: position in the table from which on ratings are newer than the snapshot, by which trained items
-                learn (`gpu.drift`; on the host). Default: they stay as they are.
+                learn (`gpu.drift`). Default: they stay as they are.
         """
 
 

@@ -14,16 +14,20 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.device import packing
 from gpu.device.newcomers import ItemRefits
 from gpu.device.online import UserRefits
 from gpu.device.parameters import NAMES, Parameters
 from gpu.device.signatures import Signatures
 from gpu.device.table import Changes, RatingTable
+from gpu.device_model import Part
 from gpu.model import ARRAYS, Model
 from gpu.params import CulshParams, GradientParams
 from gpu.ratings import Rows
 from gpu.rules import Rules, beside_items, item_rules, user_rules
 
+OF_USERS = "user_factors", "user_bias", "user_baseline"  # that refits write
+OF_ITEMS = "item_factors", "item_bias", "neighbours", "explicit_weights", "implicit_weights"
 Steps = tuple[tuple[str, Callable[[], None]], ...]
 
 
@@ -99,6 +103,11 @@ class LiveModel:
             self._signatures.grow()
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """(M, N), rows of users and items."""
+        return self.parameters.n_users, self.parameters.n_items
+
+    @property
     def most_changes(self) -> int | None:
         """Changes after which lists of new items are made anew in some milliseconds; None: any number."""
         return None if self._signatures is None else self._signatures.most_changes
@@ -153,11 +162,27 @@ class LiveModel:
         rows = {"U": cupy.asarray(users.astype(np.int64)), "I": cupy.asarray(items.astype(np.int64))}
         return {name: getattr(self.parameters, name)[rows[ARRAYS[name][0][0]]].get() for name in NAMES}
 
+    def fetch_refitted(self) -> tuple[Part, Part]:
+        """(users, new items) that the last call has refitted, with what refits write; waits for one copy."""
+        users, items = self.refitted
+        of_users, of_items = packing.fetched((users, self._columns(OF_USERS)), (items, self._columns(OF_ITEMS)))
+        return of_users, of_items
+
+    def write_items(self, items: NDArray[np.int64], model: Model) -> None:
+        """Take over what `model` has for trained `items` (B,), distinct, in one copy; `touch` who has rated them next.
+
+        Nothing else follows: lists, baselines, what users are expected to be and all new items stay as they are.
+        """
+        packing.write(self._columns(OF_ITEMS), items, {name: getattr(model, name)[items] for name in OF_ITEMS})
+
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
         """As of the host's `OnlineModel`."""
         if self._signatures is None:
             return np.zeros(len(others), dtype=np.float32)
         return self._signatures.agreement(item, others)
+
+    def _columns(self, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: getattr(self.parameters, name) for name in names}
 
     def finish(self) -> None:
         """Wait for what was begun."""

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from gpu.device_model import MirroredModel
+from gpu.model import Model
 from gpu.online import OnlineModel
 from gpu.params import AlsImplicitParams, CulshImplicitParams, NmfParams, Params
 from gpu.table import Changes, RatingTable
@@ -18,6 +20,8 @@ TRAINED_USERS, TRAINED_ITEMS = 6, 9
 MEANS = dict.fromkeys(KINDS, 3.5) | {CulshImplicitParams: -1.4, AlsImplicitParams: 0.0, NmfParams: 0.0}
 USER_KEYS = np.random.default_rng(0).integers(0, 2**63, N_USERS).astype(np.uint64)
 ITEM_KEYS = np.random.default_rng(1).integers(0, 2**63, N_ITEMS).astype(np.uint64)
+
+N_TRAINED = 2
 
 Pair = tuple[int, int]
 History = dict[Pair, float]
@@ -30,6 +34,12 @@ class Event(NamedTuple):
     user: int
     item: int
     value: float | None
+
+
+Events = list[Event]
+RATING = st.builds(
+    Event, st.integers(0, N_USERS - 1), st.integers(0, N_ITEMS - 1), st.none() | st.integers(1, 5).map(float)
+)
 
 
 class Follower:
@@ -50,7 +60,10 @@ class Follower:
             model.item_counts[:] = n_trained
         self.table, self.position = RatingTable(N_USERS, N_ITEMS), 0
         self._apply([Event(*pair, value) for pair, value in history.items()], positions)
-        self.online = OnlineModel(model, self.table, USER_KEYS, ITEM_KEYS, since=since)
+        self.online = self._follow(model, since)
+
+    def _follow(self, model: Model, since: int | None) -> OnlineModel | MirroredModel:
+        return OnlineModel(model, self.table, USER_KEYS, ITEM_KEYS, since=since)
 
     def learn(self, events: list[Event]) -> None:
         self.online.note(self._apply(events))
@@ -71,6 +84,28 @@ class Follower:
             if self.online.settle(0.0):
                 return
         pytest.fail("never settled")
+
+
+def follower_of(
+    kind: type[Params], events: Events, since: int | None, gone: int | None = None, made: type[Follower] = Follower
+) -> Follower:
+    """What follows the last ratings of `events`; those from `since` on are newer than the snapshot."""
+    last = {(event.user, event.item): (place, event.value) for place, event in enumerate(events)}
+    kept = sorted(
+        (place, pair, value) for pair, (place, value) in last.items() if value is not None and pair[0] != gone
+    )
+    history = {pair: value for _, pair, value in kept}
+    follower = made(kind, history, [place for place, _, _ in kept], since, N_TRAINED)
+    follower.position = len(events)
+    follower.online.touch(np.array(sorted({event.user for event in events[since:]} - {gone}), dtype=np.int64))
+    return follower
+
+
+def catch_up_in_slices(follower: Follower) -> None:
+    for _ in range(10_000):
+        if follower.online.settle(0.0) and follower.online.catch_up(0.0):
+            return
+    pytest.fail("never caught up")
 
 
 def assert_same_state(one: Follower, other: Follower) -> None:

@@ -16,15 +16,22 @@ from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, Params, SgdParams
 from gpu.rules import trained_item_rules
-from tests.gpu.followers import N_ITEMS, N_USERS, TRAINED_ITEMS, TRAINED_USERS, Event, Follower, assert_same_state
+from tests.gpu.followers import (
+    N_TRAINED,
+    N_USERS,
+    RATING,
+    TRAINED_ITEMS,
+    TRAINED_USERS,
+    Event,
+    Events,
+    Follower,
+    assert_same_state,
+    catch_up_in_slices,
+    follower_of,
+)  # fmt: skip
 from tests.gpu.models import KINDS
 
 LEARNING = [kind for kind in KINDS if kind is not CulshImplicitParams and not kind.has_item_weights]
-Events = list[Event]
-RATING = st.builds(
-    Event, st.integers(0, N_USERS - 1), st.integers(0, N_ITEMS - 1), st.none() | st.integers(1, 5).map(float)
-)
-N_TRAINED = 2
 OF_ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights", "item_counts"
 BEFORE = [Event(user, item, 1.0 + (user + 2 * item) % 5) for user in range(3) for item in range(TRAINED_ITEMS)]
 
@@ -37,26 +44,6 @@ def small_slices() -> Iterator[None]:
         patch.setattr(sampled, "ITEMS_AT_ONCE", 2)
         patch.setattr(drift, "USERS_PER_SLICE", 3)
         yield
-
-
-def follower_of(kind: type[Params], events: Events, since: int | None, gone: int | None = None) -> Follower:
-    """What follows the last ratings of `events`; those from `since` on are newer than the snapshot."""
-    last = {(event.user, event.item): (place, event.value) for place, event in enumerate(events)}
-    kept = sorted(
-        (place, pair, value) for pair, (place, value) in last.items() if value is not None and pair[0] != gone
-    )
-    history = {pair: value for _, pair, value in kept}
-    follower = Follower(kind, history, [place for place, _, _ in kept], since, N_TRAINED)
-    follower.position = len(events)
-    follower.online.touch(np.array(sorted({event.user for event in events[since:]} - {gone}), dtype=np.int64))
-    return follower
-
-
-def catch_up_in_slices(follower: Follower) -> None:
-    for _ in range(10_000):
-        if follower.online.settle(0.0) and follower.online.catch_up(0.0):
-            return
-    pytest.fail("never caught up")
 
 
 def learned_items(follower: Follower, fresh: Model) -> list[int]:

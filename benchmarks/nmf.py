@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.report import say
-from gpu import nmf
+from gpu import loop, nmf
 from gpu.params import NmfParams
 
 Floats = NDArray[Any]
@@ -117,7 +117,7 @@ def peers(
     run = nmf.Factorization(nmf.matrix_of(ratings), _params(n_factors, n_epochs), backend)
     start = run.factors()
     start = start._replace(W=start.W.copy(), H=start.H.copy())
-    run.begin()
+    loop.begin(run)
     ours = OURS[backend.name]
     curves: dict[str, Curve] = {ours: []}
     _advance(run, curves[ours], n_epochs)
@@ -135,7 +135,7 @@ def peers(
 
 def _advance(run: nmf.Factorization, curve: Curve, n: int) -> None:
     for _ in range(n):
-        run.advance()
+        loop.advance(run, 0)
         curve.append((run.seconds, run.relative_error))
 
 
@@ -195,12 +195,12 @@ def _in_turns(
     """Each after `n_epochs`, and its median seconds of an epoch without the first."""
     runs = [nmf.Factorization(nmf.matrix_of(ratings), params, backend) for params in given]
     for run in runs:
-        run.begin()
+        loop.begin(run)
     seconds: list[list[float]] = [[] for _ in runs]
     for _ in range(n_epochs):
         for run, took in zip(runs, seconds, strict=True):
             before = run.seconds
-            run.advance()
+            loop.advance(run, 0)
             took.append(run.seconds - before)
     return runs, [statistics.median(took[1:]) for took in seconds]
 

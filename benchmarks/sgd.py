@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from benchmarks import sgd_cost, sgd_peer
 from benchmarks.als import where
 from benchmarks.leave_one_out import leave_one_out
 from benchmarks.report import say
-from gpu import culsh, esgd, sgd
-from gpu.calibration import calibrate, in_units
-from gpu.epochs import OnEpoch, ShouldStop
-from gpu.params import ALGORITHMS, CulshParams, EsgdParams, SgdParams, params_for
+from gpu import loop
+from gpu.algorithms import ALGORITHMS, trainer_of
+from gpu.calibration import NEUTRAL, calibrate, in_units
+from gpu.loop import Trainer
+from gpu.params import EsgdParams, SgdParams, params_for
 
 NAN = float("nan")
 STOPS = (1, 2, 5, 10, 15, 20)  # epochs after which the error is told
@@ -63,18 +64,6 @@ class Run:
     share: float = NAN
 
 
-class Training(Protocol):
-    """`Training` of `gpu.sgd` and `gpu.esgd`."""
-
-    seconds: float
-
-    def run(self, on_epoch: OnEpoch | None, should_stop: ShouldStop | None) -> gpu.Model:
-        """Train to the end."""
-
-    def model(self) -> gpu.Model:
-        """The present parameters."""
-
-
 class Estimates:
     """Ratings to learn, and others to estimate, in multiples of the unit as `gpu.fit` has them; less is better."""
 
@@ -82,7 +71,7 @@ class Estimates:
         self.unit = calibrate(train, SgdParams()).unit
         self.train, self.test = in_units(train, self.unit), in_units(test, self.unit)
 
-    def judged(self, report: gpu.EpochReport, training: Training) -> float:
+    def judged(self, report: gpu.EpochReport, training: Trainer[gpu.Model]) -> float:
         """RMSE of ratings."""
         del training
         return report.metrics["test_rmse"] * self.unit
@@ -100,7 +89,7 @@ class Lists:
     def __init__(self, ratings: gpu.Ratings) -> None:
         self.train, self._positives, self._negatives = leave_one_out(ratings, SEED)
 
-    def judged(self, report: gpu.EpochReport, training: Training) -> float:
+    def judged(self, report: gpu.EpochReport, training: Trainer[gpu.Model]) -> float:
         """HR@10."""
         del report
         rows = self.train.by_user
@@ -125,7 +114,7 @@ def run(
     for algorithm in algorithms:
         chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
         say(f"{algorithm}: {chosen.name} ({chosen.reason})")
-        data = lists() if ALGORITHMS[algorithm].is_implicit else estimates()
+        data = lists() if ALGORITHMS[algorithm].params.is_implicit else estimates()
         peer = sgd_peer.installed() if (algorithm, chosen.name) == ("sgd", "host") else None
         for n_factors in factors:
             params = params_for(algorithm, {**given, "n_factors": n_factors})
@@ -137,7 +126,7 @@ def run(
 
 def measure(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gpu.Backend, target: float) -> Run:
     """One training of `params.n_epochs`, two at least."""
-    training_of(data, dataclasses.replace(params, n_epochs=1), backend).run(None, None)
+    loop.train(training_of(data, dataclasses.replace(params, n_epochs=1), backend))
     training = training_of(data, params, backend)
     neighbours_s = training.seconds
     seconds: list[float] = []
@@ -147,7 +136,7 @@ def measure(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gp
         seconds.append(report.seconds)
         values.append(data.judged(report, training))
 
-    training.run(on_epoch, None)
+    loop.train(training, on_epoch)
     epoch_s = float(statistics.median(np.diff(seconds)))
     reached = next((epoch for epoch, value in enumerate(values) if data.is_reached(value, target)), None)
     found = Run(
@@ -171,13 +160,9 @@ def counted(found: Run, work: sgd_cost.Work, backend: gpu.Backend) -> Run:
     return dataclasses.replace(found, floor_ms=floor_ms, limit=limit, share=floor_ms / found.epoch_ms)
 
 
-def training_of(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gpu.Backend) -> Training:
+def training_of(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gpu.Backend) -> Trainer[gpu.Model]:
     """A training before its first epoch."""
-    if isinstance(params, EsgdParams):
-        return esgd.Training(data.train, params, backend, data.test)
-    if isinstance(params, CulshParams):
-        return culsh.training(data.train, params, backend, data.test)
-    return sgd.training(data.train, params, backend, data.test)
+    return trainer_of(data.train, params, backend, data.test, NEUTRAL)
 
 
 def theirs(ratings: gpu.Ratings, n_factors: int, peer: ModuleType) -> Run:

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpu import als, culsh, ease, esgd, evaluate, nmf, sgd
+from gpu import evaluate
+from gpu.algorithms import ALGORITHMS, trainer_of
 from gpu.backend import HOST, Backend, choose
 from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of
 from gpu.check import check_trained
-from gpu.epochs import EpochReport, OnEpoch, ShouldStop
 from gpu.errors import (
     BackendUnavailable,
     DeadFactors,
@@ -25,13 +25,12 @@ from gpu.errors import (
     InvalidParams,
     InvalidRatings,
     NotEnoughMemory,
-    TrainingCancelled,
     TrainingDiverged,
 )
+from gpu.loop import EpochReport, OnEpoch, train
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.outliers import winsorized
 from gpu.params import (
-    ALGORITHMS,
     AlsImplicitParams,
     AlsParams,
     CulshImplicitParams,
@@ -71,7 +70,6 @@ __all__ = [
     "Ratings",
     "Rows",
     "SgdParams",
-    "TrainingCancelled",
     "TrainingDiverged",
     "choose",
     "evaluate",
@@ -88,7 +86,6 @@ def fit(
     backend: Backend = HOST,
     test: Ratings | None = None,
     on_epoch: OnEpoch | None = None,
-    should_stop: ShouldStop | None = None,
 ) -> Model:
     """Train the model that `params` names.
 
@@ -103,19 +100,21 @@ def fit(
         backend: where to compute.
         test: ratings to measure after each epoch; never learned from. Rows as in `ratings`.
         on_epoch: called after each epoch; metrics are only computed where it is given.
-        should_stop: asked before each epoch.
 
     Raises:
         InvalidRatings: there is no rating, or one that the algorithm cannot use.
         NotEnoughMemory: the training would need more than is free on the host or device where it computes.
-        TrainingCancelled: `should_stop` returned true.
         TrainingDiverged: a parameter is no longer finite.
         DeadFactors: the factors say nothing.
     """
     if not len(ratings):
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
-    model = _fit(ratings, params, backend, test, on_epoch, should_stop)
+    calibration = calibrate(ratings, params)
+    if params.is_implicit:
+        model = train(trainer_of(ratings, params, backend, test, calibration), on_epoch)
+    else:
+        model = _fit_ratings(ratings, params, backend, test, on_epoch, calibration)
     check_trained(model, ratings)
     return model
 
@@ -137,48 +136,19 @@ def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     return found, n_far
 
 
-def _fit(
-    ratings: Ratings,
-    params: Params,
-    backend: Backend,
-    test: Ratings | None,
-    on_epoch: OnEpoch | None,
-    should_stop: ShouldStop | None,
-) -> Model:
-    if isinstance(params, NmfParams):
-        return nmf.fit(ratings, params, backend, test, on_epoch, should_stop)
-    calibration = calibrate(ratings, params)
-    if isinstance(params, AlsImplicitParams):
-        return als.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
-    if isinstance(params, CulshImplicitParams):
-        return culsh.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
-    if isinstance(params, EaseParams):
-        return ease.fit(ratings, params, backend, test, on_epoch, should_stop, calibration)
-    return _fit_ratings(ratings, params, backend, test, on_epoch, should_stop, calibration)
-
-
 def _fit_ratings(
     ratings: Ratings,
     params: Params,
     backend: Backend,
     test: Ratings | None,
     on_epoch: OnEpoch | None,
-    should_stop: ShouldStop | None,
     calibration: Calibration,
 ) -> Model:
     """Train an explicit model on ratings in multiples of their unit; its parameters and errors are of the ratings."""
     unit, scale = calibration.unit, ratings.scale
     ratings, test = in_units(ratings, unit), None if test is None else in_units(test, unit)
     on_epoch = None if on_epoch is None else _in_ratings(on_epoch, unit)
-    if isinstance(params, AlsParams):
-        model = als.fit(ratings, params, backend, test, on_epoch, should_stop)
-    elif isinstance(params, EsgdParams):
-        model = esgd.fit(ratings, params, backend, test, on_epoch, should_stop)
-    elif isinstance(params, CulshParams):
-        model = culsh.fit(ratings, params, backend, test, on_epoch, should_stop)
-    else:
-        assert isinstance(params, SgdParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
-        model = sgd.fit(ratings, params, backend, test, on_epoch, should_stop)
+    model = train(trainer_of(ratings, params, backend, test, calibration), on_epoch)
     model.to_ratings(calibration, scale)
     return model
 

@@ -14,7 +14,7 @@ A row without ratings has no parameters: zeros.
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,6 @@ from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.baselines import mean_of
 from gpu.calibration import Calibration, calibrate, signals_of
-from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
 from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
@@ -68,28 +67,6 @@ class Problem(NamedTuple):
         return ridges(lengths, n_others, self.alpha, self.regularization, self.exponent, self.prior)
 
 
-def fit(
-    ratings: Ratings,
-    params: AlsParams | AlsImplicitParams,
-    backend: Backend = HOST,
-    test: Ratings | None = None,
-    on_epoch: OnEpoch | None = None,
-    should_stop: ShouldStop | None = None,
-    calibration: Calibration | None = None,
-) -> Model:
-    """Solve both sides in turn; see `gpu.fit`.
-
-    Args:
-        calibration: of these ratings. Default: made here.
-
-    Raises:
-        NotEnoughMemory: the training would need more than is free; both numbers are said.
-    """
-    calibration = calibration or calibrate(ratings, params)
-    _check_memory(ratings, problem_of(ratings, params, calibration), backend)
-    return Training(ratings, params, backend, test, calibration).run(on_epoch, should_stop)
-
-
 def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> Problem:
     """The problem that `params` poses on `ratings`."""
     known = calibration
@@ -101,19 +78,29 @@ def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibrat
     return Problem(params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision)
 
 
-class Training:
-    """One run: both sides prepared where the backend computes, solved in turn, reported on and fetched at the end."""
+class AlsTrainer:
+    """Both sides where the backend computes, solved in turn; see `gpu.loop.Trainer`."""
 
     def __init__(
         self,
         ratings: Ratings,
         params: AlsParams | AlsImplicitParams,
-        backend: Backend,
-        test: Ratings | None,
-        calibration: Calibration,
+        backend: Backend = HOST,
+        test: Ratings | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
+        """Place both sides.
+
+        Args:
+            calibration: of these ratings. Default: made here.
+
+        Raises:
+            NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        """
+        calibration = calibration or calibrate(ratings, params)
         self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
         self.problem = problem_of(ratings, params, calibration)
+        _check_memory(ratings, self.problem, backend)
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
         self._als = als = backend.primitives("als")
         n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
@@ -124,30 +111,35 @@ class Training:
         self._users, self._items = als.place(users, self.problem), als.place(items, self.problem)
         self.seconds = 0.0
 
-    def run(self, on_epoch: OnEpoch | None, should_stop: ShouldStop | None) -> Model:
-        """Solve to the end.
+    @property
+    def n_epochs(self) -> int:
+        """Epochs at most."""
+        return self.params.n_epochs
 
-        Raises:
-            TrainingCancelled: `should_stop` returned true before an epoch.
-            TrainingDiverged: a parameter is no longer finite.
-        """
-        self._compile()
-        n_epochs = self.params.n_epochs
-        for epoch in epochs(n_epochs, should_stop):
-            began = time.perf_counter()
-            self._als.solve(self._by_item, self._items, self._users, self.problem)
-            self._als.solve(self._by_user, self._users, self._items, self.problem)
-            self._als.finish()
-            self.seconds += time.perf_counter() - began
-            if on_epoch is not None:
-                metrics = self._metrics()
-                self._check_finite(metrics["train_loss"])
-                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, metrics))
-        model = self.model()
-        with np.errstate(invalid="ignore"):  # inf − inf is the answer, not a surprise
-            total = model.user_factors.sum(dtype=np.float64) + model.item_factors.sum(dtype=np.float64)
-        self._check_finite(total)
-        return model
+    def prepare(self) -> None:
+        """Nothing comes before the first half-iteration."""
+
+    def learn(self, epoch: int) -> None:
+        """Solve all items, then all users."""
+        del epoch
+        self._als.solve(self._by_item, self._items, self._users, self.problem)
+        self._als.solve(self._by_user, self._users, self._items, self.problem)
+        self._als.finish()
+
+    def is_finite(self) -> bool:
+        """Left to the loss, and to `gpu.check` at the end: reading both tables would take longer than an epoch."""
+        return True
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """Ratings so large that their squares overflow, or a singular row."""
+        return TrainingDiverged(
+            f"Training of {self.params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters; "
+            f"raise regularization ({self.problem.regularization:g})"
+        )
+
+    def has_converged(self) -> bool:
+        """All epochs are run."""
+        return False
 
     def model(self) -> Model:
         """The present parameters, on the host."""
@@ -156,7 +148,7 @@ class Training:
         model.calibration = self.calibration
         return model
 
-    def _compile(self) -> None:
+    def compile(self) -> None:
         """Compile everything that a half-iteration calls, on a matrix without rows."""
         starts, lengths, items, values = self.ratings.by_user
         rows = Rows(starts[:0], lengths[:0], items[:0], values[:0])
@@ -165,7 +157,8 @@ class Training:
         self._als.solve(nothing, table, table, self.problem)
         self._als.finish()
 
-    def _metrics(self) -> dict[str, float]:
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.loop.EpochReport`."""
         als, problem, scale, n = self._als, self.problem, self.ratings.scale, len(self.ratings)
         squares, loss = als.errors(self._by_user, self._users, self._items, problem, scale)
         loss += als.penalty(self._by_user, self._users, problem) + als.penalty(self._by_item, self._items, problem)
@@ -179,14 +172,6 @@ class Training:
             return metrics | {f"test_{name}": value for name, value in ranks.items()}
         squares, _ = als.errors(self._held_out, self._users, self._items, problem, scale)
         return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
-
-    def _check_finite(self, total: float) -> None:
-        """Refuse what does not add up to a number: ratings so large that their squares overflow, or a singular row."""
-        if not np.isfinite(total):
-            raise TrainingDiverged(
-                f"Training of {self.params.algorithm} diverged: expected finite parameters; "
-                f"raise regularization ({self.problem.regularization:g})"
-            )
 
 
 def is_blocked(problem: Problem) -> bool:

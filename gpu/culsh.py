@@ -14,39 +14,24 @@ from gpu import similarity
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines, shrunk_biases
 from gpu.calibration import NEUTRAL, Calibration
-from gpu.epochs import OnEpoch, ShouldStop
 from gpu.memory import check_training
-from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import Ratings, are_likes
-from gpu.sgd import Training, start_model
+from gpu.sgd import DescentTrainer, start_model
 
 
-def fit(
+def trainer(
     ratings: Ratings,
     params: CulshParams,
     backend: Backend = HOST,
     test: Ratings | None = None,
-    on_epoch: OnEpoch | None = None,
-    should_stop: ShouldStop | None = None,
     calibration: Calibration = NEUTRAL,
-) -> Model:
-    """Find neighbours, then train factors, biases, W and C; see `gpu.fit`.
+) -> DescentTrainer:
+    """Factors, biases, W and C, before their first epoch; the neighbors are found here.
 
     Raises:
-        NotEnoughMemory: one of both would need more than is free; both numbers are said.
+        NotEnoughMemory: neighbors or epochs would need more than is free; the message has both numbers.
     """
-    return training(ratings, params, backend, test, calibration).run(on_epoch, should_stop)
-
-
-def training(
-    ratings: Ratings,
-    params: CulshParams,
-    backend: Backend = HOST,
-    test: Ratings | None = None,
-    calibration: Calibration = NEUTRAL,
-) -> Training:
-    """What `fit` runs, before its first epoch: the neighbours are found."""
     steps = backend.primitives("similarity"), backend.primitives("descent")
     needed = max(step.bytes_needed(ratings, params) for step in steps)
     check_training(needed, params.n_factors, ratings, backend)
@@ -60,7 +45,7 @@ def training(
     if isinstance(params, CulshImplicitParams):
         model.scale, model.calibration = (0.0, 1.0), calibration
     model.neighbours[:], model.projections[:] = found.neighbours, found.projections
-    return Training(model, params, ratings, backend, test, found.seconds)
+    return DescentTrainer(model, params, ratings, backend, test, found.seconds)
 
 
 def _implicit_baselines(known: Baselines, params: CulshImplicitParams, ratings: Ratings) -> Baselines:

@@ -12,7 +12,6 @@ numbers and takes T³ multiply-adds, so T is bounded.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.calibration import Calibration, calibrate, preferences
-from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
 from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.memory import check_room
 from gpu.model import MAX_WEIGHTED, Model
@@ -30,40 +28,75 @@ from gpu.params import EaseParams
 from gpu.ratings import Ratings
 
 
-def fit(
-    ratings: Ratings,
-    params: EaseParams,
-    backend: Backend = HOST,
-    test: Ratings | None = None,
-    on_epoch: OnEpoch | None = None,
-    should_stop: ShouldStop | None = None,
-    calibration: Calibration | None = None,
-) -> Model:
-    """Compute the weights; see `gpu.fit`. Its one epoch is all of it.
+class EaseTrainer:
+    """Item weights in one epoch; see `gpu.loop.Trainer`."""
 
-    Args:
-        calibration: of these ratings. Default: made here.
+    n_epochs = 1
 
-    Raises:
-        InvalidRatings: more items than `MAX_WEIGHTED` are liked beside others; says what they would take.
-        NotEnoughMemory: the training would need more than is free; both numbers are said.
-    """
-    calibration = calibration or calibrate(ratings, params)
-    liked = _liked(ratings, calibration)
-    items = weighted_items(liked)
-    _check_size(len(items), len(liked), ratings, backend)
-    weights, seconds = np.zeros((0, 0), dtype=np.float32), 0.0
-    for _ in epochs(1, should_stop):
-        began = time.perf_counter()
-        if len(items):
-            weights = backend.primitives("ease").item_weights(_matrix(liked, items), calibration.regularization)
-        seconds = time.perf_counter() - began
-    model = model_of(ratings, params, calibration, items, weights)
-    model.user_factors[:, 0] = (ratings.by_user.lengths > 0) & ~_like_some(liked, items)
-    model.item_factors[:, 0] = liked.by_item.lengths / max(int(np.count_nonzero(ratings.by_user.lengths)), 1)
-    if on_epoch is not None:
-        on_epoch(EpochReport(1, 1, seconds, _metrics(model, ratings, test)))
-    return model
+    def __init__(
+        self,
+        ratings: Ratings,
+        params: EaseParams,
+        backend: Backend = HOST,
+        test: Ratings | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Find the items that get weights.
+
+        Args:
+            calibration: of these ratings. Default: made here.
+
+        Raises:
+            InvalidRatings: more items than `MAX_WEIGHTED` are liked beside others; says what they would take.
+            NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        """
+        self._ratings, self._params, self._test, self._ease = ratings, params, test, backend.primitives("ease")
+        self._calibration = calibration or calibrate(ratings, params)
+        self._liked = _liked(ratings, self._calibration)
+        self._items = weighted_items(self._liked)
+        _check_size(len(self._items), len(self._liked), ratings, backend)
+        self._weights, self.seconds = np.zeros((0, 0), dtype=np.float32), 0.0
+
+    def compile(self) -> None:
+        """Linear algebra of libraries is compiled already."""
+
+    def prepare(self) -> None:
+        """Nothing comes before."""
+
+    def learn(self, epoch: int) -> None:
+        """Compute all weights."""
+        del epoch
+        if len(self._items):
+            matrix = _matrix(self._liked, self._items)
+            self._weights = self._ease.item_weights(matrix, self._calibration.regularization)
+
+    def is_finite(self) -> bool:
+        """Left to `gpu.check`."""
+        return True
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """See `no_inverse`."""
+        del epoch
+        return no_inverse()
+
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.loop.EpochReport`; without a test set there are none."""
+        if self._test is None:
+            return {}
+        found = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
+        return {f"test_{name}": value for name, value in found.items()}
+
+    def has_converged(self) -> bool:
+        """There is one epoch."""
+        return True
+
+    def model(self) -> Model:
+        """The model with the weights."""
+        ratings, liked = self._ratings, self._liked
+        model = model_of(ratings, self._params, self._calibration, self._items, self._weights)
+        model.user_factors[:, 0] = (ratings.by_user.lengths > 0) & ~_like_some(liked, self._items)
+        model.item_factors[:, 0] = liked.by_item.lengths / max(int(np.count_nonzero(ratings.by_user.lengths)), 1)
+        return model
 
 
 def no_inverse() -> TrainingDiverged:
@@ -128,9 +161,3 @@ def _check_size(n_items: int, n_likes: int, ratings: Ratings, backend: Backend) 
         )
     size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
     check_room(f"Training on the {backend.name} with weights of {n_items:,} items ({size})", needed, backend)
-
-
-def _metrics(model: Model, ratings: Ratings, test: Ratings | None) -> Mapping[str, float]:
-    if test is None:
-        return {}
-    return {f"test_{name}": value for name, value in evaluate.ranking(model, ratings.by_user, test).items()}

@@ -8,7 +8,6 @@ EngineError
 ├── NotEnoughMemory: a model would not fit; carries both numbers
 ├── TrainingDiverged: a loss or a factor stopped being finite
 ├── DeadFactors: a training left factors that say nothing
-└── TrainingCancelled: `should_stop` said so between two epochs
 
 Messages read "Invalid X of NAME: expected …, got …".
 """
@@ -85,7 +84,3 @@ class TrainingDiverged(EngineError):
 
 class DeadFactors(EngineError):
     """A training has left factors so small that they say nothing; the message says what to change."""
-
-
-class TrainingCancelled(EngineError):
-    """The caller asked for the training to stop."""

@@ -21,7 +21,7 @@ free of), so its results are the same bit for bit; both reach the same error.
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, shrunk_biases
 from gpu.calibration import FACTOR_PRIOR
 from gpu.check import diverged
-from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
+from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import EsgdParams
@@ -59,28 +59,22 @@ class Order(NamedTuple):
     stride: int
 
 
-def fit(
-    ratings: Ratings,
-    params: EsgdParams,
-    backend: Backend = HOST,
-    test: Ratings | None = None,
-    on_epoch: OnEpoch | None = None,
-    should_stop: ShouldStop | None = None,
-) -> Model:
-    """Train factors beside fixed biases; see `gpu.fit`. On the device equal seeds give nearly equal models only.
+class EsgdTrainer:
+    """Samples and both factor tables where the backend computes; see `gpu.loop.Trainer`.
 
-    Raises:
-        NotEnoughMemory: the training would need more than is free; both numbers are said.
+    On the device equal seeds give nearly equal models only.
     """
-    needed = backend.primitives("esgd").bytes_needed(ratings, params)
-    check_training(needed, params.n_factors, ratings, backend)
-    return Training(ratings, params, backend, test).run(on_epoch, should_stop)
 
+    def __init__(
+        self, ratings: Ratings, params: EsgdParams, backend: Backend = HOST, test: Ratings | None = None
+    ) -> None:
+        """Place them.
 
-class Training:
-    """One run: samples and both factor tables where the backend computes."""
-
-    def __init__(self, ratings: Ratings, params: EsgdParams, backend: Backend, test: Ratings | None) -> None:
+        Raises:
+            NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        """
+        needed = backend.primitives("esgd").bytes_needed(ratings, params)
+        check_training(needed, params.n_factors, ratings, backend)
         self._ratings, self._params, self._test = ratings, params, test
         self._model = start_model(ratings, params)
         self._esgd = esgd = backend.primitives("esgd")
@@ -89,32 +83,38 @@ class Training:
         self._users, self._items = esgd.put(self._model.user_factors), esgd.put(self._model.item_factors)
         self.seconds = 0.0
 
-    def run(self, on_epoch: OnEpoch | None = None, should_stop: ShouldStop | None = None) -> Model:
-        """Train to the end.
+    @property
+    def n_epochs(self) -> int:
+        """Epochs at most."""
+        return self._params.n_epochs
 
-        Raises:
-            TrainingCancelled: `should_stop` returned true before an epoch.
-            TrainingDiverged: a factor is no longer finite.
-        """
-        n_epochs = self._params.n_epochs
+    def compile(self) -> None:
+        """See `gpu.loop.Trainer`."""
         self._esgd.prepare(self._params.n_factors)
-        for epoch in epochs(n_epochs, should_stop):
-            began = time.perf_counter()
-            self.learn()
-            self._esgd.finish()
-            self.seconds += time.perf_counter() - began
-            if not self._esgd.is_finite(self._users, self._items):
-                raise diverged(self._params, epoch)
-            if on_epoch is not None:
-                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, self._metrics()))
-        return self.model()
 
-    def learn(self) -> None:
-        """One epoch, begun; `finish` of the primitives waits for it."""
+    def prepare(self) -> None:
+        """Nothing is sorted or laid out."""
+
+    def learn(self, epoch: int) -> None:
+        """One epoch; the step stays the same."""
+        del epoch
         step, regularization = np.float32(self._params.learning_rate), np.float32(self._params.regularization)
         self._esgd.learn_epoch(self._samples, self._users, self._items, step, regularization)
         for table in (self._users, self._items):
             table[...] *= np.float32(np.exp(-step * FACTOR_PRIOR))  # λ0 of the ridge λ n + λ0
+        self._esgd.finish()
+
+    def is_finite(self) -> bool:
+        """Whether every factor is."""
+        return bool(self._esgd.is_finite(self._users, self._items))
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """See `gpu.check.diverged`."""
+        return diverged(self._params, epoch)
+
+    def has_converged(self) -> bool:
+        """All epochs are run."""
+        return False
 
     def model(self) -> Model:
         """The present parameters, on the host."""
@@ -123,7 +123,8 @@ class Training:
         self._model.item_factors[:] = self._esgd.fetch(self._items)[:, :n_factors]
         return self._model
 
-    def _metrics(self) -> dict[str, float]:
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.loop.EpochReport`."""
         model, rows = self.model(), self._ratings.by_user
         metrics = {"train_rmse": evaluate.rmse(model, rows, *self._ratings.coo())}
         if self._test is not None:

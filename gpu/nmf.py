@@ -15,8 +15,8 @@ a rating counts as a 0.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from gpu import evaluate
 from gpu.backend import HOST, Backend
-from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
 from gpu.errors import InvalidRatings, TrainingDiverged
+from gpu.loop import OnEpoch, train
 from gpu.memory import check_room
 from gpu.model import Model
 from gpu.nndsvd import nndsvd
@@ -52,56 +52,27 @@ class Factors(NamedTuple):
     n_epochs: int
 
 
-def fit(
-    ratings: Ratings,
-    params: NmfParams,
-    backend: Backend = HOST,
-    test: Ratings | None = None,
-    on_epoch: OnEpoch | None = None,
-    should_stop: ShouldStop | None = None,
-) -> Model:
-    """Factorise ratings as a matrix users × items; see `gpu.fit`.
-
-    Raises:
-        InvalidRatings: a rating below 0, or none above.
-        NotEnoughMemory: the training would need more than is free; both numbers are said.
-    """
-    training = Factorization(matrix_of(ratings), params, backend)
-
-    def ranks() -> dict[str, float]:
-        if test is None:
-            return {}
-        found = evaluate.ranking(model_of(ratings, params, training.factors()), ratings.by_user, test)
-        return {f"test_{name}": value for name, value in found.items()}
-
-    return model_of(ratings, params, training.run(on_epoch, should_stop, ranks))
-
-
 def factorize(
-    matrix: Ratings | Floats,
-    params: NmfParams,
-    backend: Backend = HOST,
-    on_epoch: OnEpoch | None = None,
-    should_stop: ShouldStop | None = None,
+    matrix: Ratings | Floats, params: NmfParams, backend: Backend = HOST, on_epoch: OnEpoch | None = None
 ) -> Factors:
-    """Factorise any non-negative matrix.
+    """Factorize any non-negative matrix.
 
     Args:
         matrix: V × D, sparse (`Ratings`: rows are users, what is not stored is 0) or dense (float or integer).
         params: see there.
         backend: where to compute.
         on_epoch: called after each epoch with `relative_error`.
-        should_stop: asked before each epoch.
 
     Raises:
         InvalidRatings: not two axes, an entry below 0 or not finite, or none above 0.
-        NotEnoughMemory, TrainingCancelled: as `fit`.
+        NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        TrainingDiverged: a factor is no longer finite.
     """
-    return Factorization(matrix, params, backend).run(on_epoch, should_stop)
+    return train(Factorization(matrix, params, backend), on_epoch)
 
 
-class Factorization:
-    """One run: A and both factors where the backend computes, solved in turn."""
+class Alternation:
+    """A and both factors where the backend computes, solved in turn: what the two trainers of this module share."""
 
     def __init__(self, matrix: Ratings | Floats, params: NmfParams, backend: Backend) -> None:
         matrix = _checked(matrix)
@@ -115,72 +86,61 @@ class Factorization:
         self._rows, self._columns = hals.put(W, self.tile), hals.put(H, self.tile)
         self._squares = hals.squares(self._matrix)
         self._gram_of_H: Floats | None = None
-        self.seconds, self.relative_error, self.n_epochs = 0.0, float("nan"), 0
+        self.seconds, self.relative_error, self._error_before, self._n_done = 0.0, math.nan, math.nan, 0
 
-    def run(
-        self,
-        on_epoch: OnEpoch | None = None,
-        should_stop: ShouldStop | None = None,
-        measure: Callable[[], Mapping[str, float]] = dict,
-    ) -> Factors:
-        """Solve to the end; `measure` adds to the metrics of an epoch.
+    @property
+    def n_epochs(self) -> int:
+        """Epochs at most."""
+        return self.params.n_epochs
 
-        Raises:
-            TrainingCancelled: `should_stop` returned true before an epoch.
-            TrainingDiverged: a factor is no longer finite.
-        """
-        n_epochs = self.params.n_epochs
-        self.begin()
-        for epoch in epochs(n_epochs, should_stop):
-            before = self.relative_error
-            self.advance()
-            if not np.isfinite(self.relative_error):
-                raise TrainingDiverged("Training of nmf diverged: expected finite factors; use precision=float64")
-            if on_epoch is not None:
-                metrics = {"relative_error": self.relative_error, **measure()}
-                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, metrics))
-            if self.params.tolerance and before - self.relative_error < self.params.tolerance * before:
-                break
-        return self.factors()
+    def prepare(self) -> None:
+        """The H step before the first epoch."""
+        self._solve_columns()
 
-    def begin(self) -> None:
-        """Compile, and the H step before the first epoch."""
-        self._compile()
-        self._timed(self._solve_columns)
+    def learn(self, epoch: int) -> None:
+        """A W step and an H step."""
+        del epoch
+        self._error_before = self.relative_error
+        self._solve_rows()
+        self._solve_columns()
+        self._n_done += 1
 
-    def advance(self) -> None:
-        """One epoch; `seconds` grows by what it took."""
-        self._timed(self._solve_rows)
-        self._timed(self._solve_columns)
-        self.n_epochs += 1
+    def is_finite(self) -> bool:
+        """Whether the error that the factors leave is."""
+        return math.isfinite(self.relative_error)
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """Sums of squares overflowed."""
+        del epoch
+        return TrainingDiverged("Training of nmf diverged: expected finite factors; use precision=float64")
+
+    def has_converged(self) -> bool:
+        """Whether the last epoch lowered the error by less than `tolerance` of it."""
+        gain = self._error_before - self.relative_error
+        return bool(self.params.tolerance) and gain < self.params.tolerance * self._error_before
 
     def factors(self) -> Factors:
         """The present W and H, on the host."""
         W, H = self._hals.fetch(self._rows), self._hals.fetch(self._columns)
-        return Factors(W, H.T, self.relative_error, self.n_epochs)
+        return Factors(W, H.T, self.relative_error, self._n_done)
 
     def _solve_rows(self) -> None:
         """The W step."""
         self._solve(self._rows, self._columns, self._gram_of_H, is_W=True)
 
     def _solve_columns(self) -> None:
-        """The H step, and the error it leaves."""
+        """The H step, and the error it leaves; waits for the device."""
         hals, S = self._hals, self._hals.gram(self._rows)
         self._solve(self._columns, self._rows, S, is_W=False)
         self._gram_of_H = Q = hals.gram(self._columns)
         squares = self._squares - 2 * hals.inner(self._columns) + hals.sum_of_products(S, Q)
         self.relative_error = float(np.sqrt(max(squares, 0.0) / self._squares))
+        hals.finish()
 
     def _solve(self, solved: Any, fixed: Any, gram: Any, *, is_W: bool) -> None:
-        self._hals.multiply(self._matrix, is_W, fixed, solved)
-        self._hals.sweep(solved, gram, tile=self.tile, normalise=is_W)
-
-    def _timed(self, step: Callable[[], None]) -> None:
-        began = time.perf_counter()
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is said by the error it leaves
-            step()
-        self._hals.finish()
-        self.seconds += time.perf_counter() - began
+        with np.errstate(over="ignore", invalid="ignore"):  # the error that is left tells
+            self._hals.multiply(self._matrix, is_W, fixed, solved)
+            self._hals.sweep(solved, gram, tile=self.tile, normalise=is_W)
 
     def _start(self, shape: tuple[int, int], mean: float, dtype: type[np.floating]) -> tuple[Floats, Floats]:
         """W (V, K) with columns of length 1 and Hᵀ (D, K), both above 0."""
@@ -194,7 +154,7 @@ class Factorization:
         W, H = np.maximum(W / norms, hals.EPSILON), np.maximum(H * norms, hals.EPSILON)
         return W.astype(dtype), H.astype(dtype)
 
-    def _compile(self) -> None:
+    def compile(self) -> None:
         """Compile everything that an epoch calls, on a matrix of one cell in the same form."""
         hals, dtype = self._hals, np.dtype(self.params.precision).type
         one = np.ones((1, 1), dtype=dtype)
@@ -207,6 +167,46 @@ class Factorization:
             hals.sweep(solved, hals.gram(fixed), tile=tile, normalise=is_W)
         hals.inner(columns)
         hals.finish()
+
+
+class Factorization(Alternation):
+    """Factors of any matrix; see `gpu.loop.Trainer`."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """The relative error."""
+        return {"relative_error": self.relative_error}
+
+    def model(self) -> Factors:
+        """The present W and H, on the host."""
+        return self.factors()
+
+
+class NmfTrainer(Alternation):
+    """Ratings as a matrix users × items, factorized; see `gpu.loop.Trainer`."""
+
+    def __init__(
+        self, ratings: Ratings, params: NmfParams, backend: Backend = HOST, test: Ratings | None = None
+    ) -> None:
+        """Place the matrix and both factors.
+
+        Raises:
+            InvalidRatings: a rating below 0, or none above.
+            NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        """
+        super().__init__(matrix_of(ratings), params, backend)
+        self._ratings, self._test = ratings, test
+
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.loop.EpochReport`."""
+        metrics = {"relative_error": self.relative_error}
+        if self._test is None:
+            return metrics
+        found = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
+        return metrics | {f"test_{name}": value for name, value in found.items()}
+
+    def model(self) -> Model:
+        """See `model_of`."""
+        return model_of(self._ratings, self.params, self.factors())
 
 
 def tile_of(params: NmfParams) -> int:

@@ -297,7 +297,7 @@ class EaseParams(Params):
     confidence: Confidence = "auto"
 
 
-ALGORITHMS: dict[str, type[Params]] = {
+PARAMETERS: dict[str, type[Params]] = {  # by algorithm; see `gpu.algorithms`
     kind.algorithm: kind
     for kind in (
         AlsParams, AlsImplicitParams, CulshParams, CulshImplicitParams, EaseParams, EsgdParams, NmfParams, SgdParams
@@ -311,9 +311,9 @@ def params_for(algorithm: str, given: Mapping[str, Any]) -> Params:
     Raises:
         InvalidParams: unknown algorithm or parameter name, a value of the wrong type or out of range.
     """
-    if algorithm not in ALGORITHMS:
-        raise InvalidParams(f"Invalid algorithm: expected one of {', '.join(sorted(ALGORITHMS))}, got {algorithm!r}")
-    kind = ALGORITHMS[algorithm]
+    if algorithm not in PARAMETERS:
+        raise InvalidParams(f"Invalid algorithm: expected one of {', '.join(sorted(PARAMETERS))}, got {algorithm!r}")
+    kind = PARAMETERS[algorithm]
     known = {field.name for field in dataclasses.fields(kind)}
     for name in given:
         if name not in known:

@@ -1,12 +1,11 @@
-"""CUSGD++ ([004] Alg. 2), and the epoch loop that CULSH-MF shares with it.
+"""CUSGD++ ([004] Alg. 2), and the trainer that CULSH-MF shares with it.
 
 What an epoch visits in which order, and where, is the backend's: `gpu.host.descent`, `gpu.device.descent`.
 """
 
 from __future__ import annotations
 
-import math
-import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +15,7 @@ from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines, shrunk_biases
 from gpu.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
 from gpu.check import diverged
-from gpu.epochs import EpochReport, OnEpoch, ShouldStop, epochs
+from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import CulshParams, SgdParams
@@ -58,28 +57,18 @@ class Descent(Protocol):
         """RMSE of the test ratings, which there must be."""
 
 
-def fit(
-    ratings: Ratings,
-    params: SgdParams,
-    backend: Backend = HOST,
-    test: Ratings | None = None,
-    on_epoch: OnEpoch | None = None,
-    should_stop: ShouldStop | None = None,
-) -> Model:
-    """Train factors and biases; see `gpu.fit`.
+def trainer(
+    ratings: Ratings, params: SgdParams, backend: Backend = HOST, test: Ratings | None = None
+) -> DescentTrainer:
+    """Factors and biases, before their first epoch.
 
     Raises:
-        NotEnoughMemory: the training would need more than is free; both numbers are said.
+        NotEnoughMemory: the training would need more than is free; the message has both numbers.
     """
-    return training(ratings, params, backend, test).run(on_epoch, should_stop)
-
-
-def training(ratings: Ratings, params: SgdParams, backend: Backend = HOST, test: Ratings | None = None) -> Training:
-    """What `fit` runs, before its first epoch."""
     needed = backend.primitives("descent").bytes_needed(ratings, params)
     check_training(needed, params.n_factors, ratings, backend)
     model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
-    return Training(model, params, ratings, backend, test)
+    return DescentTrainer(model, params, ratings, backend, test)
 
 
 def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
@@ -99,12 +88,8 @@ def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: B
     return model
 
 
-class Training:
-    """One run of the epochs: the schedule, reports and stopping.
-
-    Attributes:
-        seconds: training time so far.
-    """
+class DescentTrainer:
+    """Stochastic gradient descent from a start on; see `gpu.loop.Trainer`."""
 
     def __init__(
         self,
@@ -115,42 +100,51 @@ class Training:
         test: Ratings | None,
         seconds: float = 0.0,
     ) -> None:
-        """Args: `seconds`: training time already spent, on finding neighbours."""
+        """Args: `seconds`: training time already spent, on finding neighbors."""
         self.params, self.ratings, self.test = params, ratings, test
         self.seconds = seconds
         self._descent: Descent = backend.primitives("descent").Descent(model, params, ratings, test)
 
-    def run(self, on_epoch: OnEpoch | None, should_stop: ShouldStop | None) -> Model:
-        """Train to the end.
+    @property
+    def n_epochs(self) -> int:
+        """Epochs at most."""
+        return self.params.n_epochs
 
-        Raises:
-            TrainingCancelled: `should_stop` returned true before an epoch.
-            TrainingDiverged: a parameter is no longer finite, or the error of so large ones.
-        """
-        descent, n_epochs = self._descent, self.params.n_epochs
-        descent.compile()
-        began = time.perf_counter()
-        descent.prepare()
-        for epoch in epochs(n_epochs, should_stop):
-            rates = rates_at(self.params, epoch)
-            descent.learn(epoch, rates)
-            if not self.params.is_implicit:
-                descent.shrink(shares_at(rates))
-            descent.finish()
-            self.seconds += time.perf_counter() - began
-            self._check_finite(epoch, descent.is_finite())
-            if on_epoch is not None:
-                error = descent.train_error()
-                self._check_finite(epoch, math.isfinite(error))
-                on_epoch(EpochReport(epoch + 1, n_epochs, self.seconds, self._metrics(error)))
-            began = time.perf_counter()
-        return self.model()
+    def compile(self) -> None:
+        """See `gpu.loop.Trainer`."""
+        self._descent.compile()
+
+    def prepare(self) -> None:
+        """Lay the ratings out."""
+        self._descent.prepare()
+
+    def learn(self, epoch: int) -> None:
+        """One epoch of eq. 5."""
+        rates = rates_at(self.params, epoch)
+        self._descent.learn(epoch, rates)
+        if not self.params.is_implicit:
+            self._descent.shrink(shares_at(rates))
+        self._descent.finish()
+
+    def is_finite(self) -> bool:
+        """Whether every learned parameter is."""
+        return self._descent.is_finite()
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """See `gpu.check.diverged`."""
+        return diverged(self.params, epoch)
+
+    def has_converged(self) -> bool:
+        """All epochs are run."""
+        return False
 
     def model(self) -> Model:
         """The present parameters, on the host; from the first epoch on."""
         return self._descent.fetch()
 
-    def _metrics(self, error: float) -> dict[str, float]:
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.loop.EpochReport`."""
+        error = self._descent.train_error()
         if not self.params.is_implicit:
             metrics = {"train_rmse": error}
             return metrics if self.test is None else metrics | {"test_rmse": self._descent.test_rmse()}
@@ -159,10 +153,6 @@ class Training:
             return metrics
         ranking = evaluate.ranking(self.model(), self.ratings.by_user, self.test)
         return metrics | {f"test_{name}": value for name, value in ranking.items()}
-
-    def _check_finite(self, epoch: int, is_finite: bool) -> None:
-        if not is_finite:
-            raise diverged(self.params, epoch)
 
 
 def rates_at(params: SgdParams, epoch: int) -> Rates:

@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from gpu import drift
+from gpu.algorithms import ALGORITHMS
 from gpu.host import compilation
-from gpu.params import ALGORITHMS, CulshParams, GradientParams, Params
+from gpu.params import CulshParams, GradientParams, Params
 from service.rehearsal import rehearse_model
 from service.threads import helper
 
@@ -66,7 +67,7 @@ OnProgress = Callable[[float, str], None]
 
 def needed(algorithm: str) -> set[str]:
     """The kernels that a model of `algorithm` answers and learns with, by name."""
-    params = ALGORITHMS[algorithm]()
+    params = ALGORITHMS[algorithm].params()
     names = [*_HISTORY, *_ANSWERS, *(_BY_RATINGS if params.has_item_weights else _BY_FACTORS)]
     lacking = {"arena.move_rows"}  # of the log alone
     if isinstance(params, GradientParams):

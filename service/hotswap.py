@@ -17,11 +17,12 @@ import msgspec
 import structlog
 
 from gpu import item_index
+from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST
 from gpu.errors import NotEnoughMemory
 from gpu.follower import Placed, place
 from gpu.memory import check_room
-from gpu.params import ALGORITHMS, params_for
+from gpu.params import params_for
 from service import compilation, live, room, snapshot
 from service.engine import Engine
 from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
@@ -136,7 +137,7 @@ class HotSwap:
             manifest = snapshot.read_manifest(self._data / "snapshots", version)
         except ServiceError as error:
             return ModelInfo(shown, snapshot.name_of(version), is_live, error=str(error), revision=revision)
-        of_lists = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].is_implicit
+        of_lists = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].params.is_implicit
         scale = manifest.calibration.scale if of_lists else manifest.scale
         details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration, scale
         return ModelInfo(shown, manifest.algorithm, is_live, *details, revision, self.failure_of(version))

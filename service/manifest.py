@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from gpu.algorithms import ALGORITHMS
 from gpu.calibration import Calibration, Kind, before_calibration
-from gpu.params import ALGORITHMS, Params
+from gpu.params import Params
 from gpu.ratings import NO_MIDDLE
 from service.errors import NewerSnapshot
 
@@ -138,5 +139,6 @@ def _of_format_1(manifest: Manifest) -> Manifest:
 def _changed(algorithm: str, parameters: dict[str, Any], other_defaults: dict[str, float]) -> dict[str, Any]:
     if algorithm not in ALGORITHMS:  # said when the model is loaded
         return {}
-    defaults = {field.name: field.default for field in dataclasses.fields(ALGORITHMS[algorithm])} | other_defaults
+    fields = dataclasses.fields(ALGORITHMS[algorithm].params)
+    defaults = {field.name: field.default for field in fields} | other_defaults
     return {name: value for name, value in parameters.items() if value != defaults.get(name)}

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpu.algorithms import ALGORITHMS
 from gpu.follower import place
 from gpu.model import Model
-from gpu.params import ALGORITHMS, params_for
+from gpu.params import params_for
 from service.errors import ServiceError
 from service.events import Entry, RatingEvent, StreamId
 from service.history import History
@@ -119,7 +120,7 @@ def _entry(ms: int, *ratings: tuple[str, str, float | None]) -> Entry:
 
 def _model(algorithm: str) -> Model:
     """A model that knows all of `_history`: numbers above 0 everywhere, which NMF needs, and lists where it has any."""
-    known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+    known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm].params)}
     params = params_for(algorithm, {name: value for name, value in SMALL.items() if name in known})
     model = Model.zeros(params, 1.0, (0.0, 5.0), N_USERS, N_ITEMS, n_bits=getattr(params, "n_bits", 0))
     for factors in (model.user_factors, model.item_factors):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from gpu.params import ALGORITHMS
+from gpu.algorithms import ALGORITHMS
 from service.api.few_faults import check_names, few_faults
 from service.events import MAX_ID_BYTES, MAX_RATING, StreamId, check_id
 from service.intake import Rejection

@@ -20,8 +20,9 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from gpu.algorithms import ALGORITHMS
 from gpu.backend import BackendName
-from gpu.params import ALGORITHMS, Values
+from gpu.params import Values
 from service import environment
 from service.environment import is_address
 from service.errors import InvalidSetting

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 import gpu
 import gpu.tune
 from gpu.backend import Backend, BackendName
-from gpu.epochs import OnEpoch
 from gpu.errors import naming
+from gpu.loop import OnEpoch
 from gpu.model import Model
 from gpu.params import Values
 from gpu.ratings import Rows
@@ -243,7 +243,7 @@ def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:
 
 
 def _with_values(algorithm: str, given: dict[str, Any], values: Values) -> dict[str, Any]:
-    has_values = hasattr(gpu.ALGORITHMS.get(algorithm), "values")
+    has_values = algorithm in gpu.ALGORITHMS and hasattr(gpu.ALGORITHMS[algorithm].params, "values")
     return {"values": values} | given if has_values else given
 
 

@@ -35,8 +35,8 @@ def compile_all() -> None:
     rehearse_history()
     drawn = catalogue.planted(0, N_VIEWERS, N_ITEMS)
     ratings = gpu.Ratings.from_coo(drawn.viewers, drawn.items, drawn.ratings, (N_VIEWERS, N_ITEMS))
-    for algorithm, kind in gpu.ALGORITHMS.items():
-        short = {"n_epochs": 1} if hasattr(kind, "n_epochs") else {}
+    for algorithm, known in gpu.ALGORITHMS.items():
+        short = {"n_epochs": 1} if hasattr(known.params, "n_epochs") else {}
         gpu.fit(ratings, gpu.params_for(algorithm, short), test=ratings, on_epoch=lambda _report: None)
         rehearse_model(algorithm)
 

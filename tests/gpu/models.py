@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpu.algorithms import ALGORITHMS
 from gpu.calibration import Calibration
 from gpu.model import ARRAYS, NO_NEIGHBOUR, NO_SLOT, Model
-from gpu.params import ALGORITHMS, AlsImplicitParams, AlsParams, CulshParams, FactorParams, GradientParams, Params
+from gpu.params import AlsImplicitParams, AlsParams, CulshParams, FactorParams, GradientParams, Params
 from gpu.ratings import Ratings
 from gpu.table import RatingTable
 
-KINDS = tuple(ALGORITHMS.values())
+KINDS = tuple(known.params for known in ALGORITHMS.values())
 SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))
 EXACT_KINDS = AlsParams, AlsImplicitParams
 MIDDLE = 3.0

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from numba import get_num_threads, set_num_threads
 
 import gpu
-from gpu.als import Problem, problem_of, width
+from gpu.als import AlsTrainer, Problem, problem_of, width
 from gpu.backend import Backend
 from gpu.baselines import shrunk_biases
 from gpu.calibration import NEUTRAL, calibrate, in_units
-from gpu.epochs import EpochReport
-from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled, TrainingDiverged
+from gpu.check import check_trained
+from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
+from gpu.loop import EpochReport, train
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Rows
 from tests import reference
@@ -456,14 +457,6 @@ def test_memory_grows_with_rows_and_factors(backend: Backend) -> None:
     assert large > 3_000_000 * 256 * 2  # at least a table in half precision: no 32-bit overflow on the way
 
 
-@BOTH
-def test_it_stops_before_the_epoch_when_asked(params: AlsParams | AlsImplicitParams, backend: Backend) -> None:
-    reports: list[EpochReport] = []
-    with pytest.raises(TrainingCancelled, match="3 of 4"):
-        gpu.fit(planted(), params, backend=backend, on_epoch=reports.append, should_stop=lambda: len(reports) == 3)
-    assert [report.epoch for report in reports] == [1, 2, 3]
-
-
 def test_reports_count_epochs_and_training_time(backend: Backend) -> None:
     reports: list[EpochReport] = []
     gpu.fit(planted(), SMALL, backend=backend, on_epoch=reports.append)
@@ -475,9 +468,11 @@ def test_reports_count_epochs_and_training_time(backend: Backend) -> None:
 def test_what_overflows_is_said_to_diverge(backend: Backend) -> None:
     huge = gpu.Ratings.from_coo(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([3e38, -3e38, 1.0]))
     losses: list[float] = []
-    for on_epoch in (None, lambda report: losses.append(report.metrics["train_loss"])):
-        with pytest.raises(TrainingDiverged, match="regularization"):
-            gpu.als.fit(huge, replaced(SMALL, regularization=0.0), backend, on_epoch=on_epoch)
+    trainers = [AlsTrainer(huge, replaced(SMALL, regularization=0.0), backend) for _ in range(2)]
+    with pytest.raises(TrainingDiverged, match="regularization"):
+        train(trainers[0], lambda report: losses.append(report.metrics["train_loss"]))
+    with pytest.raises(TrainingDiverged, match="regularization"):
+        check_trained(train(trainers[1]), huge)
     assert np.isfinite(losses).all()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.params import ALGORITHMS
+from gpu.algorithms import ALGORITHMS
 from gpu.ratings import Ratings
 from tests.data import planted
 
@@ -19,7 +19,7 @@ ADVICE = re.compile(r"; (use|train|lower|raise|add)|expected finite numbers, not
 
 
 def params_of(algorithm: str, **given: object) -> gpu.Params:
-    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm], name)}
+    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm].params, name)}
     return gpu.params_for(algorithm, known | given)
 
 
@@ -105,9 +105,9 @@ GIVEN = [
 ]
 EXTREME = [
     (algorithm, given)
-    for algorithm, kind in ALGORITHMS.items()
+    for algorithm, known in ALGORITHMS.items()
     for given in GIVEN
-    if all(hasattr(kind, name) for name in given) and (algorithm != "nmf" or "solver" not in given)
+    if all(hasattr(known.params, name) for name in given) and (algorithm != "nmf" or "solver" not in given)
 ]
 SAMPLE = ("all 1e9", "one user", "one rating", "three ratings", "half negative", "one of 1e6")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.algorithms import ALGORITHMS
 from gpu.check import check_trained
-from gpu.params import ALGORITHMS
 from gpu.ratings import Ratings
 from tests.data import planted
 
@@ -25,7 +25,7 @@ HELD_BACK = {
 
 
 def small_params(algorithm: str, **given: object) -> gpu.Params:
-    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm], name)}
+    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm].params, name)}
     return gpu.params_for(algorithm, known | given)
 
 

@@ -12,8 +12,8 @@ import pytest
 import gpu
 from gpu import topn
 from gpu.backend import Backend
-from gpu.epochs import EpochReport
 from gpu.host.descent import ImplicitBlocks
+from gpu.loop import EpochReport
 from gpu.online import OnlineModel
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.table import RatingTable

@@ -9,7 +9,7 @@ import gpu
 from gpu import ease, topn
 from gpu.backend import Backend
 from gpu.calibration import calibrate
-from gpu.errors import InvalidRatings, TrainingCancelled, TrainingDiverged
+from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.host import ease as host
 from gpu.item_index import ItemIndex
 from gpu.model import NO_SLOT, Model
@@ -132,11 +132,6 @@ def test_estimates_of_memory_grow_with_the_square_of_the_items(backend: Backend)
 def test_a_matrix_without_an_inverse_says_what_to_change(backend: Backend) -> None:
     with pytest.raises(TrainingDiverged, match="raise regularization"):
         backend.primitives("ease").item_weights(scipy.sparse.csr_matrix(np.ones((3, 3))), -3.0)
-
-
-def test_it_can_be_stopped_before_it_begins() -> None:
-    with pytest.raises(TrainingCancelled):
-        gpu.fit(planted(60, 20, 10), EaseParams(), should_stop=lambda: True)
 
 
 def test_moving_and_growing_a_model_copies_no_weights() -> None:

@@ -14,7 +14,7 @@ import gpu
 from gpu import esgd
 from gpu.backend import HOST, Backend
 from gpu.baselines import shrunk_biases
-from gpu.epochs import EpochReport
+from gpu.loop import EpochReport
 from gpu.model import Model
 from gpu.params import EsgdParams
 from tests import reference

@@ -18,7 +18,7 @@ ALL = sorted(gpu.ALGORITHMS)
 
 
 def params_of(algorithm: str) -> Params:
-    names = gpu.ALGORITHMS[algorithm].__dataclass_fields__
+    names = gpu.ALGORITHMS[algorithm].params.__dataclass_fields__
     return gpu.params_for(algorithm, {name: value for name, value in SMALL.items() if name in names})
 
 

@@ -15,8 +15,8 @@ from scipy import optimize
 import gpu
 from gpu import explain, nmf
 from gpu.backend import Backend
-from gpu.epochs import EpochReport
-from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingCancelled
+from gpu.errors import InvalidRatings, NotEnoughMemory
+from gpu.loop import EpochReport
 from gpu.online import OnlineModel
 from gpu.params import NmfParams
 from tests import reference
@@ -207,12 +207,6 @@ def test_too_large_a_training_says_both_numbers(backend: Backend, monkeypatch: p
     monkeypatch.setattr(backend.primitives("als"), "free_bytes", lambda: 1234)
     with pytest.raises(NotEnoughMemory, match="bytes and 1,234 are free"):
         gpu.fit(planted(), NmfParams(n_factors=1024), backend=backend)
-
-
-def test_it_stops_before_the_epoch_when_asked(backend: Backend) -> None:
-    reports: list[EpochReport] = []
-    with pytest.raises(TrainingCancelled, match="3 of 10"):
-        nmf.factorize(matrix_of(), EXACT, backend, reports.append, should_stop=lambda: len(reports) == 3)
 
 
 # --- as a rating model -----------------------------------------------------------------------------------------------

@@ -6,15 +6,16 @@ import dataclasses
 
 import pytest
 
+from gpu.algorithms import ALGORITHMS
 from gpu.errors import InvalidParams
-from gpu.params import ALGORITHMS, AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, SgdParams, params_for
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, SgdParams, params_for
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_defaults_are_valid_and_name_their_algorithm(algorithm: str) -> None:
     params = params_for(algorithm, {})
     assert params.algorithm == algorithm
-    assert params == ALGORITHMS[algorithm]()
+    assert params == ALGORITHMS[algorithm].params()
 
 
 def test_text_becomes_numbers_of_the_right_kind() -> None:
@@ -69,7 +70,7 @@ ABSURD += ["", " ", "x" * 10_000, [], {}, [1], {"a": 1}, [[[[]]]], "\ud800", "\x
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_absurd_values_are_refused_in_a_short_sentence(algorithm: str, value: object) -> None:
-    for field in dataclasses.fields(ALGORITHMS[algorithm]):
+    for field in dataclasses.fields(ALGORITHMS[algorithm].params):
         with pytest.raises(InvalidParams, match=field.name) as caught:
             params_for(algorithm, {field.name: value})
         assert len(str(caught.value)) < 400

@@ -10,10 +10,11 @@ import pytest
 from numba import get_num_threads, set_num_threads
 
 import gpu
+from gpu import sgd
 from gpu.backend import Backend
 from gpu.baselines import shrunk_biases
-from gpu.epochs import EpochReport
-from gpu.errors import InvalidRatings, TrainingCancelled, TrainingDiverged
+from gpu.errors import InvalidRatings, TrainingDiverged
+from gpu.loop import EpochReport, train
 from gpu.model import Model
 from gpu.params import CulshParams, EsgdParams, Params, SgdParams
 from gpu.sgd import rates_at
@@ -96,16 +97,8 @@ def test_parameters_so_large_that_the_error_overflows_are_said_to_diverge() -> N
     ratings = gpu.Ratings.from_coo(np.array([0, 1, 0, 1]), np.array([0, 1, 1, 2]), np.array([1e6, -1e6, 0.0, 5.0]))
     errors: list[float] = []
     with pytest.raises(TrainingDiverged, match="sgd diverged in epoch"):
-        gpu.sgd.fit(ratings, SgdParams(), on_epoch=lambda report: errors.append(report.metrics["train_rmse"]))
+        train(sgd.trainer(ratings, SgdParams()), lambda report: errors.append(report.metrics["train_rmse"]))
     assert np.isfinite(errors).all()
-
-
-@LEARNERS
-def test_it_stops_before_the_epoch_when_asked(params: Params, backend: Backend) -> None:
-    reports: list[EpochReport] = []
-    with pytest.raises(TrainingCancelled, match="3 of 12"):
-        gpu.fit(planted(), params, backend=backend, on_epoch=reports.append, should_stop=lambda: len(reports) == 3)
-    assert [report.epoch for report in reports] == [1, 2, 3]
 
 
 @LEARNERS

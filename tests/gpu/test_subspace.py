@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from numba import get_num_threads, set_num_threads
 
 import gpu
-from gpu.als import BLOCK, WHOLE, Problem, is_blocked, n_blocks, width
+from gpu.als import BLOCK, WHOLE, AlsTrainer, Problem, is_blocked, n_blocks, width
 from gpu.backend import Backend
-from gpu.epochs import EpochReport
+from gpu.check import check_trained
 from gpu.errors import TrainingDiverged
+from gpu.loop import EpochReport, train
 from gpu.params import AlsImplicitParams, AlsParams
 from tests import reference
 from tests.data import planted, split
@@ -176,4 +177,4 @@ def test_the_reported_loss_is_the_objective(backend: Backend) -> None:
 def test_what_overflows_is_said_to_diverge(backend: Backend) -> None:
     huge = gpu.Ratings.from_coo(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([3e38, -3e38, 1.0]))
     with pytest.raises(TrainingDiverged, match="regularization"):
-        gpu.als.fit(huge, replaced(SMALL, regularization=0.0), backend)
+        check_trained(train(AlsTrainer(huge, replaced(SMALL, regularization=0.0), backend)), huge)

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
+from gpu.algorithms import ALGORITHMS
 from gpu.host import compilation
-from gpu.params import ALGORITHMS
 from service import threads
 from service.rehearsal import rehearse_history, rehearse_model
 from tests.service.local import Local, serving

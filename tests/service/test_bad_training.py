@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.params import ALGORITHMS
+from gpu.algorithms import ALGORITHMS
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
@@ -36,7 +36,7 @@ def ended(service: Local, algorithm: str, **params: object) -> dict[str, object]
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_each_algorithm_learns_it(service: Local, algorithm: str) -> None:
-    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm], name)}
+    known = {name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm].params, name)}
     job = ended(service, algorithm, **known)
     assert (job["state"], job["promoted"], job["error"]) == ("succeeded", True, None)
     for user in ("u0", "u1", "all-the-same", "stranger"):

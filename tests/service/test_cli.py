@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import io
 
-from gpu.params import ALGORITHMS
+from gpu.algorithms import ALGORITHMS
 from service import catalogue
 from service.cli import ALGORITHM_NAMES, run
 
@@ -179,7 +179,7 @@ def test_a_file_without_ratings_is_refused(tmp_path, capsys):
 
 @pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
 def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
-    quick = [pair for pair in QUICK if hasattr(ALGORITHMS[algorithm], pair.split("=")[0])]
+    quick = [pair for pair in QUICK if hasattr(ALGORITHMS[algorithm].params, pair.split("=")[0])]
     command = ["train", "--ratings", str(ratings_csv), "--algorithm", algorithm, "--test-fraction", "0.1", "--json"]
     assert run([*command, *(["--set", *quick] if quick else [])]) == 0
     *epochs, last = lines(capsys.readouterr().out)
@@ -189,7 +189,7 @@ def test_train_prints_json_lines_only(algorithm, ratings_csv, capsys):
     assert "epoch" not in last
     assert last["done"] is True
     assert last["peak_memory_bytes"] > 1 << 20
-    name, pick = ("test_ndcg@10", max) if ALGORITHMS[algorithm].is_implicit else ("test_rmse", min)
+    name, pick = ("test_ndcg@10", max) if ALGORITHMS[algorithm].params.is_implicit else ("test_rmse", min)
     assert last[f"best_{name}"] == pick(line[name] for line in epochs)
     assert epochs[last["best_epoch"] - 1][name] == last[f"best_{name}"]
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.algorithms import ALGORITHMS
 from gpu.backend import Backend
 from gpu.errors import BackendUnavailable
-from gpu.params import ALGORITHMS
 from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.events import Entry, RatingEvent, StreamId
 from service.queries import Popular, Recommend, UserRatings
@@ -251,7 +251,8 @@ def test_items_learn_in_the_background_and_a_restart_gives_the_same_bits(
 ) -> None:
     with Whole(redis_url, tmp_path) as whole:
         whole.send(events())
-        whole.train(algorithm, **{name: value for name, value in SMALL.items() if hasattr(ALGORITHMS[algorithm], name)})
+        kind = ALGORITHMS[algorithm].params
+        whole.train(algorithm, **{name: value for name, value in SMALL.items() if hasattr(kind, name)})
         before = arrays_of(whole)
         for value in (1.0, 2.0, 1.0):
             whole.rate(*((f"u{user}", "i0", value) for user in range(20)))

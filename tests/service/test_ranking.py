@@ -155,9 +155,9 @@ def test_lists_of_explicit_models_say_what_estimates_would(make: Make, name: str
         assert len(answer.items) == 12
         for one in answer.items:
             expected = ask(ranking, Estimate(user=query.user, item=one.item, model=name)).estimate
-            assert one.estimate == (msgspec.UNSET if gpu.ALGORITHMS[name].is_implicit else expected)
+            assert one.estimate == (msgspec.UNSET if gpu.ALGORITHMS[name].params.is_implicit else expected)
     anonymous = ask(ranking, Recommend(ratings=[("i2", 5.0)], n=3))
-    assert (b"estimate" in msgspec.json.encode(anonymous)) != gpu.ALGORITHMS[name].is_implicit
+    assert (b"estimate" in msgspec.json.encode(anonymous)) != gpu.ALGORITHMS[name].params.is_implicit
     assert b"estimate" not in msgspec.json.encode(ask(ranking, Recommend(user="nobody")))
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from gpu.algorithms import ALGORITHMS
 from gpu.host import compilation
 from gpu.host.hamming import QUERY_BLOCK
-from gpu.params import ALGORITHMS
 from gpu.signatures import LISTED_PER_SLICE
 from service.compilation import OFFLINE, needed
 from tests.service.planted import events
@@ -80,7 +80,7 @@ def test_no_request_compiles_anything(redis_url: str, tmp_path: Path) -> None:
     with Whole(redis_url, tmp_path / "data") as whole:
         whole.send(events())
         for algorithm in ALGORITHMS:
-            known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+            known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm].params)}
             whole.train(algorithm, **{name: value for name, value in SMALL.items() if name in known})
     found: dict[str, Any] = json.loads(
         output([sys.executable, "-m", "tests.service.driven", str(tmp_path / "data"), redis_url])

@@ -53,7 +53,7 @@ def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
     assert last.reason is None
     loaded = snapshot.load(data / "snapshots", str(last.version))
     assert loaded.manifest.metrics == last.metrics
-    assert loaded.manifest.metrics.keys() >= ({"ndcg@10"} if gpu.ALGORITHMS[algorithm].is_implicit else {"rmse"})
+    assert loaded.manifest.metrics.keys() >= ({"ndcg@10"} if gpu.ALGORITHMS[algorithm].params.is_implicit else {"rmse"})
     assert loaded.manifest.watermark == str(END)
     assert loaded.user_ids[0] == "u0"
     assert np.isfinite(loaded.model.item_factors).all()

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
 CASES: list[Params] = [
     *(
-        gpu.params_for(algorithm, {"n_epochs": 2} if hasattr(kind, "n_epochs") else {})
-        for algorithm, kind in sorted(gpu.ALGORITHMS.items())
+        gpu.params_for(algorithm, {"n_epochs": 2} if hasattr(known.params, "n_epochs") else {})
+        for algorithm, known in sorted(gpu.ALGORITHMS.items())
     ),
     *(CulshParams(n_epochs=1, similarity=name) for name in get_args(Similarity) if name not in ("gsm", "simlsh")),
     SgdParams(n_epochs=1, deterministic=True),

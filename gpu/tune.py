@@ -1,9 +1,12 @@
 """`tune`: settings of an algorithm that fit the data, found by successive halving on held-out pairs.
 
-Each round trains what is left for some epochs, keeps the best `KEPT` of them, and gives these `LONGER` times as many
-epochs (Jamieson and Talwalkar 2016, arXiv:1502.07943). Settings are multiples of the defaults, which follow the data
-themselves (`gpu.calibration`): so one grid covers any density and any scale, and the defaults always take part. The
-last round trains with all epochs; its best setting wins.
+Each round trains the settings that are left for some epochs, keeps the best `KEPT` of them, and gives these `LONGER`
+times as many epochs (Jamieson and Talwalkar 2016, arXiv:1502.07943). Settings are multiples of the defaults, which
+follow the data themselves (`gpu.calibration`): so one grid covers any density and any scale. The last round trains with
+all epochs; its best setting wins.
+
+What was asked for takes part in every round: after few epochs large steps and weak ridges look best, and of four
+algorithms on four sets three ended up to 5 % behind the defaults without it.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from gpu.params import (
 )
 from gpu.ratings import Ratings
 
-KEPT, LONGER = 1 / 3, 3
+KEPT, LONGER = 1 / 3, 2
 N_ROUNDS = 3  # of all epochs, the first round trains 1 / LONGER² of them; without epochs there is one round
 RIDGES_OF_EASE = 0.1, 0.2, 0.35, 0.6, 0.8, 1, 1.25, 1.7, 3, 6
 RMSE, NDCG = "rmse", "ndcg@10"
@@ -94,6 +97,7 @@ def tune(
     if not len(held_out):
         raise InvalidParams("Invalid number of held-out pairs: expected at least one to tune on, got none")
     settings = grid(ratings, params)
+    asked = settings[0]
     sizes = round_sizes(len(settings)) if isinstance(params, FactorParams) else [len(settings)]
     trials: list[Trial] = []
     for number, size in enumerate(sizes, start=1):
@@ -107,12 +111,14 @@ def tune(
             raise InvalidParams(f"Invalid parameters of {params.algorithm}: every setting diverged or had no room")
         n_left = sizes[number] if number < len(sizes) else 1
         settings = [_as_long_as(params, trial.params) for trial in best[:n_left]]
+        if number < len(sizes) and asked not in settings:
+            settings[-1] = asked
         sizes[number:] = [min(size, len(settings)) for size in sizes[number:]]
     return Outcome(settings[0], NDCG if params.is_implicit else RMSE, tuple(trials))
 
 
 def grid(ratings: Ratings, params: Params) -> list[Params]:
-    """The settings of the first round, `params` among them: multiples of what it has or of what the data says.
+    """The settings of the first round: multiples of what `params` has or of what the data says, its own ones first.
 
     Raises:
         InvalidParams: there is nothing to search.
@@ -125,13 +131,19 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
         alphas = [known.alpha * factor for factor in (0.25, 0.5, 1, 2, 4)]
         ridges = [share * factor for factor in (0.25, 0.5, 1, 1.5, 2.5)]
         sizes = sorted({params.n_factors, max(4, params.n_factors // 2)})
-        return [
-            dataclasses.replace(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
-            for alpha, ridge, size in itertools.product(alphas, ridges, sizes)
-        ]
+        asked = dataclasses.replace(params, alpha=known.alpha, regularization=share * known.alpha)
+        return _first(
+            asked,
+            [
+                dataclasses.replace(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
+                for alpha, ridge, size in itertools.product(alphas, ridges, sizes)
+            ],
+        )
     if isinstance(params, EaseParams):
         ridge = calibrate(ratings, params).regularization
-        return [dataclasses.replace(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE]
+        asked_of_ease = dataclasses.replace(params, regularization=ridge)
+        settings = [dataclasses.replace(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE]
+        return _first(asked_of_ease, settings)
     if isinstance(params, NmfParams):
         raise InvalidParams("Invalid algorithm for tune: expected one with a ridge, got 'nmf'")
     assert isinstance(params, AlsParams | SgdParams | EsgdParams)  # noqa: S101 - all others; this narrows the type
@@ -141,10 +153,12 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
         centers["learning_rate"], factors["learning_rate"] = params.learning_rate, rates
     sizes = sorted({params.n_factors, max(4, params.n_factors // 2)})
     choices = [[(name, centers[name] * factor) for factor in factors[name]] for name in centers]
-    return [
-        with_changes(params, **dict(choice), n_factors=size)
-        for choice, size in itertools.product(itertools.product(*choices), sizes)
-    ]
+    changes = itertools.product(itertools.product(*choices), sizes)
+    return _first(params, [with_changes(params, **dict(choice), n_factors=size) for choice, size in changes])
+
+
+def _first(asked: Params, settings: Sequence[Params]) -> list[Params]:
+    return [asked, *(setting for setting in settings if setting != asked)]
 
 
 def round_sizes(n_settings: int) -> list[int]:

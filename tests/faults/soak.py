@@ -20,7 +20,7 @@ import psutil
 from tests.service.process import Service
 
 RETRAIN_EVERY_S, SAMPLE_EVERY_S = 120.0, 5.0
-N_USERS, N_ITEMS = 2000, 500
+N_USERS, N_ITEMS = 300, 100  # all pairs are rated after some minutes: then nothing grows that should
 WARM_SHARE = 0.25  # of the time, before which growth says nothing: kernels are loaded, tables filled
 MODELS = ("als", "culsh")
 

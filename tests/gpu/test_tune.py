@@ -22,21 +22,38 @@ def test_the_grid_lies_around_what_is_asked_for(params: Params) -> None:
     assert len(settings) == len(set(settings)) >= 14
     known = calibrate(planted(), params)
     center = {"regularization": known.regularization, "alpha": known.alpha} if params.is_implicit else {}
-    assert dataclasses.replace(params, **center) in settings
+    assert dataclasses.replace(params, **center) == settings[0]
     assert all(setting.n_epochs == params.n_epochs for setting in settings)
 
 
 def test_rounds_get_smaller_and_longer(backend: Backend) -> None:
     train, test = split(planted())
-    params, seen = AlsParams(n_factors=6, n_epochs=9, precision="float32"), []
+    params, seen = AlsParams(n_factors=6, n_epochs=8, precision="float32"), []
     outcome = tune.tune(train, test, params, backend=backend, on_trial=lambda *told: seen.append(told))
     sizes = tune.round_sizes(len(tune.grid(train, params)))
     assert [trial.round for trial in outcome.trials] == [n for n, size in enumerate(sizes, 1) for _ in range(size)]
     assert [(done, total) for _, done, total in seen] == [(n + 1, sum(sizes)) for n in range(sum(sizes))]
-    assert {trial.round: trial.params.n_epochs for trial in outcome.trials} == {1: 1, 2: 3, 3: 9}
+    assert {trial.round: trial.params.n_epochs for trial in outcome.trials} == {1: 2, 2: 4, 3: 8}
     last = [trial for trial in outcome.trials if trial.round == 3]
     assert outcome.metric == "rmse"
     assert outcome.best == min(last, key=lambda trial: trial.score).params
+
+
+def test_what_was_asked_for_is_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it looks worst after few epochs: with all of them it may be the best."""
+    train, test = split(planted())
+    params = SgdParams(n_factors=6, n_epochs=8)
+
+    def score(model: gpu.Model, *_: object, **__: object) -> float:
+        is_asked = dataclasses.replace(model.params, n_epochs=8) == params
+        return 9.0 if is_asked and model.params.n_epochs < 8 else 1.0 - 0.1 * is_asked
+
+    monkeypatch.setattr("gpu.tune.evaluate.rmse", score)
+    found = tune.tune(train, test, params)
+    assert found.best == params
+    assert [
+        trial.params.n_epochs for trial in found.trials if dataclasses.replace(trial.params, n_epochs=8) == params
+    ] == [2, 4, 8]
 
 
 def test_a_bad_start_is_mended(backend: Backend) -> None:
@@ -68,7 +85,8 @@ def test_without_epochs_there_is_one_round(backend: Backend) -> None:
     found = tune.tune(train, test, EaseParams(), backend=backend)
     ridge = calibrate(train, EaseParams()).regularization
     assert [trial.params.regularization for trial in found.trials] == [  # type: ignore[attr-defined]
-        ridge * factor for factor in tune.RIDGES_OF_EASE
+        ridge,
+        *(ridge * factor for factor in tune.RIDGES_OF_EASE if factor != 1),
     ]
     assert {trial.round for trial in found.trials} == {1}
     assert found.best == max(found.trials, key=lambda trial: trial.score).params

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.calibration import calibrate
-from gpu.errors import InvalidParams, NotEnoughMemory, TrainingDiverged
+from gpu.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
 from gpu.params import (
     AlsImplicitParams,
     AlsParams,
@@ -48,7 +48,7 @@ class Trial:
     Attributes:
         params: complete, with numbers in place of what the data decides.
         round: from 1.
-        score: NDCG@10 of implicit algorithms, RMSE of others, on the held-out pairs; NaN where it diverged.
+        score: NDCG@10 of implicit algorithms, RMSE of others, on the held-out pairs; NaN where the training failed.
         seconds: of training and measuring.
     """
 
@@ -92,7 +92,7 @@ def tune(
         on_trial: called after each training.
 
     Raises:
-        InvalidParams: nothing of this algorithm is searched (NMF), or every setting diverged or had no room.
+        InvalidParams: nothing of this algorithm is searched (NMF), or every setting diverged, died or had no room.
     """
     if not len(held_out):
         raise InvalidParams("Invalid number of held-out pairs: expected at least one to tune on, got none")
@@ -108,7 +108,9 @@ def tune(
                 on_trial(trials[-1], len(trials), sum(sizes))
         best = _ranked(trials[-size:], params.is_implicit)
         if not best:
-            raise InvalidParams(f"Invalid parameters of {params.algorithm}: every setting diverged or had no room")
+            raise InvalidParams(
+                f"Invalid parameters of {params.algorithm}: every setting diverged, died or had no room"
+            )
         n_left = sizes[number] if number < len(sizes) else 1
         settings = [_as_long_as(params, trial.params) for trial in best[:n_left]]
         if number < len(sizes) and asked not in settings:
@@ -188,7 +190,7 @@ def _tried(ratings: Ratings, held_out: Ratings, params: Params, number: int, bac
             score = evaluate.ranking(model, ratings.by_user, held_out, backend=backend)[NDCG]
         else:
             score = evaluate.rmse(model, ratings.by_user, *held_out.coo(), backend=backend)
-    except (TrainingDiverged, NotEnoughMemory):
+    except (TrainingDiverged, DeadFactors, NotEnoughMemory):
         score = float("nan")
     return Trial(params, number, score, time.perf_counter() - began)
 

@@ -48,7 +48,8 @@ class Row:
     """What was placed, the seconds of that, the gigabytes that it takes, and milliseconds of a read and of a lesson.
 
     `place_s` includes compiling kernels; `settle_s` copying the ratings to where the model learns, of which the
-    longest slice, during which an engine would answer nobody, takes `slice_ms`.
+    longest slice, during which an engine would answer nobody, takes `slice_ms`; the longest of a lesson
+    `lesson_slice_ms`. `ratings_per_second` is what lessons of this size come to, one after the other.
     """
 
     algorithm: str
@@ -68,6 +69,8 @@ class Row:
     process_gb: float
     read_ms: float
     lesson_ms: float
+    lesson_slice_ms: float
+    ratings_per_second: float
 
 
 def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
@@ -95,13 +98,14 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
     say(f"placed in {placed_s:.1f} s, settled in {settled_s:.1f} s")
     read_ms = _median_ms(lambda: _read(follower, table, rng.integers(0, sizes.users, N_READERS)))
     positions = itertools.count(sizes.ratings, sizes.changes)
-    lesson_ms = _median_ms(lambda: _learn(follower, table, rng, sizes.changes, next(positions)))
+    slices: list[float] = []
+    lesson_ms = _median_ms(lambda: slices.append(_learn(follower, table, rng, sizes.changes, next(positions))))
     taken = backend.device_bytes()
     return Row(
         params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbours.shape[1], held,
         sizes.changes, model_gb, placed_s, settled_s, slice_ms, taken.get("arrays", 0) / 1e9,
         taken.get("taken", 0) / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, read_ms,
-        lesson_ms,
+        lesson_ms, max(slices[WARM_UP:]), 1e3 * sizes.changes / lesson_ms,
     )  # fmt: skip
 
 
@@ -133,10 +137,11 @@ def _read(follower: Follower, table: RatingTable, users: NDArray[np.int64]) -> N
     topn.recommend(follower.index, topn.users_of(follower.model, users), topn.rows_of(table.rows, users), N)
 
 
-def _learn(follower: Follower, table: RatingTable, rng: np.random.Generator, n_changes: int, first: int) -> None:
+def _learn(follower: Follower, table: RatingTable, rng: np.random.Generator, n_changes: int, first: int) -> float:
+    """Learn in slices, as an engine does; milliseconds of the longest."""
     users = rng.integers(0, table.n_users, n_changes)
     follower.note(_rate(table, rng, users, first))
-    follower.settle()
+    return _settle(follower)
 
 
 def _median_ms(call: Callable[[], None]) -> float:

@@ -11,26 +11,25 @@ A refit costs n·D²/2 multiply-adds for n ratings; those of rows with very many
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from types import ModuleType
-from typing import Any
+from collections.abc import Collection, Generator, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.backend import HOST, Backend
+from gpu.backend import Backend
 from gpu.drift import AsTrained, Column
+from gpu.exact_rows import RatedRows, Solver, Sums
+from gpu.host import exact as on_host
+from gpu.host.exact_rows import newest_of_users, values_of_pairs
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.prolific import Prolific
-from gpu.rules import MAX_RATINGS_OF_USERS, PARALLEL_FROM, learned_values, objective_of
+from gpu.rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
 from gpu.table import RatingTable
 
 NUMBERS_PER_SLICE = 2**20  # looked at, about a millisecond
-ADDS_PER_SLICE = 2**23  # multiply-adds, one or two milliseconds
-BATCH = 4  # slices are a multiple of it: what kernels add in one go
 BOUND_OF_USERS = 2.0**22  # sums over users are exact below it, whoever is forgotten; they are about 1 a user or less
-Ratings = tuple[NDArray[np.int32], NDArray[np.float32]]  # rows of the other side, and what was given
+ExactParams = AlsParams | AlsImplicitParams | NmfParams
 
 
 class ExactRefits:
@@ -39,43 +38,46 @@ class ExactRefits:
     Attributes:
         gram: float64 (F, F), upper triangle of VᵀV over the trained items once `prepare` has run; None for explicit
             models.
+        most_users, most_items: rows that a slice takes at most.
     """
 
     def __init__(
         self,
         model: Model,
-        params: AlsParams | AlsImplicitParams | NmfParams,
         table: RatingTable,
         as_trained: AsTrained,
         prolific: Prolific,
-        backend: Backend,
+        solver: Solver,
     ) -> None:
-        self._as_trained, self._prolific = as_trained, prolific
-        self._model, self._table, self._kernels = model, table, backend.primitives("exact")
-        self._objective = objective_of(model)
+        """`solver`: of this model, from `solver_of`."""
+        self._model, self._table, self._as_trained, self._prolific = model, table, as_trained, prolific
+        self._objective, self._solver = objective_of(model), solver
+        self.most_users, self.most_items = solver.most_users, solver.most_items
         self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
-        self._user_gram, self._item_gram = np.zeros((2, params.n_factors, params.n_factors))
-        self._usual = np.zeros(params.n_factors)
-        self._nowhere = np.zeros(params.n_factors)
-        self.gram = self._item_gram if self._objective.is_implicit else None
+        n_factors = model.params.width
+        self._of_items, self._of_users = (Sums(np.zeros((n_factors,) * 2), np.zeros(n_factors)) for _ in range(2))
+        self.gram = self._of_items.gram if self._objective.is_implicit else None
 
     def prepare(self) -> Iterator[None]:
         """Sum up both sides as the snapshot has them, in slices; before the first refit."""
         if not self._objective.is_implicit:
             return
         model = self._model
+        items, users = self._of_items, self._of_users
         bound = yield from bound_of(model.item_factors, model.item_trained)
-        yield from add_side(self._kernels, self._item_gram, model.item_factors, model.item_trained, bound)
-        yield from add_side(self._kernels, self._user_gram, model.user_factors, model.user_trained, BOUND_OF_USERS)
+        yield from add_side(items.gram, model.item_factors, model.item_trained, bound)
+        yield from add_side(users.gram, model.user_factors, model.user_trained, BOUND_OF_USERS)
         if not self._objective.is_nonnegative:
-            self._usual += yield from sum_of(model.item_factors, model.item_trained)
+            usual = yield from sum_of(model.item_factors, model.item_trained)
+            items.usual[:] = usual
+        self._solver.take_sums(items, users)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Nothing: rows that are added were not trained, and nothing is drawn by key."""
 
-    def readers_of(self, user: int) -> Collection[int]:
+    def readers_of(self, users: NDArray[np.int64]) -> Collection[int]:
         """None: new items read their raters only, and sums over all users stay as the snapshot has them."""
-        del user
+        del users
         return ()
 
     def forget(self, user: int) -> Collection[int]:
@@ -84,113 +86,107 @@ class ExactRefits:
         if not self._objective.is_implicit or not model.user_trained[user]:
             return ()
         factors, *_ = self._as_trained.users(np.array([user]))
-        self._kernels.add_gram(self._user_gram, factors, -1.0, BOUND_OF_USERS)
+        on_host.add_gram(self._of_users.gram, factors, -1.0, BOUND_OF_USERS)
+        self._solver.take_sums(self._of_items, self._of_users)
         self._n_users -= 1
         new: list[int] = np.flatnonzero(~model.item_trained & (self._table.item_counts > 0)).tolist()
         return new
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-        """([u; b], 0) of somebody with these ratings."""
-        others, given = self._learned(items, values, self._model.item_trained[items])
-        bounds, found = np.array([0, len(others)]), np.zeros((1, self._model.params.width + 1))
-        ridges = self._objective.ridges(np.diff(bounds), self._n_items)
-        self._kernels.solve_rows(others, given, bounds, ridges, self._items(), self._objective, found)
+        """([u; b], 0) of somebody with these ratings; on the host, where one row takes less than asking a device."""
+        known = self._model.item_trained[items]
+        rows = self._learned(items[known], values[known], np.array([0, np.count_nonzero(known)]), self._n_items)
+        found, model = np.zeros((1, self._model.params.width + 1)), self._model
+        beside = on_host.Fixed(model.item_factors, model.item_bias, *self._of_items)
+        on_host.solve_rows(*rows, beside, self._objective, found)
         return found[0], 0.0
+
+    def first_users(self, users: NDArray[np.int64]) -> int:
+        """How many of `users` (B,) a slice takes."""
+        return self._solver.n_users(np.minimum(self._table.rows.lengths[users], MAX_RATINGS_OF_USERS))
+
+    def first_items(self, items: NDArray[np.int64]) -> int:
+        """How many of `items` (B,) a slice takes."""
+        return self._solver.n_items(self._table.item_counts[items])
 
     def refit_users(self, users: NDArray[np.int64]) -> Generator[None, None, None]:
         """Refit `users` (B,) over their newest ratings, of these over those of trained items.
 
         In slices, or on all threads where there are many.
         """
-        model = self._model
-        rated = [self._newest(user) for user in users.tolist()]
-        rows = [self._learned(items, values, model.item_trained[items]) for items, values in rated]
-        found = yield from self._solved(rows, self._n_items, self._items)
+        model, table = self._model, self._table
+        rated = newest_of_users(users, table.rows, table.positions, MAX_RATINGS_OF_USERS, model.item_trained)
+        found = yield from self._solver.users(self._learned(*rated, self._n_items))
         model.user_factors[users], model.user_bias[users] = found[:, :-1], found[:, -1]
 
     def refit_items(self, items: NDArray[np.int64]) -> Generator[None, None, None]:
         """Refit new `items` (B,) over their raters, as `refit_users`."""
-        model, table = self._model, self._table
-        raters = [self._prolific.others(table.raters(item)) for item in items.tolist()]
-        rated = [(users, table.values(item, users)) for item, users in zip(items.tolist(), raters, strict=True)]
-        rows = [self._learned(raters, values, np.ones(len(raters), dtype=np.bool_)) for raters, values in rated]
-        found = yield from self._solved(rows, self._n_users, self._users)
+        model, (raters, bounds) = self._model, _joined([self._table.raters(item) for item in items.tolist()])
+        follows = self._prolific.are_followed(raters)
+        owners = np.repeat(items, np.diff(bounds))
+        raters, owners, bounds = raters[follows], owners[follows], _bounds_where(follows, bounds)
+        rows = self._learned(raters, values_of_pairs(owners, raters, self._table.rows), bounds, self._n_users)
+        found = yield from self._solver.items(rows, lambda users: (model.user_factors[users], model.user_bias[users]))
         model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
 
     def refit_trained(self, columns: Sequence[Column]) -> Generator[None, None, None]:
         """Refit trained items, as `refit_users`, beside users as the snapshot has them."""
-        model, bounds = self._model, np.append(0, np.cumsum([len(column.raters) for column in columns]))
-        factors, biases, _ = self._as_trained.users(np.concatenate([column.raters for column in columns]))
-        users, rows = self._kernels.Fixed(factors, biases, self._user_gram, self._nowhere), []
-        for column, first, last in zip(columns, bounds, bounds[1:], strict=False):
-            values = self._table.values(column.item, column.raters)
-            rows.append(self._learned(np.arange(first, last, dtype=np.int32), values, np.ones(len(values), np.bool_)))
-        found = yield from self._solved(rows, self._n_users, lambda: users)
-        items = [column.item for column in columns]
+        model, items = self._model, np.array([column.item for column in columns])
+        raters, bounds = _joined([column.raters for column in columns])
+        values = values_of_pairs(np.repeat(items, np.diff(bounds)), raters, self._table.rows)
+        rows = self._learned(raters, values, bounds, self._n_users)
+        found = yield from self._solver.items(rows, self._as_trained_users)
         model.item_factors[items], model.item_bias[items] = found[:, :-1], found[:, -1]
 
-    def _newest(self, user: int) -> Ratings:
-        """What a user is refitted from: of very many ratings the newest, as in `gpu.sampled`."""
-        items, values, _, positions = self._table.row(user)
-        newest: Ratings = HOST.primitives("online").newest(items, values, positions, MAX_RATINGS_OF_USERS)
-        return newest
+    def _as_trained_users(self, users: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        factors, biases, _ = self._as_trained.users(users)
+        return factors, biases
 
-    def _learned(self, others: NDArray[np.int32], values: NDArray[np.float32], is_known: NDArray[np.bool_]) -> Ratings:
-        """What is learned of ratings: signals of implicit ALS, for which a 0 says as much as no rating."""
-        learned, counts = learned_values(self._model, values)
-        counts &= is_known
-        return others[counts], learned[counts]
+    def refresh(self, items: NDArray[np.int64]) -> None:
+        """Read these items, which have changed, where rows are solved."""
+        self._solver.refresh(items)
 
-    def _solved(
-        self, rows: list[Ratings], n_others: int, fixed: Callable[[], Any]
-    ) -> Generator[None, None, NDArray[np.float64]]:
-        """[x; b] (B, F + 1) of rows with these ratings, where the side `fixed()` of `n_others` rows stands still."""
-        counts = np.array([len(others) for others, _ in rows])
-        ridges = self._objective.ridges(counts, n_others)
-        found = np.zeros((len(rows), self._model.params.width + 1))
-        if len(rows) >= PARALLEL_FROM:
-            others, values = (np.concatenate(column) for column in zip(*rows, strict=True))
-            bounds = np.append(0, np.cumsum(counts))
-            self._kernels.solve_rows_parallel(others, values, bounds, ridges, fixed(), self._objective, found)
-            return found
-        for b in np.flatnonzero(counts).tolist():
-            found[b] = yield from self._solved_one(*rows[b], ridges[b], fixed)
-        return found
+    def _learned(
+        self, others: NDArray[np.int32], values: NDArray[np.float32], bounds: NDArray[np.int64], n_others: int
+    ) -> RatedRows:
+        """What is learned of ratings: signals of implicit ALS, for which a 0 says as much as no rating.
 
-    def _solved_one(
-        self, others: NDArray[np.int32], values: NDArray[np.float32], ridge: float, fixed: Callable[[], Any]
-    ) -> Generator[None, None, NDArray[np.float64]]:
-        """`_solved` for one row; between slices the arrays of the model may move, but what they hold stays."""
-        matrix, right = self._kernels.empty_system(fixed(), self._objective)
-        n_ratings = per_slice(len(right))
-        for first in range(0, len(others), n_ratings):
-            if first:
-                yield
-            part = slice(first, first + n_ratings)
-            self._kernels.add_ratings(matrix, right, others[part], values[part], fixed(), self._objective)
-        if self._objective.is_implicit:
-            self._kernels.keep_usual(right, fixed(), ridge)
-        found: NDArray[np.float64] = self._kernels.solved(
-            matrix, right, ridge, self._model.params.width, self._objective
-        )
-        return found
+        Args:
+            bounds: of the rows, as in `RatedRows`.
+            n_others: rows of the other side that the snapshot trained.
+        """
+        learned, says = learned_values(self._model, values)
+        if not says.all():
+            others, learned, bounds = others[says], learned[says], _bounds_where(says, bounds)
+        return RatedRows(others, learned, bounds, self._objective.ridges(np.diff(bounds), n_others))
 
-    def _items(self) -> Any:
-        return self._kernels.Fixed(self._model.item_factors, self._model.item_bias, self._item_gram, self._usual)
 
-    def _users(self) -> Any:
-        return self._kernels.Fixed(self._model.user_factors, self._model.user_bias, self._user_gram, self._nowhere)
+def solver_of(model: Model, backend: Backend) -> Solver | None:
+    """What solves rows of `model` on `backend`, placed there; None where they are not solved exactly. Any thread."""
+    if not isinstance(model.params, ExactParams):
+        return None
+    solver: Solver = backend.primitives("exact").Solver(model, objective_of(model))
+    return solver
+
+
+def _joined(columns: list[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """(one after the other, bounds as in `RatedRows`)."""
+    return np.concatenate(columns), np.append(0, np.cumsum([len(column) for column in columns]))
+
+
+def _bounds_where(stays: NDArray[np.bool_], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bounds of rows of which only ratings stay for which `stays` (N,) holds."""
+    return np.asarray(np.append(0, np.cumsum(stays))[bounds])
 
 
 def add_side(
-    kernels: ModuleType, gram: NDArray[np.float64], factors: NDArray[np.float32], is_trained: NDArray[np.bool_],
-    bound: float,
-) -> Iterator[None]:  # fmt: skip
+    gram: NDArray[np.float64], factors: NDArray[np.float32], is_trained: NDArray[np.bool_], bound: float
+) -> Iterator[None]:
     """Add Σ v vᵀ over the trained rows of `factors` (R, F) to the upper triangle of `gram`, in slices."""
-    n_rows = per_slice(len(gram))
+    n_rows = on_host.per_slice(len(gram))
     for first in range(0, len(factors), n_rows):
         part = slice(first, first + n_rows)
-        kernels.add_gram(gram, factors[part][is_trained[part]], 1.0, bound)
+        on_host.add_gram(gram, factors[part][is_trained[part]], 1.0, bound)
         yield
 
 
@@ -202,11 +198,6 @@ def sum_of(factors: NDArray[np.float32], is_trained: NDArray[np.bool_]) -> Gener
         total += factors[part][is_trained[part]].sum(axis=0, dtype=np.float64)
         yield
     return total
-
-
-def per_slice(n_terms: int) -> int:
-    """How many ratings, or rows of a sum, take a slice; a multiple of what is added in one go."""
-    return max(ADDS_PER_SLICE * 2 // n_terms**2 // BATCH, 1) * BATCH
 
 
 def bound_of(factors: NDArray[np.float32], is_trained: NDArray[np.bool_]) -> Generator[None, None, float]:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from gpu import topn
 from gpu.backend import HOST, Backend
+from gpu.exact import solver_of
+from gpu.exact_rows import Solver
 from gpu.item_index import ItemIndex
 from gpu.model import Model, bytes_of
 from gpu.online import OnlineModel
@@ -106,11 +108,13 @@ class _OnHost:
     table: RatingTable
     backend: Backend
     index: ItemIndex
+    solver: Solver | None
 
     def follow(
         self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
     ) -> Follower:
-        return OnlineModel(self.model, self.table, user_keys, item_keys, self.backend, self.index, since)
+        keys = user_keys, item_keys
+        return OnlineModel(self.model, self.table, *keys, self.backend, self.index, since, self.solver)
 
 
 def place(
@@ -134,7 +138,7 @@ def place(
             model, table, user_keys, item_keys, backend
         )
         return placed
-    return _OnHost(model, table, backend, ItemIndex(model, backend))
+    return _OnHost(model, table, backend, ItemIndex(model, backend), solver_of(model, backend))
 
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:

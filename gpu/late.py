@@ -5,7 +5,7 @@ These are trained items that are due (`gpu.drift`), and the users who read an it
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,9 @@ class LateRefits:
         return column
 
 
-def taken(pending: set[int], n: int) -> NDArray[np.int64]:
-    """Take up to `n` rows out of `pending`; any, their order leaves no trace."""
-    return np.array([pending.pop() for _ in range(min(n, len(pending)))], dtype=np.int64)
+def taken(pending: set[int], most: int, n_first: Callable[[NDArray[np.int64]], int] | None = None) -> NDArray[np.int64]:
+    """Take up to `most` rows out of `pending`, of these the first `n_first`; any, their order leaves no trace."""
+    rows = np.array([pending.pop() for _ in range(min(most, len(pending)))], dtype=np.int64)
+    n = len(rows) if n_first is None else n_first(rows)
+    pending.update(rows[n:].tolist())
+    return rows[:n]

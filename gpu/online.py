@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from gpu import topn
 from gpu.backend import HOST, Backend
 from gpu.drift import AsTrained
+from gpu.exact_rows import Solver
 from gpu.item_index import ItemIndex
 from gpu.late import LateRefits, taken
 from gpu.model import Model
@@ -37,8 +38,6 @@ from gpu.refits import Refits, refits_of
 from gpu.signatures import Signatures
 from gpu.table import Changes, RatingTable
 
-USERS_PER_SLICE = 1  # up to some milliseconds each
-ITEMS_PER_SLICE = 1
 _END = object()
 
 
@@ -59,6 +58,7 @@ class OnlineModel:
         backend: Backend = HOST,
         index: ItemIndex | None = None,
         since: int | None = None,
+        solver: Solver | None = None,
     ) -> None:
         """Take over `model`, whose rows are those of `table`.
 
@@ -69,12 +69,13 @@ class OnlineModel:
             user_keys, item_keys: uint64, at least as many as rows; see `grow`.
             index: of `model`, which may have grown since. Default: placed now, which takes long for a large model.
             since: see `gpu.follower.Placed.follow`.
+            solver: as `index`; see `gpu.refits.refits_of`.
         """
         self.model = model
         self._table = table
         model.grow(table.n_users, table.n_items)
         as_trained, self._prolific = AsTrained(model), Prolific(model, table)
-        self._refits = refits_of(model, table, as_trained, self._prolific, user_keys, item_keys, backend)
+        self._refits = refits_of(model, table, as_trained, self._prolific, user_keys, item_keys, backend, solver)
         self._late = LateRefits(model, table, self._refits, as_trained, since)
         self._signatures = _signatures(model, table, user_keys, item_keys, backend)
         self._users = set(np.flatnonzero(~_is_fitted(model) & (table.rows.lengths > 0)).tolist())
@@ -196,29 +197,35 @@ class OnlineModel:
     def _next(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of what comes next; None where nothing is pending."""
         if self._users:
-            users = taken(self._users, USERS_PER_SLICE if is_hurried else len(self._users))
-            return self._refit_users(users, self._items)
+            return self._refit_users(self._take_users(self._users, is_hurried), self._items)
         if self._signatures is not None and self._signatures.step():
             self._items |= self._signatures.relisted
             self._signatures.relisted.clear()
             return iter(())
         if self._items:
-            return self._refit_items(taken(self._items, ITEMS_PER_SLICE if is_hurried else len(self._items)))
+            return self._refit_items(self._take_items(self._items, is_hurried))
         return None
 
     def _next_item(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of trained items that are due; None where none is."""
-        due = self._late.due
-        return self._refit_trained(taken(due, ITEMS_PER_SLICE if is_hurried else len(due))) if due else None
+        return self._refit_trained(self._take_items(self._late.due, is_hurried)) if self._late.due else None
 
     def _next_late(self, is_hurried: bool) -> Iterator[None] | None:
         """The slices of what else is left to `catch_up`; None where nothing is."""
         if self._late.users:
-            users = taken(self._late.users, USERS_PER_SLICE if is_hurried else len(self._late.users))
-            return self._refit_users(users, self._late_items)
+            return self._refit_users(self._take_users(self._late.users, is_hurried), self._late_items)
         if self._late_items:
-            return self._refit_items(taken(self._late_items, ITEMS_PER_SLICE if is_hurried else len(self._late_items)))
+            return self._refit_items(self._take_items(self._late_items, is_hurried))
         return None
+
+    def _take_users(self, pending: set[int], is_hurried: bool) -> NDArray[np.int64]:
+        """Take users out of `pending`: as many as a slice has, or all."""
+        refits = self._refits
+        return taken(pending, refits.most_users, refits.first_users) if is_hurried else taken(pending, len(pending))
+
+    def _take_items(self, pending: set[int], is_hurried: bool) -> NDArray[np.int64]:
+        refits = self._refits
+        return taken(pending, refits.most_items, refits.first_items) if is_hurried else taken(pending, len(pending))
 
     def _finish(self) -> None:
         """Bring to its end what has begun."""
@@ -230,19 +237,23 @@ class OnlineModel:
         """Refit `users` (B,) and add new items that read them to `readers`."""
         self._late.keep(users)
         yield from self._refits.refit_users(users)
-        for user in users.tolist():
-            readers.update(self._prolific.readers_of(user))
-            readers.update(self._refits.readers_of(user))
+        readers.update(self._prolific.readers_of(users))
+        readers.update(self._refits.readers_of(users))
 
     def _refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
         self._late_items.difference_update(items.tolist())
         yield from self._refits.refit_items(items)
         self.model.item_counts[items] = self._table.item_counts[items]
-        self.index.refresh(items)
+        self._show(items)
 
     def _refit_trained(self, items: NDArray[np.int64]) -> Iterator[None]:
         changed = yield from self._late.refit(items)
-        self.index.refresh(changed)
+        self._show(changed)
+
+    def _show(self, items: NDArray[np.int64]) -> None:
+        """Let lists and refits of users follow `items` (B,), whose parameters have changed."""
+        self._refits.refresh(items)
+        self.index.refresh(items)
 
 
 def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:

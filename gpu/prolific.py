@@ -15,6 +15,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.host.table import items_left_out
 from gpu.model import Model
 from gpu.table import RatingTable
 
@@ -41,24 +42,32 @@ class Prolific:
 
     def others(self, raters: NDArray[np.int32]) -> NDArray[np.int32]:
         """Those of `raters` (B,) whom new items follow."""
-        is_long = self._table.rows.lengths[raters] > MAX_NEW_ITEMS
-        if not is_long.any():
-            return raters
-        stays = np.ones(len(raters), dtype=np.bool_)
-        for at in np.flatnonzero(is_long).tolist():
-            stays[at] = not self._is_prolific(int(raters[at]))
-        return raters[stays]
+        return raters[self.are_followed(raters)]
 
-    def readers_of(self, user: int) -> Collection[int]:
-        """New items that are to be refitted because the ratings of `user` have changed, beside those it was about."""
-        if self._is_prolific(user):
-            if user in self._left_out:
-                return ()
-            self._left_out.add(user)
-        else:
-            self._left_out.discard(user)
-        readers: list[int] = self._new_items(user).tolist()
+    def are_followed(self, raters: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether new items follow each of `raters` (B,)."""
+        found = np.ones(len(raters), dtype=np.bool_)
+        for at in np.flatnonzero(self._table.rows.lengths[raters] > MAX_NEW_ITEMS).tolist():
+            found[at] = not self._is_prolific(int(raters[at]))
+        return found
+
+    def readers_of(self, users: NDArray[np.int64]) -> Collection[int]:
+        """New items to refit because the ratings of `users` (B,) have changed, beside those which the changes name."""
+        is_told, is_long = np.zeros(len(users), dtype=np.bool_), self._table.rows.lengths[users] > MAX_NEW_ITEMS
+        for at in np.flatnonzero(is_long).tolist():
+            is_told[at] = self._is_told(int(users[at]))
+        self._left_out.difference_update(users[~is_long].tolist())
+        readers: list[int] = items_left_out(users[~is_told], self._table.rows, self._model.item_trained).tolist()
         return readers
+
+    def _is_told(self, user: int) -> bool:
+        """Whether new items were told before that they do not follow the user; from now on they are, if they do not."""
+        if not self._is_prolific(user):
+            self._left_out.discard(user)
+            return False
+        was_told = user in self._left_out
+        self._left_out.add(user)
+        return was_told
 
     def _is_prolific(self, user: int) -> bool:
         if self._table.rows.lengths[user] <= MAX_NEW_ITEMS:

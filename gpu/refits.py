@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from gpu.backend import Backend
 from gpu.drift import AsTrained, Column
-from gpu.exact import ExactRefits
+from gpu.exact import ExactRefits, solver_of
+from gpu.exact_rows import Solver
 from gpu.model import Model
-from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams
+from gpu.params import GradientParams
 from gpu.prolific import Prolific
 from gpu.sampled import SampledRefits
 from gpu.table import RatingTable
@@ -26,15 +27,27 @@ class Refits(Protocol):
 
     Attributes:
         gram: see `gpu.exact`; None where explanations need no such thing.
+        most_users, most_items: rows that a slice takes at most.
     """
 
     gram: NDArray[np.float64] | None
+    most_users: int
+    most_items: int
 
     def prepare(self) -> Iterator[None]:
         """Sums over the snapshot that refits need; must end before the first refit."""
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Follow the growth of the model and take the keys of all rows."""
+
+    def first_users(self, users: NDArray[np.int64]) -> int:
+        """How many of `users` (B,), `most_users` at most, a slice takes: the first ones, one at least."""
+
+    def first_items(self, items: NDArray[np.int64]) -> int:
+        """How many of `items` (B,), new or trained, a slice takes."""
+
+    def refresh(self, items: NDArray[np.int64]) -> None:
+        """Take over the model's parameters of `items` (B,), which have been refitted or given back."""
 
     def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
         """Refit `users` (B,) over their present ratings of trained items."""
@@ -48,8 +61,8 @@ class Refits(Protocol):
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:
         """Refit trained items over these ratings, beside users as the snapshot has them."""
 
-    def readers_of(self, user: int) -> Collection[int]:
-        """New items whose refits read the parameters of `user`, beside those that the user has rated."""
+    def readers_of(self, users: NDArray[np.int64]) -> Collection[int]:
+        """New items whose refits read the parameters of `users` (B,), beside those that these have rated."""
 
     def forget(self, user: int) -> Collection[int]:
         """Read the user, whose parameters are still there, no more; new items whose refits did."""
@@ -63,10 +76,16 @@ def refits_of(
     user_keys: NDArray[np.uint64],
     item_keys: NDArray[np.uint64],
     backend: Backend,
+    solver: Solver | None = None,
 ) -> Refits:
-    """How rows of `model` are solved."""
-    if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
-        return ExactRefits(model, model.params, table, as_trained, prolific, backend)
+    """How rows of `model` are solved.
+
+    Args:
+        solver: of `model`, from `gpu.exact.solver_of`. Default: placed now, where the model needs one.
+    """
+    solver = solver or solver_of(model, backend)
+    if solver is not None:
+        return ExactRefits(model, table, as_trained, prolific, solver)
     if model.params.has_item_weights:
         return HistoryRefits(model, table)
     assert isinstance(model.params, GradientParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type

@@ -48,6 +48,7 @@ class SampledRefits:
     """
 
     gram: NDArray[np.float64] | None = None
+    most_users = most_items = 1  # up to some milliseconds each
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class SampledRefits:
     ) -> None:
         self._model, self._params, self._table, self._as_trained = model, params, table, as_trained
         self._prolific = prolific
-        self._sums, unit = backend.primitives("exact"), model.calibration.unit
+        unit = model.calibration.unit
         self.user_rules, self._item_rules = user_rules(params, unit), item_rules(params, unit)
         self._trained_item_rules = trained_item_rules(params, unit)
         self._of_users, self._of_items = backend.primitives("online"), backend.primitives("newcomers")
@@ -86,7 +87,7 @@ class SampledRefits:
             return
         gram = np.zeros((model.params.width, model.params.width))
         bound = yield from exact.bound_of(factors, is_trained)
-        yield from exact.add_side(self._sums, gram, factors, is_trained, bound)
+        yield from exact.add_side(gram, factors, is_trained, bound)
         self.user_rules = beside_items(
             self.user_rules, self._params, gram, int(is_trained.sum()), model.calibration.unit
         )
@@ -95,15 +96,26 @@ class SampledRefits:
         """Take the keys of all rows."""
         self._user_keys, self._item_keys = user_keys, item_keys
 
-    def readers_of(self, user: int) -> Collection[int]:
-        """New items that the user was drawn as a negative of."""
-        return self._absent_from.get(user, ())
+    def readers_of(self, users: NDArray[np.int64]) -> Collection[int]:
+        """New items that `users` were drawn as negatives of."""
+        return set().union(*(self._absent_from.get(user, ()) for user in users.tolist()))
+
+    def first_users(self, users: NDArray[np.int64]) -> int:
+        """All: a slice takes one."""
+        return len(users)
+
+    def first_items(self, items: NDArray[np.int64]) -> int:
+        """All: a slice takes one."""
+        return len(items)
+
+    def refresh(self, items: NDArray[np.int64]) -> None:
+        """Nothing: the model itself is read."""
 
     def forget(self, user: int) -> Collection[int]:
         """Draw the user no more; new items that did."""
         stays = self._trained_users != user
         self._trained_users, self._trained_user_keys = self._trained_users[stays], self._trained_user_keys[stays]
-        return self.readers_of(user)
+        return self._absent_from.get(user, ())
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
         """([u; b], b̄_i) of somebody with these ratings, items ascending."""

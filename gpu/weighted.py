@@ -67,9 +67,11 @@ class HistoryRefits:
 
     Attributes:
         gram: None, explanations need none.
+        most_users, most_items: rows that a slice takes at most.
     """
 
     gram: NDArray[np.float64] | None = None
+    most_users = most_items = 1
 
     def __init__(self, model: Model, table: RatingTable) -> None:
         self._model, self._table = model, table
@@ -101,9 +103,20 @@ class HistoryRefits:
         del columns
         return iter(())
 
-    def readers_of(self, user: int) -> Collection[int]:
+    def first_users(self, users: NDArray[np.int64]) -> int:
+        """All: a slice takes one."""
+        return len(users)
+
+    def first_items(self, items: NDArray[np.int64]) -> int:
+        """All: a slice takes one."""
+        return len(items)
+
+    def refresh(self, items: NDArray[np.int64]) -> None:
+        """Nothing: the model itself is read."""
+
+    def readers_of(self, users: NDArray[np.int64]) -> Collection[int]:
         """None."""
-        del user
+        del users
         return ()
 
     def forget(self, user: int) -> Collection[int]:

@@ -32,7 +32,7 @@ POLL_S = 0.2
 _HISTORY = ("arena", "table")
 _ANSWERS = ("bounds", "estimate", "item_index", "lists", "topn", "touched", "weighted")
 _BY_FACTORS, _BY_RATINGS = ("similar.cosine", "similar.cosines"), ("similar.cosines_of_rows",)  # neighbors
-_EXACT = ("exact", "online.newest", "solve")
+_EXACT = ("exact", "exact_rows", "solve")
 _SAMPLED = ("newcomers", "online", "solve.add_observations", "solve.factorize", "solve.solve")
 _HASHED = ("hamming", "lsh", "table.values_of")
 _DRIFT = ("drift.count", "drift.positions_of")
@@ -79,7 +79,7 @@ def needed(algorithm: str) -> set[str]:
         lacking |= {"table.values_of"}
     else:
         names += [*_EXACT, *_drift(params, *_DRIFT)]
-        lacking |= set() if params.is_implicit else set(_SUMS)
+        lacking |= {"table.values_of", *(() if params.is_implicit else _SUMS)}
     return _of(names) - lacking
 
 

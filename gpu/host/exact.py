@@ -6,14 +6,22 @@ however the ratings are cut into slices (of a multiple of `BATCH`): the result i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu.exact_rows import RatedRows, Read, Solved, Sums, n_fitting
 from gpu.host.solve import BATCH, add_observations, solve, solve_nonnegative
-from gpu.rules import SMALLEST_RIDGE, TINY, Objective
+from gpu.model import Model
+from gpu.rules import PARALLEL_FROM, SMALLEST_RIDGE, TINY, Objective
+
+ADDS_PER_SLICE = 2**23  # multiply-adds, one or two milliseconds
+MOST_ITEMS = 32  # of a slice: listing the raters of an item takes time too
+SWEEPS = 100  # that a row of NMF takes, more or less
+RATINGS_AT_ONCE = 2**20  # without a budget; what is read of users for them is copied
 
 
 class Fixed(NamedTuple):
@@ -161,3 +169,90 @@ def solve_rows_parallel(
     """`solve_rows` on all threads."""
     for b in prange(len(ridges)):
         solve_rows(others, values, bounds[b : b + 2], ridges[b : b + 1], fixed, objective, found[b : b + 1])
+
+
+def per_slice(n_terms: int) -> int:
+    """How many ratings, or rows of a sum, take a slice; a multiple of what is added in one go."""
+    return max(ADDS_PER_SLICE * 2 // n_terms**2 // BATCH, 1) * BATCH
+
+
+class Solver:
+    """Rows of one model, solved on the host; see `gpu.exact_rows.Solver`."""
+
+    most_items = MOST_ITEMS
+
+    def __init__(self, model: Model, objective: Objective) -> None:
+        """Sums have to be taken before the first row of an implicit model."""
+        self._model, self._objective, self._n_factors = model, objective, model.params.width
+        nothing = Sums(np.zeros((self._n_factors,) * 2), np.zeros(self._n_factors))
+        self._of_items = self._of_users = nothing
+        self.most_users = max(PARALLEL_FROM - 1, 1)  # threads would be woken for more
+
+    def take_sums(self, of_items: Sums, of_users: Sums) -> None:
+        """Read these sums, which may change in place."""
+        self._of_items, self._of_users = of_items, of_users
+
+    def refresh(self, items: NDArray[np.int64]) -> None:
+        """Nothing: the model itself is read."""
+
+    def n_users(self, counts: NDArray[np.int64]) -> int:
+        """How many rows with so many ratings fit into a slice."""
+        return n_fitting(self._adds(counts), ADDS_PER_SLICE)
+
+    n_items = n_users
+
+    def users(self, rows: RatedRows) -> Solved:
+        """Rows of users beside the items of the model; many at once on all threads."""
+        return self._solved(rows, lambda others: (self._items(), others))
+
+    def items(self, rows: RatedRows, read: Read) -> Solved:
+        """Rows of items beside the users that are read, likewise."""
+
+        def beside(others: NDArray[np.int32]) -> tuple[Fixed, NDArray[np.int32]]:
+            return Fixed(*read(others), *self._of_users), np.arange(len(others), dtype=np.int32)
+
+        return self._solved(rows, beside)
+
+    def _items(self) -> Fixed:
+        return Fixed(self._model.item_factors, self._model.item_bias, *self._of_items)
+
+    def _adds(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Multiply-adds of rows with so many ratings, about, (B,)."""
+        if self._objective.is_nonnegative:
+            return np.asarray(counts * self._n_factors + SWEEPS * self._n_factors**2)
+        return np.asarray(counts * self._n_factors**2 // 2 + self._n_factors**3 // 6)
+
+    def _solved(
+        self, rows: RatedRows, beside: Callable[[NDArray[np.int32]], tuple[Fixed, NDArray[np.int32]]]
+    ) -> Solved:
+        """`beside(others)` are the side that stands still and where these rows lie in it."""
+        n_rows = len(rows.ridges)
+        found = np.zeros((n_rows, self._n_factors + 1))
+        if n_rows == 1 or (n_rows < PARALLEL_FROM and self._adds(rows.counts).sum() > ADDS_PER_SLICE):
+            for b in np.flatnonzero(rows.counts).tolist():
+                found[b] = yield from self._solved_one(rows.part(b, b + 1), beside)
+            return found
+        solve_all = solve_rows_parallel if n_rows >= PARALLEL_FROM else solve_rows
+        for first, last in rows.parts(RATINGS_AT_ONCE):
+            part = rows.part(first, last)
+            fixed, others = beside(part.others)
+            solve_all(others, part.values, part.bounds, part.ridges, fixed, self._objective, found[first:last])
+        return found
+
+    def _solved_one(
+        self, row: RatedRows, beside: Callable[[NDArray[np.int32]], tuple[Fixed, NDArray[np.int32]]]
+    ) -> Solved:
+        """[x; b] (F + 1,) of one row; between slices the arrays of the model may move, but what they hold stays."""
+        ridge = float(row.ridges[0])
+        matrix, right = empty_system(beside(row.others[:0])[0], self._objective)
+        n_ratings = per_slice(len(right))
+        for first in range(0, len(row.others), n_ratings):
+            if first:
+                yield
+            part = slice(first, first + n_ratings)
+            fixed, others = beside(row.others[part])
+            add_ratings(matrix, right, others, row.values[part], fixed, self._objective)
+        if self._objective.is_implicit:
+            keep_usual(right, fixed, ridge)
+        found: NDArray[np.float64] = solved(matrix, right, ridge, self._n_factors, self._objective)
+        return found

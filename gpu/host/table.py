@@ -224,3 +224,19 @@ def values_of(item: Int, users: NDArray[np.int32], rows: Rows) -> NDArray[np.flo
     for n in range(len(users)):
         values[n] = rows.values[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], item)]
     return values
+
+
+@njit(cache=True, nogil=True)
+def items_left_out(users: NDArray[np.int64], rows: Rows, is_in: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Items that `users` (B,) have rated and which are not `is_in` (I,); some of them several times."""
+    n = 0
+    for user in users:
+        for place in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+            n += not is_in[rows.items[place]]
+    found, n = np.empty(n, dtype=np.int32), 0
+    for user in users:
+        for place in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+            if not is_in[rows.items[place]]:
+                found[n] = rows.items[place]
+                n += 1
+    return found

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import drift, exact, sampled, topn
+from gpu import drift, sampled, topn
 from gpu.drift import SHARE, looks
+from gpu.host import exact
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, Params, SgdParams

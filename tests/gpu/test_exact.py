@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu import als, exact, explain, topn
+from gpu import als, explain, topn
 from gpu.calibration import in_units, signals, signals_of
+from gpu.host import exact
 from gpu.online import OnlineModel
-from gpu.params import AlsImplicitParams, AlsParams, Params
+from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
 from gpu.ratings import Ratings
 from tests import data, reference
 from tests.gpu.followers import N_USERS, TRAINED_ITEMS, Event, Follower, assert_same_state, history_of, settled
@@ -129,6 +130,17 @@ def test_slices_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPat
     while not sliced.online.settle(0.0):
         n_slices += 1
     assert n_slices > N_USERS + 3  # rows
+    assert_same_state(whole, sliced)
+
+
+@pytest.mark.parametrize("kind", [*EXACT_KINDS, NmfParams])
+def test_short_rows_share_a_slice(kind: type[Params]) -> None:
+    whole, sliced = settled(kind), Follower(kind, history_of(random_matrix(N_USERS, 12, 0.5)))
+    sliced.online.touch(np.arange(N_USERS))
+    n_slices = 1
+    while not sliced.online.settle(0.0):
+        n_slices += 1
+    assert n_slices <= 8  # for sums over both sides, eight users and three new items
     assert_same_state(whole, sliced)
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import exact, rules, sampled, topn
+from gpu import rules, sampled, topn
+from gpu.host import exact
 from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, Params, SgdParams

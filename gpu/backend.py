@@ -64,7 +64,9 @@ class Backend:
 
 
 HOST = Backend("host", "asked for")
-DEVICE_FAMILIES = ("als", "descent", "ease", "esgd", "hals", "hamming", "item_index", "lsh", "similarity", "topn")
+DEVICE_FAMILIES = (
+    "als", "descent", "ease", "esgd", "exact", "hals", "hamming", "item_index", "lsh", "similarity", "topn",
+)  # fmt: skip
 
 
 def choose(wanted: BackendName = "auto") -> Backend:

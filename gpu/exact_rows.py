@@ -38,13 +38,10 @@ class RatedRows(NamedTuple):
         bounds = self.bounds[first : last + 1] - self.bounds[first]
         return RatedRows(self.others[ratings], self.values[ratings], bounds, self.ridges[first:last])
 
-    def parts(self, most: int) -> Iterator[tuple[int, int]]:
-        """(first, last) of consecutive rows with at most `most` ratings together; a row with more is alone."""
-        first = 0
-        while first < len(self.ridges):
-            last = first + n_fitting(self.counts[first:], most)
-            yield first, last
-            first = last
+    def piece(self, first: int, last: int) -> RatedRows:
+        """Ratings `first` to `last` (excluded) of the only row."""
+        bounds = np.array([0, last - first])
+        return RatedRows(self.others[first:last], self.values[first:last], bounds, self.ridges)
 
 
 class Sums(NamedTuple):
@@ -89,6 +86,15 @@ class Solver(Protocol):
 
         What is read of a user is the same in every slice.
         """
+
+
+def parts_of(costs: NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
+    """(first, last) of consecutive rows whose `costs` (B,) come to at most `most`; a row that costs more is alone."""
+    first = 0
+    while first < len(costs):
+        last = first + n_fitting(costs[first:], most)
+        yield first, last
+        first = last
 
 
 def n_fitting(costs: NDArray[np.integer], most: int) -> int:

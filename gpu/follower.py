@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpu import topn
 from gpu.backend import HOST, Backend
-from gpu.exact import solver_of
+from gpu.exact import ExactParams, solver_of
 from gpu.exact_rows import Solver
 from gpu.item_index import ItemIndex
 from gpu.model import Model, bytes_of
@@ -27,6 +27,9 @@ A_USER, AN_ITEM, A_RATING = 64, 80, 64
 # And a batch of `gpu.device_model`: so many samples and parts of users, so many new items at a time, and whatever the
 # model: agreements of signatures (256 MB at most), ratings on their way.
 SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
+A_SOLVER = (
+    128 * 2**20
+)  # `gpu.device.exact`, beside a copy of the items: half for matrices of many factors, and a launch
 
 
 class Follower(Protocol):
@@ -103,7 +106,7 @@ class Placed(Protocol):
 
 
 @dataclass(frozen=True)
-class _OnHost:
+class _HostModel:
     model: Model
     table: RatingTable
     backend: Backend
@@ -126,8 +129,8 @@ def place(
 ) -> Placed:
     """Prepare `model` to follow `table`: all that takes long and does not depend on ratings. Any thread.
 
-    Models of stochastic gradient descent learn on the backend; all others on the host. Those with item weights rank
-    there too.
+    Models of stochastic gradient descent learn on the backend. Those of ALS and NMF learn on the host, but their rows
+    are solved on the backend. Models with item weights stay on the host.
 
     Args:
         model: in the rows of `table`, which may grow and change meanwhile.
@@ -138,7 +141,7 @@ def place(
             model, table, user_keys, item_keys, backend
         )
         return placed
-    return _OnHost(model, table, backend, ItemIndex(model, backend), solver_of(model, backend))
+    return _HostModel(model, table, backend, ItemIndex(model, backend), solver_of(model, backend))
 
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:
@@ -148,7 +151,8 @@ def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, bac
     users, items = bytes_of(params, n_users, n_items)
     if _learns_on_device(params, backend):
         return users + A_USER * n_users + 3 * items + AN_ITEM * n_items + A_RATING * n_ratings + _batch_bytes(params)
-    return 2 * items  # laid out for ranking, neighbours in both directions
+    solving = items + A_SOLVER if isinstance(params, ExactParams) else 0
+    return 2 * items + solving  # laid out for ranking, neighbours in both directions
 
 
 def _learns_on_device(params: Params, backend: Backend) -> TypeGuard[GradientParams]:

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from gpu.exact_rows import RatedRows, Read, Solved, Sums, n_fitting
+from gpu.exact_rows import RatedRows, Read, Solved, Sums, n_fitting, parts_of
 from gpu.host.solve import BATCH, add_observations, solve, solve_nonnegative
 from gpu.model import Model
 from gpu.rules import PARALLEL_FROM, SMALLEST_RIDGE, TINY, Objective
@@ -233,7 +233,7 @@ class Solver:
                 found[b] = yield from self._solved_one(rows.part(b, b + 1), beside)
             return found
         solve_all = solve_rows_parallel if n_rows >= PARALLEL_FROM else solve_rows
-        for first, last in rows.parts(RATINGS_AT_ONCE):
+        for first, last in parts_of(rows.counts, RATINGS_AT_ONCE):
             part = rows.part(first, last)
             fixed, others = beside(part.others)
             solve_all(others, part.values, part.bounds, part.ridges, fixed, self._objective, found[first:last])

@@ -11,8 +11,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gpu.rules import N_SWEEPS, TOLERANCE
+
 BATCH = 4  # observations added in one pass over the matrix
-N_SWEEPS, TOLERANCE = 1000, 1e-9  # at most; and the largest change in a sweep that ends it, as a share of the largest x
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")

@@ -4,6 +4,7 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
+from gpu.follower import A_SOLVER
 from gpu.model import MAX_WEIGHTED, bytes_of
 from service.room import needed_bytes
 
@@ -21,12 +22,13 @@ def test_the_host_holds_a_model_as_read_and_in_its_own_rows(algorithm: str) -> N
     assert list(needed_bytes(params, READ, SERVED, N_RATINGS, HOST)) == ["host"]
 
 
-def test_a_device_holds_what_learns_there_and_for_others_the_items() -> None:
+def test_a_device_holds_what_learns_there_and_for_others_the_items_and_what_solves_rows() -> None:
     learned, exact = gpu.params_for("culsh", {}), gpu.params_for("als", {})
     of = {n: needed_bytes(learned, READ, SERVED, n, DEVICE)["device"] for n in (0, N_RATINGS)}
     assert of[0] > sum(bytes_of(learned, *SERVED)) + bytes_of(learned, *SERVED)[1]
     assert of[N_RATINGS] - of[0] >= 22 * N_RATINGS
-    assert needed_bytes(exact, READ, SERVED, N_RATINGS, DEVICE)["device"] == 2 * bytes_of(exact, *SERVED)[1]
+    of_exact = {n: needed_bytes(exact, READ, SERVED, n, DEVICE)["device"] for n in (0, N_RATINGS)}
+    assert of_exact[0] == of_exact[N_RATINGS] == 3 * bytes_of(exact, *SERVED)[1] + A_SOLVER
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ import importlib
 import numpy as np
 import pytest
 
-from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, Params, SgdParams
 from tests.gpu.device.live import world
+from tests.gpu.device.test_exact import DEVICE, model_of, placed, rows_of, whole
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("no_pool")]
 LENGTHS = [0, 1, 15, 16, 17, 33, 70, 600, 1200, 3]  # beyond 512 in parts
@@ -38,3 +39,15 @@ def test_batches(kind: type[Params], sizes: tuple[int, int]) -> None:
     found = live.fetch(np.arange(live.parameters.n_users), np.arange(live.parameters.n_items))
     assert all(np.isfinite(array).all() for array in found.values())
     assert not found["user_factors"][8].any()
+
+
+@pytest.mark.parametrize("kind", [AlsParams, AlsImplicitParams, NmfParams])
+@pytest.mark.parametrize("n_factors", [5, 64, 260])
+def test_exact_rows(kind: type[AlsParams], n_factors: int) -> None:
+    model = model_of(kind(n_factors=n_factors), N_ITEMS)
+    rows, solver = rows_of(model, [0, 1, 17, 100, 3]), placed(model, DEVICE)
+    found = whole(solver.users(rows))
+    read = whole(solver.items(rows, lambda users: (model.item_factors[users], model.item_bias[users])))
+    solver.refresh(np.arange(0, N_ITEMS, 3))
+    assert np.isfinite(found).all()
+    assert found.tobytes() == read.tobytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.exact_rows import RatedRows, n_fitting
+from gpu.exact_rows import RatedRows, n_fitting, parts_of
 from gpu.host import exact_rows
 from gpu.host.table import items_left_out
 from gpu.table import RatingTable
@@ -63,11 +63,14 @@ def test_parts_of_rows_have_their_own_ratings() -> None:
     rows = RatedRows(
         np.arange(15, dtype=np.int32), np.arange(15, dtype=np.float32), np.append(0, np.cumsum(counts)), np.arange(5.0)
     )
-    assert list(rows.parts(5)) == [(0, 3), (3, 4), (4, 5)]  # a row with more than that is alone
-    assert list(rows.parts(100)) == [(0, 5)]
+    assert list(parts_of(rows.counts, 5)) == [(0, 3), (3, 4), (4, 5)]  # a row with more than that is alone
+    assert list(parts_of(rows.counts, 100)) == [(0, 5)]
     part = rows.part(2, 4)
     assert part.others.tolist() == part.values.tolist() == list(range(2, 14))
     assert (part.bounds.tolist(), part.ridges.tolist(), part.counts.tolist()) == ([0, 3, 12], [2.0, 3.0], [3, 9])
+    piece = rows.part(3, 4).piece(2, 6)
+    assert piece.others.tolist() == piece.values.tolist() == [7, 8, 9, 10]
+    assert (piece.bounds.tolist(), piece.ridges.tolist()) == ([0, 4], [3.0])
 
 
 def test_one_row_always_fits() -> None:

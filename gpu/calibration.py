@@ -41,7 +41,7 @@ MOST_RIDGE = 0.05  # λ / α at most: a few rows have no noise to speak of, and 
 # training it is 0. Chosen on held-out training data of four sets (docs/decisions/0044-ease.md).
 NOISE_RIDGE, DISLIKED = 1.5, np.float32(-0.25)
 # λ0 in training, in ratings: what keeps rows with one rating near their mean. Refits have their own (`gpu.rules`).
-FACTOR_PRIOR, BIAS_PRIOR, WEIGHT_PRIOR = 1.0, 4.0, 5.0
+FACTOR_PRIOR, BIAS_PRIOR, WEIGHT_PRIOR = 1.0, 3.0, 5.0
 # ALS has one ridge for factors and biases. A longer unit holds factors back more, and biases as before.
 ALS_UNIT, ALS_PRIOR = 1.5, 4.0
 

@@ -194,12 +194,16 @@ def _ranks(
 def _are_rated(
     rows: Rows, ranked: NDArray[np.int32], users: NDArray[np.int32], items: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Which pairs (B,) of users, all in `ranked`, and items are in `rows`."""
+    """Which pairs (B,) of users, all in `ranked`, and items are in `rows`; rows and `ranked` ascend."""
     lengths = rows.lengths[ranked]
     before = np.cumsum(lengths) - lengths
     positions = np.arange(lengths.sum()) + np.repeat(rows.starts[ranked] - before, lengths)
     rated = np.repeat(ranked.astype(np.int64) << 32, lengths) | rows.items[positions]
-    return np.isin(users.astype(np.int64) << 32 | items, rated)
+    pairs = users.astype(np.int64) << 32 | items
+    found = np.searchsorted(rated, pairs)
+    are_rated: NDArray[np.bool_] = found < len(rated)
+    are_rated[are_rated] = rated[found[are_rated]] == pairs[are_rated]
+    return are_rated
 
 
 def _mean_ndcg(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:

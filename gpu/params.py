@@ -240,7 +240,7 @@ class CulshImplicitParams(CulshParams):
     is_logit: ClassVar[bool] = True
     n_factors: int = 64
     n_neighbours: int = 16
-    learning_rate: float = 0.12
+    learning_rate: float = 0.15
     learning_rate_decay: float = 0.05
     regularization: float = 0.01
     weight_learning_rate: float = 0.005

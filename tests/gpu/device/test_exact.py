@@ -276,7 +276,7 @@ def test_trained_items_learn(kind: type[Params]) -> None:
 @pytest.mark.parametrize("params", [*SMALL, AlsParams(), AlsImplicitParams(n_factors=256), AlsParams(n_factors=1024)])
 def test_no_more_memory_is_taken_than_is_counted(params: Params) -> None:
     memory = importlib.import_module("gpu.device.memory")
-    n_users, n_items, values = 3000, 2000, Calibration(values="ratings")
+    n_users, n_items, values = 3000, 2000, Calibration(values="ratings", middle=3.0, scale=(1.0, 5.0))
     model = Model.zeros(params, 3.5, (1, 5), n_users, n_items, 0, values)
     model.user_trained[:], model.item_trained[:] = True, True
     model.item_factors[:], model.user_factors[:] = 0.1, 0.1

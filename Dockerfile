@@ -1,9 +1,10 @@
 # One image for CPUs (the default target) and one for GPUs:
 #   docker build --tag nearfield .
 #   docker build --tag nearfield:gpu --target gpu .
-ARG PYTHON=3.13
+# What it is built on can be named by digest: --build-arg PYTHON_IMAGE=python:3.13-slim-bookworm@sha256:…
+ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
-FROM python:${PYTHON}-slim-bookworm AS base
+FROM ${PYTHON_IMAGE} AS base
 ENV PATH=/opt/nearfield/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
@@ -14,14 +15,21 @@ RUN apt-get update \
 
 FROM base AS build-cpu
 WORKDIR /build
-RUN python -m venv /opt/nearfield
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY locks locks
+# Wheels whose hashes are in locks/ and nothing else; the tools that build our own wheel stay behind in this stage.
+RUN python -m venv /opt/build \
+ && python -m venv /opt/nearfield \
+ && /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --requirement locks/build.txt \
+ && pip install --no-cache-dir --require-hashes --only-binary :all: --requirement locks/cpu.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY gpu gpu
 COPY service service
-RUN pip install --no-cache-dir --constraint constraints.txt .
+RUN /opt/build/bin/pip wheel --no-build-isolation --no-deps --no-index --wheel-dir dist . \
+ && pip install --no-cache-dir --no-deps --no-index dist/*.whl \
+ && pip check
 
 FROM build-cpu AS build-gpu
-RUN pip install --no-cache-dir --constraint constraints.txt '.[gpu]'
+RUN pip install --no-cache-dir --require-hashes --only-binary :all: --requirement locks/gpu.txt
 
 FROM base AS runtime
 ENV NEARFIELD_DATA=/data \

@@ -12,9 +12,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Wheels of every Python and processor, as the Dockerfile installs them; colorama is needed on Windows alone.
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-binary :all: --generate-hashes \
+  --no-emit-package colorama --constraint constraints.txt --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint types format docs bench loadtest faults soak clean
+.PHONY: help demo install test lint types format docs lock image bench loadtest faults soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +43,15 @@ format: $(VENV)/dev ## rewrite the code as the checks want it
 
 docs: $(VENV)/dev ## rewrite the generated parts of docs/
 	$(BIN)/python -m docs.generate
+
+lock: $(VENV)/base ## resolve what the images install, and write its hashes into locks/
+	@$(INSTALL) uv
+	$(LOCK) pyproject.toml --output-file locks/cpu.txt
+	$(LOCK) pyproject.toml --extra gpu --output-file locks/gpu.txt
+	echo hatchling | $(LOCK) - --output-file locks/build.txt
+
+image: $(VENV)/dev ## every step of the Dockerfile for CPUs, without a container engine; as root, two minutes
+	IMAGE_DOWNLOADS=1 $(BIN)/python -m pytest tests/test_image.py $(ARGS)
 
 bench: $(VENV)/dev ## measure one table of docs/performance.md: ARGS="als --ratings …"; alone it lists them
 	$(BIN)/python -m benchmarks $(ARGS)

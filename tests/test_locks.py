@@ -1,0 +1,94 @@
+"""What the images install: what pyproject.toml asks for, in the versions of constraints.txt, each with its hashes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+LOCKS = sorted(path.stem for path in (ROOT / "locks").glob("*.txt"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+WANTED = {
+    "build": PROJECT["build-system"]["requires"],
+    "cpu": PROJECT["project"]["dependencies"],
+    "gpu": [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["gpu"]],
+}
+
+
+def text_of(lock: str) -> str:
+    return (ROOT / "locks" / f"{lock}.txt").read_text("utf-8")
+
+
+def locked(lock: str) -> dict[str, tuple[Requirement, list[str]]]:
+    """Every package of a lock with its requirement and its hashes."""
+    found = {}
+    for line in text_of(lock).replace("\\\n", "").splitlines():
+        if line[:1] not in ("#", " ", ""):
+            words, *hashes = line.split(" --hash=sha256:")
+            requirement = Requirement(words)
+            found[canonicalize_name(requirement.name)] = requirement, [one.strip() for one in hashes]
+    return found
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    return {
+        canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version
+    }
+
+
+def test_there_is_a_lock_for_each_image_and_for_its_tools():
+    assert set(LOCKS) == WANTED.keys()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_package_has_a_version_and_hashes(lock):
+    for name, (requirement, hashes) in locked(lock).items():
+        assert re.fullmatch(r"==[\w.]+", str(requirement.specifier)), name
+        assert hashes, name
+        assert all(re.fullmatch(r"[0-9a-f]{64}", one) for one in hashes), name
+
+
+@pytest.mark.parametrize("lock", ["build", "cpu"])
+def test_versions_are_those_of_the_constraints(lock):
+    assert locked(lock)
+    constrained = pins()
+    for name, (requirement, _) in locked(lock).items():
+        assert str(requirement.specifier) == f"=={constrained.get(name)}", f"{name}: run `make lock`"
+
+
+def test_the_image_for_gpus_has_all_of_the_other():
+    gpu = locked("gpu")
+    assert {name: gpu.get(name) for name in locked("cpu")} == locked("cpu")
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_what_the_project_asks_for_is_locked(lock):
+    found = locked(lock)
+    for wanted in map(Requirement, WANTED[lock]):
+        assert canonicalize_name(wanted.name) in found, f"{wanted.name}: run `make lock`"
+        (exactly,) = found[canonicalize_name(wanted.name)][0].specifier
+        assert wanted.specifier.contains(exactly.version), f"{wanted.name}: run `make lock`"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_server(lock):
+    assert "://" not in text_of(lock)
+    assert "index-url" not in text_of(lock)
+
+
+def test_images_install_what_is_locked_and_nothing_else():
+    commands = re.findall(r"pip (?:install|wheel) [^&\n]*", DOCKERFILE.replace("\\\n", " "))
+    assert commands
+    for command in commands:
+        has_hashes = "--require-hashes" in command and "--only-binary :all:" in command
+        is_ours = "--no-index" in command and "--no-deps" in command
+        assert has_hashes != is_ours, command
+    assert set(re.findall(r"--requirement locks/(\w+)\.txt", DOCKERFILE)) == set(LOCKS)
+    assert "pip check" in DOCKERFILE

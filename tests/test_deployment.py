@@ -13,19 +13,57 @@ from pathlib import Path
 
 import httpx
 import pytest
+import redis
 import yaml
 
-from service.redis_server import RedisServer
+from service.redis_server import RedisServer, find_binary
+from service.serving import SPARE_FILES
 from service.settings import Settings
+from tests.service.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
 COMPOSE, GPU = ROOT / "docker-compose.yml", ROOT / "docker-compose.gpu.yml"
+PASSWORD = "password0of1redis"
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
 def services() -> dict:
     return yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]
+
+
+@pytest.fixture(scope="module")
+def redis_of_compose(services: dict, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server that was started by the command of the compose file; only its socket is another."""
+    folder = tmp_path_factory.mktemp("valkey")
+    server = folder / "valkey-server"
+    server.write_text(f'#!/bin/sh\nexec {find_binary()} "$@" --port 0 --unixsocket {folder}/socket\n', "ascii")
+    server.chmod(0o755)
+    command = [part.replace("$$", "$") for part in services["redis"]["command"]]
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "REDISCLI_AUTH": PASSWORD}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
+        try:
+            eventually((folder / "socket").exists)
+            assert PASSWORD not in Path(f"/proc/{process.pid}/cmdline").read_text()
+            yield f"unix://:{PASSWORD}@{folder}/socket?decode_responses=true"
+        finally:
+            process.terminate()
+
+
+def limits_of(service: dict) -> dict:
+    return service["deploy"]["resources"]["limits"]
+
+
+def default_of(value: str) -> str:
+    """What compose puts in for `${NAME:-default}`."""
+    found = re.fullmatch(r"\$\{\w+:-(.*)\}", value)
+    return found[1] if found else value
+
+
+def bytes_of(memory: str) -> int:
+    found = re.fullmatch(r"(\d+)([mg])", default_of(memory))
+    assert found, memory
+    return int(found[1]) << {"m": 20, "g": 30}[found[2]]
 
 
 @pytest.fixture
@@ -43,12 +81,84 @@ def test_compose_files_obey_the_schema(path):
     assert done.returncode == 0, done.stdout
 
 
-def test_redis_keeps_what_was_acknowledged(services):
-    redis = services["redis"]
-    for option in ("--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction"):
-        assert option in redis["command"]
-    assert redis["volumes"] == ["redis:/data"]
-    assert "ports" not in redis  # without a password it must not be reached from outside
+def test_redis_keeps_what_was_acknowledged(services, redis_of_compose):
+    with redis.Redis.from_url(redis_of_compose) as client:
+        found = {name: client.config_get(name)[name] for name in ("appendonly", "appendfsync", "maxmemory-policy")}
+        assert found == {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}
+        # A copy of itself, made to rewrite its file, fits beside it.
+        assert 2 * int(client.config_get("maxmemory")["maxmemory"]) < bytes_of(limits_of(services["redis"])["memory"])
+    assert services["redis"]["volumes"] == ["redis:/data"]
+    assert "ports" not in services["redis"]
+
+
+def test_redis_asks_for_the_password_that_the_services_give(services, redis_of_compose):
+    with (
+        redis.Redis.from_url(redis_of_compose.replace(f":{PASSWORD}@", "")) as client,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        client.ping()
+    for name in ("api", "trainer"):
+        url = services[name]["environment"]["NEARFIELD_REDIS"]
+        assert url.startswith("redis://:${REDIS_PASSWORD:?")
+        assert url.endswith("}@redis:6379/0")
+
+
+def test_the_health_check_of_redis_knows_the_password_and_errors(services):
+    assert services["redis"]["environment"]["REDISCLI_AUTH"].startswith("${REDIS_PASSWORD:?")
+    assert services["redis"]["healthcheck"]["test"] == ["CMD", "valkey-cli", "-e", "ping"]
+
+
+@pytest.mark.parametrize("name", ["redis", "api", "trainer"])
+def test_a_process_that_was_taken_over_cannot_do_much(services, name):
+    service = services[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "cap_add" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not service.get("privileged")
+    assert [path.partition(":")[0] for path in service["tmpfs"]] == ["/tmp"]
+    assert all("size=" in path for path in service["tmpfs"])
+    assert all(volume.count(":") == 1 and volume[0] not in "./~" for volume in service["volumes"])  # none of the host
+
+
+@pytest.mark.parametrize("name", ["redis", "api", "trainer"])
+def test_every_service_is_bounded(services, name):
+    limits = limits_of(services[name])
+    assert bytes_of(limits["memory"]) >= 1 << 30
+    assert float(default_of(limits["cpus"])) >= 1
+    assert limits["pids"] >= 64
+
+
+def test_as_many_threads_compute_as_there_are_processors(services):
+    for name in ("api", "trainer"):
+        assert services[name]["environment"]["NUMBA_NUM_THREADS"] == limits_of(services[name])["cpus"]
+
+
+def test_the_api_may_open_the_files_that_it_needs(services):
+    assert services["api"]["ulimits"]["nofile"] >= Settings().max_connections + SPARE_FILES
+
+
+def test_redis_runs_as_the_user_of_its_image(services):
+    assert services["redis"]["user"] == "999:1000"
+
+
+def test_images_can_be_named_by_digest(services):
+    assert re.search(r"^ARG PYTHON_IMAGE=\S+$", DOCKERFILE, re.MULTILINE)
+    assert re.findall(r"^FROM (\S+) AS base$", DOCKERFILE, re.MULTILINE) == ["${PYTHON_IMAGE}"]
+    stages = re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE)
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) <= {"${PYTHON_IMAGE}", *stages}
+    (default,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    for name in ("api", "trainer"):
+        assert services[name]["build"]["args"]["PYTHON_IMAGE"] == f"${{PYTHON_IMAGE:-{default}}}"
+    assert services["redis"]["image"].startswith("${VALKEY_IMAGE:-valkey/valkey:")
+
+
+def test_the_gpu_file_takes_nothing_away():
+    """What compose merges into a service: it must not replace a limit or a part of what closes the container."""
+    for service in yaml.safe_load(GPU.read_text("utf-8"))["services"].values():
+        assert service.keys() == {"image", "build", "deploy"}
+        assert service["build"].keys() == {"context", "target"}
+        assert service["deploy"]["resources"].keys() == {"reservations"}
 
 
 @pytest.mark.parametrize("name", ["api", "trainer"])
@@ -87,6 +197,7 @@ def test_the_gpu_file_reserves_devices_for_the_gpu_image():
 def test_every_variable_is_a_setting(services):
     known = {f"NEARFIELD_{name.upper()}" for name in Settings.model_fields}
     used = {name for service in services.values() for name in service.get("environment", {})}
+    used -= {"NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "REDISCLI_AUTH"}  # of others
     used |= set(re.findall(r"^(?:ENV| +)\s*(NEARFIELD_\w+)=", DOCKERFILE, re.MULTILINE))
     assert used
     assert used <= known

@@ -105,12 +105,13 @@ def _service(port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 def _empty_data() -> None:
-    """Every demo begins at the beginning, but never under a service that is running."""
+    """Every demo begins at the beginning, but never under a service that is running.
+
+    An earlier one may have been killed at any moment, this one included: its server may still run, and its files may be
+    there in part, so that no server would start on them.
+    """
     DataLock(DATA).release()
-    if (DATA / "redis").exists():  # an earlier demo that was killed has left its server running
-        leftover = RedisServer(DATA)
-        leftover.start()
-        leftover.stop()
+    RedisServer(DATA).stop()
     shutil.rmtree(DATA)
     DATA.mkdir()
 

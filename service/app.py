@@ -19,6 +19,7 @@ from service.api.connection_table import ConnectionLimits, ConnectionTable
 from service.api.scrape import Scrape
 from service.errors import ServiceError
 from service.routes import admin, docs, health, lookups, openapi, problems, ratings, recommend
+from service.routes.access import Keys
 from service.routes.common import COMMON_ERRORS
 from service.routes.door import Door, Lane
 from service.routes.wire import Wire
@@ -78,7 +79,7 @@ class Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""
-        return openapi.document(self)
+        return openapi.document(self, Keys(self._runtime.settings))
 
 
 def create_app(settings: Settings) -> Application:

@@ -30,7 +30,11 @@ def _position(text: str) -> str:
 
 Id = Annotated[str, AfterValidator(check_id), Field(min_length=1, max_length=MAX_ID_BYTES)]
 Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEMS)]
-Position = Annotated[str, AfterValidator(_position), Field(examples=["1712345678901-0"])]
+Position = Annotated[
+    str,
+    AfterValidator(_position),  # which also tells what was given
+    Field(examples=["1712345678901-0"], json_schema_extra={"pattern": "^[0-9]{1,19}-[0-9]{1,19}$"}),
+]
 Count = Annotated[int, Field(ge=1, description="How many results.")]
 Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
 MinRatings = Annotated[int, Field(ge=0, description="Show only items with at least so many ratings at present.")]

@@ -36,6 +36,7 @@ class Row:
 
 
 ROWS: dict[str, Row] = {}
+MEASURED: list[str] = []  # what is no row of the table, a line each
 
 
 def row(fault: str) -> Row:

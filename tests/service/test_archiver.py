@@ -14,7 +14,7 @@ import redis
 
 from service import archiver as archiver_module
 from service.archiver import Archiver
-from service.errors import StreamUnavailable
+from service.errors import NewerEntry, StreamUnavailable
 from service.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.rating_log import RatingLog
 from service.redis_server import RedisServer
@@ -298,6 +298,34 @@ def test_an_entry_of_a_newer_version_stops_it_before_it(
     assert archiver.obstacle is not None
     lock.release()
     assert log.last_id() == before
+
+
+def test_what_came_before_an_entry_of_a_newer_version_is_committed_at_once(
+    stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
+) -> None:
+    """Another process may archive next, and begins behind the log: what was still pending here would be there twice."""
+    before = put("a")
+    client.xadd(RATINGS, {"v": "2", "ratings": "[]"})
+    archiver = Archiver(stream, log)
+    archiver.step(0)
+    with pytest.raises(NewerEntry):
+        archiver.step(0)
+    assert (log.last_id(), archiver.n_pending) == (before, 0)
+
+
+def test_a_full_redis_that_refuses_what_is_bad_is_trimmed_all_the_same(
+    stream: Stream, log: RatingLog, put: Callable, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StreamUnavailable("OOM")
+
+    monkeypatch.setattr(stream, "reject", refuse)
+    monkeypatch.setattr(stream, "memory_share", lambda: 1.0)
+    client.xadd(RATINGS, {"v": "1", "ratings": "{}"})
+    put("a")
+    with pytest.raises(StreamUnavailable):
+        Archiver(stream, log).step(0)
+    assert client.xlen(RATINGS) == 0
 
 
 def test_a_process_without_room_for_files(redis_url: str, tmp_path: Path, put: Callable) -> None:

@@ -21,6 +21,7 @@ from service.trainer import Line
 from tests.data import planted
 from tests.service.logs import commit
 from tests.service.planted import SMALL, entries
+from tests.service.waiting import eventually
 
 PARAMS = msgspec.json.encode(SMALL).decode()
 ALS = '{"n_factors": 8, "n_epochs": 5}'
@@ -273,6 +274,24 @@ def test_sigterm_ends_it_and_leaves_nothing(data: Path) -> None:
     assert lines(first)[0].outcome is None
     assert lines(rest)[-1].outcome == "cancelled"
     assert process.returncode == 0
+    assert snapshot.versions(data / "snapshots") == []
+
+
+def test_it_ends_with_its_supervisor_though_all_that_it_says_is_taken(data: Path) -> None:
+    """So it is not the broken pipe of its words that ends it: a long phase without any would go on."""
+    params = msgspec.json.encode({**SMALL, "n_epochs": 10_000}).decode()
+    with (
+        (data / "said").open("wb") as said,
+        subprocess.Popen(command(data, params), stdin=subprocess.PIPE, stdout=said) as process,
+    ):
+        eventually(lambda: (data / "said").stat().st_size > 0, 60)
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert lines((data / "said").read_bytes())[-1].outcome == "cancelled"
     assert snapshot.versions(data / "snapshots") == []
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from service.errors import LockTimeout
+from service.rating_log import RatingLog
 from service.storage import files
 from service.storage.files import FileLock
+from tests.service.logs import commit
+from tests.service.planted import entries
 
 
 def test_shared_locks_exclude_exclusive_ones_only(tmp_path: Path) -> None:
@@ -35,6 +38,30 @@ def test_replacing_is_whole(tmp_path: Path) -> None:
     files.replace(path, b"two")
     assert path.read_bytes() == b"two"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_name_is_given_to_what_is_on_the_disk_and_is_there_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No test can cut the power: this one looks at the order. The same for segments of the rating log."""
+    acts: list[str] = []
+    really_fsync, really_rename = files.fsync, files.rename
+
+    def fsync(descriptor: int) -> None:
+        acts.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        really_fsync(descriptor)
+
+    def rename(source: Path, target: Path) -> None:
+        acts.append("rename")
+        really_rename(source, target)
+
+    monkeypatch.setattr(files, "fsync", fsync)
+    monkeypatch.setattr(files, "rename", rename)
+    files.replace(tmp_path / "file", b"one")
+    assert acts == ["file", "rename", "folder"]
+    acts.clear()
+    commit(RatingLog(tmp_path / "ratings"), entries())
+    assert acts == ["file", "rename", "folder"] * 2  # the segment, and the list of them
 
 
 def mode(path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,31 @@ def test_what_the_project_asks_for_is_locked(lock):
         assert canonicalize_name(wanted.name) in found, f"{wanted.name}: run `make lock`"
         (exactly,) = found[canonicalize_name(wanted.name)][0].specifier
         assert wanted.specifier.contains(exactly.version), f"{wanted.name}: run `make lock`"
+
+
+def test_nothing_else_is_locked_than_what_is_needed():
+    found = locked("cpu")
+    here = {name for name, (requirement, _) in found.items() if is_needed_here(requirement)}
+    assert here == needed(WANTED["cpu"]), "run `make lock`"
+
+
+def needed(wanted: list[str]) -> set[str]:
+    """Every package that these requirements bring in, as the installed ones say."""
+    found: set[tuple[str, str]] = set()
+    left = [(Requirement(one), "") for one in wanted]
+    while left:
+        requirement, extra = left.pop()
+        if not is_needed_here(requirement, extra):
+            continue
+        for one in ("", *requirement.extras):
+            if (key := (canonicalize_name(requirement.name), one)) not in found:
+                found.add(key)
+                left += [(Requirement(text), one) for text in metadata.requires(requirement.name) or []]
+    return {name for name, _ in found}
+
+
+def is_needed_here(requirement: Requirement, extra: str = "") -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from service import serving
+from service.redis_server import RedisServer
 from service.settings import Settings
 
 
@@ -41,3 +42,33 @@ def test_fewer_files_than_asked_for_are_told(
 def test_few_connections_need_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving.resource, "getrlimit", lambda _: (650, 650))
     assert serving._within_files(Settings(max_connections=10)).max_connections == 10
+
+
+HANGING = """
+import asyncio, sys
+from service import cli, runtime, serving
+
+async def hang(self):
+    await asyncio.to_thread(__import__("time").sleep, 600)
+
+serving.STOP_S = 2
+runtime.Runtime.stop = hang
+sys.exit(cli.run(["serve", "--port", "0", "--data", sys.argv[1]]))
+"""
+
+
+def test_a_part_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
+    """It is ended after a time, by a thread that needs nothing of Python, and says where each of its threads hangs."""
+    command = [sys.executable, "-c", HANGING, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert "is ready" in process.stdout.readline()
+            process.terminate()
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+            RedisServer(tmp_path / "data").stop()
+    assert process.returncode == 1
+    assert "Timeout (0:00:02)" in errors
+    assert "Thread 0x" in errors

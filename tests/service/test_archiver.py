@@ -113,6 +113,7 @@ def test_bad_entries_are_kept_aside_and_stop_nothing(
     last = put("a")
     stream.request_commit(last)
     eventually(lambda: log.last_id() == last)
+    eventually(stream.rejected)  # kept aside after the others are in the log
     ((stream_id, fields),) = stream.rejected()
     assert str(stream_id) == bad
     assert b"`float | null`" in fields[b"reason"]

@@ -105,7 +105,7 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
         params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbours.shape[1], held,
         sizes.changes, model_gb, placed_s, settled_s, slice_ms, taken.get("arrays", 0) / 1e9,
         taken.get("taken", 0) / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, read_ms,
-        lesson_ms, max(slices[WARM_UP:] or slices), 1e3 * sizes.changes / lesson_ms,
+        lesson_ms, max(slices[WARM_UP:]), 1e3 * sizes.changes / lesson_ms,
     )  # fmt: skip
 
 

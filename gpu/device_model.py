@@ -220,7 +220,7 @@ class MirroredModel:
         return True
 
     def _some_due(self, n_raters: float) -> NDArray[np.int64]:
-        """Take items that are due, until together they read so many raters."""
+        """Take items that are due, until they have `n_raters` raters together."""
         due, counts, found = self._late.due, self._table.item_counts, NOBODY
         while due and n_raters > 0 and len(found) < ITEMS_AT_ONCE:
             found = np.append(found, taken(due, 1))

@@ -73,10 +73,14 @@ class Solver(Protocol):
         """Take over the model's parameters of `items` (B,), which have changed."""
 
     def n_users(self, counts: NDArray[np.int64]) -> int:
-        """How many users with so many ratings, the first ones of `counts` (B,), fit into a slice; one at least."""
+        """How many of the first users fit into a slice, at least one.
+
+        Args:
+            counts: ratings of each user, (B,).
+        """
 
     def n_items(self, counts: NDArray[np.int64]) -> int:
-        """How many items, likewise."""
+        """The same for items."""
 
     def users(self, rows: RatedRows) -> Solved:
         """[u; b] (B, F + 1) of users beside the trained items of the model; zeros for rows without ratings."""

@@ -24,12 +24,11 @@ from gpu.table import Changes, RatingTable
 # key, place in the order of keys, mark, baseline, place of the ratings. An item: the same, and what changes of it. A
 # rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed.
 A_USER, AN_ITEM, A_RATING = 64, 80, 64
-# And a batch of `gpu.device_model`: so many samples and parts of users, so many new items at a time, and whatever the
-# model: agreements of signatures (256 MB at most), ratings on their way.
+# A batch of `gpu.device_model`: its largest numbers of samples, parts of users and new items; and, in bytes, what it
+# takes for any model: agreements of signatures (256 MB at most) and ratings in flight.
 SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
-A_SOLVER = (
-    128 * 2**20
-)  # `gpu.device.exact`, beside a copy of the items: half for matrices of many factors, and a launch
+# Bytes of `gpu.device.exact` in addition to its copy of the items: half for large matrices, half for a launch.
+A_SOLVER = 128 * 2**20
 
 
 class Follower(Protocol):
@@ -77,7 +76,7 @@ class Follower(Protocol):
         """Refit trained items whose ratings have changed, and who reads them, likewise; after `settle`."""
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
-        """Parameters of somebody with these ratings, of whom nothing is kept."""
+        """Parameters of a user with these ratings; nothing is kept."""
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
         """Share of equal signature bits of `item` and each of `others`; 0 for models without hashing."""
@@ -145,7 +144,7 @@ def place(
 
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:
-    """Memory that such a model takes on the device, at its peak, to follow so many ratings; 0 where it is not there."""
+    """Memory that such a model takes on the device, at its peak, to follow `n_ratings`; 0 where it is not there."""
     if backend.name == HOST.name or params.has_item_weights:
         return 0
     users, items = bytes_of(params, n_users, n_items)

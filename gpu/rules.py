@@ -34,8 +34,8 @@ PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are w
 # mean diagonal, and not nothing where that is 0.
 SMALLEST_RIDGE, TINY = 1e-10, 1e-300
 
-# A row without a number below 0 is solved by sweeps over its columns: so many at most, or until the largest change in
-# one is this share of the largest number.
+# A row without a number below 0 is solved by sweeps over its columns: at most `N_SWEEPS`, or until the largest change
+# in one is `TOLERANCE` of the largest number.
 N_SWEEPS, TOLERANCE = 1000, 1e-9
 
 BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0

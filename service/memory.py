@@ -12,7 +12,7 @@ import pyarrow as pa
 MAX_ARENAS = 2
 GC_THRESHOLDS = 20_000, 20, 100  # Python's 700 are passed by each batch of answers: a tenth of the processor's time
 # Added to a process's share of the memory in thousandths. The kernel ends the process with the highest sum: a training
-# can be repeated, and a worker started again, while nobody is answered without the service.
+# can be repeated and a worker started again, but only the service answers clients.
 TRAINER_OOM_SCORE, WORKER_OOM_SCORE = 800, 300
 _M_ARENA_MAX = -8  # from malloc.h
 

@@ -67,10 +67,10 @@ def run(settings: Settings) -> int:
 
 
 def _within_files(settings: Settings) -> Settings:
-    """Settings with as many connections as there can be files, of which the process may open all that it is allowed.
+    """Settings with no more connections than the process can open files; its soft limit is raised to the hard one.
 
     Raises:
-        InvalidSetting: it may open so few that hardly anybody could connect.
+        InvalidSetting: the hard limit leaves fewer than `MIN_CONNECTIONS`, and fewer than were asked for.
     """
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_connections + SPARE_FILES

@@ -94,11 +94,15 @@ class Solver:
         cupy.cuda.get_current_stream().synchronize()  # what was sent from is written again
 
     def n_users(self, counts: NDArray[np.int64]) -> int:
-        """How many users with so many ratings fit into a launch."""
+        """How many of the first users fit into a launch, at least one.
+
+        Args:
+            counts: ratings of each user, (B,).
+        """
         return n_fitting(self._costs(counts, RATINGS_AT_ONCE), ADDS_AT_ONCE)
 
     def n_items(self, counts: NDArray[np.int64]) -> int:
-        """How many items, for whom users are gathered."""
+        """The same for items, whose raters are gathered."""
         return n_fitting(self._costs(counts, self._most_gathered), ADDS_AT_ONCE)
 
     def users(self, rows: RatedRows) -> Solved:
@@ -120,10 +124,14 @@ class Solver:
         return max(min(ADDS_OF_ROW // max(adds, 1), most), 1)
 
     def _costs(self, counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-        """What rows with so many ratings cost of a launch of `most`, (B,), in multiply-adds of the `ADDS_AT_ONCE`.
+        """What each row takes of a launch, (B,), in multiply-adds; a launch has `ADDS_AT_ONCE`.
 
-        Ratings and rows are counted as so many that neither has more than its share. A row with more than a launch
-        takes of one costs all.
+        A rating costs at least 1 / `most` of a launch and a row at least 1 / `USERS_AT_ONCE`, so a launch never has
+        more of either. A row with more ratings than fit into one launch costs all of it.
+
+        Args:
+            counts: ratings of each row, (B,).
+            most: ratings of a launch.
         """
         n_terms, is_nonnegative = self._n_terms, self._objective.is_nonnegative
         rating, row = (n_terms, SWEEPS * n_terms**2) if is_nonnegative else (n_terms**2 // 2, n_terms**3 // 6)

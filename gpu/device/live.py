@@ -104,7 +104,7 @@ class LiveModel:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(M, N), rows of users and items."""
+        """(U, I), rows of users and items."""
         return self.parameters.n_users, self.parameters.n_items
 
     @property

@@ -1,7 +1,7 @@
 """Exact refits of single rows on the host: what ALS or NMF minimises for one row, in float64 (see `gpu.exact`).
 
-The system of a row is added up over its ratings in their order, `BATCH` at a time, whoever is solved beside it and
-however the ratings are cut into slices (of a multiple of `BATCH`): the result is the same, bit for bit.
+The system of a row is added up over its ratings in their order, `BATCH` at a time. So the result is the same, bit for
+bit, with any other rows in the call and with any slices of the ratings (of a multiple of `BATCH`).
 """
 
 from __future__ import annotations
@@ -196,7 +196,11 @@ class Solver:
         """Nothing: the model itself is read."""
 
     def n_users(self, counts: NDArray[np.int64]) -> int:
-        """How many rows with so many ratings fit into a slice."""
+        """How many of the first rows fit into a slice, at least one.
+
+        Args:
+            counts: ratings of each row, (B,).
+        """
         return n_fitting(self._adds(counts), ADDS_PER_SLICE)
 
     n_items = n_users
@@ -217,7 +221,7 @@ class Solver:
         return Fixed(self._model.item_factors, self._model.item_bias, *self._of_items)
 
     def _adds(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Multiply-adds of rows with so many ratings, about, (B,)."""
+        """Multiply-adds of rows that have `counts` (B,) ratings, about, (B,)."""
         if self._objective.is_nonnegative:
             return np.asarray(counts * self._n_factors + SWEEPS * self._n_factors**2)
         return np.asarray(counts * self._n_factors**2 // 2 + self._n_factors**3 // 6)

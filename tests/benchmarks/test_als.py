@@ -1,4 +1,4 @@
-"""The trajectories that `python -m benchmarks als` times are those of a training, whoever solves them."""
+"""The trajectories that `python -m benchmarks als` times are those of a training, with any solver."""
 
 import dataclasses
 import json

@@ -298,7 +298,7 @@ def test_lists_are_those_of_the_items_that_have_learned() -> None:
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_readers_of_an_item_follow_in_batches(kind: type[Params]) -> None:
-    """However long their rows are: nobody is left out where a batch is full."""
+    """A full batch leaves no reader out, with rows of any length."""
     news = [Event(user, item, 2.0) for user in range(TRAINED_USERS) for item in range(4, TRAINED_ITEMS)]
     last = [Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)]
     on_host, follower = follower_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))

@@ -395,7 +395,7 @@ def test_a_server_replaced_meanwhile_is_noticed_and_nothing_read_is_lost(
     client.xadd(RATINGS, dict(encode_subject("hide", "x")), id="5-0")
 
     def is_noticed() -> bool:
-        """A server that goes also ends connections that nobody is reading from just then: so again and again."""
+        """A server that goes ends idle connections too; that shows at the next command only, so end them repeatedly."""
         client.client_kill_filter(_type="normal", skipme=True)
         return str(last) in (archiver.obstacle or "")
 

@@ -58,7 +58,7 @@ def model_of(params: Params, n_items: int = N_ITEMS) -> Model:
 
 
 def rows_of(model: Model, lengths: list[int]) -> RatedRows:
-    """Rows with so many ratings of random items, some of them dislikes where the model learns them."""
+    """Rows of these lengths, ratings of random items, some of them dislikes where the model learns them."""
     rng, objective = np.random.default_rng(0), rules.objective_of(model)
     others = np.concatenate([np.sort(rng.permutation(model.n_items)[:n]) for n in lengths]).astype(np.int32)
     values, bounds = (0.5 + rng.random(len(others))).astype(np.float32), np.append(0, np.cumsum(lengths))

@@ -25,6 +25,7 @@ from gpu.backend import HOST, Backend
 from gpu.baselines import mean_of
 from gpu.calibration import Calibration, calibrate, signals_of
 from gpu.errors import TrainingDiverged
+from gpu.loop import Trainer
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
@@ -78,7 +79,7 @@ def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibrat
     return Problem(params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision)
 
 
-class AlsTrainer:
+class AlsTrainer(Trainer[Model]):
     """Both sides where the backend computes, solved in turn; see `gpu.loop.Trainer`."""
 
     def __init__(
@@ -116,9 +117,6 @@ class AlsTrainer:
         """Epochs at most."""
         return self.params.n_epochs
 
-    def prepare(self) -> None:
-        """Nothing comes before the first half-iteration."""
-
     def learn(self, epoch: int) -> None:
         """Solve all items, then all users."""
         del epoch
@@ -126,20 +124,12 @@ class AlsTrainer:
         self._als.solve(self._by_user, self._users, self._items, self.problem)
         self._als.finish()
 
-    def is_finite(self) -> bool:
-        """Left to the loss, and to `gpu.check` at the end: reading both tables would take longer than an epoch."""
-        return True
-
     def diverged(self, epoch: int) -> TrainingDiverged:
         """Ratings so large that their squares overflow, or a singular row."""
         return TrainingDiverged(
             f"Training of {self.params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters; "
             f"raise regularization ({self.problem.regularization:g})"
         )
-
-    def has_converged(self) -> bool:
-        """All epochs are run."""
-        return False
 
     def model(self) -> Model:
         """The present parameters, on the host."""

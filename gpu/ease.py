@@ -22,13 +22,14 @@ from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.calibration import Calibration, calibrate, preferences
 from gpu.errors import InvalidRatings, TrainingDiverged
+from gpu.loop import Trainer
 from gpu.memory import check_room
 from gpu.model import MAX_WEIGHTED, Model
 from gpu.params import EaseParams
 from gpu.ratings import Ratings
 
 
-class EaseTrainer:
+class EaseTrainer(Trainer[Model]):
     """Item weights in one epoch; see `gpu.loop.Trainer`."""
 
     n_epochs = 1
@@ -57,22 +58,12 @@ class EaseTrainer:
         _check_size(len(self._items), len(self._liked), ratings, backend)
         self._weights, self.seconds = np.zeros((0, 0), dtype=np.float32), 0.0
 
-    def compile(self) -> None:
-        """Linear algebra of libraries is compiled already."""
-
-    def prepare(self) -> None:
-        """Nothing comes before."""
-
     def learn(self, epoch: int) -> None:
         """Compute all weights."""
         del epoch
         if len(self._items):
             matrix = _matrix(self._liked, self._items)
             self._weights = self._ease.item_weights(matrix, self._calibration.regularization)
-
-    def is_finite(self) -> bool:
-        """Left to `gpu.check`."""
-        return True
 
     def diverged(self, epoch: int) -> TrainingDiverged:
         """See `no_inverse`."""
@@ -85,10 +76,6 @@ class EaseTrainer:
             return {}
         found = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
         return {f"test_{name}": value for name, value in found.items()}
-
-    def has_converged(self) -> bool:
-        """There is one epoch."""
-        return True
 
     def model(self) -> Model:
         """The model with the weights."""

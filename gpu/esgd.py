@@ -33,6 +33,7 @@ from gpu.baselines import Baselines, shrunk_biases
 from gpu.calibration import FACTOR_PRIOR
 from gpu.check import diverged
 from gpu.errors import TrainingDiverged
+from gpu.loop import Trainer
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import EsgdParams
@@ -59,7 +60,7 @@ class Order(NamedTuple):
     stride: int
 
 
-class EsgdTrainer:
+class EsgdTrainer(Trainer[Model]):
     """Samples and both factor tables where the backend computes; see `gpu.loop.Trainer`.
 
     On the device equal seeds give nearly equal models only.
@@ -92,9 +93,6 @@ class EsgdTrainer:
         """See `gpu.loop.Trainer`."""
         self._esgd.prepare(self._params.n_factors)
 
-    def prepare(self) -> None:
-        """Nothing is sorted or laid out."""
-
     def learn(self, epoch: int) -> None:
         """One epoch; the step stays the same."""
         del epoch
@@ -111,10 +109,6 @@ class EsgdTrainer:
     def diverged(self, epoch: int) -> TrainingDiverged:
         """See `gpu.check.diverged`."""
         return diverged(self._params, epoch)
-
-    def has_converged(self) -> bool:
-        """All epochs are run."""
-        return False
 
     def model(self) -> Model:
         """The present parameters, on the host."""

@@ -40,6 +40,8 @@ Found_co = TypeVar("Found_co", covariant=True)  # what a training finds
 class Trainer(Protocol[Found_co]):
     """One training, on the host or the device; it finds a model, or factors of any matrix.
 
+    Trainers inherit from it what they need not say.
+
     Attributes:
         seconds: training time; spent on neighbors before `train`, then what `train` adds.
     """
@@ -51,16 +53,19 @@ class Trainer(Protocol[Found_co]):
         """Epochs at most."""
 
     def compile(self) -> None:
-        """Compile all kernels of an epoch; does not count as training time."""
+        """Compile all kernels of an epoch; does not count as training time. By default there are none."""
+        return
 
     def prepare(self) -> None:
-        """What comes once before the first epoch and counts as training time."""
+        """What comes once before the first epoch and counts as training time. By default nothing."""
+        return
 
     def learn(self, epoch: int) -> None:
         """Run epoch `epoch`, from 0; all of it is done on return."""
 
     def is_finite(self) -> bool:
-        """Whether every parameter is finite, as far as that can be seen without reading them all."""
+        """Whether every parameter is finite. By default left to the metrics, and to `gpu.check` at the end."""
+        return True
 
     def diverged(self, epoch: int) -> TrainingDiverged:
         """The error for a parameter that is not finite after epoch `epoch`; says which parameter to change."""
@@ -69,7 +74,8 @@ class Trainer(Protocol[Found_co]):
         """See `EpochReport`."""
 
     def has_converged(self) -> bool:
-        """Whether later epochs would change too little."""
+        """Whether later epochs would change too little. By default all epochs are run."""
+        return False
 
     def model(self) -> Found_co:
         """What is found so far, in host memory."""
@@ -82,14 +88,15 @@ def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None) -> Found:
         on_epoch: called after each epoch; metrics are computed only if it is given.
 
     Raises:
-        TrainingDiverged: a parameter, or a metric, is not finite.
+        TrainingDiverged: a parameter is not finite, or a metric of the training ratings. A metric of the test set may
+            be NaN: without a liked pair there is no rank.
     """
     begin(trainer)
     for epoch in range(trainer.n_epochs):
         advance(trainer, epoch)
         if on_epoch is not None:
             metrics = trainer.metrics()
-            if not all(map(math.isfinite, metrics.values())):
+            if not all(math.isfinite(value) for name, value in metrics.items() if not name.startswith("test_")):
                 raise trainer.diverged(epoch)
             on_epoch(EpochReport(epoch + 1, trainer.n_epochs, trainer.seconds, metrics))
         if trainer.has_converged():

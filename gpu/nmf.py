@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gpu import evaluate
 from gpu.backend import HOST, Backend
 from gpu.errors import InvalidRatings, TrainingDiverged
-from gpu.loop import OnEpoch, train
+from gpu.loop import OnEpoch, Trainer, train
 from gpu.memory import check_room
 from gpu.model import Model
 from gpu.nndsvd import nndsvd
@@ -169,7 +169,7 @@ class Alternation:
         hals.finish()
 
 
-class Factorization(Alternation):
+class Factorization(Alternation, Trainer[Factors]):
     """Factors of any matrix; see `gpu.loop.Trainer`."""
 
     def metrics(self) -> Mapping[str, float]:
@@ -181,7 +181,7 @@ class Factorization(Alternation):
         return self.factors()
 
 
-class NmfTrainer(Alternation):
+class NmfTrainer(Alternation, Trainer[Model]):
     """Ratings as a matrix users × items, factorized; see `gpu.loop.Trainer`."""
 
     def __init__(

@@ -16,6 +16,7 @@ from gpu.baselines import Baselines, baselines, shrunk_biases
 from gpu.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
 from gpu.check import diverged
 from gpu.errors import TrainingDiverged
+from gpu.loop import Trainer
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import CulshParams, SgdParams
@@ -88,7 +89,7 @@ def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: B
     return model
 
 
-class DescentTrainer:
+class DescentTrainer(Trainer[Model]):
     """Stochastic gradient descent from a start on; see `gpu.loop.Trainer`."""
 
     def __init__(
@@ -133,10 +134,6 @@ class DescentTrainer:
     def diverged(self, epoch: int) -> TrainingDiverged:
         """See `gpu.check.diverged`."""
         return diverged(self.params, epoch)
-
-    def has_converged(self) -> bool:
-        """All epochs are run."""
-        return False
 
     def model(self) -> Model:
         """The present parameters, on the host; from the first epoch on."""

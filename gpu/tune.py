@@ -114,7 +114,7 @@ def tune(
         n_left = sizes[number] if number < len(sizes) else 1
         settings = [_as_long_as(params, trial.params) for trial in best[:n_left]]
         if number < len(sizes) and asked not in settings:
-            settings[-1] = asked
+            settings = [*settings[: n_left - 1], asked]
         sizes[number:] = [min(size, len(settings)) for size in sizes[number:]]
     return Outcome(settings[0], NDCG if params.is_implicit else RMSE, tuple(trials))
 
@@ -164,8 +164,8 @@ def _first(asked: Params, settings: Sequence[Params]) -> list[Params]:
 
 
 def round_sizes(n_settings: int) -> list[int]:
-    """How many settings each round trains."""
-    return [max(1, round(n_settings * KEPT**number)) for number in range(N_ROUNDS)]
+    """How many settings each round trains: the best so far and what was asked for, at least."""
+    return [max(2, round(n_settings * KEPT**number)) for number in range(N_ROUNDS)]
 
 
 def _shortened(params: Params, n_later: int) -> Params:

@@ -67,7 +67,7 @@ def run(settings: Settings) -> int:
 
 
 def _within_files(settings: Settings) -> Settings:
-    """Settings with no more connections than the process can open files; its soft limit is raised to the hard one.
+    """Settings with no more connections than the process can open files; the soft limit is raised as needed.
 
     Raises:
         InvalidSetting: the hard limit leaves fewer than `MIN_CONNECTIONS`, and fewer than were asked for.

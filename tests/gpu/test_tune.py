@@ -56,6 +56,13 @@ def test_what_was_asked_for_is_in_every_round(monkeypatch: pytest.MonkeyPatch) -
     ] == [2, 4, 8]
 
 
+def test_what_was_asked_for_takes_the_place_of_no_better_setting() -> None:
+    """With four factors a grid has one size, and the last round only a few settings."""
+    train, test = split(planted())
+    found = tune.tune(train, test, AlsParams(n_factors=4, n_epochs=8, regularization=0.4))
+    assert found.best.regularization < 0.4  # type: ignore[attr-defined]
+
+
 def test_a_bad_start_is_mended(backend: Backend) -> None:
     train, test = split(planted())
     bad = AlsParams(n_factors=6, n_epochs=9, regularization=0.4, precision="float32")

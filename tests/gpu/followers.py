@@ -108,6 +108,17 @@ def catch_up_in_slices(follower: Follower) -> None:
     pytest.fail("never caught up")
 
 
+def learn_in_turns(follower: Follower, events: Events, data: st.DataObject) -> None:
+    """Take in events in batches, with some work of any kind after each."""
+    while events:
+        n = data.draw(st.integers(1, len(events)))
+        follower.learn(events[:n])
+        events = events[n:]
+        for _ in range(data.draw(st.integers(0, 4))):
+            work = data.draw(st.sampled_from([follower.online.settle, follower.online.catch_up]))
+            work(data.draw(st.sampled_from([0.0, 0.0, None])))
+
+
 def assert_same_state(one: Follower, other: Follower) -> None:
     for name, array in one.online.model.arrays.items():
         if name != "projections":  # hashed only where a list is wanted

@@ -36,6 +36,7 @@ from tests.gpu.followers import (
     assert_same_state,
     catch_up_in_slices,
     follower_of,
+    learn_in_turns,
 )  # fmt: skip
 from tests.gpu.models import SAMPLED_KINDS
 
@@ -202,17 +203,6 @@ def test_every_way_to_a_history_ends_in_the_state_of_the_host(
         assert_same_state(on_host, follower)
         assert_mirrored(follower)
         assert follower.online.n_waiting == 0
-
-
-def learn_in_turns(follower: Mirrored, events: Events, data: st.DataObject) -> None:
-    """Take in events in batches, with some work of any kind after each."""
-    while events:
-        n = data.draw(st.integers(1, len(events)))
-        follower.learn(events[:n])
-        events = events[n:]
-        for _ in range(data.draw(st.integers(0, 4))):
-            work = data.draw(st.sampled_from([follower.online.settle, follower.online.catch_up]))
-            work(data.draw(st.sampled_from([0.0, 0.0, None])))
 
 
 @pytest.mark.parametrize("kind", SAMPLED_KINDS)

@@ -29,6 +29,7 @@ from tests.gpu.followers import (
     assert_same_state,
     catch_up_in_slices,
     follower_of,
+    learn_in_turns,
 )  # fmt: skip
 from tests.gpu.models import KINDS
 
@@ -73,13 +74,7 @@ def test_the_way_to_a_history_leaves_no_trace(
     direct.online.settle(None)
 
     winding = follower_of(kind, before, since)
-    while later:
-        n = data.draw(st.integers(1, len(later)))
-        winding.learn(later[:n])
-        later = later[n:]
-        for _ in range(data.draw(st.integers(0, 4))):
-            work = data.draw(st.sampled_from([winding.online.settle, winding.online.catch_up]))
-            work(data.draw(st.sampled_from([0.0, 0.0, None])))
+    learn_in_turns(winding, later, data)
     if gone is not None:
         winding.forget(gone)
     catch_up_in_slices(winding)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -82,6 +83,7 @@ class HotSwap:
         self._without_room: set[str] = set()  # of those that failed
         self._is_live_file_corrupt = False
         self._poked, self._stopping = threading.Event(), threading.Event()
+        self._compiled: set[str] = set()  # algorithms; what their models call is in this process from then on
         self._thread = PartThread("hotswap", self._run, engine.fail)
 
     def start(self) -> None:
@@ -167,12 +169,17 @@ class HotSwap:
         stages = self._engine.stages
         # Half of the stage: what is left are snapshots to be read and users to be refitted.
         try:
-            compilation.prepare(
-                names, lambda share, note: stages.report(MODELS, share / 2, note), self._stopping.is_set
-            )
+            self._compile(names, lambda share, note: stages.report(MODELS, share / 2, note))
         except Exception as error:  # said of the model that it keeps from being taken in
             _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
         stages.report(MODELS, 0.5, f"taking in the models {', '.join(names)}")
+
+    def _compile(self, algorithms: Sequence[str], on_progress: compilation.OnProgress) -> None:
+        """Compile what models of these algorithms need; once in a process, as a second model calls the same."""
+        missing = [name for name in algorithms if name not in self._compiled]
+        if missing:
+            compilation.prepare(missing, on_progress, self._stopping.is_set)
+            self._compiled.update(missing)
 
     def step(self) -> None:
         """Take in every version of `live.json` that does not answer yet.
@@ -258,7 +265,7 @@ class HotSwap:
     def _take_in(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
         item_index.prepare(loaded.model.params.width, engine.backend)
-        compilation.prepare([loaded.manifest.algorithm], lambda share, note: None, self._stopping.is_set)
+        self._compile([loaded.manifest.algorithm], lambda share, note: None)
         while True:
             n_forgotten = engine.n_forgotten
             user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()

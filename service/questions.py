@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     max_wait_s: float
 
 
-class Question(Struct, frozen=True, gc=False):
+class Question(Struct, frozen=True):
     """A query, the future, of the event loop, that takes its answer, and when it was asked, in monotonic seconds."""
 
     query: Query

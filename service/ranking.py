@@ -44,7 +44,7 @@ NO_TASTE = "no rating is of an item that the model knows: these are the most pop
 NO_ROWS = np.zeros(0, dtype=np.int32)
 
 
-class _Slot(Struct, frozen=True, gc=False):
+class _Slot(Struct, frozen=True):
     """One list that a model is to make: where it goes, for which user, by which model."""
 
     place: list[Any]

@@ -63,6 +63,19 @@ def test_libraries_stay_in_their_rooms():
             assert name_of(path).startswith(HOMES[library]), f"{name_of(path)} imports {library}"
 
 
+def test_only_structs_of_plain_values_are_kept_from_the_garbage_collector():
+    """A cycle through any other one would never be freed, and what it reaches with it, such as a model before."""
+    plain, found = {"str", "float", "int", "bool", "None", "Id", "RatingValue"}, []
+    for path in CODE:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and any(keyword.arg == "gc" for keyword in node.keywords):
+                fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+                names = {name.strip() for part in fields for name in ast.unparse(part.annotation).split("|")}
+                found.append(node.name)
+                assert names <= plain, f"{node.name} of {name_of(path)}: {names - plain}"
+    assert found
+
+
 def test_the_engine_does_not_know_the_service():
     for path in CODE:
         if name_of(path).startswith("gpu/"):

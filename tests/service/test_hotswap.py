@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import shutil
 import threading
 import weakref
@@ -12,10 +13,10 @@ from gpu.backend import HOST, Backend
 from gpu.errors import BackendUnavailable
 from gpu.model import bytes_of
 from gpu.params import params_for
-from service import live, snapshot
-from service.errors import CorruptSnapshot, UnknownUser, UnknownVersion
+from service import compilation, live, snapshot
+from service.errors import CorruptSnapshot, UnknownItem, UnknownUser, UnknownVersion
 from service.events import RatingEvent, StreamId
-from service.queries import Estimate, Neighbours, UserRatings
+from service.queries import Estimate, Neighbours, Recommend, UserRatings
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
@@ -156,6 +157,36 @@ def test_nothing_holds_the_model_before(whole: Whole) -> None:
     whole.train("culsh", **SMALL)
     whole.rate(("u1", "i1", 3.0))
     eventually(lambda: all(held() is None for held in before), 5.0)
+
+
+def test_a_batch_with_an_error_does_not_hold_the_model_before(whole: Whole) -> None:
+    """An exception holds the frames that it passed, and these the batch: the collector has to see all of it."""
+    whole.send(events())
+    whole.train("als", n_factors=4)
+    (resident,) = whole.engine.models()
+    before = weakref.ref(resident)
+    queries = [Recommend(user="u1"), Neighbours(kind="item", id="unknown")]
+    answers = whole.engine._ranking.answer(queries, StreamId(1, 1))
+    assert isinstance(answers[1], UnknownItem)
+    del resident, answers
+    whole.train("als", n_factors=4)
+
+    def is_gone() -> bool:
+        gc.collect()
+        return before() is None
+
+    eventually(is_gone)
+
+
+def test_a_second_model_of_an_algorithm_compiles_nothing(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it looked for: a kernel that only others call may be in no cache, and processes were started for it."""
+    prepared: list[list[str]] = []
+    real = compilation.prepare
+    monkeypatch.setattr(compilation, "prepare", lambda names, *rest: (prepared.append(names), real(names, *rest))[1])
+    whole.send(events())
+    for algorithm in ("als", "als", "sgd", "als"):
+        whole.train(algorithm, n_factors=4)
+    assert prepared == [["als"], ["sgd"]]
 
 
 def test_two_models_by_name(whole: Whole) -> None:

@@ -52,10 +52,10 @@ CMD ["nearfield", "serve"]
 FROM runtime AS gpu
 COPY --from=build-gpu /opt/nearfield /opt/nearfield
 USER 10001
-RUN python -m service.warm
+RUN python -m service.cli.warm
 
 FROM runtime AS cpu
 COPY --from=build-cpu /opt/nearfield /opt/nearfield
 USER 10001
 # Compile the kernels into the image, for the kind of processor that builds it; another kind compiles at its first start.
-RUN python -m service.warm
+RUN python -m service.cli.warm

@@ -23,7 +23,7 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/base ## install, serve, import ratings, train, recommend; keeps serving
-	@$(BIN)/python -m service.demo $(if $(RATINGS),--ratings "$(RATINGS)") $(if $(PORT),--port $(PORT))
+	@$(BIN)/python -m service.cli.demo $(if $(RATINGS),--ratings "$(RATINGS)") $(if $(PORT),--port $(PORT))
 
 install: $(VENV)/dev ## create the environment with everything that development needs
 

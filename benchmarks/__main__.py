@@ -15,7 +15,8 @@ import typer
 
 from benchmarks import engine_commands, options, service_commands
 from benchmarks.options import Names, Where, chosen
-from service import cli, threads
+from service import threads
+from service.cli import __main__
 
 if TYPE_CHECKING:
     from benchmarks.rows import Store
@@ -133,7 +134,7 @@ for more in (engine_commands.app, service_commands.app):
 
 def run(arguments: Sequence[str]) -> int:
     """Run one measurement; returns the exit status."""
-    return cli.run(arguments, app, "python -m benchmarks")
+    return __main__.run(arguments, app, "python -m benchmarks")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from benchmarks.leave_one_out import leave_one_out
 from benchmarks.ranking import HELD_OUT, RELEVANT_FROM, per_user_split
 from benchmarks.report import say
 from gpu.params import AlsImplicitParams
-from service import offline, ratings_file
+from service.cli import offline, ratings_file
 
 SEEDS = (0, 1, 2)
 # The best two of the peer on this data, found in a grid over its parameters.

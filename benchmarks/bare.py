@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.redis_server import RedisServer
+from service.storage.redis_server import RedisServer
 
 
 class Rating(msgspec.Struct, forbid_unknown_fields=True):

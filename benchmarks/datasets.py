@@ -18,8 +18,8 @@ from benchmarks.als_lists import as_ones
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts
 from benchmarks.ranking import per_user_split
 from gpu.params import NmfParams
-from service import offline, ratings_file
-from service.ratings_file import RatingsFile
+from service.cli import offline, ratings_file
+from service.cli.ratings_file import RatingsFile
 
 SEED = 42  # of every split
 TEST_SHARE, TEST_SHARE_OF_A_USER, VALIDATION_SHARE = 0.1, 0.2, 0.1

@@ -19,7 +19,7 @@ from benchmarks.peers import peers
 from benchmarks.peers.contract import FACTORS
 from benchmarks.report import say
 from benchmarks.rows import BEST, DEFAULT, GRID, TUNED, Row, Store
-from service.console import progress
+from service.cli.console import progress
 
 PARTS = ("ours", "grid", "tune", "peers")
 Plan = list[tuple[Method, tuple[str, ...]]]  # method, and the stages that are wanted of it

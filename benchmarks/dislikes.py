@@ -25,7 +25,7 @@ from gpu import topn
 from gpu.follower import Follower, place
 from gpu.params import params_for
 from gpu.table import RatingTable
-from service.console import progress
+from service.cli.console import progress
 
 STAGE = "dislikes"
 SET = "ml-1m-lists"

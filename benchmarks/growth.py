@@ -20,13 +20,12 @@ from gpu.model import Model
 from gpu.online import OnlineModel
 from gpu.params import params_for
 from service import memory
-from service.events import Entry, RatingEvent, StreamId
-from service.history import History
-from service.lessons import MAX_RATINGS
-from service.manifest import Manifest
-from service.popularity import Popularity
-from service.rehearsal import rehearse_history
-from service.resident import Resident
+from service.engine.history import History
+from service.engine.live_model import Resident
+from service.engine.popularity import Popularity
+from service.engine.rehearsal import rehearse_history
+from service.storage.events import BATCH_RATINGS, Entry, RatingEvent, StreamId
+from service.storage.manifest import Manifest
 
 N_WARM = 5  # lessons before the clock counts
 SEED = 0
@@ -50,9 +49,9 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
     Raises:
         InvalidInput: so few ratings that a row would have no lesson.
     """
-    n_lessons = -(-n_ratings // MAX_RATINGS) - 1
+    n_lessons = -(-n_ratings // BATCH_RATINGS) - 1
     if n_lessons // n_rows <= N_WARM:
-        least = (N_WARM + 1) * n_rows * MAX_RATINGS + 1
+        least = (N_WARM + 1) * n_rows * BATCH_RATINGS + 1
         raise InvalidInput(f"Invalid n_ratings: expected {least:,} or more, got {n_ratings:,}")
     history, popularity = History(), Popularity()
     rehearse_history()
@@ -95,10 +94,10 @@ def _row(history: History, steps: list[tuple[float, float]]) -> Row:
 def _lessons(n_users: int, n_items: int, n_ratings: int) -> Iterator[list[Entry]]:
     """Lessons of ratings in which users and items appear one after the other, and are rated again later."""
     rng = np.random.default_rng(SEED)
-    for first in range(0, n_ratings, MAX_RATINGS):
-        share = (first + MAX_RATINGS) / n_ratings
-        users = rng.integers(0, max(int(n_users * share), 1), MAX_RATINGS).tolist()
-        items = rng.integers(0, max(int(n_items * share), 1), MAX_RATINGS).tolist()
+    for first in range(0, n_ratings, BATCH_RATINGS):
+        share = (first + BATCH_RATINGS) / n_ratings
+        users = rng.integers(0, max(int(n_users * share), 1), BATCH_RATINGS).tolist()
+        items = rng.integers(0, max(int(n_items * share), 1), BATCH_RATINGS).tolist()
         pairs = zip(users, items, strict=True)
         yield [Entry(StreamId(first + 1, 0), "rating", [RatingEvent(f"u{u}", f"i{i}", 4.0, 0.0) for u, i in pairs])]
 

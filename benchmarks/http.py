@@ -22,7 +22,7 @@ from benchmarks.drive import Throughput, drive, message
 from benchmarks.drive import name as driver_name
 from benchmarks.report import say
 from benchmarks.running import await_ready, free_port, post, process, retrain, serving
-from service.ratings_file import RatingsFile, read
+from service.cli.ratings_file import RatingsFile, read
 
 BATCH = 100
 N_REQUESTS = 4096

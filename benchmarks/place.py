@@ -26,7 +26,7 @@ from gpu.follower import Follower, place
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import Params
 from gpu.table import Changes, RatingTable
-from service.rehearsal import rehearse_model
+from service.engine.rehearsal import rehearse_model
 
 N_READERS, N = 64, 10
 WARM_UP, ROUNDS = 3, 20

@@ -23,10 +23,10 @@ from benchmarks.report import say
 from gpu.errors import InvalidInput
 from gpu.model import Model
 from gpu.params import Params
-from service import live, snapshot
-from service.events import StreamId
-from service.rating_log import RatingLog
-from service.segment import SCHEMA
+from service.storage import live_versions, snapshot
+from service.storage.events import StreamId
+from service.storage.rating_log import RatingLog
+from service.storage.segment import SCHEMA
 
 MEAN, SCALE, STARS = 3.0, (1.0, 5.0), np.arange(1, 6, dtype=np.float32)
 ITEM_SKEW, USER_SKEW = 0.8, 1 / 3  # the item of rank r has r ** -0.8 of the ratings, the user of rank r r ** -1/3
@@ -80,7 +80,7 @@ def plant(data: Path, params: Params, n_users: int, n_items: int, n_ratings: int
     model = drawn_model(params, n_users, n_items, seed)
     names = [[f"{kind}-{row}" for row in range(n)] for kind, n in (("user", n_users), ("item", n_items))]
     manifest = snapshot.write(data / "snapshots", model, *names, metrics={}, watermark=str(watermark))
-    live.set_version(data, manifest.algorithm, manifest.version)
+    live_versions.set_version(data, manifest.algorithm, manifest.version)
     seconds = log_s, time.perf_counter() - began - log_s
     return Row(manifest.version, n_users, n_items, n_ratings, int(history.lengths.max()), *seconds)
 

@@ -23,9 +23,9 @@ from benchmarks.report import say
 from benchmarks.running import post, retrain, serving
 from gpu.errors import InvalidInput
 from gpu.params import params_for
-from service import offline, ratings_file
-from service.id_table import IdTable
-from service.ratings_file import RatingsFile
+from service.cli import offline, ratings_file
+from service.cli.ratings_file import RatingsFile
+from service.engine.id_table import IdTable
 
 TRAINED = 0.9
 RETRAIN_EVERY = 1000

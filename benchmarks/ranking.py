@@ -21,8 +21,8 @@ from benchmarks.leave_one_out import leave_one_out
 from benchmarks.report import say
 from benchmarks.running import post, retrain, serving
 from gpu.params import params_for
-from service import offline, ratings_file
-from service.id_table import IdTable
+from service.cli import offline, ratings_file
+from service.engine.id_table import IdTable
 from service.settings import Settings
 
 HELD_OUT = 0.2

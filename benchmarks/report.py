@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from service.console import stderr
+from service.cli.console import stderr
 
 
 def say(text: str) -> None:

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from service import importer
+from service.cli import importer
 from service.errors import ServiceError
 
 READY_TIMEOUT_S = 120.0

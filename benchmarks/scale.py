@@ -15,7 +15,7 @@ from benchmarks.datasets import Dataset
 from benchmarks.methods import Ours
 from benchmarks.peers.contract import ESTIMATES
 from benchmarks.rows import Row, Store
-from service.console import progress
+from service.cli.console import progress
 
 STAGE = "scale"
 SETS = ("ml-100k", "jester")

@@ -26,8 +26,8 @@ from benchmarks.rows import Row, Store
 from gpu.follower import place
 from gpu.params import params_for
 from gpu.table import Changes, RatingTable
-from service import offline
-from service.console import progress
+from service.cli import offline
+from service.cli.console import progress
 
 STAGE = "stream"
 SET = "ml-1m"

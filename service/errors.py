@@ -36,7 +36,7 @@ ServiceError (500)
 ├── StreamReplaced (503): Redis and the rating log contradict each other; an operator decides
 ├── ServerFailed (503): the embedded Redis server does not start
 ├── DataInUse (500): another process holds the data folder
-├── BadEntry (422): a stream entry that is not in the format of `service.events`
+├── BadEntry (422): a stream entry that is not in the format of `service.storage.events`
 ├── InvalidSetting (422): an option or a variable that cannot be used
 └── InvalidRatingsFile (422): a file of ratings that cannot be read; names the line
 """
@@ -308,7 +308,7 @@ class DataInUse(ServiceError):
 
 
 class BadEntry(ServiceError):
-    """A stream entry that is not in the format of `service.events`."""
+    """A stream entry that is not in the format of `service.storage.events`."""
 
     status, slug, title = 422, "bad-entry", "Bad stream entry"
 

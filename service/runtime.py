@@ -13,12 +13,16 @@ import structlog
 
 from gpu import backend
 from gpu.backend import Backend
-from service import live
-from service.api.new_ids import NewIds
-from service.archiver import Archiver
 from service.blocking_calls import BlockingCalls
-from service.data_lock import DataLock
-from service.engine import Engine
+from service.components import Parts
+from service.engine.engine import Engine
+from service.engine.history import History
+from service.engine.learner import Learner
+from service.engine.model_swap import HotSwap
+from service.engine.new_ids import NewIds
+from service.engine.pending_queries import Limits
+from service.engine.queries import Query
+from service.engine.readiness import Readiness
 from service.errors import (
     CorruptLiveFile,
     LockTimeout,
@@ -29,17 +33,13 @@ from service.errors import (
     Unavailable,
     VolatileServer,
 )
-from service.events import Fields, StreamId
-from service.history import History
-from service.hotswap import HotSwap
-from service.jobs import Jobs
-from service.learner import Learner
+from service.jobs.jobs import Jobs
 from service.metrics import Metrics
-from service.parts import Parts
-from service.queries import Query
-from service.questions import Limits
-from service.readiness import Readiness
-from service.redis_server import RedisServer
+from service.storage import live_versions
+from service.storage.archiver import Archiver
+from service.storage.data_lock import DataLock
+from service.storage.events import Fields, StreamId
+from service.storage.redis_server import RedisServer
 
 RETRY_S = 0.5
 CHECK_REDIS_EVERY_S = 1.0
@@ -231,7 +231,7 @@ class Runtime(Parts):
                 await asyncio.to_thread(server.start)
             await self._verified()
             with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # told by who needs the file
-                await asyncio.to_thread(live.seal, self.settings.data)
+                await asyncio.to_thread(live_versions.seal, self.settings.data)
             self._start_writers()
             self._watching = asyncio.create_task(self._watch_redis())
         except Exception as error:

@@ -26,7 +26,7 @@ from gpu.params import Values
 from service import environment
 from service.environment import is_address
 from service.errors import InvalidSetting
-from service.events import MAX_RATING
+from service.limits import MAX_RATING
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 AppendFsync = Literal["always", "everysec"]

@@ -35,7 +35,7 @@ URL, KEYS = (
     "http://127.0.0.1:8000",
     {"NEARFIELD_API_KEY": "key-of-every-client", "NEARFIELD_ADMIN_KEY": "key-of-the-admins"},
 )
-SLOW = ("apt-get", "rm -rf /var/lib/apt", "--require-hashes", "service.warm")  # what `--linked` leaves out
+SLOW = ("apt-get", "rm -rf /var/lib/apt", "--require-hashes", "service.cli.warm")  # what `--linked` leaves out
 NO_RIGHTS = ("--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
 CLONE_NEWNS, CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x20000, 0x40000000, 0x8914, 1
 READY_S, STOP_S = 180, 30

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from service import catalogue
-from service.cli import run
+from service.cli import synthetic
+from service.cli.__main__ import run
 from tests.service.process import Service
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "api.md"
@@ -64,7 +64,7 @@ def imported(data: Path) -> Service:
     """A service that holds a small synthetic catalogue, imported as a user would."""
     service = Service(data)
     file = data.with_suffix(".csv")
-    catalogue.write(file, catalogue.planted(0, 150, 60))
+    synthetic.write(file, synthetic.planted(0, 150, 60))
     assert run(["import", str(file), "--url", str(service.client.base_url)]) == 0
     return service
 

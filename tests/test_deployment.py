@@ -16,9 +16,9 @@ import pytest
 import redis
 import yaml
 
-from service.redis_server import RedisServer, find_binary
-from service.serving import SPARE_FILES
+from service.process import SPARE_FILES
 from service.settings import Settings
+from service.storage.redis_server import RedisServer, find_binary
 from tests.service.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
@@ -211,7 +211,7 @@ def test_the_default_target_is_for_cpus_and_both_run_as_nobody_special():
         user = re.findall(r"^USER (.*)$", stage, re.MULTILINE)
         assert len(user) == 1
         assert user[0] in re.findall(r"useradd --uid (\d+)", DOCKERFILE)  # by number, for Kubernetes
-        assert "RUN python -m service.warm" in stage.split(f"USER {user[0]}")[1]
+        assert "RUN python -m service.cli.warm" in stage.split(f"USER {user[0]}")[1]
 
 
 def test_the_health_check_waits_for_a_start_that_compiles():

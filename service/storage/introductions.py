@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from service.events import StreamId
-from service.segment import is_of
+from service.storage.events import StreamId
+from service.storage.segment import is_of
 
 NOBODY = ""
 COLUMNS = ["index", "user", "item"]

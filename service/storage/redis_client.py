@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from service.errors import InvalidKey, StreamUnavailable
-from service.events import ZERO, StreamId
+from service.storage.events import ZERO, StreamId
 
 SOCKET_TIMEOUT_S = 5.0  # longer than any blocking read
 

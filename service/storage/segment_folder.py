@@ -17,11 +17,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from service.errors import CorruptLog
-from service.events import ZERO, StreamId
-from service.segment import check_rows, read_groups, write_groups
 from service.storage import files
+from service.storage.events import ZERO, StreamId
 from service.storage.files import FileLock
 from service.storage.log_manifest import LogManifest, Sum
+from service.storage.segment import check_rows, read_groups, write_groups
 
 _NAME = re.compile(r"(\d{16,})\.(\d{8,})_(\d+)\.(\d+)\.parquet", re.ASCII)
 _TEMPORARY = ".tmp-"
@@ -113,7 +113,7 @@ class SegmentFolder:
         return None
 
     def groups(self, segment: Segment, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        """Row groups of a segment. Raises as `service.segment.read_groups`; CorruptLog also if it is not as listed."""
+        """Row groups of a segment. Raises as `segment.read_groups`; CorruptLog also if it is not as listed."""
         yield from read_groups(segment.path, columns, self._opened(segment.path))
 
     def _opened(self, path: Path) -> BufferedReader:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from service.errors import ServiceError, StreamUnavailable
-from service.redis_pipe import RedisPipe
+from service.storage.append_pipe import RedisPipe
 
 CALL_TIMEOUT_S = 5.0  # connecting included
 

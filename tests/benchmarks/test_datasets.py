@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import datasets
 from benchmarks.peers.contract import ESTIMATES, LISTS
-from service import offline, ratings_file
+from service.cli import offline, ratings_file
 
 
 def triples(*parts):

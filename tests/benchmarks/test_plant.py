@@ -9,9 +9,9 @@ from benchmarks import plant
 from benchmarks.plant import SAMPLE
 from gpu.errors import InvalidInput
 from gpu.params import params_for
-from service import live, snapshot
-from service.history import History
-from service.rating_log import RatingLog
+from service.engine.history import History
+from service.storage import live_versions, snapshot
+from service.storage.rating_log import RatingLog
 
 PARAMS = params_for("culsh", {"n_factors": 4, "n_neighbours": 3, "n_bits": 64})
 USERS, ITEMS, RATINGS = 700, 900, 5000
@@ -39,7 +39,7 @@ def test_the_history_names_everybody_and_its_busiest_first(planted, tmp_path):
 
 
 def test_the_model_is_live_whole_and_as_new_as_the_log(planted, tmp_path):
-    assert live.read(tmp_path) == {"culsh": planted.version}
+    assert live_versions.read(tmp_path) == {"culsh": planted.version}
     loaded = snapshot.load(tmp_path / "snapshots", planted.version)
     model = loaded.model
     assert (model.n_users, model.n_items, model.projections.shape[1]) == (USERS, ITEMS, 64)

@@ -13,7 +13,7 @@ from benchmarks.rows import Store
 from gpu.follower import place
 from gpu.params import params_for
 from gpu.table import RatingTable
-from service import offline
+from service.cli import offline
 
 
 @pytest.fixture(scope="module")

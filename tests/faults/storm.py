@@ -19,8 +19,8 @@ import msgspec
 import psutil
 import redis
 
-from service.redis_server import RedisServer
-from service.stream import COMMIT, RATINGS
+from service.storage.redis_server import RedisServer
+from service.storage.stream import COMMIT, RATINGS
 from tests.faults import results
 from tests.service.process import Service
 from tests.service.waiting import eventually
@@ -138,7 +138,7 @@ class Storm:
             service = psutil.Process(self.service.process.pid)
             if victim == "service":
                 return [service]
-            return [one for one in service.children() if "service.trainer" in one.cmdline()]
+            return [one for one in service.children() if "service.jobs.trainer" in one.cmdline()]
         return []
 
     def trial(self, fault: str, victims: tuple[str, ...], n_operations: int = 12) -> None:

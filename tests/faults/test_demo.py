@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service import catalogue
+from service.cli import synthetic
 from tests.faults import results
 
 ROOT = Path(__file__).parents[2]
@@ -36,14 +36,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where demos run, one after the other; what one that was killed has left is there for the next."""
     folder = tmp_path_factory.mktemp("demo")
     size = () if results.IS_LONG else (0, 150, 60)
-    catalogue.write(folder / "ratings.csv", catalogue.planted(*size))
+    synthetic.write(folder / "ratings.csv", synthetic.planted(*size))
     return folder
 
 
 @contextlib.contextmanager
 def demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A demo as `make demo` starts it; at the end nothing of it is left."""
-    command = [sys.executable, "-u", "-m", "service.demo", "--ratings", "ratings.csv"]
+    command = [sys.executable, "-u", "-m", "service.cli.demo", "--ratings", "ratings.csv"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -16,10 +16,10 @@ import psutil
 import pytest
 import redis
 
-from service import snapshot
 from service.errors import ServiceError
-from service.redis_server import RedisServer
-from service.stream import RATINGS
+from service.storage import snapshot
+from service.storage.redis_server import RedisServer
+from service.storage.stream import RATINGS
 from tests.faults import results
 from tests.service.local import serving
 from tests.service.process import Service

@@ -1,7 +1,7 @@
 """Bodies, headers, query strings and stream entries that are nearly right: documented answers, and no other.
 
-`tests/service/test_openapi.py` asks what the OpenAPI document allows (schemathesis); here a corpus of good requests is
-bent, byte by byte and value by value.
+`tests/service/api/test_openapi.py` asks what the OpenAPI document allows (schemathesis); here a corpus of good requests
+is bent, byte by byte and value by value.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from service.errors import BadEntry, NewerEntry
-from service.events import Entry, StreamId, parse_entry
-from service.redis_server import RedisServer
-from service.stream import RATINGS
+from service.storage.events import Entry, StreamId, parse_entry
+from service.storage.redis_server import RedisServer
+from service.storage.stream import RATINGS
 from tests.faults import results
 from tests.service.process import Service
 from tests.service.waiting import eventually

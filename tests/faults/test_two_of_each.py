@@ -6,9 +6,9 @@ import signal
 import time
 from pathlib import Path
 
-from service.events import ZERO
-from service.rating_log import RatingLog
-from service.redis_server import RedisServer
+from service.storage.events import ZERO
+from service.storage.rating_log import RatingLog
+from service.storage.redis_server import RedisServer
 from tests.faults import results
 from tests.service.process import Service
 from tests.service.waiting import eventually

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.events import Entry, RatingEvent, StreamId
-from service.rating_log import RatingLog
-from service.redis_server import RedisServer
-from service.stream import Stream
+from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.rating_log import RatingLog
+from service.storage.redis_server import RedisServer
+from service.storage.stream import Stream
 from tests.service.whole import Whole
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from gpu.algorithms import ALGORITHMS
 from gpu.host import compilation
 from service import threads
-from service.rehearsal import rehearse_history, rehearse_model
+from service.engine.rehearsal import rehearse_history, rehearse_model
 from tests.service.local import Local, serving
 
 ANONYMOUS = [{"item": "i0", "rating": 5}, {"item": "i1", "rating": -1}, {"item": "never seen", "rating": 1}]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from service.app import create_app
+from service.api.app import create_app
 from service.settings import Settings
 from tests.service.waiting import eventually
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.events import ZERO, Entry, RatingEvent, StreamId
-from service.rating_log import RatingLog, Segment
-from service.segment import table_of
+from service.storage.events import ZERO, Entry, RatingEvent, StreamId
+from service.storage.rating_log import RatingLog, Segment
+from service.storage.segment import table_of
 
 END = StreamId(2**62, 0)
 

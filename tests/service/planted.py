@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.events import Entry, RatingEvent, StreamId
+from service.storage.events import Entry, RatingEvent, StreamId
 
 N_USERS, N_ITEMS = 60, 40
 SMALL = {"n_factors": 8, "n_epochs": 5, "n_neighbours": 4, "n_bits": 256}

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import redis
 
-from service.redis_server import RedisServer
+from service.storage.redis_server import RedisServer
 from tests.service.waiting import eventually
 
 READY = re.compile(r"nearfield is ready on (\S+)")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service import archiver
+from service.storage import archiver
 from tests.service.local import serving
 from tests.service.process import Service
 from tests.service.waiting import eventually

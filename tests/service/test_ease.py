@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service import live, snapshot
-from service.queries import Estimate, Neighbours, Recommend, Recommendation
+from service.engine.queries import Estimate, Neighbours, Recommend, Recommendation
+from service.storage import live_versions, snapshot
 from tests.service.planted import events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
@@ -120,5 +120,5 @@ def test_a_restart_answers_as_before(redis_url: str, tmp_path: Path) -> None:
         first.rate(("fresh", "i4", 5.0), ("fresh", "new", 1.0))
         before = first.recommend("fresh", n=39)
     with Whole(redis_url, tmp_path) as second:
-        assert live.read(tmp_path) == second.hotswap.served() == {"ease": version}
+        assert live_versions.read(tmp_path) == second.hotswap.served() == {"ease": version}
         assert second.recommend("fresh", n=39) == before

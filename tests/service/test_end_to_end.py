@@ -14,8 +14,8 @@ import redis
 from pyarrow import parquet
 
 from gpu.backend import choose
-from service.redis_server import RedisServer, find_binary
 from service.settings import Settings
+from service.storage.redis_server import RedisServer, find_binary
 from tests.service.process import Service
 from tests.service.waiting import eventually
 

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from service import memory, trainer_process
+from service import memory
+from service.jobs import trainer_process
 from service.storage.files import FileLock
 
 

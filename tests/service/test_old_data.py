@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service import live, snapshot
+from service.storage import live_versions, snapshot
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
@@ -45,7 +45,9 @@ def test_it_answers_as_it_did_until_it_is_retrained(data: Path) -> None:
         done = service.get(f"/admin/jobs/{job['id']}").json()
         assert (done["state"], done["promoted"], done["error"]) == ("succeeded", True, None)
         assert service.get("/recommend/u0", model="als-implicit").json()["model_version"] == done["version"]
-    manifests = {name: snapshot.read_manifest(data / "snapshots", version) for name, version in live.read(data).items()}
+    manifests = {
+        name: snapshot.read_manifest(data / "snapshots", version) for name, version in live_versions.read(data).items()
+    }
     assert {name: manifest.format for name, manifest in manifests.items()} == {
         "als": 1,
         "als-implicit": 2,
@@ -59,7 +61,8 @@ def test_it_answers_as_it_did_until_it_is_retrained(data: Path) -> None:
 
 def test_what_nobody_asked_for_is_not_taken_for_given(data: Path) -> None:
     given = {
-        name: snapshot.read_manifest(data / "snapshots", version).given for name, version in live.read(data).items()
+        name: snapshot.read_manifest(data / "snapshots", version).given
+        for name, version in live_versions.read(data).items()
     }
     assert given == {
         "als": {"n_factors": 8},

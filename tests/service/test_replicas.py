@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service import catalogue
+from service.cli import synthetic
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
 
 def test_replicas_share_ratings_models_and_the_log(redis_url: str, tmp_path: Path):
     """Equal answers at equal positions; a model trained through one is live in both; the log outlives its archiver."""
-    drawn = catalogue.planted(0, 60, 40)
+    drawn = synthetic.planted(0, 60, 40)
     rows = zip(drawn.viewers.tolist(), drawn.items.tolist(), drawn.ratings.tolist(), strict=True)
     ratings = [(drawn.viewer_id(user), drawn.item_id(item), rating) for user, item, rating in rows][:1000]
     first = Service(tmp_path / "data", redis=redis_url)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from service.complaints import message
+from service.cli.complaints import message
 from service.errors import InvalidSetting
 from service.settings import Settings, is_loopback
 

@@ -10,7 +10,7 @@ import numpy
 from threadpoolctl import threadpool_info
 threads.limit_blas()
 print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
-from service.rehearsal import rehearse_model
+from service.engine.rehearsal import rehearse_model
 rehearse_model("sgd")
 import numba
 print(numba.config.THREADING_LAYER)

@@ -11,22 +11,23 @@ from typing import Any
 import msgspec
 
 from gpu.backend import HOST
-from service import live, trainer
-from service.archiver import Archiver
-from service.engine import Engine
-from service.events import RatingEvent, StreamId, encode_ratings, encode_subject
-from service.history import History
-from service.hotswap import HotSwap
-from service.job_table import JobTable
-from service.jobs import Job, Jobs
-from service.learner import Learner
+from service.engine.engine import Engine
+from service.engine.history import History
+from service.engine.learner import Learner
+from service.engine.model_swap import HotSwap
+from service.engine.pending_queries import Limits
+from service.engine.queries import Query, Recommend, Recommendation
+from service.jobs import trainer
+from service.jobs.jobs import Job, Jobs
+from service.jobs.supervisor import Supervisor
+from service.jobs.table import JobTable
 from service.metrics import Metrics
-from service.queries import Query, Recommend, Recommendation
-from service.questions import Limits
-from service.rating_log import RatingLog
 from service.settings import Settings
-from service.stream import Stream
-from service.supervisor import Supervisor
+from service.storage import live_versions
+from service.storage.archiver import Archiver
+from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
+from service.storage.rating_log import RatingLog
+from service.storage.stream import Stream
 from tests.service.waiting import eventually
 
 DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "esgd", "als-implicit", "als", "nmf"]
@@ -113,7 +114,7 @@ class Whole:
     def train(self, algorithm: str, **params: Any) -> str:
         """Train in this process, which is faster than a job, and make the version live."""
         version = self.trained(algorithm, **params)
-        live.set_version(self.data, algorithm, version)
+        live_versions.set_version(self.data, algorithm, version)
         self.hotswap.poke()
         eventually(lambda: self.hotswap.served().get(algorithm) == version)
         return version

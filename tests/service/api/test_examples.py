@@ -10,8 +10,8 @@ from urllib.parse import quote
 import jsonschema
 import pytest
 
-from service import catalogue
-from service.app import create_app
+from service.api.app import create_app
+from service.cli import synthetic
 from service.settings import Settings
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
@@ -107,7 +107,7 @@ class Tried:
 
 
 def test_a_service_answers_every_example(tmp_path: Path, document: dict[str, Any]) -> None:
-    drawn = catalogue.planted(0, 60, 60)
+    drawn = synthetic.planted(0, 60, 60)
     triples = [
         (drawn.viewer_id(viewer), drawn.item_id(item), float(value))
         for viewer, item, value in zip(drawn.viewers, drawn.items, drawn.ratings, strict=True)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.api.few_faults import LEFT_OUT, MAX_FAULTS
-from service.schemas import MAX_ITEMS, AnonymousBody, NoParameters, RecommendBody, UsersBody
+from service.api.schemas import MAX_ITEMS, AnonymousBody, NoParameters, RecommendBody, UsersBody
 from tests.service.local import Local, serving
 
 MOST_BYTES = 4096  # of an answer that refuses

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from service import rating_log
+from service.engine.history import History
 from service.errors import CorruptLog
-from service.events import Entry, StreamId
-from service.history import History
-from service.rating_log import RatingLog
+from service.storage import rating_log
+from service.storage.events import Entry, StreamId
+from service.storage.rating_log import RatingLog
 from service.storage.segment_folder import SegmentFolder
 from tests.service.logs import commit, contents
 

@@ -1,0 +1,126 @@
+"""`create_app`: the HTTP application around one `Runtime`, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from importlib import metadata
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gpu.errors import InvalidInput
+from service.api import openapi, problems
+from service.api.auth import Keys
+from service.api.client_address import ClientAddresses
+from service.api.connection_guard import ConnectionGuard
+from service.api.connection_table import ConnectionLimits, ConnectionTable
+from service.api.dependencies import COMMON_ERRORS
+from service.api.gateway import Door, Lane
+from service.api.routes import admin, docs, health, lookups, ratings, recommend
+from service.api.scrape import Scrape
+from service.api.uvicorn_protocol import Wire
+from service.errors import ServiceError
+from service.runtime import Runtime
+from service.settings import Settings
+
+DESCRIPTION = """Recommendations that follow a rating at once.
+
+Ids are strings of 1 to 256 bytes; in paths they are percent-encoded, so `/` is legal in them. Every write answers with
+a `stream_id`; a read with `wait_for` that id has seen it. Errors are `application/problem+json`."""
+
+
+class Application(FastAPI):
+    """FastAPI behind our `Door`."""
+
+    def __init__(self, runtime: Runtime, **options: Any) -> None:
+        super().__init__(**options)
+        self.state.runtime = runtime
+        self.state.scrape = Scrape(self._render_metrics)
+        self._runtime = runtime
+        limits = ConnectionLimits(runtime.settings.max_connections)
+        self._connections = ConnectionTable(limits, ClientAddresses(runtime.settings.trusted_proxies).group)
+        runtime.metrics.connections.set_function(lambda: self._connections.n_open)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The framework's layers, and the door outside of all of them."""
+        lanes = {
+            ("GET", b"/recommend/"): Lane("/recommend/{user}", 200, recommend.RecommendLane(self._runtime)),
+            ("POST", b"/"): Lane("/ratings", 202, ratings.RatingsLane(self._runtime)),
+            ("GET", b"/"): openapi.lane(self),
+        }
+        return Door(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
+
+    @property
+    def door(self) -> Door:
+        """The outermost layer."""
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
+        return cast("Door", self.middleware_stack)
+
+    def connection(self, **options: Any) -> ConnectionGuard:
+        """A connection's protocol, for uvicorn, which gives the options."""
+        wire = Wire(self.door, recommend.RecommendLane(self._runtime).short, **options)
+        return ConnectionGuard(wire, self._connections, self.door.raw_refusal)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Straight to the door: what the framework does before it costs as much as a hot route."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self.door(scope, receive, send)
+
+    def _render_metrics(self, kind: str) -> bytes:
+        self._runtime.metrics.ready.set(self._runtime.readiness.ready)
+        return self._runtime.metrics.text(kind)
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        return openapi.document(self, Keys(self._runtime.settings))
+
+
+def create_app(settings: Settings) -> Application:
+    """The application of one service; its lifespan starts and stops everything (`service.runtime`).
+
+    Raises (when the lifespan starts):
+        DataInUse: another process holds the data folder.
+    """
+    runtime = Runtime(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await runtime.start()
+        try:
+            yield
+        finally:
+            await runtime.stop()
+
+    app = Application(
+        runtime,
+        title="Nearfield",
+        version=metadata.version("nearfield"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,  # `service.api.routes.docs` has a page that needs no internet
+        redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+        responses=COMMON_ERRORS,
+    )
+    for module in (ratings, recommend, lookups, admin, health, docs):
+        app.include_router(module.router)
+    _handle_errors(app)
+    return app
+
+
+def _handle_errors(app: FastAPI) -> None:
+    app.add_exception_handler(ServiceError, problems.on_service_error)
+    app.add_exception_handler(HTTPException, problems.on_http_error)
+    app.add_exception_handler(RequestValidationError, problems.on_invalid_request)
+    app.add_exception_handler(InvalidInput, problems.on_invalid_input)
+    app.add_exception_handler(Exception, problems.on_crash)

@@ -1,0 +1,306 @@
+"""`Door`: the outermost layer of the application, plain ASGI because every request pays for it.
+
+It routes on the raw path (so that a percent-encoded `/` is legal in an id), gives each request its id, checks rate,
+key, site and body, answers hot requests in a lane without the framework's layers, counts, and writes the access log.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api import problems
+from service.api.auth import Keys, RateLimit
+from service.api.client_address import ClientAddresses
+from service.api.problems import Headers
+from service.api.site_check import SiteCheck
+from service.engine import clients
+from service.engine.clients import Client
+from service.errors import BodyTooLarge, ServiceError, UnsupportedMediaType
+from service.logs import LineBudget
+from service.metrics import Metrics
+from service.settings import Settings
+
+JSON = b"application/json"
+CLIENT_GONE = 499  # counted, never sent: nobody is there to read it
+REFUSED = "refused"  # the route of requests that got to none
+_PROBLEM = problems.MEDIA_TYPE.encode()
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_READ = frozenset(
+    (b"x-api-key", b"x-request-id", b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding")
+)
+_log = structlog.get_logger(__name__)
+
+
+class Hot(NamedTuple):
+    """A request in a hot lane: what the lane needs, nothing parsed twice.
+
+    Attributes:
+        tail: the path behind its last `/`.
+        length: Content-Length, 0 where there is none.
+        started: `time.perf_counter()` at arrival.
+    """
+
+    tail: bytes
+    query: bytes
+    length: int
+    receive: Receive
+    request_id: str
+    started: float
+
+
+class Lane(NamedTuple):
+    """A way past the framework for one route.
+
+    Attributes:
+        route: as the framework names it, for the counters.
+        status: of its answers.
+        answer: the body of the answer, or None for "not that simple": then the framework answers.
+    """
+
+    route: str
+    status: int
+    answer: Callable[[Hot], Awaitable[bytes | None]]
+
+
+GivenHeaders = Mapping[bytes, bytes]
+Lanes = Mapping[tuple[str, bytes], Lane]
+Message = MutableMapping[str, Any]
+
+
+class Door:
+    """The application behind it, and the hot lanes beside it, found by method and path up to its last `/`."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, lanes: Lanes) -> None:
+        self._app, self._metrics, self._lanes = app, metrics, lanes
+        self._keys, self._rate = Keys(settings), RateLimit(settings.rate_limit_per_s)
+        self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck()
+        self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
+        self._max_body = settings.max_body_bytes
+        self._tells_all = settings.log_level == "debug"
+        self.new_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        path: bytes = scope["raw_path"].partition(b"?")[0]
+        headers = self.headers(scope["headers"])
+        visit = Visit(scope["method"], path, self.request_id(headers), started)
+        if visit.method == "HEAD":  # answered as GET is, everywhere behind this line
+            scope, send = {**scope, "method": "GET"}, without_body(send)
+        route = REFUSED
+        try:
+            self.admit(visit.method, path, headers, scope["client"], scope["headers"])
+            prefix, slash, tail = path.rpartition(b"/")
+            lane = self._lanes.get((scope["method"], prefix + slash))
+            if lane is not None:
+                route, status = lane.route, lane.status
+                hot = Hot(tail, scope["query_string"], _length(headers), receive, visit.request_id, started)
+                content = await lane.answer(hot)
+            if lane is None or content is None:
+                await self._through(scope, receive, send, visit)
+                return
+            await _send(send, status, content, JSON, visit.request_id, [])
+        except ClientDisconnect:
+            status = CLIENT_GONE
+        except Exception as error:
+            status, content, media, extra = self.refusal(error, visit)
+            await _send(send, status, content, media, visit.request_id, extra)
+        self.count(visit, route, status)
+
+    # --- what every way of a request shares
+
+    def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> GivenHeaders:
+        """The headers that `admit` and `request_id` read; of one that is there twice, the last."""
+        found = {}
+        for name, value in headers:  # a comprehension is a call more
+            if name in _READ:
+                found[name] = value
+        return found
+
+    def request_id(self, headers: GivenHeaders) -> str:
+        """The client's, if that is usable, else a new one."""
+        given = headers.get(b"x-request-id")
+        return given.decode() if given is not None and _REQUEST_ID.fullmatch(given) else self.new_id()
+
+    def admit(
+        self,
+        method: str,
+        path: bytes,
+        headers: GivenHeaders,
+        peer: tuple[str, int] | None,
+        every_header: Iterable[tuple[bytes, bytes]],
+    ) -> None:
+        """Return if rate, key, site, announced length and type are in order; nothing of the body has been read.
+
+        What follows in this context is done for this client (`service.engine.clients`).
+
+        Raises:
+            TooManyRequests, NotAuthorized, Forbidden, ForeignSite, BodyTooLarge, UnsupportedMediaType: they are not.
+        """
+        address = self._addresses.of(peer, every_header)
+        if self._rate.is_on:
+            self._rate.check(path, address)
+        if self._keys.is_none_set or self._keys.is_open(path):
+            self._sites.check(path, headers)
+        else:
+            self._keys.check(method, path, headers.get(b"x-api-key"))
+        key = None if self._keys.is_none_set else headers.get(b"x-api-key")
+        clients.current.set(Client(address, key))
+        if b"content-length" in headers or b"transfer-encoding" in headers:
+            self._admit_body(headers)
+
+    def _admit_body(self, headers: GivenHeaders) -> None:
+        length = _length(headers)
+        if length > self._max_body:
+            raise BodyTooLarge(f"Invalid body: expected at most {self._max_body:,} bytes, got {length:,}")
+        kind = headers.get(b"content-type", b"none").partition(b";")[0].strip().lower()
+        if kind != JSON and (length or b"transfer-encoding" in headers):
+            shown = kind[:128].decode("latin-1")
+            raise UnsupportedMediaType(f"Invalid Content-Type: expected application/json, got {shown}")
+
+    def refusal(self, error: Exception, visit: Visit) -> tuple[int, bytes, bytes, Headers]:
+        """Status, body, media type and further headers for what went wrong; what nobody foresaw is logged."""
+        if isinstance(error, ServiceError):
+            status, content, extra = problems.of_error(error, visit.request_id)
+            return status, content, _PROBLEM, extra
+        _log.error("request failed", request_id=visit.request_id, path=visit.text, exc_info=error)
+        return ServiceError.status, problems.of_crash(visit.request_id), _PROBLEM, []
+
+    def raw_refusal(self, error: ServiceError) -> bytes:
+        """A whole response, for a connection that ends before its request gets anywhere; it is counted and logged."""
+        visit = Visit("unknown", b"", self.new_id(), time.perf_counter())
+        status, content, media, extra = self.refusal(error, visit)
+        self.count(visit, REFUSED, status)
+        headers = [*_headers(content, media, visit.request_id, extra), *([] if error.closes else [problems.CLOSE])]
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), lines, content)
+
+    async def _through(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
+        """The way through the framework."""
+        scope["path"] = visit.text  # the raw path: ids are decoded after routing
+        scope.setdefault("state", {})["request_id"] = visit.request_id
+        status = 500
+        name = (b"x-request-id", visit.request_id.encode())
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], name]
+            await send(message)
+
+        structlog.contextvars.bind_contextvars(request_id=visit.request_id)
+        try:
+            await self._app(scope, limited(receive, self._max_body), named)
+        except ClientDisconnect:
+            status = CLIENT_GONE
+        except Exception:  # the framework has answered with 500 and raises again
+            _log.exception("request failed", method=visit.method, path=visit.text)
+        finally:
+            structlog.contextvars.unbind_contextvars("request_id")
+        self.count(visit, getattr(scope.get("route"), "path", "unknown"), status)
+
+    def count(self, visit: Visit, route: str, status: int) -> None:
+        """Count and log one request that has been answered."""
+        seconds = time.perf_counter() - visit.started
+        self._metrics.requests.count(visit.method, route, status, seconds)
+        if status >= 400 or self._tells_all:
+            self._log(visit, status, seconds)
+
+    def _log(self, visit: Visit, status: int, seconds: float) -> None:
+        further = {}
+        if status < 400:
+            log = _log.debug
+        else:
+            log, budget = (_log.info, self._refused_lines) if status < 500 else (_log.warning, self._failed_lines)
+            n_left_out = budget.take()
+            if n_left_out is None:
+                return
+            further = {"lines_left_out": n_left_out} if n_left_out else {}
+        log(
+            "request",
+            request_id=visit.request_id,
+            method=visit.method,
+            path=visit.text,
+            status=status,
+            took_ms=round(seconds * 1000, 3),
+            **further,
+        )
+
+
+class Visit(NamedTuple):
+    """One request: what is counted and logged of it."""
+
+    method: str
+    path: bytes
+    request_id: str
+    started: float
+
+    @property
+    def text(self) -> str:
+        """The path as it came, escapes and all."""
+        return self.path.decode("ascii", "replace")
+
+
+def without_body(send: Send) -> Send:
+    """`send` that keeps the headers of a response, its length among them, and leaves out the body."""
+
+    async def head(message: Message) -> None:
+        if message["type"] != "http.response.body":
+            await send(message)
+        elif not message.get("more_body"):
+            await send({"type": "http.response.body", "body": b""})
+
+    return head
+
+
+def limited(receive: Receive, max_bytes: int) -> Receive:
+    """`receive` that refuses the part of a body that goes beyond `max_bytes` (there may be no Content-Length)."""
+    n_bytes = 0
+
+    async def counted() -> Message:
+        nonlocal n_bytes
+        message = await receive()
+        n_bytes += len(message.get("body", b""))
+        if n_bytes > max_bytes:
+            # Of this kind, because the framework hides every other error in reading a body behind a 400.
+            detail = f"Invalid body: expected at most {max_bytes:,} bytes, got more"
+            raise HTTPException(BodyTooLarge.status, detail, {"connection": "close"})
+        return message
+
+    return counted
+
+
+def _length(headers: GivenHeaders) -> int:
+    """Content-Length, 0 where there is none."""
+    given = headers.get(b"content-length", b"")
+    return int(given) if given.isdigit() else 0
+
+
+async def _send(send: Send, status: int, content: bytes, media: bytes, request_id: str, extra: Headers) -> None:
+    headers = _headers(content, media, request_id, extra)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _headers(content: bytes, media: bytes, request_id: str, extra: Headers) -> Headers:
+    return [
+        (b"content-type", media),
+        (b"content-length", str(len(content)).encode()),
+        (b"x-request-id", request_id.encode()),
+        *extra,
+    ]

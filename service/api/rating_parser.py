@@ -1,0 +1,156 @@
+"""From the bytes of a request to ratings: each element is judged alone, and a refused one says why."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from service.errors import InvalidRequest, MalformedBody
+from service.limits import MAX_RATING
+from service.storage.events import RatingEvent, check_id
+from service.validation import in_words
+
+Scale = tuple[float, float]
+ANY_SCALE: Scale = (-MAX_RATING, MAX_RATING)
+
+_typed = msgspec.json.Decoder(list[RatingEvent])
+_PLACE = re.compile(r" - at `\$\.(\w+)`$")
+
+
+class Rejection(msgspec.Struct):
+    """One refused element of a batch; `index` counts from 0."""
+
+    index: int
+    error: str
+
+
+class Intake(NamedTuple):
+    """What one body holds: the ratings to acknowledge, and the refused ones by index."""
+
+    accepted: list[RatingEvent]
+    rejected: list[Rejection]
+
+
+def read_ratings(body: bytes, now_s: float, scale: Scale = ANY_SCALE, max_ratings: int = 1000) -> Intake:
+    """The ratings in `body`: one JSON object, or an array of them.
+
+    Args:
+        body: UTF-8 JSON. NaN and Infinity, which are not JSON but common, are read, so that their element is named.
+        now_s: Unix seconds; the timestamp of ratings that bring none.
+        scale: lowest and highest acceptable rating.
+        max_ratings: longest acceptable array.
+
+    Raises:
+        MalformedBody: not JSON, or neither an object nor an array.
+        InvalidRequest: a single object that is refused, or too long an array.
+    """
+    if body[:1] == b"[":
+        try:
+            ratings = _typed.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            pass  # at least one element is bad: find out which, or that all is
+        else:
+            if len(ratings) <= max_ratings and _all_good(ratings, scale):
+                return Intake([_dated(rating, now_s) for rating in ratings], [])
+    document = _parsed(body)
+    if isinstance(document, dict):
+        return Intake([_single(document, now_s, scale)], [])
+    if len(document) > max_ratings:
+        raise InvalidRequest(f"Invalid length of body: expected at most {max_ratings:,} ratings, got {len(document):,}")
+    return _judged(document, now_s, scale)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        document = json.loads(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise MalformedBody(f"Invalid body: expected JSON, got something else ({error})") from None
+    if not isinstance(document, dict | list):
+        raise MalformedBody(f"Invalid body: expected an object or an array, got {type(document).__name__}")
+    return document
+
+
+def _single(element: Any, now_s: float, scale: Scale) -> RatingEvent:
+    try:
+        return _judge(element, now_s, scale)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def _judged(elements: list[Any], now_s: float, scale: Scale) -> Intake:
+    intake = Intake([], [])
+    for index, element in enumerate(elements):
+        try:
+            intake.accepted.append(_judge(element, now_s, scale))
+        except ValueError as error:
+            intake.rejected.append(Rejection(index, str(error)))
+    return intake
+
+
+def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
+    """The rating that `element` describes; ValueError says what is wrong with it."""
+    _check_scale(element, scale)
+    rating = _converted(element)
+    for name in ("user", "item"):
+        try:
+            check_id(getattr(rating, name))
+        except ValueError as error:
+            raise ValueError(f"Invalid {name}: {_sentence(error)}") from None
+    if isinstance(element.get("timestamp"), float) and not math.isfinite(rating.timestamp):
+        raise ValueError(f"Invalid timestamp: expected finite Unix seconds, got {rating.timestamp}")
+    return _dated(rating, now_s)
+
+
+def _check_scale(element: Any, scale: Scale) -> None:
+    """Refuse a rating off the scale before types are judged, so that the message tells the scale and the number."""
+    value = element.get("rating", scale[0]) if isinstance(element, dict) else scale[0]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or (is_number and not scale[0] <= value <= scale[1]):
+        raise ValueError(f"Invalid rating: expected a number from {scale[0]:g} to {scale[1]:g}, got {value}")
+
+
+def _converted(element: Any) -> RatingEvent:
+    try:
+        return msgspec.convert(element, RatingEvent)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        place = _PLACE.search(text)
+        what = place[1] if place else "rating object"
+        raise ValueError(f"Invalid {what}: {in_words(_PLACE.sub('', text))}") from None
+
+
+def _sentence(error: ValueError) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return "expected text that UTF-8 can express, got a lone surrogate"
+    return str(error).removeprefix("Invalid id: ")
+
+
+def _all_good(ratings: list[RatingEvent], scale: Scale) -> bool:
+    """Whether every decoded rating would be accepted; the decoder has checked types and lengths in characters."""
+    low, high = scale
+    for rating in ratings:
+        value = rating.rating
+        if value is None or not low <= value <= high:
+            return False
+        if not (rating.user.isascii() and rating.item.isascii()) and not _are_ids(rating):
+            return False
+    return True
+
+
+def _are_ids(rating: RatingEvent) -> bool:
+    try:
+        check_id(rating.user)
+        check_id(rating.item)
+    except ValueError:
+        return False
+    return True
+
+
+def _dated(rating: RatingEvent, now_s: float) -> RatingEvent:
+    if not math.isfinite(rating.timestamp):
+        msgspec.structs.force_setattr(rating, "timestamp", now_s)  # just decoded and nobody else's yet
+    return rating

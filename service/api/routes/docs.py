@@ -1,0 +1,44 @@
+"""`/docs`: the OpenAPI document to look at and to try. Its scripts come with the service: it needs no internet."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from fastapi import APIRouter
+from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.responses import FileResponse, Response
+
+from service.api.openapi import PATH as DOCUMENT
+
+PATH = "/docs"
+FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
+# A relative address: behind a proxy the service may have a prefix.
+_SCRIPT, _STYLE, _ICON = (f"{PATH[1:]}/{name}" for name in FILES)
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get(PATH)
+async def page() -> Response:
+    """The page; the browser asks for the rest."""
+    return get_swagger_ui_html(
+        openapi_url=DOCUMENT[1:],
+        title="Nearfield",
+        swagger_js_url=_SCRIPT,
+        swagger_css_url=_STYLE,
+        swagger_favicon_url=_ICON,
+        swagger_ui_parameters={"validatorUrl": None},  # else it asks a server on the internet
+    )
+
+
+def _add_file(name: str) -> None:
+    path = Path(str(resources.files("fastapi_offline"))) / "static" / name
+
+    @router.get(f"{PATH}/{name}")
+    async def file() -> Response:
+        return FileResponse(path)
+
+
+for _name in FILES:
+    _add_file(_name)

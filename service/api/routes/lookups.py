@@ -1,0 +1,61 @@
+"""What is known of one user or item: neighbors, estimates, ratings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from service.api.dependencies import ItemId, TheRuntime, UserId, answers, check_n, reply
+from service.api.schemas import EstimateQuery, NeighboursQuery, RatingsQuery
+from service.engine.queries import (
+    Estimate,
+    ItemNeighbours,
+    Neighbours,
+    RatingEstimate,
+    RatingsOfUser,
+    UserNeighbours,
+    UserRatings,
+)
+
+router = APIRouter(tags=["lookups"])
+
+
+@router.get(
+    "/items/{item}/neighbors", responses=answers(ItemNeighbours, http_404="Unknown item, or no live model of that name")
+)
+async def list_item_neighbors(
+    item: ItemId, query: Annotated[NeighboursQuery, Query()], runtime: TheRuntime
+) -> Response:
+    """The items most like one item."""
+    check_n(runtime, query.n)
+    asked = Neighbours(kind="item", id=item, n=query.n, model=query.model)
+    return reply(await runtime.ask(asked, query.position))
+
+
+@router.get(
+    "/users/{user}/neighbors", responses=answers(UserNeighbours, http_404="Unknown user, or no live model of that name")
+)
+async def list_user_neighbors(
+    user: UserId, query: Annotated[NeighboursQuery, Query()], runtime: TheRuntime
+) -> Response:
+    """The users most like one user."""
+    check_n(runtime, query.n)
+    asked = Neighbours(kind="user", id=user, n=query.n, model=query.model)
+    return reply(await runtime.ask(asked, query.position))
+
+
+@router.get("/estimate/{user}/{item}", responses=answers(RatingEstimate, http_404="No live model"))
+async def estimate_rating(
+    user: UserId, item: ItemId, query: Annotated[EstimateQuery, Query()], runtime: TheRuntime
+) -> Response:
+    """How the user would rate the item."""
+    return reply(await runtime.ask(Estimate(user=user, item=item, model=query.model), query.position))
+
+
+@router.get("/users/{user}/ratings", responses=answers(RatingsOfUser, http_404="Unknown user"))
+async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], runtime: TheRuntime) -> Response:
+    """The ratings of one user, newest first, a page at a time; `n_ratings` says how many there are."""
+    check_n(runtime, query.n)
+    return reply(await runtime.ask(UserRatings(user=user, n=query.n, offset=query.offset), query.position))

@@ -1,0 +1,104 @@
+"""Writing ratings: acknowledged with 202 once the stream has them, and not before."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive
+
+from service.api.dependencies import ItemId, TheRuntime, UserId, answers, reply
+from service.api.examples import ITEM, USER
+from service.api.gateway import Hot
+from service.api.rating_parser import ANY_SCALE, read_ratings
+from service.api.schemas import Accepted, NoParameters, Written
+from service.limits import MAX_RATING
+from service.runtime import Runtime
+from service.storage.events import MAX_ID_BYTES, RatingEvent, encode_ratings
+
+router = APIRouter(tags=["ratings"])
+
+_ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
+_RATING = {
+    "type": "object",
+    "title": "Rating",
+    "required": ["user", "item", "rating"],
+    "additionalProperties": False,
+    "properties": {
+        "user": _ID | {"examples": [USER]},
+        "item": _ID | {"examples": [ITEM]},
+        "rating": {"type": "number", "minimum": -MAX_RATING, "maximum": MAX_RATING, "examples": [4.5]},
+        "timestamp": {
+            "type": "number",
+            "description": "Unix seconds; default: now. Never decides order.",
+            "examples": [1.7e9],
+        },
+    },
+}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"oneOf": [_RATING, {"type": "array", "items": _RATING}]}}},
+    }
+}
+
+
+@router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_BODY)
+async def post_ratings(request: Request, query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
+    """Rate: one object, or an array in which each element is judged alone. A rating replaces the earlier one."""
+    started = time.perf_counter()
+    return Response(await _accepted(runtime, await request.body(), started), 202, media_type="application/json")
+
+
+class RatingsLane:
+    """The same for requests with a plain body; everything else is left to the route above."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def __call__(self, hot: Hot) -> bytes | None:
+        """The body of the answer, or None if the request is unusual."""
+        if hot.tail != b"ratings" or hot.query or not hot.length:
+            return None
+        return await _accepted(self._runtime, await _body(hot.receive), hot.started)
+
+
+async def _accepted(runtime: Runtime, body: bytes, started: float) -> bytes:
+    """Judge, append, answer."""
+    settings, metrics = runtime.settings, runtime.metrics
+    scale = settings.rating_scale or ANY_SCALE
+    accepted, rejected = read_ratings(body, time.time(), scale, settings.max_ratings)
+    runtime.new_ids.check(accepted)
+    stream_id = str(await runtime.append(encode_ratings(accepted))) if accepted else None
+    metrics.ratings_accepted.inc(len(accepted))
+    metrics.ratings_rejected.inc(len(rejected))
+    took_ms = round((time.perf_counter() - started) * 1000, 3)
+    return msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms))
+
+
+async def _body(receive: Receive) -> bytes:
+    """All of a body whose length has been checked already."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+@router.delete("/ratings/{user}/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
+async def delete_rating(
+    user: UserId, item: ItemId, query: Annotated[NoParameters, Query()], runtime: TheRuntime
+) -> Response:
+    """Take one rating back; deleting what is not there is accepted too."""
+    deletion = RatingEvent(user, item, None, time.time())
+    runtime.new_ids.check([deletion])  # it gets them rows like a rating
+    stream_id = await runtime.append(encode_ratings([deletion]))
+    runtime.metrics.ratings_accepted.inc()
+    return reply(Written(str(stream_id)), 202)

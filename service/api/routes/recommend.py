@@ -1,0 +1,169 @@
+"""Recommendations: `GET /recommend/{user}` with its hot lane; POST for long filters, several users, and nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.dependencies import TheRuntime, UserId, answers, check_n, decoded, reply
+from service.api.gateway import Hot
+from service.api.schemas import AnonymousBody, NoParameters, Page, RecommendBody, RecommendQuery, UsersBody
+from service.api.uvicorn_protocol import Short
+from service.engine.costs import MAX_COST, MAX_RESULTS, cost_of_list
+from service.engine.queries import Popular, PopularItems, Recommend, Recommendation
+from service.errors import InvalidRequest
+from service.runtime import Runtime
+from service.storage.events import StreamId, check_id
+
+router = APIRouter(tags=["recommendations"])
+UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
+MAX_CACHED_QUERY_BYTES = 256
+RARE = "min_ratings"  # lists with it are made in groups of their own
+_encode = msgspec.json.Encoder().encode
+
+
+class _Plan(NamedTuple):
+    """A query string, understood once."""
+
+    filters: dict[str, Any]
+    wait_for: StreamId | None
+    n: int
+
+
+@router.get("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
+async def recommend_user(
+    user: UserId, query: Annotated[RecommendQuery, Query()], runtime: TheRuntime, request: Request
+) -> Response:
+    """The best items for one user."""
+    started = time.perf_counter()
+    check_n(runtime, query.n)
+    answer = await runtime.ask(query.query(user=user), query.position)
+    return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
+
+
+class RecommendLane:
+    """The same for requests without anything unusual; everything else is left to the route above."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def __call__(self, hot: Hot) -> bytes | None:
+        """The body of the answer, or None if the request is unusual or wrong."""
+        plan, user = self._plan(hot.query), _user(hot.tail)
+        if plan is None or user is None:
+            return None
+        answer = await self._runtime.ask(Recommend(user=user, **plan.filters), plan.wait_for)
+        return _finished(answer, hot.request_id, hot.started)
+
+    @property
+    def short(self) -> Short:
+        """The same for those that wait for nothing but the engine."""
+        return Short(b"/recommend/", "/recommend/{user}", self._query, self._runtime.ask_now, _finished)
+
+    def _query(self, tail: bytes, text: bytes) -> Recommend | None:
+        plan, user = self._plan(text), _user(tail)
+        if plan is None or user is None or plan.wait_for is not None:
+            return None
+        return Recommend(user=user, **plan.filters)
+
+    def _plan(self, text: bytes) -> _Plan | None:
+        is_plain = len(text) <= MAX_CACHED_QUERY_BYTES and b"#" not in text
+        plan = _cached_plan(text) if is_plain else None
+        return None if plan is None or plan.n > self._runtime.settings.max_n else plan
+
+
+@router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
+async def recommend_user_filtered(
+    user: UserId,
+    body: RecommendBody,
+    query: Annotated[NoParameters, Query()],
+    runtime: TheRuntime,
+    request: Request,
+) -> Response:
+    """The best items for one user, with lists of candidates and exclusions of any length."""
+    started = time.perf_counter()
+    check_n(runtime, body.n)
+    answer = await runtime.ask(body.query(user=user), body.position)
+    return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
+
+
+@router.post("/recommend", responses=answers(Recommendation | list[Recommendation], http_404=UNKNOWN_USER))
+async def recommend_several(
+    body: UsersBody | AnonymousBody, query: Annotated[NoParameters, Query()], runtime: TheRuntime, request: Request
+) -> Response:
+    """The best items for each of several users, or for somebody who gives ratings along and stays anonymous."""
+    started = time.perf_counter()
+    check_n(runtime, body.n)
+    if isinstance(body, UsersBody):
+        content = await _of_several(runtime, body, request.state.request_id, started)
+    else:
+        asked = body.query(ratings=[(rating.item, rating.rating) for rating in body.ratings])
+        content = _finished(await runtime.ask(asked, body.position), request.state.request_id, started)
+    return Response(content, media_type="application/json")
+
+
+@router.get("/popular", responses=answers(PopularItems))
+async def list_popular(query: Annotated[Page, Query()], runtime: TheRuntime) -> Response:
+    """The most popular items, for everybody alike."""
+    check_n(runtime, query.n)
+    asked = Popular(n=query.n, offset=query.offset, min_ratings=query.min_ratings)
+    return reply(await runtime.ask(asked, query.position))
+
+
+async def _of_several(runtime: Runtime, body: UsersBody, request_id: str, started: float) -> bytes:
+    """Lists of some users at a time, encoded as they come: nobody else waits for all of them."""
+    if len(body.users) * body.n > MAX_RESULTS:
+        most = MAX_RESULTS // len(body.users)
+        raise InvalidRequest(f"Invalid n: expected at most {most:,} for {len(body.users):,} users, got {body.n:,}")
+    per_part = max(1, MAX_COST // cost_of_list(body.query()))
+    lists = []
+    for first in range(0, len(body.users), per_part):
+        answer = await runtime.ask(body.query(users=body.users[first : first + per_part]), body.position)
+        lists.append(_finished(answer, request_id, started)[1:-1])
+    return b"[" + b",".join(lists) + b"]"
+
+
+def _finished(answer: Recommendation | list[Recommendation], request_id: str, started: float) -> bytes:
+    took_ms = round((time.perf_counter() - started) * 1000, 3)
+    every: Sequence[Recommendation] = answer if isinstance(answer, list) else (answer,)
+    for one in every:
+        one.request_id, one.took_ms = request_id, took_ms
+    return _encode(answer)
+
+
+def _user(tail: bytes) -> str | None:
+    """The id in the last segment of a path; None if it is none, or if the path goes on: then the route decides."""
+    if b"/" in tail or b"#" in tail:
+        return None
+    try:
+        return check_id(decoded(tail.decode("ascii")) if b"%" in tail else tail.decode("ascii"))
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _cached_plan(query: bytes) -> _Plan | None:
+    """What a query string asks for; None if it is wrong, names something twice that can be there once, or is rare."""
+    given: dict[str, Any] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name == "exclude":
+            given.setdefault(name, []).append(value)
+        elif name in given or name == RARE:
+            return None
+        else:
+            given[name] = value
+    try:
+        checked = RecommendQuery.model_validate(given)
+    except ValidationError:
+        return None
+    filters = {name: getattr(checked, name) for name in checked.model_fields_set if name != "wait_for"}
+    return _Plan(filters, checked.position, checked.n)

@@ -1,0 +1,156 @@
+"""`Wire`: uvicorn's HTTP protocol, with a shorter way for the route that is called most.
+
+A plain `GET` or `HEAD` on that route needs no task, no scope and no messages: what the parser has found goes straight
+to the engine's queue, and the answer to the socket in one write. That is a third of what the event loop does for it
+otherwise. Whatever is unusual about a request (another method or route, a body, a pipeline, a slow reader, a parameter
+that is wrong) lets it take the usual way, through the door and the framework, which answers the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from service.api.gateway import CLIENT_GONE, JSON, Door, Visit
+from service.api.problems import CLOSE, Headers
+from service.errors import MalformedRequest
+
+READS = frozenset({b"GET", b"HEAD"})
+USUAL = frozenset({b"content-length", b"transfer-encoding", b"expect", b"upgrade"})
+
+
+class Short(NamedTuple):
+    """The route that is answered the short way.
+
+    Attributes:
+        prefix: of its paths, up to the last `/`.
+        route: as the framework names it, for the counters.
+        query: what (tail of the path, query string) ask for; None for whatever is unusual or wrong.
+        ask: the engine's answer to a query; may raise a `ServiceError`, and so may the future.
+        finish: the body, from (answer, request id, `time.perf_counter()` at arrival).
+    """
+
+    prefix: bytes
+    route: str
+    query: Callable[[bytes, bytes], Any]
+    ask: Callable[[Any], asyncio.Future[Any]]
+    finish: Callable[[Any, str, float], bytes]
+
+
+class Wire(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(self, door: Door, short: Short, **options: Any) -> None:
+        super().__init__(**options)
+        self._door, self._short = door, short
+        self._default_headers: list[tuple[bytes, bytes]] | None = None
+        self._default_head = b""
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser: the request is known, apart from its body."""
+        if not (self.url.startswith(self._short.prefix) and self._is_plain() and self._begin()):
+            super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Called by uvicorn where its parser gives up: answered by a problem document, like everything else."""
+        error = MalformedRequest(
+            "Invalid request: expected HTTP/1.1, with a method, a path and headers that can be read"
+        )
+        self.transport.write(self._door.raw_refusal(error))
+        self.transport.close()
+
+    def _is_plain(self) -> bool:
+        parser, cycle = self.parser, self.cycle
+        return (
+            parser.get_method() in READS
+            and (cycle is None or cycle.response_complete)
+            and parser.get_http_version() == "1.1"
+            and parser.should_keep_alive()
+            and not self.flow.write_paused
+            and USUAL.isdisjoint(name for name, _ in self.headers)
+        )
+
+    def _begin(self) -> bool:
+        """Ask the engine; false if the request is unusual."""
+        started = time.perf_counter()
+        path, _, text = self.url.partition(b"?")
+        query = self._short.query(path[len(self._short.prefix) :], text)
+        if query is None:
+            return False
+        door = self._door
+        headers = door.headers(self.headers)
+        visit = Visit(self.parser.get_method().decode(), path, door.request_id(headers), started)
+        cycle = _Cycle()
+        self.cycle = cast("RequestResponseCycle", cycle)  # what uvicorn asks of one, it has
+        try:
+            door.admit(visit.method, path, headers, self.client, self.headers)
+            answer = self._short.ask(query)
+        except Exception as error:
+            self._refuse(visit, cycle, error)
+        else:
+            answer.add_done_callback(functools.partial(self._finish, visit, cycle))
+        return True
+
+    def _finish(self, visit: Visit, cycle: _Cycle, answer: asyncio.Future[Any]) -> None:
+        try:
+            content = self._short.finish(answer.result(), visit.request_id, visit.started)
+        except Exception as error:
+            self._refuse(visit, cycle, error)
+        else:
+            self._write(visit, cycle, 200, content, JSON, [])
+
+    def _refuse(self, visit: Visit, cycle: _Cycle, error: Exception) -> None:
+        self._write(visit, cycle, *self._door.refusal(error, visit))
+
+    def _write(self, visit: Visit, cycle: _Cycle, status: int, content: bytes, media: bytes, extra: Headers) -> None:
+        """Write the whole response at once, and let uvicorn go on."""
+        cycle.response_complete = True
+        if cycle.disconnected or self.transport.is_closing():
+            self._door.count(visit, self._short.route, CLIENT_GONE)
+            return
+        if CLOSE in extra:
+            cycle.keep_alive = False
+        elif not cycle.keep_alive:
+            extra = [*extra, CLOSE]
+        further = b"".join(b"%b: %b\r\n" % header for header in extra) if extra else b""
+        request_id = visit.request_id.encode()
+        body = b"" if visit.method == "HEAD" else content
+        self.transport.write(
+            b"%b%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b"
+            % (STATUS_LINE[status], self._head(), media, len(content), request_id, further, body)
+        )
+        self._door.count(visit, self._short.route, status)
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def _head(self) -> bytes:
+        """The headers that uvicorn adds to every response; it renews them each second."""
+        headers = self.server_state.default_headers
+        if headers is not self._default_headers:
+            self._default_headers = headers
+            self._default_head = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return self._default_head
+
+
+class _Cycle:
+    """What uvicorn wants to know, and to tell, of a request that is being answered."""
+
+    __slots__ = ("disconnected", "keep_alive", "more_body", "response_complete")
+
+    def __init__(self) -> None:
+        self.response_complete = self.disconnected = False
+        self.keep_alive = self.more_body = True
+
+    @property
+    def message_event(self) -> _Cycle:
+        """Nobody waits for the rest of the request."""
+        return self
+
+    def set(self) -> None:
+        """See `message_event`."""

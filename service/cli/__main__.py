@@ -1,0 +1,292 @@
+"""The command line: `nearfield serve | worker | import | train | tune | evaluate | topics`.
+
+Each command imports what it needs when it runs, so that `nearfield --help` and `serve` start fast.
+"""
+
+# ruff: noqa: PLC0415 (see above)
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from service import threads
+from service.cli.console import FAILED, Printer, complain, progress, stderr
+
+if TYPE_CHECKING:
+    import gpu
+    from service.cli.ratings_file import RatingsFile
+    from service.settings import Settings
+
+N_BAD_SHOWN = 10
+ALGORITHM_NAMES = (
+    "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"  # not imported: it would take a second
+)
+
+app = typer.Typer(
+    name="nearfield",
+    help="A recommendation service that learns while it serves.",
+    epilog="Every setting of serve and worker is also an environment variable: NEARFIELD_PORT, NEARFIELD_DATA, …",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[Path | None, typer.Option(help="Folder with the whole state.", metavar="DIR")]
+Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embedded one.", metavar="URL")]
+Place = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
+Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
+Json = Annotated[bool, typer.Option("--json", help="Only JSON lines on stdout.")]
+Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out instead of stopping.")]
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib import metadata
+
+        print(f"nearfield {metadata.version('nearfield')}")
+        raise typer.Exit
+
+
+@app.callback()
+def nearfield(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A recommendation service that learns while it serves."""
+
+
+@app.command(short_help="Serve the API, learn, log and train.")
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; beyond loopback with keys only.")] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.")] = None,
+    data: Data = None,
+    redis: Redis = None,
+    backend: Place = None,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Leave trainings to `nearfield worker`.")] = False,
+) -> int:
+    """Serve the API, learn from ratings, keep the log and train; says on one line when it is ready and where."""
+    given = {"host": host, "port": port, "data": data, "redis": redis, "backend": backend}
+    if no_worker:
+        given["worker"] = False
+    settings = _settings(given)
+    from service.process import run
+
+    return run(settings)
+
+
+@app.command(short_help="Run trainings for a service.")
+def worker(data: Data = None, redis: Redis = None, backend: Place = None) -> int:
+    """Run the trainings that a service asks for, in processes of their own; needs the same DIR and Redis."""
+    settings = _settings({"data": data, "redis": redis, "backend": backend})
+    from service.process import run_worker
+
+    return run_worker(settings)
+
+
+@app.command("import", short_help="Post a file of ratings to a service.")
+def import_(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, MovieLens, JSONL, Parquet, .npz or .mat.", metavar="FILE")],
+    url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
+    key: Key = None,
+    skip_bad: SkipBad = False,
+) -> int:
+    """Post a file of ratings to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY where it is set."""
+    from service.cli import importer
+
+    ratings = _read(file, key, skip_bad)
+    with importer.client_of(url, _settings({}).key_to_write_with) as client:
+        importer.reach(client)
+        with progress("Importing", len(ratings.values)) as bar:
+            receipt = importer.send(client, importer.records(ratings), bar.advance)
+    for position, reason in receipt.reasons:
+        complain(f"rating {position + 1} of {file}: {reason}", FAILED)
+    print(f"{receipt.accepted:,} ratings accepted, {receipt.rejected:,} rejected")
+    return FAILED if receipt.rejected else 0
+
+
+@app.command(short_help="Train a model on a file.")
+def train(
+    ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
+    algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
+    test: Annotated[Path | None, typer.Option(help="File of ratings to measure on.", metavar="FILE")] = None,
+    test_fraction: Annotated[
+        float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter of the algorithm.", metavar="NAME=VALUE")
+    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
+    backend: Backend = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", metavar="DIR")] = None,
+    key: Key = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> None:
+    """Train a model on a file, with a line per epoch and a closing line with the best metric and the peak memory."""
+    if test is not None and test_fraction is not None:
+        raise typer.BadParameter("expected --test or --test-fraction, got both")
+    params = _params(algorithm, [*(set_ or []), *(more or [])])
+    from service.cli import offline
+
+    chosen = _backend(backend)
+    file = _read(ratings, key, skip_bad)
+    if test is not None:
+        data = offline.Data.of_files(file, _read(test, key, skip_bad))
+    else:
+        data = offline.Data.split(file, test_fraction or 0.0, seed)
+    printer = Printer(json)
+    n_epochs = getattr(params, "n_epochs", 1)
+    with progress(f"Training {algorithm}", n_epochs) as bar:
+
+        def on_line(line: dict[str, Any]) -> None:
+            metrics = "  ".join(f"{name} {line[name]:.4f}" for name in offline.BEST if name in line)
+            bar.advance(note=f"epoch {line['epoch']} of {n_epochs}  {metrics}")
+            printer.line(line)
+
+        printer.line(offline.train(data, params, chosen, on_line, out))
+
+
+@app.command(short_help="Find the parameters that suit a file.")
+def tune(
+    ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
+    algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
+    test: Annotated[Path | None, typer.Option(help="File of ratings to judge by.", metavar="FILE")] = None,
+    test_fraction: Annotated[
+        float, typer.Option(help="Share of RATINGS to judge by, where no file is given.", min=0.001, max=0.9)
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter to search around.", metavar="NAME=VALUE")
+    ] = None,
+    backend: Backend = "auto",
+    key: Key = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> None:
+    """Search for the parameters that suit a file, with a line per training and a closing line with the best."""
+    params = _params(algorithm, set_ or [])
+    from service.cli import offline
+    from service.cli.tune import on_file
+
+    chosen = _backend(backend)
+    file = _read(ratings, key, skip_bad)
+    if test is not None:
+        data = offline.Data.of_files(file, _read(test, key, skip_bad))
+    else:
+        data = offline.Data.split(file, test_fraction, seed)
+    printer = Printer(json)
+    with progress(f"Tuning {algorithm}", 1) as bar:
+
+        def on_line(line: dict[str, Any]) -> None:
+            bar.reach(line["trial"] / line["of"], note=f"training {line['trial']} of {line['of']}")
+            printer.line(line)
+
+        printer.line(on_file(data, params, chosen, on_line))
+
+
+@app.command(short_help="Measure a model on a file.")
+def evaluate(
+    model: Annotated[Path, typer.Option(help="Folder that `train --out` wrote.", metavar="DIR")],
+    test: Annotated[Path, typer.Option(help="File of held-out ratings.", metavar="FILE")],
+    negatives: Annotated[
+        Path | None, typer.Option(help="user,item,item,… lines to rank against.", metavar="FILE")
+    ] = None,
+    relevant: Annotated[float | None, typer.Option(help="Smallest rating of a relevant item.")] = None,
+    backend: Backend = "auto",
+    key: Key = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> None:
+    """Measure a model on a file: RMSE and MAE, and where it ranks the held-out items."""
+    from service.cli import offline
+
+    lists = None if negatives is None else offline.read_negatives(negatives)
+    Printer(json).line(offline.evaluate(model, _read(test, key, skip_bad), lists, relevant, _backend(backend)))
+
+
+@app.command(short_help="Show what the factors of an nmf model are made of.")
+def topics(
+    model: Annotated[Path, typer.Option(help="Folder that `train --algorithm nmf --out` wrote.", metavar="DIR")],
+    top: Annotated[int, typer.Option(help="Items and users of each topic.", min=1)] = 10,
+    json: Json = False,
+) -> None:
+    """Show the strongest items and users of each factor of an nmf model, strongest factor first."""
+    from service.cli import offline
+    from service.cli.topics import topics as found
+
+    printer = Printer(json)
+    for topic in found(offline.saved_model(model), top):
+        printer.line(topic)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    threads.configure()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str], commands: typer.Typer = app, name: str = "nearfield") -> int:
+    """Run one of `commands`; returns the exit status: 0, 1 for a failure, 2 for bad usage or bad input.
+
+    An error that nobody foresaw keeps its traceback.
+    """
+    try:
+        return commands(list(arguments) or ["--help"], prog_name=name, standalone_mode=False) or 0
+    except TyperException as error:
+        return complain(error.format_message(), error.exit_code)
+    except Exception as error:
+        from service.cli import complaints
+
+        code = complaints.exit_code(error)
+        if code is None:
+            raise
+        return complain(complaints.message(error), code)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    from service.settings import Settings, unknown_variables
+
+    if unknown := unknown_variables():
+        complain(f"left alone: {', '.join(unknown)}; no setting has such a name", 0)
+    return Settings(**{name: value for name, value in given.items() if value is not None})
+
+
+def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
+    from service.cli import ratings_file
+
+    file = ratings_file.read(path, key=key, skip_bad=skip_bad)
+    stderr.print(f"{path}: {file.columns}", style="dim", markup=False, soft_wrap=True)
+    for line in file.bad[:N_BAD_SHOWN]:
+        complain(f"left out line {line.number} of {path}: {line.reason}", 0)
+    if len(file.bad) > N_BAD_SHOWN:
+        complain(f"left out {len(file.bad):,} lines of {path} in all", 0)
+    return file
+
+
+def _params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
+    from gpu.params import params_for
+
+    for pair in pairs:
+        if "=" not in pair:
+            raise typer.BadParameter(f"expected NAME=VALUE, got {pair!r}")
+    return params_for(algorithm, dict(pair.split("=", 1) for pair in pairs))
+
+
+def _backend(name: str) -> gpu.Backend:
+    from gpu.backend import choose
+
+    backend = choose(name)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim", markup=False)
+    return backend
+
+
+if __name__ == "__main__":
+    main()

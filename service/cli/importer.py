@@ -1,0 +1,174 @@
+"""Ratings of a file into a running service: POST /ratings in batches, waiting where the service asks for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypedDict
+
+import httpx
+
+from service.cli.ratings_file import RatingsFile
+from service.errors import InvalidSetting, ServiceError, Unavailable
+
+BATCH = 1000  # the most that one request may carry
+PATIENCE_S = 300.0  # how long one batch is tried again before giving up
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
+BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+N_REJECTED_KEPT = 100
+REQUEST_TIMEOUT_S = 60
+HINTS: dict[int, str] = {
+    httpx.codes.UNAUTHORIZED: "; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY",
+    httpx.codes.FORBIDDEN: "; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY to a key that may write",
+}
+
+
+class Rating(TypedDict, total=False):
+    """One element of the body of POST /ratings; `timestamp` in Unix seconds may be left out."""
+
+    user: str
+    item: str
+    rating: float
+    timestamp: float
+
+
+class ImportFailed(ServiceError):
+    """The service refused a whole batch, or was not to be had for longer than the patience of an import."""
+
+
+@dataclass
+class Receipt:
+    """What became of the ratings.
+
+    Attributes:
+        accepted, rejected: how many.
+        reasons: position from 0 in what was sent, and why it was rejected; the first hundred.
+        stream_id: of the last accepted batch; hand it to `wait_for`.
+    """
+
+    accepted: int = 0
+    rejected: int = 0
+    reasons: list[tuple[int, str]] = field(default_factory=list)
+    stream_id: str | None = None
+
+    def add(self, answer: dict[str, Any], offset: int) -> None:
+        """Add the answer to the batch that began at position `offset`."""
+        self.accepted += answer["accepted"]
+        self.rejected += len(answer["rejected"])
+        room = N_REJECTED_KEPT - len(self.reasons)
+        self.reasons += [(offset + bad["index"], bad["error"]) for bad in answer["rejected"][:room]]
+        self.stream_id = answer["stream_id"] or self.stream_id
+
+
+def client_of(url: str, key: str | None) -> httpx.Client:
+    """A client of the service at `url` that sends `key`.
+
+    Raises:
+        InvalidSetting: not a URL; it is not repeated, since it may hold a password.
+    """
+    headers = {} if key is None else {"X-API-Key": key}
+    try:
+        return httpx.Client(base_url=url, headers=headers, timeout=REQUEST_TIMEOUT_S)
+    except httpx.InvalidURL:
+        raise InvalidSetting("Invalid url: expected http://HOST:PORT or https://HOST:PORT") from None
+
+
+def reach(client: httpx.Client) -> None:
+    """Ask once whether anybody is there, so that a wrong address fails at once and not after a wait.
+
+    Raises:
+        Unavailable: nobody answers.
+    """
+    try:
+        client.get("/health/live")
+    except httpx.TransportError as error:
+        raise Unavailable(f"no service answers at {_address(client)}: {error}") from None
+
+
+def _address(client: httpx.Client) -> str:
+    """Where a client sends to, without the password that its URL may hold."""
+    return f"{client.base_url.scheme}://{client.base_url.netloc.decode()}"
+
+
+def send(
+    client: httpx.Client,
+    ratings: Iterable[Rating],
+    on_batch: Callable[[int], None] = lambda _n: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Receipt:
+    """Post `ratings` in order and in batches; a batch is repeated until it is acknowledged.
+
+    A repeated batch is harmless: the same ratings in the same order leave the same last ratings.
+
+    Args:
+        client: knows the address and the key.
+        ratings: what to send.
+        on_batch: told how many ratings were dealt with, after each batch.
+        sleep: waits between two tries, seconds.
+
+    Raises:
+        ImportFailed: refused, or nothing but refusals to serve for five minutes.
+    """
+    receipt, offset = Receipt(), 0
+    for batch in _batches(ratings):
+        receipt.add(_posted(client, batch, sleep), offset)
+        offset += len(batch)
+        on_batch(len(batch))
+    return receipt
+
+
+def records(file: RatingsFile) -> Iterator[Rating]:
+    """The ratings of a file as elements of a body, in order."""
+    if file.timestamps is None:
+        for user, item, value in zip(file.users, file.items, file.values, strict=True):
+            yield {"user": user, "item": item, "rating": float(value)}
+    else:
+        for user, item, value, time_s in zip(file.users, file.items, file.values, file.timestamps, strict=True):
+            yield {"user": user, "item": item, "rating": float(value), "timestamp": float(time_s)}
+
+
+def _batches(ratings: Iterable[Rating]) -> Iterator[list[Rating]]:
+    remaining = iter(ratings)
+    while batch := list(islice(remaining, BATCH)):
+        yield batch
+
+
+def _posted(client: httpx.Client, batch: list[Rating], sleep: Callable[[float], None]) -> dict[str, Any]:
+    waited_s, wait_s = 0.0, FIRST_WAIT_S
+    while True:
+        response, problem = _tried(client, batch)
+        if response is not None and response.status_code == httpx.codes.ACCEPTED:
+            answer: dict[str, Any] = response.json()
+            return answer
+        if (response is not None and response.status_code not in BUSY) or waited_s >= PATIENCE_S:
+            raise ImportFailed(f"{_address(client)} did not take the ratings: {problem}")
+        pause_s = _asked_pause_s(response) or wait_s
+        sleep(pause_s)
+        waited_s, wait_s = waited_s + pause_s, min(2 * wait_s, LONGEST_WAIT_S)
+
+
+def _tried(client: httpx.Client, batch: list[Rating]) -> tuple[httpx.Response | None, str]:
+    try:
+        response = client.post("/ratings", json=batch)
+    except httpx.TransportError as error:
+        return None, f"{type(error).__name__}: {error}"
+    return response, problem_of(response)
+
+
+def problem_of(response: httpx.Response) -> str:
+    """What a problem document says, in one line."""
+    try:
+        problem = response.json()
+        text = f"{problem.get('title')}: {problem.get('detail')}"
+    except (ValueError, AttributeError):
+        text = response.text[:200]
+    return f"{response.status_code} {text}{HINTS.get(response.status_code, '')}"
+
+
+def _asked_pause_s(response: httpx.Response | None) -> float | None:
+    try:
+        return float(response.headers["Retry-After"]) if response is not None else None
+    except (KeyError, ValueError):
+        return None

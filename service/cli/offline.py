@@ -1,0 +1,304 @@
+"""Training and measuring on files, with no service behind it: what `nearfield train` and `nearfield evaluate` do.
+
+`train` leaves a snapshot in `OUT/<version>/` and, beside it in `OUT/<version>.parquet`, the ratings it learned from:
+the neighbour terms of a prediction and the items that need no ranking are read from them.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpu
+from gpu.errors import InvalidInput, naming
+from service.cli import ratings_file
+from service.cli.ratings_file import RatingsFile
+from service.engine.id_table import IdTable
+from service.storage import snapshot
+from service.storage.events import ZERO
+
+OnLine = Callable[[dict[str, Any]], None]
+# The metric that decides which epoch was best, in order of preference, and whether less of it is better.
+BEST = {"test_rmse": min, "test_ndcg@10": max, "train_rmse": min, "train_loss": min, "relative_error": min}
+KIB = 1024
+
+
+@dataclass
+class Data:
+    """Ratings to train on and to test on, in common rows.
+
+    Attributes:
+        users, items: the id tables of both.
+        train: what to learn.
+        test: what to measure, or None.
+    """
+
+    users: IdTable
+    items: IdTable
+    train: gpu.Ratings
+    test: gpu.Ratings | None
+
+    def ids(self) -> tuple[list[str], list[str]]:
+        """The ids of all users and of all items, in the order of their rows."""
+        return _ids(self.users), _ids(self.items)
+
+    @classmethod
+    def split(cls, file: RatingsFile, test_fraction: float, seed: int) -> Data:
+        """Hold out the first `round(test_fraction · n)` rows of a seeded permutation of the file's n ratings."""
+        users, items, rows = numbered(file)
+        rows = _last_of_each_pair(rows)
+        order = np.random.default_rng(seed).permutation(len(rows.values))
+        n_test = round(test_fraction * len(order))
+        data = cls(users, items, _ratings(users, items, rows.taken(order[n_test:])), None)
+        if n_test:
+            data.test = _ratings(users, items, rows.taken(order[:n_test]))
+        return data
+
+    @classmethod
+    def folds(cls, file: RatingsFile, n_folds: int, seed: int = 0) -> Iterator[Data]:
+        """Each of `n_folds` disjoint even parts of a seeded permutation of the file's ratings held out in turn."""
+        users, items, rows = numbered(file)
+        rows = _last_of_each_pair(rows)
+        parts = np.array_split(np.random.default_rng(seed).permutation(len(rows.values)), n_folds)
+        for held_out, part in enumerate(parts):
+            rest = np.concatenate(parts[:held_out] + parts[held_out + 1 :])
+            test = _ratings(users, items, rows.taken(part))
+            yield cls(users, items, _ratings(users, items, rows.taken(rest)), test)
+
+    @classmethod
+    def of_files(cls, train: RatingsFile, test: RatingsFile) -> Data:
+        """Train on one file and test on another; an id that only the second has is new to the model."""
+        users, items, train_rows = numbered(train)
+        _, _, test_rows = numbered(test, users, items)
+        return cls(users, items, _ratings(users, items, train_rows), _ratings(users, items, test_rows))
+
+
+@dataclass
+class RowsOfFile:
+    """A file's ratings as rows of id tables: three parallel arrays (N,)."""
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+    def taken(self, positions: NDArray[np.int64]) -> RowsOfFile:
+        """The ratings at `positions`."""
+        return RowsOfFile(self.users[positions], self.items[positions], self.values[positions])
+
+
+def train(
+    data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine, out: Path | None = None
+) -> dict[str, Any]:
+    """Fit `params` to `data.train`, tell `on_line` about each epoch, and return the closing line.
+
+    Args:
+        data: see there.
+        params: what to train.
+        backend: where.
+        on_line: called with `{"epoch", "seconds", "train_rmse", "test_rmse", …}` after each epoch.
+        out: folder for the snapshot; None writes none.
+    """
+    lines: list[dict[str, Any]] = []
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # now: where nothing can be written, nothing need be trained
+
+    def on_epoch(report: gpu.EpochReport) -> None:
+        lines.append({"epoch": report.epoch, "seconds": report.seconds, **report.metrics})
+        on_line(lines[-1])
+
+    with naming(data.ids):
+        ratings, n_far = gpu.usable(data.train, params)
+        model = gpu.fit(ratings, params, backend=backend, test=data.test, on_epoch=on_epoch)
+    closing = {
+        "done": True,
+        "algorithm": params.algorithm,
+        "backend": backend.name,
+        "n_users": data.train.n_users,
+        "n_items": data.train.n_items,
+        "n_train": len(data.train),
+        **({"clipped_ratings": n_far} if n_far else {}),
+        "n_test": 0 if data.test is None else len(data.test),
+        "seconds": lines[-1]["seconds"],
+        **_metrics(lines[-1]),
+        **best_of(lines),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
+    }
+    if out is not None:
+        closing["snapshot"] = str(_saved(out, model, data, lines[-1]))
+    return closing
+
+
+def _metrics(line: dict[str, Any]) -> dict[str, Any]:
+    """What a line of an epoch measures."""
+    return {name: value for name, value in line.items() if name not in ("epoch", "seconds")}
+
+
+def best_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The best value of the metric that counts, and its epoch: {"best_test_rmse": 0.84, "best_epoch": 31}."""
+    name = next((name for name in BEST if name in lines[-1]), None)
+    if name is None:
+        return {}
+    best = BEST[name](lines, key=lambda line: line[name])
+    return {f"best_{name}": best[name], "best_epoch": best["epoch"]}
+
+
+def evaluate(
+    folder: Path,
+    test: RatingsFile,
+    negatives: dict[str, list[str]] | None,
+    relevant_from: float | None,
+    backend: gpu.Backend,
+) -> dict[str, Any]:
+    """Measure the snapshot in `folder` on `test`: RMSE and MAE (not for implicit models), then ranks.
+
+    Args:
+        folder: a version's folder, or the folder of several, whose newest counts.
+        test: held-out ratings.
+        negatives: user id → items to rank beside each of the user's test items. None ranks against every item that
+            the user had not rated.
+        relevant_from: smallest rating of a relevant test item. None: every rating that is no dislike to the model.
+        backend: where to score.
+    """
+    version, model, data = _loaded(folder, test)
+    assert data.test is not None  # noqa: S101 - `of_files` always gives one; this narrows the type
+    users, items, values = data.test.coo()
+    rows, result = data.train.by_user, {"version": version, "algorithm": model.params.algorithm, "n_test": len(values)}
+    if not model.is_implicit:
+        result["rmse"] = gpu.evaluate.rmse(model, rows, users, items, values, backend=backend)
+        result["mae"] = gpu.evaluate.mae(model, rows, users, items, values, backend=backend)
+    threshold = model.middle if relevant_from is None else relevant_from
+    if negatives is None:
+        return result | gpu.evaluate.ranking(model, rows, data.test, threshold, backend=backend)
+    relevant = data.test.where(values >= threshold)
+    return result | _against_negatives(model, data, relevant, negatives, backend)
+
+
+def read_negatives(path: Path) -> dict[str, list[str]]:
+    """Read `user,item,item,…` lines (comma or tab).
+
+    Raises:
+        InvalidInput: not text in UTF-8, a line without an item, or with another number of items than the first.
+        InvalidRatingsFile: no regular file.
+    """
+    ratings_file.check_regular(path)
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"Invalid {path}: expected text in UTF-8, got other bytes ({error})") from None
+    negatives: dict[str, list[str]] = {}
+    n_items = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        user, *items = line.replace("\t", ",").split(",")
+        n_items = n_items or len(items)
+        if not items or len(items) != n_items:
+            wanted = f"a user and {n_items or 1} items"
+            raise InvalidInput(f"Invalid line {number} of {path}: expected {wanted}, got {line[:80]!r}")
+        negatives[user] = items
+    return negatives
+
+
+def numbered(
+    file: RatingsFile, users: IdTable | None = None, items: IdTable | None = None
+) -> tuple[IdTable, IdTable, RowsOfFile]:
+    """A file's ratings as rows of id tables; new ids are appended to the given tables."""
+    users = IdTable() if users is None else users
+    items = IdTable() if items is None else items
+    values = np.asarray(file.values, dtype=np.float32)
+    rows = RowsOfFile(users.rows_or_new(file.users), items.rows_or_new(file.items), values)
+    return users, items, rows
+
+
+def _last_of_each_pair(rows: RowsOfFile) -> RowsOfFile:
+    """Each (user, item) once, with its last rating and in the order of the file, so that a split holds out pairs."""
+    pair = rows.users.astype(np.int64) * (int(rows.items.max(initial=0)) + 1) + rows.items
+    _, last_from_end = np.unique(pair[::-1], return_index=True)
+    return rows.taken(np.sort(len(pair) - 1 - last_from_end))
+
+
+def _ratings(users: IdTable, items: IdTable, rows: RowsOfFile) -> gpu.Ratings:
+    shape = (len(users), len(items))
+    return gpu.Ratings.from_coo(rows.users, rows.items, rows.values, shape, users.keys, items.keys)
+
+
+def _saved(out: Path, model: gpu.Model, data: Data, last_line: dict[str, Any]) -> Path:
+    metrics = _metrics(last_line)
+    user_ids, item_ids = _ids(data.users), _ids(data.items)
+    manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))
+    _write_ratings(out / f"{manifest.version}.parquet", data.train, user_ids, item_ids)
+    return out / manifest.version
+
+
+def _ids(table: IdTable) -> list[str]:
+    return [id_ for id_ in table.ids(range(len(table))) if id_ is not None]
+
+
+def _write_ratings(path: Path, ratings: gpu.Ratings, user_ids: list[str], item_ids: list[str]) -> None:
+    import pyarrow as pa  # noqa: PLC0415 - reading and measuring text files needs no Parquet
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    users, items, values = ratings.coo()
+    columns = {
+        "user": pa.DictionaryArray.from_arrays(users, user_ids),
+        "item": pa.DictionaryArray.from_arrays(items, item_ids),
+        "rating": values,
+    }
+    pq.write_table(pa.table(columns), path, compression="zstd")
+
+
+def saved_model(folder: Path) -> snapshot.Snapshot:
+    """The snapshot in `folder`, or the newest of the versions below it.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    if not (folder / snapshot.MANIFEST_FILE).exists():
+        versions = snapshot.versions(folder)
+        if not versions:
+            raise InvalidInput(f"Invalid model: expected a folder written by `nearfield train --out`, got {folder}")
+        folder = folder / versions[0]
+    return snapshot.load(folder.parent, folder.name)
+
+
+def _loaded(folder: Path, test: RatingsFile) -> tuple[str, gpu.Model, Data]:
+    loaded = saved_model(folder)
+    version = loaded.manifest.version
+    ratings = (folder if folder.name != version else folder.parent) / f"{version}.parquet"
+    users, items = IdTable(), IdTable()
+    users.rows_or_new(loaded.user_ids)
+    items.rows_or_new(loaded.item_ids)
+    _, _, train_rows = numbered(ratings_file.read(ratings), users, items)
+    _, _, test_rows = numbered(test, users, items)
+    loaded.model.grow(len(users), len(items))
+    data = Data(users, items, _ratings(users, items, train_rows), _ratings(users, items, test_rows))
+    return version, loaded.model, data
+
+
+def _against_negatives(
+    model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]], backend: gpu.Backend
+) -> dict[str, Any]:
+    """Leave-one-out ranks: each relevant test item of a user among the user's given negatives."""
+    users, positives, _ = relevant.coo()
+    given = {data.users.row(user): items for user, items in negatives.items()}
+    kept = [n for n, user in enumerate(users) if int(user) in given]
+    if not kept:
+        raise InvalidInput("Invalid negatives: expected a line for at least one user of the test file, got none")
+    lists = np.array([data.items.rows_or_new(given[int(users[n])]) for n in kept])
+    model.grow(len(data.users), len(data.items))
+    rows = data.train.by_user
+    cases = gpu.Rows(rows.starts[users[kept]], rows.lengths[users[kept]], rows.items, rows.values)
+    result = gpu.evaluate.sampled_ranking(_of_users(model, users[kept]), cases, positives[kept], lists, backend=backend)
+    return {**result, "n_ranked": len(kept)}
+
+
+def _of_users(model: gpu.Model, users: NDArray[np.int32]) -> gpu.Model:
+    """The model with one row for each of `users`, repeated ones too."""
+    arrays = {
+        name: array[users] if gpu.model.ARRAYS[name][0][0] == "U" else array for name, array in model.arrays.items()
+    }
+    return gpu.Model(model.params, model.mean, model.scale, arrays, model.calibration)

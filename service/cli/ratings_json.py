@@ -1,0 +1,97 @@
+"""Files of ratings with one JSON object a line (JSONL): fields user, item, rating and, if there is one, timestamp."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from service.cli.ratings_columns import NAMES, columns_of, is_in_milliseconds, wrong_time
+from service.cli.ratings_text import LARGEST, BadLine, TextRatings
+from service.errors import InvalidRatingsFile
+from service.storage.events import check_id
+
+_EXCERPT = 80
+_Fields = dict[str, str]  # user, item, rating, timestamp -> the name of the field
+
+
+def read_json(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
+    """The ratings in `data`, the content of the file `path`; the first line says which field is what.
+
+    Raises:
+        InvalidRatingsFile: the first line names no user, item or rating, or a later one is bad and not to be skipped.
+    """
+    lines = [(number, line) for number, line in enumerate(data.splitlines(), start=1) if line.strip()]
+    if not lines:
+        raise InvalidRatingsFile(f"Invalid {path}: expected a JSON object in line 1, got nothing")
+    fields = _fields(path, *lines[0])
+    rows, bad = [], []
+    for number, line in lines:
+        try:
+            rows.append(_row(_object(line), fields))
+        except ValueError as error:
+            if not skip_bad:
+                raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
+            bad.append(BadLine(number, str(error)))
+    words = ", ".join(f"{field!r} is the {name}" for name, field in fields.items())
+    return TextRatings(_table(rows, list(fields)), bad, words)
+
+
+def _fields(path: Path, number: int, line: bytes) -> _Fields:
+    try:
+        names = list(_object(line))
+        return {name: names[place] for name, place in columns_of(names).items()}
+    except ValueError as error:
+        raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"expected a JSON object, got {line[:_EXCERPT].decode(errors='replace')!r} ({error})"
+        ) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"expected one JSON object a line, got {type(found).__name__}")
+    return found
+
+
+def _row(found: dict[str, Any], fields: _Fields) -> tuple[Any, ...]:
+    return tuple(
+        _id(name, found.get(field)) if name in NAMES[:2] else _number(name, found.get(field))
+        for name, field in fields.items()
+    )
+
+
+def _id(name: str, value: object) -> str:
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise ValueError(f"expected text or an integer as {name}, got {_shown(value)}")
+    return check_id(str(value))
+
+
+def _number(name: str, value: Any) -> float:
+    is_number = isinstance(value, int) and not isinstance(value, bool)  # of any length, which no float holds
+    if not (is_number or (isinstance(value, float) and math.isfinite(value))):
+        raise ValueError(f"expected a finite number as {name}, got {_shown(value)}")
+    if name == "timestamp" and is_in_milliseconds(value):
+        raise ValueError(wrong_time(_shown(value)))
+    if abs(value) > LARGEST[name]:
+        raise ValueError(f"expected at most {LARGEST[name]:.2g} as {name}, got {_shown(value)}")
+    return float(value)
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else repr(value)[:_EXCERPT]
+
+
+def _table(rows: list[tuple[Any, ...]], names: list[str]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    arrays = [
+        pa.array(column, pa.string()).dictionary_encode() if name in NAMES[:2] else pa.array(column, pa.float64())
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return pa.table(arrays, names=names)

@@ -1,0 +1,57 @@
+"""`python -m service.cli.warm`: compile every kernel into Numba's cache before the first start, as the image does.
+
+`python -m service.cli.warm TURN ALGORITHM …`: one of several processes that compile what these models answer and learn
+with (`service.engine.compilation`). It prints the name of each kernel that it has compiled.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import gpu
+from gpu.host import compilation
+from gpu.host.kernel_cache import take_turns
+from service import threads
+from service.cli import synthetic
+from service.engine.rehearsal import rehearse_answers, rehearse_history, rehearse_learning, rehearse_model
+
+N_VIEWERS, N_ITEMS = 60, 40
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Compile as the arguments say."""
+    threads.configure()
+    if arguments:
+        take_turns()
+        with compilation.watched(partial(print, flush=True)):
+            rehearse(int(arguments[0]), arguments[1:])
+    else:
+        compile_all()
+
+
+def compile_all() -> None:
+    """Do once on a small synthetic catalogue, for every algorithm, what trainer and engine do all day."""
+    rehearse_history()
+    drawn = synthetic.planted(0, N_VIEWERS, N_ITEMS)
+    ratings = gpu.Ratings.from_coo(drawn.viewers, drawn.items, drawn.ratings, (N_VIEWERS, N_ITEMS))
+    for algorithm, known in gpu.ALGORITHMS.items():
+        short = {"n_epochs": 1} if hasattr(known.params, "n_epochs") else {}
+        gpu.fit(ratings, gpu.params_for(algorithm, short), test=ratings, on_epoch=lambda _report: None)
+        rehearse_model(algorithm)
+
+
+def rehearse(turn: int, algorithms: Sequence[str]) -> None:
+    """Rehearse everything, from a place on that `turn` decides: others begin elsewhere, so that each does a part."""
+    acts: list[Callable[[], None]] = []
+    for algorithm in algorithms:
+        acts += [partial(rehearse_answers, algorithm), partial(rehearse_learning, algorithm)]
+    first = turn // 2 * 2 % len(acts)
+    acts = acts[first:] + acts[:first]
+    for act in acts if turn % 2 == 0 else reversed(acts):
+        act()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

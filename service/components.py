@@ -1,0 +1,131 @@
+"""`Parts`: what `serve` and `worker` have in common, and `Worker`: the parts of `nearfield worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import structlog
+
+from service import threads
+from service.engine import compilation
+from service.jobs.supervisor import Supervisor
+from service.jobs.table import JobTable
+from service.metrics import Metrics
+from service.settings import Settings
+from service.storage import files, live_versions
+from service.storage.events import StreamId
+from service.storage.rating_log import RatingLog
+from service.storage.redis_server import RedisServer
+from service.storage.stream import Stream
+
+OURS = frozenset(
+    ("ratings", "redis", "snapshots", ".lock", live_versions.LIVE_FILE, live_versions.LOCK_FILE)
+)  # in DATA
+THREADS_STOP_S = 7.0  # longer than a call to Redis that gets no answer
+SERVER_STOP_S = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Parts:
+    """What `serve` and `worker` have in common: things to stop, and a place for the first failure."""
+
+    def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            settings: of the process.
+            on_failure: called on the event loop when a part has failed for good; `failure` says why.
+        """
+        self.settings, self.metrics = settings, Metrics()
+        self.failure: BaseException | None = None
+        self.on_failure = on_failure
+        self._together: list[Callable[[], None]] = []
+        self._to_stop = contextlib.AsyncExitStack()
+        self._rating_log = RatingLog(settings.data / "ratings")
+
+    async def stop(self) -> None:
+        """Stop the threads, all at once, then everything else, the last one started first.
+
+        Each has a time for it. What does not end in that time is left to the end of the process: whatever was
+        acknowledged is durable.
+        """
+        await asyncio.gather(*(_in_thread(stop, THREADS_STOP_S) for stop in self._together))
+        await self._to_stop.aclose()
+
+    def _fail(self, error: BaseException) -> None:
+        """A part is gone for good: the process should end, and its successor go on from what is durable."""
+        self.failure = self.failure or error
+        _log.critical("service failed", error=str(error), kind=type(error).__name__)
+        self.on_failure()
+
+    def _fail_from_thread(self, error: BaseException) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends anyway
+            self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _prepare_data(self) -> None:
+        """What has to be done before anything is opened; on the event loop."""
+        self._loop = asyncio.get_running_loop()
+        files.close_to_others(self.settings.data, OURS)
+
+    def _stop_together(self, stop: Callable[[], None]) -> None:
+        """For threads: each may wait for Redis, the disk or the engine, and one after the other they would too long."""
+        self._together.append(stop)
+
+    def _stop_later(self, stop: Callable[[], None]) -> None:
+        """For what the threads need until they have ended."""
+        self._to_stop.push_async_callback(_in_thread, stop, SERVER_STOP_S)
+
+    def _open_stream(self, url: str) -> None:
+        log = self._rating_log
+        self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_known, log))
+        self._to_stop.callback(self._stream.close)
+        self._table = JobTable(url)
+        self._to_stop.callback(self._table.close)
+
+    def _start_supervisor(self) -> None:
+        parts = self._table, self._stream, self._rating_log, self.metrics
+        supervisor = Supervisor(self.settings, *parts, self._fail_from_thread)
+        supervisor.start()
+        self._stop_together(supervisor.stop)
+
+
+class Worker(Parts):
+    """`nearfield worker`: trainings for a service that shares DATA and Redis."""
+
+    async def start(self) -> None:
+        """Start taking jobs; Redis may come later."""
+        self._prepare_data()
+        compilation.check_cache()
+        self._open_stream(self.settings.redis or RedisServer(self.settings.data).url)
+        self._start_supervisor()
+
+
+async def _in_thread(stop: Callable[[], None], timeout_s: float) -> None:
+    """Call `stop` in a thread of its own: those of asyncio may all be waiting for Redis."""
+    outcome: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            stop()
+            outcome.set_result(None)
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threads.helper("stop", run)
+    waiting = asyncio.wrap_future(outcome)
+    done, _ = await asyncio.wait({waiting}, timeout=timeout_s)
+    if done:
+        waiting.result()
+    else:
+        _log.error("a part does not stop", part=getattr(stop, "__qualname__", ""), after_s=timeout_s)
+
+
+def _known(log: RatingLog, first: StreamId, last: StreamId) -> set[StreamId]:
+    """The ids of the log from `first` to `last`, both included, and maybe some of the millisecond before."""
+    before = StreamId(first.ms - 1, 0)
+    return {entry.id for entries in log.entries(before, last) for entry in entries}

@@ -1,0 +1,47 @@
+"""`CatchUp`: lets live models refit trained items, and the users who rated them, when there is time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from service.engine.background import SLICE_S, Background, Slices
+from service.engine.ranking import Ranking
+from service.errors import NotReady
+from service.metrics import Metrics
+
+
+class CatchUp:
+    """One generator at most in the engine's background, there while a live model is behind. Engine thread only."""
+
+    def __init__(
+        self, background: Background, ranking: Ranking, metrics: Metrics, fail: Callable[[BaseException], None]
+    ) -> None:
+        """`fail` gets the error of a model that could not catch up: it may answer wrongly from then on."""
+        self._background, self._ranking, self._metrics, self._fail = background, ranking, metrics, fail
+        self._is_under_way = False
+
+    def start(self) -> None:
+        """Begin, if it has not begun; after anything that a model learns."""
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._background.add(self._slices()).add_done_callback(self._end)
+
+    def _slices(self) -> Slices:
+        yield  # events come first
+        while not self.step():
+            yield
+
+    def step(self) -> bool:
+        """Do a slice; whether all live models have caught up."""
+        has_caught_up = [model.catch_up(SLICE_S) for model in self._ranking.models()]
+        for model in self._ranking.models():
+            self._metrics.refits_waiting.labels(model.name).set(model.online.n_waiting)
+        return all(has_caught_up)
+
+    def _end(self, done: Future[Any]) -> None:
+        self._is_under_way = False
+        error = done.exception()
+        if error is not None and not isinstance(error, NotReady):
+            self._fail(error)

@@ -1,0 +1,204 @@
+"""What must be compiled before a model answers, and compiling it where it disturbs nobody.
+
+Numba compiles one kernel at a time in a process, in Python for the most part, so that requests would wait for it. Where
+there is a cache folder, processes of their own fill it (`service.cli.warm`), and this one loads what they
+have left there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from gpu import drift
+from gpu.algorithms import ALGORITHMS
+from gpu.host import compilation
+from gpu.params import CulshParams, GradientParams, Params
+from service.engine.rehearsal import rehearse_model
+from service.threads import helper
+
+MAX_PROCESSES = 4  # more would compile the same kernels: there are few that no other one needs
+SECONDS_PER_KERNEL = 0.4  # of one core; measured: 91 kernels in 36 s
+NICENESS = 10  # who asks meanwhile goes first
+POLL_S = 0.2
+
+# Kernels by what calls them, whole modules or single ones. What an algorithm learns with:
+_HISTORY = ("arena", "table")
+_ANSWERS = ("bounds", "estimate", "item_index", "lists", "topn", "touched", "weighted")
+_BY_FACTORS, _BY_RATINGS = ("similar.cosine", "similar.cosines"), ("similar.cosines_of_rows",)  # neighbors
+_EXACT = ("exact", "exact_rows", "solve")
+_SAMPLED = ("newcomers", "online", "solve.add_observations", "solve.factorize", "solve.solve")
+_HASHED = ("hamming", "lsh", "table.values_of")
+_DRIFT = ("drift.count", "drift.positions_of")
+_SUMS = ("exact.add_gram",)
+_ABSENCES = ("newcomers.draw_absences", "newcomers.draw_absent", "newcomers.likers")
+
+# What nobody calls while a model answers, and why not: every other kernel has to be called by a rehearsal, see
+# `tests/service/engine/test_rehearsal.py`.
+OFFLINE = {
+    "als": "half-iterations of a training",
+    "blocks": "NMF in tiles, a training",
+    "cg": "conjugate gradients of a training",
+    "columns": "sums of a training",
+    "esgd": "epochs of a training",
+    "hals": "updates of a training",
+    "sgd": "epochs of a training",
+    "similarity": "comparators of simLSH, of a training",
+    "subspace": "blocks of factors in a training",
+    "estimate.predict": "errors on held-out pairs, after a training",
+    "exact.solve_rows_parallel": "refits without a budget: the engine always has one",
+    "hamming.rank_blocks": "lists of more items than the engine makes at a time",
+    "hamming.rank_buckets": "lists of all items of a training",
+    "hamming.rank_second_hand": "the same",
+    "lsh.add_columns": "signatures of a training",
+    "newcomers.refit_items_parallel": "refits without a budget",
+    "online.refit_users_parallel": "refits without a budget",
+}
+
+_log = structlog.get_logger(__name__)
+OnProgress = Callable[[float, str], None]
+
+
+def needed(algorithm: str) -> set[str]:
+    """The kernels that a model of `algorithm` answers and learns with, by name."""
+    params = ALGORITHMS[algorithm].params()
+    names = [*_HISTORY, *_ANSWERS, *(_BY_RATINGS if params.has_item_weights else _BY_FACTORS)]
+    lacking = {"arena.move_rows"}  # of the log alone
+    if isinstance(params, GradientParams):
+        names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]
+        lacking |= set() if isinstance(params, CulshParams) else {"table.values_of"}
+        names += _HASHED if isinstance(params, CulshParams) else ()
+        lacking |= set() if params.is_implicit else set(_ABSENCES)
+    elif params.has_item_weights:
+        lacking |= {"table.values_of"}
+    else:
+        names += [*_EXACT, *_drift(params, *_DRIFT)]
+        lacking |= {"table.values_of", *(() if params.is_implicit else _SUMS)}
+    return _of(names) - lacking
+
+
+def _drift(params: Params, *names: str) -> tuple[str, ...]:
+    """What trained items learn with, where they do."""
+    return names if drift.learns(params) else ()
+
+
+def check_cache() -> None:
+    """Say so where what is compiled cannot be kept: everything works, but every start and every training compiles."""
+    if not compilation.can_save() and compilation.uncached(set(compilation.kernels())):
+        _log.warning(
+            "compiled kernels cannot be kept, since no cache folder can be written: every start compiles them again; "
+            "set NUMBA_CACHE_DIR to a folder that this user can write"
+        )
+
+
+def prepare(algorithms: Sequence[str], on_progress: OnProgress, is_stopping: Callable[[], bool]) -> None:
+    """Compile what models of these algorithms need, or load it from the cache. Any thread but the engine's.
+
+    Args:
+        on_progress: called with the share that is done, 0 to 1, and what is being done.
+        is_stopping: asked now and then; when true, `prepare` returns with the work undone.
+    """
+    missing = compilation.uncached(set().union(*map(needed, algorithms))) if algorithms else set()
+    progress = _Progress(algorithms, missing, on_progress)
+    if missing:
+        n_processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES, 2 * len(algorithms))
+        progress.announce(n_processes if compilation.can_save() else 1)
+    if missing and compilation.can_save():
+        _in_processes(algorithms, n_processes, progress.note, is_stopping)
+    with compilation.watched(progress.note):  # all that is left where the processes did their work: nothing
+        for algorithm in algorithms:
+            if not is_stopping():
+                rehearse_model(algorithm)
+
+
+class _Progress:
+    """How many of the missing kernels are there by now, and about how long the others take."""
+
+    def __init__(self, algorithms: Sequence[str], missing: set[str], on_progress: OnProgress) -> None:
+        self._what = f"compiling kernels for {', '.join(algorithms)}"
+        self._missing, self._n_missing, self._on_progress = set(missing), len(missing), on_progress
+        self._began_s = time.monotonic()
+        self._expected_s = 0.0
+
+    def announce(self, n_processes: int) -> None:
+        """Say that it begins, and about how long it takes."""
+        self._expected_s = self._n_missing * SECONDS_PER_KERNEL / n_processes
+        _log.info(
+            f"{self._what}: there are none for this processor in the cache; models answer when it is done",
+            kernels=self._n_missing,
+            about_seconds=self._seconds_left(),
+            processes=n_processes,
+        )
+        self._tell("")
+
+    def note(self, kernel: str) -> None:
+        """A kernel has been compiled, by this process or another."""
+        if kernel in self._missing:
+            self._missing.remove(kernel)
+            self._tell(f", the last one {kernel}")
+
+    def _seconds_left(self) -> int:
+        """What is expected, more and more corrected by what it took so far."""
+        left = len(self._missing) / self._n_missing
+        passed_s = time.monotonic() - self._began_s
+        return round(left * (left * self._expected_s + passed_s)) + 1
+
+    def _tell(self, last: str) -> None:
+        n_done = self._n_missing - len(self._missing)
+        text = f"{self._what}: {n_done} of {self._n_missing} done{last}; about {self._seconds_left()} s left"
+        self._on_progress(n_done / self._n_missing, text)
+
+
+def _of(names: Sequence[str]) -> set[str]:
+    """The kernels of these modules, and those that are named themselves, but none that are only called offline."""
+    every = compilation.kernels()
+    return {name for name in every if _is_in(name, names) and not _is_in(name, OFFLINE)}
+
+
+def _is_in(kernel: str, names: Sequence[str] | dict[str, str]) -> bool:
+    return kernel in names or kernel.partition(".")[0] in names
+
+
+def _in_processes(
+    algorithms: Sequence[str], n_processes: int, note: Callable[[str], None], is_stopping: Callable[[], bool]
+) -> None:
+    """Fill the cache folder; each process begins elsewhere, and finds there what the others have done before."""
+    kernels: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    started = [_start(algorithms, turn, kernels) for turn in range(n_processes)]
+    n_running = n_processes
+    while n_running and not is_stopping():
+        with contextlib.suppress(queue.Empty):
+            kernel = kernels.get(timeout=POLL_S)
+            if kernel is None:
+                n_running -= 1
+            else:
+                note(kernel)
+    for process in started:
+        process.terminate()
+        process.wait()
+
+
+def _start(algorithms: Sequence[str], turn: int, kernels: queue.SimpleQueue[str | None]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "service.cli.warm", str(turn), *algorithms]
+    process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, process_group=0
+    )
+    with contextlib.suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+
+    def read() -> None:
+        assert process.stdout is not None  # noqa: S101 (tells the type checker)
+        with process.stdout as lines:
+            for line in lines:
+                kernels.put(line.strip())
+        kernels.put(None)
+
+    helper("compilation", read)
+    return process

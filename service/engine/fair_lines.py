@@ -1,0 +1,91 @@
+"""`FairLines`: who is next, by what was done for each client before. Belongs to the engine thread.
+
+Start-time fair queueing (Goyal, Vin, Cheng 1996). Each line has a virtual time, which a query moves on by its cost; the
+line that is furthest behind is next. One that has been empty goes on from the present time, so that nobody saves up for
+later. What costs little stands in a line of its own for each client.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from typing import Any
+
+from service.engine.clients import Client
+from service.engine.costs import LIGHT, MAX_COST
+
+MAX_REMEMBERED = 4096  # lines, beyond which empty ones are forgotten
+
+
+class _Line:
+    """Questions of one client, the oldest first, and the virtual time at which the next one is due."""
+
+    def __init__(self) -> None:
+        self.questions: deque[Any] = deque()
+        self.due = 0.0
+
+
+class FairLines:
+    """Questions that wait, in lines; each has a `client`, a `cost` and the time `since` which it waits."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[Client, bool], _Line] = {}
+        self._heap: list[tuple[float, int, _Line]] = []  # the lines that are not empty
+        self._numbers = itertools.count()
+        self._now = 0.0  # virtual time
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def add(self, question: Any) -> None:
+        """Let a question wait behind those of its line."""
+        name = question.client, question.cost <= LIGHT
+        line = self._lines.get(name)
+        if line is None:
+            self._forget_idle()
+            line = self._lines[name] = _Line()
+        line.questions.append(question)
+        self._n += 1
+        if len(line.questions) == 1:
+            line.due = max(line.due, self._now)
+            self._push(line)
+
+    def take(self, most: int) -> list[Any]:
+        """The next questions, at most `most`, as many as cost no more than `MAX_COST` together; one at least."""
+        taken: list[Any] = []
+        cost = 0
+        while self._heap and len(taken) < most:
+            due, _, line = self._heap[0]
+            cost += line.questions[0].cost
+            if taken and cost > MAX_COST:
+                break
+            heapq.heappop(self._heap)
+            self._now = due
+            question = line.questions.popleft()
+            line.due = due + question.cost
+            taken.append(question)
+            if line.questions:
+                self._push(line)
+        self._n -= len(taken)
+        return taken
+
+    def expire(self, before: float) -> list[Any]:
+        """Take out the questions that have waited since `before` or longer."""
+        late: list[Any] = []
+        for line in self._lines.values():
+            while line.questions and line.questions[0].since < before:
+                late.append(line.questions.popleft())
+        if late:
+            self._n -= len(late)
+            self._heap = [entry for entry in self._heap if entry[2].questions]
+            heapq.heapify(self._heap)
+        return late
+
+    def _push(self, line: _Line) -> None:
+        heapq.heappush(self._heap, (line.due, next(self._numbers), line))
+
+    def _forget_idle(self) -> None:
+        if len(self._lines) >= MAX_REMEMBERED:
+            self._lines = {name: line for name, line in self._lines.items() if line.questions}

@@ -1,0 +1,237 @@
+"""`History`: ids and the last rating of every (user, item), outside all models and before any model.
+
+Its rows are the only rows of the process. One thread owns it: the engine's, or whoever loads it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gpu.host.growing import Growing
+from gpu.table import Changes, RatingTable
+from service.engine.id_table import IdTable
+from service.storage.events import ZERO, Entry, RatingEvent, StreamId
+from service.storage.rating_log import RatingLog
+
+EVENTS_A_MS = 2**21  # more of them would count as those of the next millisecond
+LAST_MS = 2**42 - 1  # the year 2109; positions are 64-bit numbers
+
+
+class Forgotten(NamedTuple):
+    """A user who was dropped: the retired row, and the ratings it had."""
+
+    user: int
+    items: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+
+class Applied(NamedTuple):
+    """What entries did. All ratings of a row come before it was forgotten, so take `forgotten` last.
+
+    Attributes:
+        changes: of the table, one per rating event, at positions that ascend; see `position_of`.
+        forgotten: users dropped, in order.
+    """
+
+    changes: Changes
+    forgotten: list[Forgotten]
+
+
+class History:
+    """Everything the service knows about who rated what.
+
+    Attributes:
+        users, items: id tables; their rows are the rows of `table`.
+        table: the last rating of every (user, item).
+        position: id of the last entry applied.
+        n_hidings: how often items were hidden or shown.
+    """
+
+    def __init__(self) -> None:
+        self.users = IdTable()
+        self.items = IdTable()
+        self.table = RatingTable()
+        self.position = ZERO
+        self.n_hidings = 0
+        self._next_position = 0
+        self._hidden_items = Growing(np.zeros(0, dtype=np.bool_))
+        self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last event of each user
+        self._first_ms = Growing(np.zeros(0, dtype=np.int64))
+
+    def is_known_at(self, users: NDArray[np.integer], watermark: StreamId) -> NDArray[np.bool_]:
+        """Whether each row (B,) had been given out at `watermark`: not to somebody who was forgotten and came back."""
+        is_known: NDArray[np.bool_] = self._first_ms.values[users] <= watermark.ms
+        return is_known
+
+    def changed_since(self, watermark: StreamId) -> NDArray[np.int64]:
+        """Rows of users with an event behind `watermark`.
+
+        Users with one in the very millisecond of the watermark are counted too, always, so the answer does not depend
+        on how the entries came in.
+        """
+        return np.flatnonzero(self._last_ms.values >= watermark.ms)
+
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """Items that are never recommended, (N,): a view that growth replaces."""
+        return self._hidden_items.values
+
+    def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """(items, ascending, and values) of the newest `n` ratings of a user, or of all."""
+        items, values, _, positions = self.table.row(user)
+        if len(items) <= n:
+            return items, values
+        is_new = positions >= np.partition(positions, -n)[-n]
+        return items[is_new], values[is_new]
+
+    def apply(self, entries: Sequence[Entry]) -> Applied:
+        """Apply entries in order; those at or below `position` are skipped, so replaying is harmless.
+
+        Cost: about 2 µs a rating. Rows for new users and items exist from here on.
+        """
+        parts: list[Changes] = []
+        forgotten: list[Forgotten] = []
+        ratings: list[RatingEvent] = []
+        times_ms: list[int] = []
+        for entry in entries:
+            if entry.id <= self.position:
+                continue
+            self.position = entry.id
+            if entry.kind == "rating":
+                ratings.extend(entry.ratings)
+                times_ms.extend([entry.id.ms] * len(entry.ratings))
+            elif entry.subject is not None:
+                parts.append(self._rate_events(ratings, times_ms))
+                forgotten += self._apply_subject(entry.kind, entry.subject)
+                ratings, times_ms = [], []
+        parts.append(self._rate_events(ratings, times_ms))
+        return Applied(Changes.joined(parts), forgotten)
+
+    def load(
+        self, log: RatingLog, upto: StreamId | None = None, on_progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Apply everything in the log behind `position`, by columns: about a second per million ratings.
+
+        Args:
+            log: the rating log.
+            upto: stop behind this id. Default: at the end.
+            on_progress: called with the number of rows read so far, after each row group.
+
+        Raises:
+            CorruptLog: a segment is torn or altered; what came before it has been applied.
+        """
+        n_rows = 0
+        end = log.last_id() if upto is None else min(upto, log.last_id())
+        for batch in log.read(self.position):
+            self._apply_batch(_up_to(batch, end))
+            n_rows += batch.num_rows
+            if on_progress is not None:
+                on_progress(n_rows)
+            if self.position >= end:
+                break
+        self.position = max(self.position, end)
+        self.table.pack()
+        pa.default_memory_pool().release_unused()  # a service is long-lived: what reading needed goes back
+
+    # --- one kind of entry each
+
+    def _rate_events(self, ratings: list[RatingEvent], times_ms: list[int]) -> Changes:
+        users = self.users.rows_or_new(rating.user for rating in ratings)
+        items = self.items.rows_or_new(rating.item for rating in ratings)
+        values = np.array([math.nan if r.rating is None else r.rating for r in ratings], dtype=np.float32)
+        timestamps = np.array([rating.timestamp for rating in ratings], dtype=np.float64)
+        return self._rate(users, items, values, timestamps, np.array(times_ms, dtype=np.int64))
+
+    def _rate(
+        self,
+        users: NDArray[np.int32],
+        items: NDArray[np.int32],
+        values: NDArray[np.float32],
+        timestamps: NDArray[np.float64],
+        times_ms: NDArray[np.int64],
+    ) -> Changes:
+        self._grow()
+        self._last_ms.values[users] = times_ms  # of several events of a user the last one stays,
+        is_new = self._first_ms.values[users] == 0
+        self._first_ms.values[users[is_new][::-1]] = times_ms[is_new][::-1]  # and here the first
+        positions = _ascending(_first_positions(times_ms), self._next_position)
+        self._next_position = int(positions[-1]) + 1 if len(positions) else self._next_position
+        return self.table.apply(users, items, values, timestamps, positions)
+
+    def _apply_subject(self, kind: str, subject: str) -> list[Forgotten]:
+        if kind == "forget":
+            row = self.users.forget(subject)
+            return [] if row is None else [Forgotten(row, *self.table.drop_user(row))]
+        row = self.items.row_or_new(subject)
+        self._grow()
+        self._hidden_items.values[row] = kind == "hide"
+        self.n_hidings += 1
+        return []
+
+    def _grow(self) -> None:
+        self.table.grow(len(self.users), len(self.items))
+        self._last_ms.grow(len(self.users))
+        self._first_ms.grow(len(self.users))
+        self._hidden_items.grow(len(self.items))
+
+    # --- by columns, from the log
+
+    def _apply_batch(self, batch: pa.RecordBatch) -> None:
+        kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
+        start = 0
+        # A forgotten user gets a new row afterwards, so codes are turned into rows run by run.
+        for special in [*np.flatnonzero(kinds != "rating"), batch.num_rows]:
+            self._apply_run(batch.slice(start, special - start))
+            if special < batch.num_rows:
+                name = batch.column("user" if kinds[special] == "forget" else "item")[special].as_py()
+                self._apply_subject(str(kinds[special]), name)
+            start = special + 1
+        if batch.num_rows:
+            self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
+
+    def _apply_run(self, run: pa.RecordBatch) -> None:
+        values = run.column("rating").to_numpy(zero_copy_only=False)
+        timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
+        users, items = _rows(run.column("user"), self.users), _rows(run.column("item"), self.items)
+        self._rate(users, items, values, timestamps, run.column("ms").to_numpy().astype(np.int64))
+
+
+def position_of(watermark: StreamId) -> int:
+    """Position in the table from which on ratings came in or after the millisecond of `watermark`.
+
+    The same in every process, whatever was forgotten since: positions count the events within a millisecond.
+    """
+    return int(_first_positions(np.array([watermark.ms]))[0])
+
+
+def _first_positions(times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first position of each millisecond."""
+    return np.minimum(times_ms, LAST_MS) * EVENTS_A_MS
+
+
+def _ascending(wanted: NDArray[np.int64], at_least: int) -> NDArray[np.int64]:
+    """`wanted` (B,), each raised to `at_least` and above the one before."""
+    steps = np.arange(len(wanted))
+    return np.maximum.accumulate(np.maximum(wanted - steps, at_least)) + steps
+
+
+def _rows(column: pa.DictionaryArray, ids: IdTable) -> NDArray[np.int32]:
+    """Rows of the ids in a column; each distinct one is looked up once."""
+    codes = column.indices.to_numpy()
+    used = np.flatnonzero(np.bincount(codes, minlength=len(column.dictionary)))
+    rows = np.zeros(len(column.dictionary), dtype=np.int32)
+    rows[used] = ids.rows_or_new(column.dictionary.take(pa.array(used)).to_pylist())
+    found: NDArray[np.int32] = rows[codes]
+    return found
+
+
+def _up_to(batch: pa.RecordBatch, end: StreamId) -> pa.RecordBatch:
+    ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
+    n_rows = int(np.count_nonzero((ms < end.ms) | ((ms == end.ms) & (seq <= end.seq))))
+    return batch.slice(0, n_rows)

@@ -1,0 +1,88 @@
+"""`Learner`: the thread that reads the stream and hands every entry to the engine, in order, from the log's end on."""
+
+from __future__ import annotations
+
+import threading
+
+import structlog
+
+from service.backoff import Backoff
+from service.engine.engine import Engine
+from service.engine.rehearsal import rehearse_history
+from service.errors import CorruptLog, NotReady, Unavailable
+from service.storage.events import StreamId, portions
+from service.storage.rating_log import RatingLog
+from service.storage.stream import Stream
+from service.storage.stream_reader import StreamReader
+from service.threads import PartThread
+
+READ_BLOCK_MS = 500
+STAGE = "stream"
+
+_log = structlog.get_logger(__name__)
+
+
+class Learner:
+    """Lets the engine read the log, then feeds it the stream; comes back by itself when Redis does.
+
+    Attributes:
+        failure: what ended the thread, if it was not `stop`.
+    """
+
+    def __init__(self, engine: Engine, stream: Stream, log: RatingLog) -> None:
+        """Prepare; `start` starts the thread. `engine` must be running by then."""
+        self._engine, self._stream, self._rating_log = engine, stream, log
+        self._replay_end: StreamId | None = None
+        self._stopping = threading.Event()
+        self._thread = PartThread("learner", self._run, engine.fail)
+
+    def start(self) -> None:
+        """Start to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the present read; the next process reads again what the engine has no room for."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            rehearse_history()  # here, so that the engine thread compiles nothing
+            self._engine.stages.report("kernels")
+            self._engine.load(self._rating_log).result()
+            self._follow(StreamReader(self._stream, self._rating_log, self._engine.history.position))
+        except NotReady:
+            _log.info("learner ends before all is learned")
+
+    def _follow(self, reader: StreamReader) -> None:
+        backoff = Backoff("the learner", self._stopping)
+        while not self._stopping.is_set():
+            try:
+                self.step(reader)
+            except NotReady:
+                raise
+            except (Unavailable, CorruptLog) as error:
+                self._engine.stages.obstruct(STAGE, str(error))
+                backoff.failed(error)
+            else:
+                self._engine.stages.clear(STAGE)
+                backoff.worked()
+
+    def step(self, reader: StreamReader, block_ms: int = READ_BLOCK_MS) -> None:
+        """Read once and hand over what came. Raises as `StreamReader.read`."""
+        if self._replay_end is None:
+            self._replay_end = self._stream.last_id()
+        is_replaying = not self._engine.stages.is_done(STAGE)
+        entries = reader.read(1 if is_replaying else block_ms).entries
+        for lesson in portions(entries):
+            self._engine.learn(lesson, self._stopping.is_set)
+        if is_replaying:
+            self._report(self._replay_end, is_empty=not entries)
+
+    def _report(self, end: StreamId, *, is_empty: bool) -> None:
+        """Replay is done when what was in the stream at the start has been learned."""
+        as_of = self._engine.as_of
+        if as_of >= end or (is_empty and as_of >= self._engine.taken):
+            self._engine.stages.report(STAGE)
+        else:
+            self._engine.stages.report(STAGE, 0.99 * min(as_of.ms / max(end.ms, 1), 1.0))

@@ -1,0 +1,97 @@
+"""`Lookups`: what is known of one user or one item: neighbours, estimates, ratings. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from service.engine.history import History
+from service.engine.live_model import Resident
+from service.engine.queries import (
+    Estimate,
+    ItemNeighbours,
+    Neighbours,
+    Rating,
+    RatingEstimate,
+    RatingsOfUser,
+    ScoredItem,
+    ScoredUser,
+    UserNeighbours,
+    UserRatings,
+)
+from service.errors import UnknownItem, UnknownUser
+
+UNRATED = "{!r} has no ratings and counts as average"
+NO_ITEMS = np.zeros(0, dtype=np.int32)
+
+
+class Lookups:
+    """Answers queries about single users and items."""
+
+    def __init__(
+        self,
+        history: History,
+        resident: Callable[[str | None], Resident],
+        estimator: Callable[[str | None], Resident],
+    ) -> None:
+        """Args: `resident`, `estimator`: the live model of a name, or the default one; raise `UnknownModel`."""
+        self._history, self._resident, self._estimator = history, resident, estimator
+
+    def neighbours(self, query: Neighbours, as_of: str) -> ItemNeighbours | UserNeighbours:
+        """By whatever the model tells alike items and users by; see `Resident`."""
+        resident = self._resident(query.model)
+        return self._of_user(query, resident, as_of) if query.kind == "user" else self._of_item(query, resident, as_of)
+
+    def _of_item(self, query: Neighbours, resident: Resident, as_of: str) -> ItemNeighbours:
+        rows, scores = resident.similar_items(self._item(query.id), query.n, self._history.hidden)
+        ids = self._history.items.ids(rows.tolist())
+        found = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
+        return ItemNeighbours(query.id, found, resident.name, resident.shown_version, as_of)
+
+    def _of_user(self, query: Neighbours, resident: Resident, as_of: str) -> UserNeighbours:
+        rows, scores = resident.similar_users(self._user(query.id), query.n)
+        ids = self._history.users.ids(rows.tolist())
+        found = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
+        return UserNeighbours(query.id, found, resident.name, resident.shown_version, as_of)
+
+    def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
+        """By the model asked for, else by the first live one that estimates ratings."""
+        resident = self._estimator(query.model)
+        user, item = self._history.users.row(query.user), self._history.items.row(query.item)
+        rated = NO_ITEMS if user is None else self._history.table.row(user)[0]
+        warnings = [UNRATED.format(one) for one, row in ((query.user, user), (query.item, item)) if row is None]
+        return RatingEstimate(
+            query.user,
+            query.item,
+            resident.estimate(user, item),
+            resident.is_personal(rated),
+            resident.name,
+            resident.shown_version,
+            as_of,
+            warnings,
+        )
+
+    def user_ratings(self, query: UserRatings, as_of: str) -> RatingsOfUser:
+        """A page of them, newest first."""
+        items, values, timestamps, positions = self._history.table.row(self._user(query.user))
+        n_ratings, end = len(items), query.offset + query.n
+        newest = np.argpartition(-positions, end)[:end] if end < n_ratings else np.arange(n_ratings)
+        newest = newest[np.argsort(-positions[newest])][query.offset :]
+        shortest = values[newest].astype(str).astype(float)  # 4.1, not the nearest float32 written out in float64
+        columns = items[newest].tolist(), shortest.tolist(), timestamps[newest].tolist()
+        id_of = self._history.items.id
+        rows = [Rating(id_of(item), value, time) for item, value, time in zip(*columns, strict=True)]
+        return RatingsOfUser(query.user, n_ratings, rows, as_of)
+
+    def _user(self, user: str) -> int:
+        row = self._history.users.row(user)
+        if row is None:
+            raise UnknownUser(f"user {user!r} has no ratings")
+        return row
+
+    def _item(self, item: str) -> int:
+        row = self._history.items.row(item)
+        if row is None:
+            raise UnknownItem(f"item {item!r} has no ratings")
+        return row

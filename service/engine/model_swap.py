@@ -1,0 +1,307 @@
+"""`HotSwap`: the thread that makes the versions in `live.json` the ones that answer.
+
+Files are loaded, arrays moved and items laid out for ranking here; what touches history or learns runs as slices on the
+engine thread. A model goes live only when it has every entry that the history has, so `as_of` never goes back. On any
+failure the old model stays, or at a start the newest one before that can be read answers, and `failure_of` says why;
+only a device that is gone ends the service.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from gpu import item_index
+from gpu.algorithms import ALGORITHMS
+from gpu.backend import HOST
+from gpu.errors import NotEnoughMemory
+from gpu.follower import Placed, place
+from gpu.memory import check_room
+from gpu.params import params_for
+from service.engine import compilation, room
+from service.engine.background import Slices
+from service.engine.engine import Engine
+from service.engine.live_model import Resident, rows_of
+from service.engine.readiness import MODELS
+from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
+from service.metrics import Metrics
+from service.storage import live_versions, snapshot
+from service.storage.manifest import Manifest, StoredCalibration
+from service.storage.snapshot import Snapshot
+from service.threads import PartThread
+
+POLL_S = 1.0
+CATCH_UP_S = 10.0  # that a model may take to catch up before it is live; under a heavy stream that would never end
+
+_log = structlog.get_logger(__name__)
+
+
+class ModelInfo(msgspec.Struct):
+    """One snapshot.
+
+    Attributes:
+        version, algorithm: its name.
+        revision: how often a user was forgotten in it.
+        live: whether it answers in this process.
+        metrics: on the pairs held out of its training.
+        watermark: the last entry it was trained on.
+        parameters: what it was trained with; null for what it took from the data.
+        calibration: what it took from the data.
+        rating_scale: lowest and highest rating: what estimates keep within, or as `calibration` has it where the model
+            makes lists alone; null where nothing is too high.
+        error: why it cannot be used, if it cannot.
+    """
+
+    version: str
+    algorithm: str
+    live: bool
+    metrics: dict[str, float] = {}
+    watermark: str | None = None
+    parameters: dict[str, object] = {}
+    calibration: StoredCalibration | None = None
+    rating_scale: tuple[float, float | None] | None = None
+    revision: int = 0
+    error: str | None = None
+
+
+class _Outdated(Exception):
+    """A user was forgotten while a model was moved to the service's rows: do it again."""
+
+
+class HotSwap:
+    """Follows `live.json`; also lists and activates snapshots by hand."""
+
+    def __init__(self, data: Path, engine: Engine, metrics: Metrics) -> None:
+        """Prepare; `start` starts the thread."""
+        self._data, self._engine, self._metrics = data, engine, metrics
+        self._failures: dict[str, str] = {}
+        self._without_room: set[str] = set()  # of those that failed
+        self._is_live_file_corrupt = False
+        self._poked, self._stopping = threading.Event(), threading.Event()
+        self._compiled: set[str] = set()  # algorithms; what their models call is in this process from then on
+        self._thread = PartThread("hotswap", self._run, engine.fail)
+
+    def start(self) -> None:
+        """Start to follow."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a swap under way is given up once the engine has stopped."""
+        self._stopping.set()
+        self._poked.set()
+        self._thread.join()
+
+    # --- from any thread
+
+    def served(self) -> dict[str, str]:
+        """Name to version, as this process answers."""
+        return {resident.name: resident.version for resident in self._engine.models()}
+
+    def failure_of(self, version: str) -> str | None:
+        """Why `version` could not be taken in; None if it was not tried or worked."""
+        return self._failures.get(version)
+
+    def models(self) -> list[ModelInfo]:
+        """Every snapshot at hand, newest first of each name."""
+        folder = self._data / "snapshots"
+        return [self._info(version) for version in snapshot.versions(folder)]
+
+    def activate(self, version: str) -> ModelInfo:
+        """Make `version` live under its name, without comparing; it is read and verified first.
+
+        Returns at once; `ModelInfo.live` is true when this process answers with it.
+
+        Raises:
+            UnknownVersion: there is no such snapshot.
+            CorruptSnapshot: it is torn or altered; nothing has changed.
+            CorruptLiveFile, LockTimeout: `live.json` cannot be changed.
+        """
+        version = snapshot.latest_revision(self._data / "snapshots", version)
+        manifest = snapshot.verify(self._data / "snapshots", version)
+        self._failures.pop(version, None)
+        live_versions.activate(self._data, manifest.algorithm, version)
+        self.poke()
+        return self._info(version)
+
+    def poke(self) -> None:
+        """Look at `live.json` now."""
+        self._poked.set()
+
+    def _info(self, version: str) -> ModelInfo:
+        shown, revision = snapshot.shown(version), snapshot.revision_of(version)
+        is_live = shown in map(snapshot.shown, self.served().values())  # also while a revision follows another
+        try:
+            manifest = snapshot.read_manifest(self._data / "snapshots", version)
+        except ServiceError as error:
+            return ModelInfo(shown, snapshot.name_of(version), is_live, error=str(error), revision=revision)
+        of_lists = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].params.is_implicit
+        scale = manifest.calibration.scale if of_lists else manifest.scale
+        details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration, scale
+        return ModelInfo(shown, manifest.algorithm, is_live, *details, revision, self.failure_of(version))
+
+    # --- the thread
+
+    def _run(self) -> None:
+        try:
+            compilation.check_cache()
+            self._compile_wanted()
+            while not self._stopping.is_set():
+                if self._engine.stages.is_done("stream"):  # refits of a replay are made once, at its end
+                    self.step()
+                    self._engine.stages.report(MODELS)
+                    self._engine.expect(())
+                    self._poked.wait(POLL_S)
+                    self._poked.clear()
+                else:
+                    self._stopping.wait(0.02)
+        except NotReady:
+            _log.info("hot swap ends with the engine")
+
+    def _compile_wanted(self) -> None:
+        """Compile what the live models need, while the log is still being read."""
+        names = [name for name in self._wanted() if name in ALGORITHMS]
+        self._engine.expect(names)
+        stages = self._engine.stages
+        # Half of the stage: what is left are snapshots to be read and users to be refitted.
+        try:
+            self._compile(names, lambda share, note: stages.report(MODELS, share / 2, note))
+        except Exception as error:  # said of the model that it keeps from being taken in
+            _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
+        stages.report(MODELS, 0.5, f"taking in the models {', '.join(names)}")
+
+    def _compile(self, algorithms: Sequence[str], on_progress: compilation.OnProgress) -> None:
+        """Compile what models of these algorithms need; once in a process, as a second model calls the same."""
+        missing = [name for name in algorithms if name not in self._compiled]
+        if missing:
+            compilation.prepare(missing, on_progress, self._stopping.is_set)
+            self._compiled.update(missing)
+
+    def step(self) -> None:
+        """Take in every version of `live.json` that does not answer yet.
+
+        What has failed is left alone, except where there was no room and nothing else answers by that name: another
+        process, such as a training, may have left the device meanwhile.
+        """
+        for name, version in self._wanted().items():
+            served = self.served().get(name)
+            is_due = version not in self._failures or (served is None and version in self._without_room)
+            if is_due and served != version:
+                self._swap(name, version)
+                if name not in self.served() and version not in self._without_room:
+                    self._swap_older(name, version)
+
+    def _wanted(self) -> dict[str, str]:
+        stages = self._engine.stages
+        try:
+            wanted = live_versions.read(self._data)
+        except CorruptLiveFile as error:
+            stages.obstruct(live_versions.LIVE_FILE, str(error))
+            if not self._is_live_file_corrupt:  # said once
+                _log.error("no model is taken in", error=str(error))
+            self._is_live_file_corrupt = True
+            return {}
+        stages.clear(live_versions.LIVE_FILE)
+        self._is_live_file_corrupt = False
+        return wanted
+
+    def _swap_older(self, name: str, version: str) -> None:
+        """Take in the newest one before `version` that can be: rather a model of last week than none.
+
+        Every answer says which it comes from, and `live.json` still names the other one. If that is not even there,
+        the newest one of all.
+        """
+        versions = snapshot.versions(self._data / "snapshots", name)
+        for older in versions[versions.index(version) + 1 if version in versions else 0 :]:
+            if name not in self.served():
+                self._swap(name, older)
+
+    def _swap(self, name: str, version: str) -> None:
+        started_s = time.monotonic()
+        try:
+            self._check_room(snapshot.read_manifest(self._data / "snapshots", version))
+            loaded = snapshot.load(self._data / "snapshots", version)
+            if loaded.manifest.algorithm != name:
+                raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
+            self._take_in(loaded)
+        except NotReady:
+            raise
+        except Exception as error:
+            self._note_failure(name, version, error)
+            self._engine.backend.check()
+        else:
+            self._failures.pop(version, None)
+            self._metrics.swaps.labels(name, "swapped").inc()
+            self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)
+            self._show_live()
+            _log.info("model is live", version=version, seconds=round(time.monotonic() - started_s, 3))
+        self._engine.backend.release()  # what the model before had: a training may need it
+
+    def _note_failure(self, name: str, version: str, error: Exception) -> None:
+        if version not in self._failures:  # said once, however often it is tried
+            self._metrics.swaps.labels(name, "failed").inc()
+            _log.error("model not taken in", version=version, still_live=self.served().get(name), error=str(error))
+        self._failures[version] = f"{type(error).__name__}: {error}"
+        if isinstance(error, NotEnoughMemory):
+            self._without_room.add(version)
+
+    def _check_room(self, manifest: Manifest) -> None:
+        """Return if the model fits beside those that answer.
+
+        Raises:
+            NotEnoughMemory: it does not, on the host or on the device; says what it needs and what is free.
+        """
+        backend, table = self._engine.backend, self._engine.history.table
+        params = params_for(manifest.algorithm, manifest.parameters)
+        sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
+        for name, n_bytes in room.needed_bytes(params, *sizes, table.n_ratings, backend).items():
+            what = f"{manifest.version} beside the models that answer ({name})"
+            check_room(what, n_bytes, HOST if name == HOST.name else backend)
+
+    def _take_in(self, loaded: Snapshot) -> None:
+        engine, history = self._engine, self._engine.history
+        item_index.prepare(loaded.model.params.width, engine.backend)
+        self._compile([loaded.manifest.algorithm], lambda share, note: None)
+        while True:
+            n_forgotten = engine.n_forgotten
+            user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()
+            model = loaded.model.mapped(user_rows, item_rows, history.table.n_users, history.table.n_items)
+            # For the engine this would be a long slice, and the first time a device compiles for seconds.
+            placed = place(model, history.table, history.users.keys, history.items.keys, engine.backend)
+            try:
+                engine.run_slices(self._installing(loaded.manifest, placed, n_forgotten)).result()
+            except _Outdated:
+                continue
+            return
+
+    def _installing(self, manifest: Manifest, placed: Placed, n_forgotten: int) -> Slices:
+        engine = self._engine
+        if engine.n_forgotten != n_forgotten:
+            raise _Outdated
+        resident = Resident(manifest, placed, engine.history)
+        engine.prepare(resident)
+        try:
+            patient_until_s = time.monotonic() + CATCH_UP_S
+            yield
+            while not engine.try_install(resident, is_patient=time.monotonic() < patient_until_s):
+                yield
+        except BaseException:
+            engine.discard(resident)
+            raise
+
+    def _show_live(self) -> None:
+        self._metrics.model_info.clear()
+        self._metrics.model_age_seconds.clear()
+        for name, version in self.served().items():
+            self._metrics.model_info.labels(name, snapshot.shown(version)).set(1)
+            self._metrics.model_age_seconds.labels(name).set_function(functools.partial(_age_s, version))
+
+
+def _age_s(version: str) -> float:
+    """Seconds since a version was written."""
+    return time.time() - snapshot.time_of(version)

@@ -1,0 +1,71 @@
+"""`NewIds`: how many users and items a key may bring in that nobody has rated or been before.
+
+Each new id stays for good, in the id tables, in every model and in every snapshot: about half a kilobyte, more with the
+factors of large models. Ratings of known users and items cost nothing here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from service.engine import clients
+from service.errors import TooManyRequests
+from service.storage.events import RatingEvent
+
+HOUR_S = 3600.0
+MAX_KEYS = 64  # counted apart; there are eight at most, and one name for all who need none
+
+Knows = Callable[[str], bool]
+
+
+class TooManyNewIds(TooManyRequests):
+    """More new users and items than a key may bring in."""
+
+    slug, title, closes = "too-many-new-ids", "Too many new ids", False
+
+
+class NewIds:
+    """One token bucket for each key; it holds what an hour allows.
+
+    Args:
+        per_hour: new ids; None for no limit.
+        knows_user, knows_item: whether there is such an id already. One that was accepted a moment ago and is not yet
+            learned counts once more.
+    """
+
+    def __init__(self, per_hour: int | None, knows_user: Knows, knows_item: Knows) -> None:
+        self._per_hour, self._knows_user, self._knows_item = per_hour, knows_user, knows_item
+        self._buckets: dict[bytes | None, tuple[float, float]] = {}  # key -> (tokens, at)
+
+    def check(self, ratings: Sequence[RatingEvent]) -> None:
+        """Take a token for each new id in `ratings`.
+
+        A request that brings in more than an hour allows passes when the bucket is full, and the next ones wait longer.
+
+        Raises:
+            TooManyNewIds: there are too few tokens; carries the seconds until there are enough. None was taken.
+        """
+        if self._per_hour is None:
+            return
+        n_new = sum(not self._knows_user(user) for user in {rating.user for rating in ratings})
+        n_new += sum(not self._knows_item(item) for item in {rating.item for rating in ratings})
+        if n_new:
+            self._take(clients.current.get().key, n_new, self._per_hour)
+
+    def _take(self, key: bytes | None, n_new: int, per_hour: int) -> None:
+        now = time.monotonic()
+        tokens, at = self._buckets.get(key, (float(per_hour), now))
+        tokens = min(float(per_hour), tokens + (now - at) * per_hour / HOUR_S)
+        missing = min(n_new, per_hour) - tokens
+        if missing > 0:
+            wait_s = math.ceil(missing * HOUR_S / per_hour)
+            raise TooManyNewIds(
+                f"The request has {n_new:,} users or items that are not known yet, and this key may bring in"
+                f" {per_hour:,} in an hour; try again in {wait_s} s, or leave them out",
+                wait_s,
+            )
+        if key not in self._buckets and len(self._buckets) >= MAX_KEYS:
+            del self._buckets[next(iter(self._buckets))]
+        self._buckets[key] = tokens - n_new, now

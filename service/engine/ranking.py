@@ -1,0 +1,329 @@
+"""`Ranking`: from queries to answers. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from gpu import topn
+from gpu.ratings import Rows
+from gpu.rules import MAX_RATINGS_OF_USERS
+from service.engine.history import Applied, History
+from service.engine.live_model import Resident
+from service.engine.lookups import Lookups
+from service.engine.popularity import Popularity
+from service.engine.queries import (
+    Answer,
+    Estimate,
+    Neighbours,
+    Popular,
+    PopularItems,
+    Query,
+    Reason,
+    Recommend,
+    Recommendation,
+    ScoredItem,
+    UserRatings,
+    of_each,
+    one_failure_fails_all,
+)
+from service.errors import NotReady, UnknownModel, UnknownUser
+from service.storage.events import StreamId
+
+N_REASONS = 3
+N_SHOWN = 3  # unknown ids that a warning names
+NONE_LIVE = "no model is live yet: POST /admin/retrain trains one"
+NO_MODEL = f"{NONE_LIVE}; these are the most popular items"
+PREPARING = "{} is being prepared (GET /health/ready says how far it is): these are the most popular items"
+NO_RATINGS = "there are no ratings yet"
+NO_TASTE = "no rating is of an item that the model knows: these are the most popular items"
+NO_ROWS = np.zeros(0, dtype=np.int32)
+
+
+class _Slot(Struct, frozen=True):
+    """One list that a model is to make: where it goes, for which user, by which model."""
+
+    place: list[Any]
+    at: int
+    query: Recommend
+    user: str
+    row: int
+    resident: Resident
+
+
+class Ranking:
+    """Answers batches of queries from the history and the live models.
+
+    Attributes:
+        expected: names of models that are being prepared for their first answer in this process.
+    """
+
+    def __init__(self, history: History, default_models: Sequence[str]) -> None:
+        self._history = history
+        self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
+        self._live: dict[str, Resident] = {}
+        self._popularity = Popularity()
+        self._as_of = ""
+        self.expected: frozenset[str] = frozenset()
+        lookups = Lookups(history, self._resident, self._estimator)
+        self._answer_to: dict[type, Callable[[Any, str], Answer]] = {
+            Neighbours: lookups.neighbours,
+            Estimate: lookups.estimate,
+            UserRatings: lookups.user_ratings,
+            Popular: self._popular,
+        }
+
+    # --- the live models
+
+    def models(self) -> list[Resident]:
+        """The live models, in the order in which they are asked by default."""
+        return list(self._live.values())
+
+    def install(self, resident: Resident) -> None:
+        """Make `resident` the live model of its name."""
+        models = {**self._live, resident.name: resident}
+        last = len(self._rank_of_model)
+        self._live = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
+
+    def _resident(self, name: str | None) -> Resident:
+        """The live model of that name; without a name the first."""
+        if name in self._live:
+            return self._live[name]
+        if self._is_prepared(name):
+            raise NotReady(f"{self._expected(name)} is being prepared: GET /health/ready says how far it is")
+        if not self._live:
+            raise UnknownModel(NONE_LIVE)
+        if name is None:
+            return next(iter(self._live.values()))
+        raise UnknownModel(f"Invalid model: expected a live one ({', '.join(self._live)}), got {name!r}")
+
+    def _is_prepared(self, name: str | None) -> bool:
+        """Whether the model of that name, or without a name the only ones there are, will be live soon."""
+        return not self._live and bool(self.expected) if name is None else name in self.expected - self._live.keys()
+
+    def _expected(self, name: str | None) -> str:
+        return f"the model {name or ' or '.join(sorted(self.expected))}"
+
+    def _estimator(self, name: str | None) -> Resident:
+        """The live model of that name; without a name the first that estimates ratings, if there is one."""
+        if name is None:
+            name = next((live for live, resident in self._live.items() if not resident.model.is_implicit), None)
+        return self._resident(name)
+
+    # --- the history
+
+    def recount(self) -> None:
+        """Count everything anew, after the history was read from the log."""
+        self._popularity.recount(self._history.table.rows, self._history.table.n_items)
+
+    def note(self, applied: Applied) -> None:
+        """Take in what the history has just changed."""
+        changes, n_items = applied.changes, self._history.table.n_items
+        self._popularity.note(changes.items, changes.old, changes.new, n_items)
+        for gone in applied.forgotten:
+            self._popularity.note(gone.items, gone.values, np.full_like(gone.values, np.nan), n_items)
+
+    # --- answers
+
+    def answer(self, queries: Sequence[Query], as_of: StreamId) -> list[Any]:
+        """The answer, or the exception, for each query; lists of one model are scored together."""
+        self._as_of = str(as_of)
+        answers: list[Any] = [None] * len(queries)
+        slots: list[_Slot] = []
+        for index, query in enumerate(queries):
+            try:
+                if isinstance(query, Recommend):
+                    self._plan(slots, answers, index, query)
+                else:
+                    answers[index] = self._answer_to[type(query)](query, self._as_of)
+            except Exception as error:  # goes to whoever asked; the others get their answers
+                answers[index] = error
+        self._fill(slots)
+        return [one_failure_fails_all(answer) if isinstance(answer, list) else answer for answer in answers]
+
+    def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
+        """Answer at once what needs no scoring with others; add the slots to be filled for the rest."""
+        has_no_model = self._is_prepared(query.model) or not (self._live or query.model)
+        resident = None if has_no_model else self._resident(query.model)
+        if query.user is not None:
+            self._plan_user(slots, answers, index, query, query.user, resident)
+        elif query.ratings is not None:
+            answers[index] = self._anonymous(query, query.ratings, resident)
+        else:
+            users = query.users or ()
+            answers[index] = several = [None] * len(users)
+            for n, user in enumerate(users):
+                self._plan_user(slots, several, n, query, user, resident)
+
+    def _plan_user(
+        self, slots: list[_Slot], place: list[Any], index: int, query: Recommend, user: str, resident: Resident | None
+    ) -> None:
+        row = self._history.users.row(user)
+        if row is not None and resident is not None:
+            slots.append(_Slot(place, index, query, user, row, resident))
+        else:
+            place[index] = self._impersonal_for(query, user, row, resident)
+
+    def _fill(self, slots: list[_Slot]) -> None:
+        groups: dict[tuple[Any, ...], list[_Slot]] = {}
+        for slot in slots:
+            query = slot.query
+            is_plain = not query.exclude and query.candidates is None
+            alike = slot.resident.name, _width(query), query.include_seen, query.min_ratings, is_plain
+            groups.setdefault(alike, []).append(slot)
+        for group in groups.values():
+            try:
+                self._fill_group(group)
+            except Exception as error:  # as in `answer`
+                for slot in group:
+                    slot.place[slot.at] = error
+
+    def _fill_group(self, group: list[_Slot]) -> None:
+        resident = group[0].resident
+        users = np.array([slot.row for slot in group], dtype=np.int64)
+        rows = topn.rows_of(self._history.table.rows, users)
+        is_personal = resident.are_personal(rows)
+        if not is_personal.all():
+            for at in np.flatnonzero(~is_personal).tolist():
+                slot = group[at]
+                slot.place[slot.at] = self._impersonal_for(slot.query, slot.user, slot.row, resident)
+            group = [slot for slot, has_taste in zip(group, is_personal.tolist(), strict=True) if has_taste]
+            users = users[is_personal]
+            rows = topn.rows_of(self._history.table.rows, users)
+        if group:
+            self._fill_personal(group, users, rows)
+
+    def _fill_personal(self, group: list[_Slot], users: NDArray[np.int64], rows: Rows) -> None:
+        resident = group[0].resident
+        found = self._scored(resident, topn.users_of(resident.model, users), rows, [slot.query for slot in group])
+        told: dict[int, list[str]] = {}  # a query of several users is looked at once
+        for slot, items in zip(group, found, strict=True):
+            if slot.query.explain:
+                self._explain(resident, items, *self._history.newest(slot.row, MAX_RATINGS_OF_USERS))
+            if id(slot.query) not in told:
+                told[id(slot.query)] = self._unknown(slot.query)
+            slot.place[slot.at] = self._personal(slot.user, items, resident, told[id(slot.query)])
+
+    def _scored(
+        self, resident: Resident, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
+    ) -> list[list[ScoredItem]]:
+        """The list of each query; they agree in `include_seen`, `min_ratings`, and in whether they have filters."""
+        has_filters = bool(queries[0].exclude) or queries[0].candidates is not None
+        first = min(query.offset for query in queries)
+        items, scores = resident.recommend(
+            users,
+            rows,
+            max(query.n + query.offset for query in queries) - first,
+            self._history.hidden,
+            offset=first,
+            include_seen=queries[0].include_seen,
+            min_ratings=queries[0].min_ratings,
+            exclude=of_each(lambda query: self._rows(query.exclude), queries) if has_filters else None,
+            candidates=of_each(self._candidates, queries) if has_filters else None,
+        )
+        ids_of, columns = self._history.items.ids, [scores.tolist()]
+        if not resident.model.is_implicit:
+            columns.append(resident.estimates(users, rows, items).tolist())
+        lists = []
+        for query, own_items, *own in zip(queries, items.tolist(), *columns, strict=True):
+            page = slice(query.offset - first, query.offset - first + query.n)
+            shown = [item for item in own_items[page] if item >= 0]  # padding comes last
+            lists.append(list(map(ScoredItem, ids_of(shown), *[numbers[page] for numbers in own])))
+        return lists
+
+    def _anonymous(
+        self, query: Recommend, ratings: Sequence[tuple[str, float]], resident: Resident | None
+    ) -> Recommendation:
+        known = {row: value for item, value in ratings if (row := self._history.items.row(item)) is not None}
+        items = np.array(sorted(known), dtype=np.int32)
+        if resident is None or not resident.is_personal(items):
+            return self._unpersonal(query, None, items, resident)
+        values = np.array([known[row] for row in items.tolist()], dtype=np.float32)
+        found = self._scored(resident, *resident.fold_in(items, values), [query])[0]
+        if query.explain:
+            self._explain(resident, found, items, values)
+        n_unknown = len({item for item, _ in ratings}) - len(known)
+        warnings = [f"{n_unknown} rated items are unknown"] if n_unknown else []
+        return self._personal(None, found, resident, warnings + self._unknown(query))
+
+    def _personal(
+        self, user: str | None, items: list[ScoredItem], resident: Resident, warnings: list[str]
+    ) -> Recommendation:
+        return Recommendation(user, items, True, resident.name, resident.shown_version, self._as_of, warnings)
+
+    def _impersonal_for(
+        self, query: Recommend, user: str, row: int | None, resident: Resident | None
+    ) -> Recommendation | UnknownUser:
+        """What is popular, or the error that the query prefers: without a rating left, a user is a stranger again."""
+        seen = NO_ROWS if row is None else self._history.table.row(row)[0]
+        if query.fallback == "none" and not len(seen):
+            return UnknownUser(f"user {user!r} has no ratings")
+        return self._unpersonal(query, user, seen, resident)
+
+    def _unpersonal(
+        self, query: Recommend, user: str | None, seen: NDArray[np.int32], resident: Resident | None
+    ) -> Recommendation:
+        """The most popular items that the query allows, labelled as such."""
+        shown = ~self._history.hidden
+        shown[self._rows(query.exclude)] = False
+        if not query.include_seen:
+            shown[seen] = False
+        items = self._most_popular(query, shown, self._candidates(query))
+        without_model = PREPARING.format(self._expected(query.model)) if self._is_prepared(query.model) else NO_MODEL
+        warnings = self._warnings(without_model if resident is None else NO_TASTE if len(seen) else None)
+        name, version = (None, None) if resident is None else (resident.name, resident.shown_version)
+        return Recommendation(
+            user, items, False, name, version, self._as_of, warnings + self._unknown(query), "popular"
+        )
+
+    def _popular(self, query: Popular, as_of: str) -> PopularItems:
+        items = self._most_popular(query, ~self._history.hidden)
+        return PopularItems(items, as_of, self._warnings(None))
+
+    def _most_popular(
+        self, query: Recommend | Popular, shown: NDArray[np.bool_], candidates: NDArray[np.int32] | None = None
+    ) -> list[ScoredItem]:
+        best = self._popularity.best(query.n, query.offset, shown, candidates, query.min_ratings)
+        ranked = zip(*best, strict=True)
+        return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
+
+    def _warnings(self, otherwise: str | None) -> list[str]:
+        if not self._popularity.n_ratings:
+            return [NO_RATINGS]
+        return [] if otherwise is None else [otherwise]
+
+    def _unknown(self, query: Recommend) -> list[str]:
+        """A warning for each list of the query with items that nobody has rated: most likely misspelled."""
+        warnings = []
+        for name, ids in (("exclude", query.exclude), ("candidates", query.candidates or ())):
+            if unknown := [one for one in dict.fromkeys(ids) if self._history.items.row(one) is None]:
+                shown = ", ".join(map(repr, unknown[:N_SHOWN]))
+                more = f" and {len(unknown) - N_SHOWN:,} more" if len(unknown) > N_SHOWN else ""
+                warnings.append(f"unknown items in {name}: {shown}{more}")
+        return warnings
+
+    def _rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
+        """Rows of the known ones of `ids`."""
+        found = map(self._history.items.row, ids)
+        return np.array([row for row in found if row is not None], dtype=np.int32)
+
+    def _candidates(self, query: Recommend) -> NDArray[np.int32] | None:
+        return None if query.candidates is None else self._rows(query.candidates)
+
+    def _explain(
+        self, resident: Resident, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]
+    ) -> None:
+        """Give each item the rated ones that speak most for it."""
+        rows = self._rows([one.item for one in found]).tolist()  # as many: what is shown is known
+        for one, reasons in zip(found, resident.reasons(items, values, rows, N_REASONS), strict=True):
+            one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
+
+
+def _width(query: Recommend) -> Any:
+    """What lists that are made together agree in: a long one must not slow down the short ones."""
+    width = query.n + query.offset
+    return width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)

@@ -1,0 +1,192 @@
+"""`Jobs`: submit, show and cancel trainings and forgettings; `service.jobs.supervisor` does the work."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import structlog
+
+from gpu.params import params_for
+from service.errors import CorruptLiveFile
+from service.jobs.table import Job as Fields
+from service.jobs.table import JobTable
+from service.storage import live_versions, snapshot
+from service.storage.events import StreamId
+from service.storage.manifest import StoredCalibration
+from service.storage.stream import Stream
+
+TRAIN, FORGET = "train", "forget"
+NO_WORKER = (
+    "the job waits because no worker runs: start `nearfield worker` with the same data folder and Redis, "
+    "or `nearfield serve` without --no-worker"
+)
+State = Literal["queued", "running", "activating", "succeeded", "failed", "cancelled"]
+
+_log = structlog.get_logger(__name__)
+
+
+class Job(msgspec.Struct):
+    """One job, as shown.
+
+    Attributes:
+        kind: `train` or `forget`.
+        state: `activating` while a promoted version is not yet served by this process.
+        progress: 0 to 1.
+        metrics: of the last epoch; at the end of the held-out pairs.
+        calibration: what a training took from the data, once it has ended.
+        trials: the trainings of the search of a job that tunes, once it has ended.
+        promoted: whether the new version went live; None while that is open.
+        version: the snapshot that a training wrote.
+        backend: where it trains, host or device, and why there.
+        reason: why it waits or was not promoted, or what remains to be said.
+        error: why it failed.
+        created_ms: when it was submitted, Unix milliseconds.
+    """
+
+    id: str
+    kind: str
+    state: State
+    progress: float
+    metrics: dict[str, float]
+    algorithm: str | None
+    params: dict[str, Any]
+    calibration: StoredCalibration | None
+    trials: list[dict[str, Any]]
+    promoted: bool | None
+    version: str | None
+    backend: str | None
+    reason: str | None
+    error: str | None
+    created_ms: int
+
+
+class Jobs:
+    """Submit, show and cancel jobs. Every method may raise `StreamUnavailable`, and blocks for a moment."""
+
+    def __init__(
+        self,
+        table: JobTable,
+        stream: Stream,
+        data: Path,
+        served: Callable[[], Mapping[str, str]] | None = None,
+        swap_failure: Callable[[str], str | None] = lambda version: None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            table, stream, data: of the service.
+            served: name to version, as this process answers; None for a process that answers nothing.
+            swap_failure: why a version could not be taken in, None if it was not tried or worked.
+        """
+        self._table, self._stream, self._data = table, stream, data
+        self._served, self._swap_failure = served, swap_failure
+
+    def submit_training(
+        self,
+        algorithm: str,
+        params: Mapping[str, Any],
+        activate: bool = True,
+        force: bool = False,
+        tune: bool = False,
+    ) -> Job:
+        """Queue a training on everything acknowledged until now.
+
+        Args:
+            algorithm, params: what to train.
+            activate: whether the model goes live if it is good enough.
+            force: whether it also goes live if it is not.
+            tune: whether to search around `params` first.
+
+        Raises:
+            InvalidParams: unknown algorithm or parameter, or a value out of range.
+            JobRunning: another training is queued or running.
+        """
+        params_for(algorithm, params)
+        fields = {
+            "kind": TRAIN,
+            "algorithm": algorithm,
+            "params": msgspec.json.encode(params).decode(),
+            "activate": str(int(activate)),
+            "force": str(int(force)),
+            "tune": str(int(tune)),
+        }
+        return self._submit(fields, self._stream.last_id(), only_one=True)
+
+    def submit_forgetting(self, user: str, position: StreamId) -> Job:
+        """Queue the removal of everything on disk that `user` did before the entry `position`."""
+        return self._submit({"kind": FORGET, "user": user}, position, only_one=False)
+
+    def get(self, job_id: str) -> Job:
+        """One job.
+
+        Raises:
+            UnknownJob: there is no such job.
+        """
+        return self._shown(self._table.get(job_id))
+
+    def list(self) -> list[Job]:
+        """All jobs, newest first."""
+        return [self._shown(fields) for fields in self._table.all()]
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a queued job, or tell the worker of a running one to stop; one that has ended stays as it is.
+
+        Raises:
+            UnknownJob: there is no such job.
+        """
+        return self._shown(self._table.cancel(job_id))
+
+    def _submit(self, fields: dict[str, str], watermark: StreamId, *, only_one: bool) -> Job:
+        job_id = secrets.token_hex(6)
+        self._table.submit(job_id, {**fields, "watermark": str(watermark)}, only_one=only_one)
+        self._stream.request_commit(watermark)
+        job = self.get(job_id)
+        if job.reason is not None:
+            _log.warning(job.reason, job=job_id)
+        return job
+
+    def _shown(self, fields: Fields) -> Job:
+        version = fields.get("version")
+        state, error = self._state(fields)
+        return Job(
+            id=fields["id"],
+            kind=fields["kind"],
+            state=state,
+            progress=float(fields.get("progress", 0)),
+            metrics=msgspec.json.decode(fields.get("metrics", "{}")),
+            algorithm=fields.get("algorithm"),
+            params=msgspec.json.decode(fields.get("params", "{}")),
+            trials=msgspec.json.decode(fields.get("trials", "[]")),
+            calibration=msgspec.json.decode(fields.get("calibration", "null"), type=StoredCalibration | None),
+            promoted=fields["promoted"] == "1" if "promoted" in fields else None,
+            version=None if version is None else snapshot.shown(version),
+            backend=fields.get("backend"),
+            reason=self._reason(fields),
+            error=error,
+            created_ms=int(fields["created_ms"]),
+        )
+
+    def _is_live(self, name: str, version: str) -> bool:
+        with contextlib.suppress(CorruptLiveFile):  # which is told by `HotSwap`
+            return live_versions.read(self._data).get(name) == version
+        return False
+
+    def _reason(self, fields: Fields) -> str | None:
+        is_waiting = fields["state"] == "queued"
+        return NO_WORKER if is_waiting and not self._table.has_worker() else fields.get("reason")
+
+    def _state(self, fields: Fields) -> tuple[Any, str | None]:
+        """State and error: a promoted version that is not yet served here is still being activated."""
+        state, error = fields["state"], fields.get("error")
+        version, name = fields.get("version", ""), fields.get("algorithm", "")
+        if state != "succeeded" or fields.get("promoted") != "1" or self._served is None:
+            return state, error
+        if self._served().get(name) == version or not self._is_live(name, version):
+            return state, error  # served, or replaced by another one since
+        failure = self._swap_failure(version)
+        return ("activating", error) if failure is None else ("failed", failure)

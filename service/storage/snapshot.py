@@ -1,0 +1,317 @@
+"""Snapshots: one trained model with its id tables in a folder, written whole or not at all.
+
+`<version>/` holds `arrays.safetensors`, `users.parquet`, `items.parquet` (column `id`, in row order), `manifest.json`
+(with the SHA-256 of each of these) and `manifest.sha256`. It is written under a temporary name, synced and renamed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gpu.errors import EngineError
+from gpu.model import Model
+from gpu.params import params_for
+from service.errors import CorruptSnapshot, UnknownVersion
+from service.storage import files, snapshot_files
+from service.storage import manifest as manifests
+from service.storage.manifest import FORMAT, Manifest, StoredCalibration
+
+N_KEPT = 3  # of a name: the live version and the two before it
+ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
+MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
+TIME_FORMAT = "%Y%m%dT%H%M%S"
+_VERSION = re.compile(
+    r"(?P<shown>(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4})(\.(?P<revision>[1-9]\d{0,8}))?"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A loaded snapshot: its manifest, its model in the snapshot's own rows and the ids of these rows."""
+
+    manifest: Manifest
+    model: Model
+    user_ids: Sequence[str]
+    item_ids: Sequence[str]
+
+
+def shown(version: str) -> str:
+    """The version that clients see, which stays when users are forgotten."""
+    match = _VERSION.fullmatch(version)
+    return version if match is None else match["shown"]
+
+
+def revision_of(version: str) -> int:
+    """How often a user was forgotten in `version`."""
+    match = _VERSION.fullmatch(version)
+    return 0 if match is None else int(match["revision"] or 0)
+
+
+def latest_revision(folder: Path, version: str) -> str:
+    """The version at hand that clients see as `version`, the one with the last revision.
+
+    Raises:
+        UnknownVersion: there is none.
+    """
+    revisions = [one for one in versions(folder) if shown(one) == shown(version)]
+    if not revisions:
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return max(revisions, key=revision_of)
+
+
+def new_version(algorithm: str, time_text: str | None = None) -> str:
+    """A fresh version of `algorithm`; `time_text` (yyyymmddThhmmss, UTC) defaults to now."""
+    time_text = time_text or datetime.now(UTC).strftime(TIME_FORMAT)
+    return f"{algorithm}-{time_text}-{secrets.token_hex(2)}"
+
+
+def write(
+    folder: Path,
+    model: Model,
+    user_ids: Sequence[str],
+    item_ids: Sequence[str],
+    *,
+    metrics: dict[str, float],
+    watermark: str,
+    n_ratings: int | None = None,
+    given: dict[str, Any] | None = None,
+    version: str | None = None,
+) -> Manifest:
+    """Write `model` below `folder` and return its manifest once it is on the disk under its final name.
+
+    Args:
+        folder, model, user_ids, item_ids: what to write, and where.
+        metrics, watermark, n_ratings: see `Manifest`.
+        given: the hyperparameters that were asked for. Default: those that are not the defaults.
+        version: default: a new one.
+    """
+    version = version or new_version(model.params.algorithm)
+    temporary = folder / f".{version}.{os.getpid()}.tmp"
+    temporary.mkdir(parents=True)
+    try:
+        snapshot_files.write_arrays(temporary / ARRAYS_FILE, model)
+        snapshot_files.write_ids(temporary / USERS_FILE, user_ids)
+        snapshot_files.write_ids(temporary / ITEMS_FILE, item_ids)
+        manifest = Manifest(
+            version=version,
+            algorithm=model.params.algorithm,
+            parameters=dataclasses.asdict(model.params),
+            mean=model.mean,
+            scale=model.scale,
+            metrics=metrics,
+            watermark=watermark,
+            n_users=model.n_users,
+            n_items=model.n_items,
+            files={name: files.sha256_of(temporary / name) for name in (ARRAYS_FILE, USERS_FILE, ITEMS_FILE)},
+            format=FORMAT,
+            calibration=StoredCalibration.of(model.calibration),
+            given=manifests.changed(model.params) if given is None else given,
+            n_ratings=n_ratings,
+        )
+        _write_manifest(temporary, manifest)
+        _commit(temporary, folder / version)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return manifest
+
+
+def read_manifest(folder: Path, version: str) -> Manifest:
+    """The manifest of `version`, checked against its digest and its format.
+
+    Raises:
+        UnknownVersion: there is no such snapshot.
+        CorruptSnapshot: the manifest is missing or altered.
+        NewerSnapshot: it has a format that this version does not know.
+    """
+    path = path_of(folder, version)
+    try:
+        content = files.read_regular(path / MANIFEST_FILE)
+        digest = files.read_regular(path / DIGEST_FILE).decode("ascii").strip()
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise CorruptSnapshot(f"snapshot {version}: {MANIFEST_FILE} does not match {DIGEST_FILE}")
+        manifest = manifests.read(content)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: unreadable manifest: {error}") from error
+    if manifest.version != version:
+        raise CorruptSnapshot(f"snapshot {version}: expected a manifest of {version}, got one of {manifest.version}")
+    return manifest
+
+
+def verify(folder: Path, version: str) -> Manifest:
+    """The manifest of `version`, once every byte has been compared with it.
+
+    Raises:
+        UnknownVersion: there is no such snapshot.
+        CorruptSnapshot: a file is missing, truncated or altered; the message says which.
+    """
+    manifest = read_manifest(folder, version)
+    path = path_of(folder, version)
+    for name, expected in manifest.files.items():
+        try:
+            found = files.sha256_of(path / name)
+        except OSError as error:
+            raise CorruptSnapshot(f"snapshot {version}: {name} cannot be read: {error}") from error
+        if found != expected:
+            raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {found[:12]}…, expected {expected[:12]}…")
+    return manifest
+
+
+def load(folder: Path, version: str) -> Snapshot:
+    """Verify and load `version`. Raises as `verify`; also CorruptSnapshot where its files contradict each other."""
+    manifest = verify(folder, version)
+    try:
+        return _loaded(path_of(folder, version), manifest)
+    except (EngineError, OSError, ValueError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: {error}") from error
+
+
+def versions(folder: Path, name: str | None = None) -> list[str]:
+    """Every version below `folder` (of `name`, if given), newest first."""
+    found = [(match, entry) for entry in _entries(folder) if (match := _VERSION.fullmatch(entry))]
+    kept = [
+        (match["time"], _written_ns(folder / entry), entry) for match, entry in found if name in (None, match["name"])
+    ]
+    return [entry for _, _, entry in sorted(kept, reverse=True)]
+
+
+def is_version(version: str, name: str) -> bool:
+    """Whether `version` is written as one of `name`, there or not."""
+    match = _VERSION.fullmatch(version)
+    return match is not None and match["name"] == name
+
+
+def name_of(version: str) -> str:
+    """The name under which `version` can be live."""
+    return version.rsplit("-", 2)[0]
+
+
+def time_of(version: str) -> float:
+    """When `version` was written, in Unix seconds."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return datetime.strptime(match["time"], TIME_FORMAT).replace(tzinfo=UTC).timestamp()
+
+
+def path_of(folder: Path, version: str) -> Path:
+    """The folder of `version`.
+
+    Raises:
+        UnknownVersion: it does not exist, or `version` is not the name of one.
+    """
+    path = folder / version
+    if not _VERSION.fullmatch(version) or not path.is_dir():
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return path
+
+
+def prune(folder: Path, name: str, live: str) -> list[str]:
+    """Remove all but the live and the two newest other versions of `name`; returns what went."""
+    others = [version for version in versions(folder, name) if version != live]
+    gone = others[N_KEPT - 1 :]
+    for version in gone:
+        remove(folder, version)
+    return gone
+
+
+def remove(folder: Path, version: str) -> None:
+    """Remove one version: renamed first, so that no reader meets half of it."""
+    path = path_of(folder, version)
+    doomed = path.with_name(f".{version}.gone")
+    files.rename(path, doomed)
+    shutil.rmtree(doomed)
+
+
+def clean(folder: Path) -> None:
+    """Remove what dead writers and removers have left behind; nobody may write meanwhile (`service.storage.exclusion`).
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    for entry in _entries(folder):
+        if entry.startswith(".") and entry.endswith((".tmp", ".gone")):
+            shutil.rmtree(folder / entry)
+
+
+def holds_user(folder: Path, version: str, user_id: str) -> bool:
+    """Whether the id table of `version` names `user_id`.
+
+    Raises:
+        CorruptSnapshot: the table cannot be read.
+    """
+    try:
+        return user_id in snapshot_files.read_ids(path_of(folder, version) / USERS_FILE)
+    except (OSError, ValueError) as error:
+        raise CorruptSnapshot(f"snapshot {version}: {USERS_FILE} cannot be read: {error}") from error
+
+
+def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
+    """Write a copy of `version` without the row of `user_id`, under the same version and the next revision."""
+    snapshot = load(folder, version)
+    keep = np.array([user != user_id for user in snapshot.user_ids], dtype=np.bool_)
+    rows = np.where(keep, np.cumsum(keep) - 1, -1)
+    item_rows = np.arange(snapshot.model.n_items, dtype=np.int64)
+    model = snapshot.model.mapped(rows, item_rows, int(keep.sum()), snapshot.model.n_items)
+    revision = revision_of(latest_revision(folder, version)) + 1
+    return write(
+        folder,
+        model,
+        [user for user in snapshot.user_ids if user != user_id],
+        snapshot.item_ids,
+        metrics=snapshot.manifest.metrics,
+        watermark=snapshot.manifest.watermark,
+        n_ratings=snapshot.manifest.n_ratings,
+        given=snapshot.manifest.given,
+        version=f"{shown(version)}.{revision}",
+    )
+
+
+def _entries(folder: Path) -> Iterable[str]:
+    return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def _written_ns(path: Path) -> int:
+    """Decides the order within a second."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:  # removed meanwhile
+        return 0
+
+
+def _loaded(path: Path, manifest: Manifest) -> Snapshot:
+    params = params_for(manifest.algorithm, manifest.parameters)
+    arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, may_lack_counts=manifest.format == 1)
+    model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
+    snapshot = Snapshot(
+        manifest, model, snapshot_files.read_ids(path / USERS_FILE), snapshot_files.read_ids(path / ITEMS_FILE)
+    )
+    if (len(snapshot.user_ids), len(snapshot.item_ids)) != (model.n_users, model.n_items):
+        raise ValueError(f"expected ids for {model.n_users} users and {model.n_items} items")
+    return snapshot
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    (folder / MANIFEST_FILE).write_bytes(content)
+    (folder / DIGEST_FILE).write_text(hashlib.sha256(content).hexdigest() + "\n", "ascii")
+    files.sync(folder / MANIFEST_FILE)
+    files.sync(folder / DIGEST_FILE)
+
+
+def _commit(temporary: Path, final: Path) -> None:
+    files.sync(temporary)
+    files.rename(temporary, final)
+    files.sync(final.parent)

@@ -1,0 +1,408 @@
+"""What HTTP answers, with everything behind it running."""
+
+import json
+import threading
+import time
+
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+
+from service.api import openapi
+from service.api.scrape import CACHED_S
+from service.errors import DataInUse
+from service.storage.redis_server import RedisServer
+from tests.service.local import Local, serving
+from tests.service.waiting import eventually
+
+KEYS = {"api_key": "key-of-every-client", "admin_key": "key-of-the-admins"}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("app") / "data") as local:
+        local.rate(("u", "x", 5.0), ("u", "y", 3.0), ("v", "x", 4.0))
+        yield local
+
+
+def problem(answer):
+    """The last part of the type of a problem document, which must be complete."""
+    document = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert document["status"] == answer.status_code
+    assert document["request_id"] == answer.headers["x-request-id"]
+    assert document["title"]
+    assert document["detail"]
+    return document["type"].rsplit(":", 1)[-1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "name"),
+    [
+        ("GET", "/nowhere", 404, "not-found"),
+        ("GET", "/recommend/", 404, "not-found"),
+        ("GET", "/recommend/u/", 404, "not-found"),
+        ("GET", "/ratings", 405, "method-not-allowed"),
+        ("PUT", "/recommend/u", 405, "method-not-allowed"),
+        ("GET", "/recommend/u?m=5", 422, "invalid-request"),
+        ("GET", "/recommend/u?n=", 422, "invalid-request"),
+        ("GET", "/recommend/u?n=0", 422, "invalid-request"),
+        ("GET", "/recommend/u?n=1001", 422, "invalid-request"),
+        ("GET", "/recommend/u?offset=-1", 422, "invalid-request"),
+        ("GET", "/recommend/u?include_seen=perhaps", 422, "invalid-request"),
+        ("GET", "/recommend/u?fallback=latest", 422, "invalid-request"),
+        ("GET", "/recommend/u?exclude=", 422, "invalid-request"),
+        ("GET", "/recommend/%FF", 422, "invalid-request"),
+        ("GET", f"/recommend/{'x' * 257}", 422, "invalid-request"),
+        ("GET", "/recommend/u?model=nothing", 404, "unknown-model"),
+        ("GET", "/recommend/nobody?fallback=none", 404, "unknown-user"),
+        ("GET", "/recommend/u?wait_for=5", 422, "invalid-request"),
+        ("GET", "/recommend/u?wait_for=99999999999999999999-0", 422, "invalid-request"),
+        ("GET", "/popular?n=5&surprise=1", 422, "invalid-request"),
+        ("GET", "/popular?min_ratings=-1", 422, "invalid-request"),
+        ("GET", "/recommend/u?min_ratings=few", 422, "invalid-request"),
+        ("GET", "/users/nobody/ratings", 404, "unknown-user"),
+        ("GET", "/users/u/ratings?page=1", 422, "invalid-request"),
+        ("GET", "/items/x/neighbors", 404, "unknown-model"),
+        ("GET", "/estimate/u/x", 404, "unknown-model"),
+        ("GET", "/health/live?verbose=1", 422, "invalid-request"),
+        ("GET", "/metrics?verbose=1", 422, "invalid-request"),
+        ("GET", "/admin/jobs?state=running", 422, "invalid-request"),
+        ("GET", "/admin/jobs/nothing", 404, "unknown-job"),
+        ("DELETE", "/admin/jobs/nothing", 404, "unknown-job"),
+        ("POST", "/admin/models/culsh-20200101T000000-abcd/activate", 404, "unknown-version"),
+        ("POST", "/admin/models/..%2F..%2Fratings/activate", 404, "unknown-version"),
+        ("POST", "/ratings?async=1", 422, "invalid-request"),
+        ("POST", "/recommend/u?n=5", 422, "invalid-request"),
+    ],
+)
+def test_errors_are_problem_documents(app, method, path, status, name):
+    answer = app.request(method, path)
+    assert (answer.status_code, problem(answer)) == (status, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "name"),
+    [
+        ("/ratings", b"", 400, "malformed-body"),
+        ("/ratings", b'{"user": "u"', 400, "malformed-body"),
+        ("/ratings", b'"text"', 400, "malformed-body"),
+        ("/ratings", b"\xff", 400, "malformed-body"),
+        ("/ratings", b'{"user": "u", "item": "x"}', 422, "invalid-request"),
+        ("/ratings", b'{"user": "u", "item": "x", "rating": NaN}', 422, "invalid-request"),
+        ("/ratings", b'{"user": "u", "item": "x", "rating": 1e400}', 422, "invalid-request"),
+        ("/ratings", json.dumps({"user": "x" * 1_000_000, "item": "x", "rating": 1}).encode(), 422, "invalid-request"),
+        ("/ratings", json.dumps([{}] * 1001).encode(), 422, "invalid-request"),
+        ("/ratings", b" " * 10_000_000, 413, "body-too-large"),
+        ("/recommend/u", b"{", 400, "malformed-body"),
+        ("/recommend/u", b" " * 10_000_000, 413, "body-too-large"),
+        ("/recommend/u", b'{"surprise": 1}', 422, "invalid-request"),
+        ("/recommend", b"{}", 422, "invalid-request"),
+        ("/recommend", b'{"users": []}', 422, "invalid-request"),
+        ("/recommend", b'{"users": ["u"], "ratings": [{"item": "x", "rating": 5}]}', 422, "invalid-request"),
+        ("/admin/retrain", b'{"algorithm": "magic"}', 422, "invalid-request"),
+        ("/admin/retrain", b'{"algorithm": "sgd", "params": {"n_factors": 0}}', 422, "invalid-request"),
+        ("/admin/retrain", b'{"algorithm": "sgd", "params": {"n_neurons": 5}}', 422, "invalid-request"),
+    ],
+)
+def test_bad_bodies_are_named(app, path, body, status, name):
+    answer = app.request("POST", path, content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, problem(answer)) == (status, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/recommend/u?fallback=old", "Invalid query.fallback: expected 'popular' or 'none', got 'old'"),
+        ("/recommend/u?offset=-1", "Invalid query.offset: expected 0 or more, got '-1'"),
+        ("/recommend/u?exclude=", "Invalid query.exclude.0: Invalid id: expected 1 to 256 bytes, got 0"),
+        ("/recommend/u?m=5", "Invalid query.m: expected no such name"),
+    ],
+)
+def test_what_was_given_is_told(app, path, told):
+    assert app.get(path).json()["detail"] == told
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "Invalid body.users: expected a value, got none; Invalid body.ratings: expected a value, got none"),
+        ({"users": ["u"], "n": 0}, "Invalid body.n: expected 1 or more, got 0; "),
+    ],
+)
+def test_a_choice_of_bodies_is_no_riddle(app, body, told):
+    detail = app.post("/recommend", body).json()["detail"]
+    assert detail.startswith(told)
+    assert "Body" not in detail
+
+
+def test_unknown_ids_of_filters_are_told(app):
+    body = {"exclude": ["x", "no", "no"], "candidates": ["y", "a", "b", "c", "d"]}
+    told = ["unknown items in exclude: 'no'", "unknown items in candidates: 'a', 'b', 'c' and 1 more"]
+    for answer in (
+        app.post("/recommend/u", body).json(),
+        app.post("/recommend", {"users": ["u", "stranger"], **body}).json()[1],
+        app.post("/recommend", {"ratings": [{"item": "x", "rating": 5}], **body}).json(),
+    ):
+        assert answer["warnings"][-2:] == told
+    assert app.get("/recommend/u", exclude="no").json()["warnings"][-1:] == told[:1]
+    assert not any("unknown" in one for one in app.get("/recommend/u", exclude="x").json()["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/recommend/u", {}),
+        ("/recommend", {"users": ["u"]}),
+        ("/recommend", {"ratings": [{"item": "x", "rating": 5}]}),
+    ],
+)
+def test_a_body_can_wait(app, path, body):
+    seen = app.rate(("u", "later", 5.0))
+    answer = app.post(path, {**body, "wait_for": seen}).json()
+    assert (answer[0] if isinstance(answer, list) else answer)["as_of"] >= seen
+    refused = app.post(path, {**body, "wait_for": "99999999999999-0"})
+    assert (refused.status_code, problem(refused)) == (503, "not-seen-yet")
+    assert app.post(path, {**body, "wait_for": "soon"}).status_code == 422
+
+
+def test_only_items_with_so_many_ratings_are_shown(app):
+    seen = app.rate(("m1", "often", 5), ("m2", "often", 4), ("m3", "often", 1), ("m1", "seldom", 5))
+    popular = app.get("/popular", min_ratings=3, n=1000, wait_for=seen).json()["items"]
+    assert "often" in [one["item"] for one in popular]
+    assert min(int(one["score"]) for one in popular) == 3
+    body = {"n": 1000, "min_ratings": 3}
+    answers = (
+        app.get("/recommend/stranger", **body).json(),
+        app.post("/recommend/stranger", body).json(),
+        app.post("/recommend", {"users": ["stranger"], **body}).json()[0],
+        app.post("/recommend", {"ratings": [{"item": "unheard-of", "rating": 5}], **body}).json(),
+    )
+    for answer in answers:
+        assert answer["items"] == popular
+    assert app.post("/recommend/u", {"min_ratings": -1}).status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/ratings", "/recommend/u"])
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
+def test_a_body_of_another_type_is_refused(app, path, kind):
+    body = b'{"user": "u", "item": "x", "rating": 1}'
+    answer = app.request("POST", path, content=body, headers={"content-type": kind} if kind else {})
+    assert (answer.status_code, problem(answer)) == (415, "unsupported-media-type")
+    assert answer.json()["detail"] == f"Invalid Content-Type: expected application/json, got {kind or 'none'}"
+
+
+def test_json_may_name_its_charset(app):
+    kind = {"content-type": "Application/JSON; charset=utf-8"}
+    assert app.request("POST", "/recommend/u", content=b'{"n": 1}', headers=kind).status_code == 200
+
+
+def test_a_missing_body_is_told_as_such(app):
+    assert (
+        app.request("POST", "/recommend/u", content=b"").json()["detail"] == "Invalid body: expected a value, got none"
+    )
+
+
+def test_a_body_without_a_length_is_limited_too(app):
+    async def chunks():
+        for _ in range(11):
+            yield b" " * 100_000
+
+    for path in ("/ratings", "/recommend/u"):
+        answer = app.request("POST", path, content=chunks(), headers={"content-type": "application/json"})
+        assert problem(answer) == "body-too-large"
+
+
+def test_three_bad_ratings_among_a_hundred(app):
+    batch = [{"user": "batch", "item": f"b{index}", "rating": 3} for index in range(100)]
+    batch[7], batch[50]["rating"], batch[99]["user"] = {"user": "batch"}, "three", ""
+    answer = app.post("/ratings", batch)
+    assert answer.status_code == 202
+    assert answer.json()["accepted"] == 97
+    assert [rejection["index"] for rejection in answer.json()["rejected"]] == [7, 50, 99]
+    kept = app.get("/users/batch/ratings", wait_for=answer.json()["stream_id"]).json()["ratings"]
+    assert len(kept) == 97
+
+
+def test_nothing_accepted_is_no_entry(app):
+    answer = app.post("/ratings", [{"user": "u"}])
+    assert (answer.status_code, answer.json()["stream_id"]) == (202, None)
+
+
+def test_one_object_is_accepted(app):
+    answer = app.post("/ratings", {"user": "single", "item": "x", "rating": 4, "timestamp": 12.5})
+    assert answer.json()["accepted"] == 1
+    stored = app.get("/users/single/ratings", wait_for=answer.json()["stream_id"]).json()["ratings"]
+    assert stored == [{"item": "x", "rating": 4.0, "timestamp": 12.5}]
+
+
+@pytest.mark.parametrize("path", ["/recommend/u", "/admin/jobs"])
+def test_a_position_in_the_future_is_not_seen_yet(app, path):
+    answer = app.get(path, wait_for="9000000000000-0")
+    assert (answer.status_code, problem(answer)) == (503, "not-seen-yet")
+    assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_positions_compare_as_numbers(app):
+    assert app.get("/popular", wait_for="9-0").status_code == 200
+
+
+def test_the_hot_lane_and_the_route_behind_it_answer_alike(app):
+    """A long query leaves the lane; what it says must not change."""
+    short = app.get("/recommend/u", n=2, include_seen=True, exclude="nothing").json()
+    padding = {"exclude": ["nothing"] * 60}
+    long = app.get("/recommend/u", n=2, include_seen=True, **padding).json()
+    for answer in (short, long):
+        assert answer.pop("took_ms") >= 0
+        assert answer.pop("request_id")
+    assert short == long
+
+
+def test_request_id_is_echoed_in_header_and_answer(app):
+    answer = app.request("GET", "/recommend/u", headers={"X-Request-ID": "mine-1"})
+    assert answer.headers["x-request-id"] == answer.json()["request_id"] == "mine-1"
+
+
+def test_documentation_is_served(app):
+    assert "swagger" in app.get("/docs").text
+    assert app.get("/openapi.json").json() == app.app.openapi()
+    assert app.request("HEAD", "/openapi.json").status_code == 200
+
+
+def test_the_description_is_not_encoded_for_each_who_asks(app, monkeypatch):
+    """It is open to everybody, and encoding it takes longer than answering a hundred other requests."""
+    expected = app.get("/openapi.json").content
+    monkeypatch.setattr(openapi, "document", None)
+    assert app.get("/openapi.json", any="thing").content == expected
+
+
+def test_metrics_are_not_rendered_for_each_who_asks(app, monkeypatch):
+    time.sleep(CACHED_S)
+    app.get("/metrics")
+    monkeypatch.setattr(app.runtime.metrics, "text", None)
+    assert app.get("/metrics").status_code == 200
+
+
+def test_counts_are_shown(app):
+    text = app.get("/metrics").text
+    assert 'nearfield_requests_total{method="POST",route="/ratings",status="202"}' in text
+    assert "nearfield_freshness_seconds_bucket" in text
+    assert "nearfield_ready 1.0" in text
+
+
+def test_an_openmetrics_parser_reads_what_the_service_holds(tmp_path):
+    with serving(tmp_path / "data", backend="host") as app:
+        app.rate(("u", "x", 5.0), ("u", "y", 3.0), ("v", "x", 4.0), ("w", "z", 1.0))
+        app.request("PUT", "/admin/items/y/hidden")
+        seen = app.request("DELETE", "/admin/users/w").json()["stream_id"]
+        app.get("/popular", wait_for=seen)
+        job = app.post("/admin/retrain", {"algorithm": "als", "params": {"n_factors": 4, "n_epochs": 1}}).json()
+        eventually(lambda: app.get(f"/admin/jobs/{job['id']}").json()["state"] == "succeeded")
+        time.sleep(CACHED_S)
+        answer = app.request("GET", "/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+        assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+        families = openmetrics.text_string_to_metric_families(answer.text)
+        values = {sample.name: sample.value for family in families for sample in family.samples}
+    held = ("users", "users_forgotten", "items", "items_hidden", "ratings")
+    assert [values[f"nearfield_{name}"] for name in held] == [2, 1, 3, 1, 3]
+    assert 0 <= values["nearfield_model_age_seconds"] < 300
+    assert values["process_resident_memory_bytes"] > 0
+
+
+def test_keys_guard_what_they_should(tmp_path):
+    with serving(tmp_path / "data", **KEYS) as app:
+
+        def status(method, path, key):
+            return app.request(method, path, headers={"X-API-Key": key} if key else {}).status_code
+
+        assert status("GET", "/popular", None) == 401
+        assert status("GET", "/popular", KEYS["api_key"]) == 200
+        assert status("GET", "/popular", KEYS["admin_key"]) == 200
+        assert status("GET", "/admin/jobs", KEYS["api_key"]) == 403
+        assert status("GET", "/admin/jobs", KEYS["admin_key"]) == 200
+        assert [app.get(path).status_code for path in ("/health/live", "/metrics", "/docs", "/openapi.json")] == [
+            200
+        ] * 4
+        assert problem(app.request("POST", "/ratings", content=b" " * 2_000_000)) == "not-authorized"
+
+
+def test_rating_scale_is_checked_where_set(tmp_path):
+    with serving(tmp_path / "data", rating_scale="1,5") as app:
+        answer = app.post("/ratings", [{"user": "u", "item": "x", "rating": r} for r in (0.5, 1, 5, 5.5)])
+        assert [rejection["index"] for rejection in answer.json()["rejected"]] == [0, 3]
+
+
+def test_a_folder_in_use_is_refused(app):
+    second = Local(app.runtime.settings.data)
+    with pytest.raises(DataInUse), second:
+        pass
+    second.close()
+
+
+def test_until_it_is_ready_the_service_says_why_not(tmp_path):
+    """Redis is not there yet: alive, not ready, every request told to come back, and then all is well by itself."""
+    server = RedisServer(tmp_path / "elsewhere")
+    with Local(tmp_path / "data", redis=server.url) as app:
+        assert app.get("/health/live").status_code == 200
+        answer = app.get("/health/ready")
+        assert (answer.status_code, problem(answer)) == (503, "not-ready")
+        assert answer.json()["reason"]
+        assert 0 <= answer.json()["fraction"] <= 1
+        assert problem(app.get("/popular")) == "not-ready"
+        assert problem(app.post("/ratings", {"user": "u", "item": "x", "rating": 1})) == "not-ready"
+        server.start()
+        try:
+            eventually(lambda: app.get("/health/ready").status_code == 200)
+            app.rate(("u", "x", 1.0))
+        finally:
+            server.stop()
+
+
+def test_reads_go_on_while_redis_is_gone(tmp_path):
+    server = RedisServer(tmp_path / "elsewhere")
+    server.start()
+    with serving(tmp_path / "data", redis=server.url) as app:
+        position = app.rate(("u", "x", 5.0))
+        app.get("/popular", wait_for=position)
+        server.stop()
+        answer = app.post("/ratings", {"user": "u", "item": "y", "rating": 1})
+        assert (answer.status_code, problem(answer)) == (503, "stream-unavailable")
+        assert app.get("/popular").json()["items"][0]["item"] == "x"
+        again = RedisServer(tmp_path / "elsewhere")
+        again.start()
+        try:
+            eventually(lambda: app.post("/ratings", {"user": "u", "item": "y", "rating": 1}).status_code == 202)
+            eventually(lambda: len(app.get("/users/u/ratings").json()["ratings"]) == 2)
+        finally:
+            again.stop()
+
+
+def test_when_the_log_cannot_be_written_nothing_is_acknowledged(tmp_path):
+    """Stands for a full disk: the folder of the log is gone for a while."""
+    with serving(tmp_path / "data") as app:
+        first = app.rate(("u", "x", 5.0))
+        folder, away = tmp_path / "data" / "ratings", tmp_path / "away"
+        folder.rename(away)
+        app.post("/admin/retrain", {"algorithm": "sgd"})  # asks for a commit now
+
+        def refusal():
+            answer = app.post("/ratings", {"user": "u", "item": "y", "rating": 1})
+            return answer if answer.status_code == 503 else None
+
+        assert problem(eventually(refusal)) == "log-unavailable"
+        away.rename(folder)
+        eventually(lambda: app.post("/ratings", {"user": "u", "item": "z", "rating": 1}).status_code == 202)
+        found = app.get("/users/u/ratings", wait_for=first).json()["ratings"]
+        assert "x" in {rating["item"] for rating in found}
+
+
+def test_when_a_part_fails_for_good_the_service_says_so_and_wants_to_end(tmp_path):
+    ended = threading.Event()
+    with serving(tmp_path / "data") as app:
+        app.runtime.on_failure = ended.set
+        app.runtime._engine.fail(RuntimeError("the learner has died"))
+        assert ended.wait(10)
+        answer = app.get("/health/ready")
+        assert (answer.status_code, problem(answer)) == (503, "not-ready")
+        assert "the learner has died" in answer.json()["reason"]
+        assert app.get("/popular").status_code == 503
+        assert app.get("/health/live").status_code == 200

@@ -1,0 +1,150 @@
+"""Keys and the rate limit."""
+
+import contextlib
+
+import pytest
+
+from service.api.auth import MAX_BUCKETS, Keys, RateLimit
+from service.errors import Forbidden, NotAuthorized, TooManyRequests
+from service.settings import Settings
+
+KEYS = {
+    "api_key": "key-of-every-client",
+    "admin_key": "key-of-the-admins",
+    "read_key": "key-of-those-who-read",
+    "write_key": "key-of-those-who-write",
+}
+READ, LIST, POST, DELETE, JOBS = (
+    ("GET", b"/recommend/u"),
+    ("POST", b"/recommend/u"),
+    ("POST", b"/ratings"),
+    ("DELETE", b"/ratings/u/x"),
+    ("GET", b"/admin/jobs"),
+)
+READS, WRITES = [READ, LIST, ("GET", b"/users/u/ratings"), ("HEAD", b"/ratings")], [POST, DELETE]
+OPEN = [b"/health/live", b"/health/ready", b"/metrics", b"/docs", b"/openapi.json"]
+
+
+def outcome(settings, request, key):
+    try:
+        Keys(settings).check(*request, None if key is None else key.encode())
+    except (NotAuthorized, Forbidden) as error:
+        return error.status
+    return 200
+
+
+@pytest.mark.parametrize("request_", [*READS, *WRITES, JOBS])
+@pytest.mark.parametrize("key", [None, "", "wrong", "ключ", "key-of-every-clien", "key-of-every-client "])
+def test_no_key_and_a_wrong_one_are_401(request_, key):
+    assert outcome(Settings(**KEYS), request_, key) == 401
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "writes", "admin"),
+    [
+        ("api_key", 200, 200, 403),
+        ("admin_key", 200, 200, 200),
+        ("read_key", 200, 403, 403),
+        ("write_key", 403, 200, 403),
+    ],
+)
+def test_a_key_opens_what_it_is_for_and_else_it_is_403(name, reads, writes, admin):
+    settings = Settings(**KEYS)
+    assert {outcome(settings, request, KEYS[name]) for request in READS} == {reads}
+    assert {outcome(settings, request, KEYS[name]) for request in WRITES} == {writes}
+    assert outcome(settings, JOBS, KEYS[name]) == admin
+
+
+def test_of_two_keys_both_open_the_same():
+    settings = Settings(**{name: f"{key}, {key}-of-tomorrow" for name, key in KEYS.items()})
+    for suffix in ("", "-of-tomorrow"):
+        assert outcome(settings, READ, KEYS["read_key"] + suffix) == 200
+        assert outcome(settings, POST, KEYS["read_key"] + suffix) == 403
+        assert outcome(settings, JOBS, KEYS["admin_key"] + suffix) == 200
+
+
+def test_a_refusal_says_what_is_missing_and_no_key():
+    with pytest.raises(Forbidden) as caught:
+        Keys(Settings(**KEYS)).check(*POST, KEYS["read_key"].encode())
+    assert str(caught.value) == "Invalid X-API-Key: expected a key that may write, got one that may read"
+
+
+def test_every_key_is_compared_each_time(monkeypatch):
+    keys, compared = Keys(Settings(**KEYS)), []
+    monkeypatch.setattr(
+        "hmac.compare_digest", lambda one, other: compared.append(len(one) == len(other)) or one == other
+    )
+    for given in (*KEYS.values(), "x"):
+        compared.clear()
+        with contextlib.suppress(NotAuthorized, Forbidden):
+            keys.check(*READ, given.encode())
+        assert compared == [True] * len(KEYS)
+
+
+def test_a_path_that_only_decodes_to_an_admin_route_is_none():
+    assert outcome(Settings(**KEYS), ("GET", b"/%61dmin/jobs"), KEYS["api_key"]) == 200  # routing finds nothing there
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_open_paths_need_no_key(path):
+    assert outcome(Settings(**KEYS), ("GET", path), None) == 200
+
+
+@pytest.mark.parametrize(
+    ("names", "open_requests"),
+    [
+        ([], [READ, POST, JOBS]),
+        (["admin_key"], [READ, POST]),
+        (["api_key"], []),
+        (["read_key"], []),
+        (["write_key"], []),
+        (["api_key", "admin_key"], []),
+    ],
+)
+def test_what_no_key_guards(names, open_requests):
+    settings = Settings(**{name: KEYS[name] for name in names})
+    keys = Keys(settings)
+    assert [request for request in (READ, POST, JOBS) if outcome(settings, request, None) == 200] == open_requests
+    assert [request for request in (READ, POST, JOBS) if keys.is_open(request[1])] == open_requests
+    assert keys.is_none_set == (not names)
+
+
+def test_without_an_admin_key_the_api_key_opens_admin_routes_and_no_other_does():
+    settings = Settings(api_key=KEYS["api_key"], read_key=KEYS["read_key"])
+    assert outcome(settings, JOBS, None) == 401
+    assert outcome(settings, JOBS, KEYS["api_key"]) == 200
+    assert outcome(settings, JOBS, KEYS["read_key"]) == 403
+
+
+def test_rate_limit_counts_each_address_alone():
+    limit = RateLimit(5)
+    for _ in range(5):
+        limit.check(READ[1], "a")
+    with pytest.raises(TooManyRequests) as caught:
+        limit.check(READ[1], "a")
+    assert caught.value.retry_after_s == 1
+    limit.check(READ[1], "b")
+    limit.check(OPEN[0], "a")
+
+
+def test_only_so_many_addresses_are_remembered():
+    limit = RateLimit(1)
+    for number in range(MAX_BUCKETS + 100):
+        limit.check(READ[1], str(number))
+    assert len(limit._buckets) == MAX_BUCKETS
+    with pytest.raises(TooManyRequests):
+        limit.check(READ[1], str(MAX_BUCKETS + 99))
+
+
+def test_rate_limit_tells_how_long_to_wait():
+    limit = RateLimit(0.01)
+    limit.check(READ[1], "a")
+    with pytest.raises(TooManyRequests) as caught:
+        limit.check(READ[1], "a")
+    assert 99 <= caught.value.retry_after_s <= 100
+
+
+def test_rate_limit_is_off_by_default():
+    limit = RateLimit(Settings().rate_limit_per_s)
+    for _ in range(1000):
+        limit.check(READ[1], "a")

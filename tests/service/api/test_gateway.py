@@ -1,0 +1,274 @@
+"""The outermost layer: ids of requests, keys before bodies, limits, raw paths, hot lanes, counts."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from starlette.responses import PlainTextResponse
+
+from service.api import problems
+from service.api.gateway import Door, Lane
+from service.errors import Overloaded, ServiceError
+from service.logs import BURST_LINES
+from service.metrics import Metrics
+from service.settings import Settings
+
+JSON = {"content-type": "application/json"}
+
+KEY = "key-of-every-client"
+
+
+def inner() -> FastAPI:
+    app = FastAPI(redirect_slashes=False)
+    app.add_exception_handler(ServiceError, problems.on_service_error)
+    app.add_exception_handler(Exception, problems.on_crash)
+
+    @app.get("/echo/{name}")
+    def echo(name: str):
+        return PlainTextResponse(name)
+
+    @app.post("/length")
+    async def length(request: Request):
+        return PlainTextResponse(str(len(await request.body())))
+
+    @app.get("/crash")
+    def crash():
+        raise RuntimeError("boom")
+
+    return app
+
+
+class Caller:
+    """Sends requests to a door in this process."""
+
+    def __init__(self, lanes=None, **settings):
+        self.metrics = Metrics()
+        self.door = Door(inner(), Settings(**settings), self.metrics, lanes or {})
+
+    def __call__(self, method, path, **options):
+        async def send():
+            transport = httpx.ASGITransport(self.door, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.request(method, path, **options | {"headers": JSON | options.get("headers", {})})
+
+        return asyncio.run(send())
+
+    def counted(self, method, route, status):
+        labels = {"method": method, "route": route, "status": str(status)}
+        return self.metrics.registry.get_sample_value("nearfield_requests_total", labels)
+
+
+def test_every_answer_has_a_request_id_of_its_own():
+    call = Caller()
+    first, second = call("GET", "/echo/a"), call("GET", "/echo/a")
+    assert first.headers["x-request-id"] != second.headers["x-request-id"]
+
+
+def test_request_id_of_the_client_is_echoed():
+    call = Caller()
+    assert call("GET", "/echo/a", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
+
+
+@pytest.mark.parametrize("bad", ["x" * 129, "a b", "tab\there"])
+def test_a_strange_request_id_is_replaced(bad):
+    assert Caller()("GET", "/echo/a", headers={"X-Request-ID": bad}).headers["x-request-id"] != bad
+
+
+@pytest.mark.parametrize("raw", ["a%2Fb", "%C3%BC", "%252F", "..", "a+b"])
+def test_routing_is_on_the_raw_path(raw):
+    """A percent-encoded slash does not split an id, and nothing is decoded twice."""
+    scope_path = f"/echo/{raw}".encode()
+    sent = []
+
+    async def ask():
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/echo/whatever",
+            "raw_path": scope_path,
+            "query_string": b"",
+            "headers": [],
+            "client": None,
+            "http_version": "1.1",
+            "scheme": "http",
+            "server": ("test", 80),
+        }
+
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        await Caller().door(scope, receive, send)
+
+    asyncio.run(ask())
+    assert sent[0]["status"] == 200
+    assert sent[1]["body"] == raw.encode()
+
+
+def test_key_is_checked_before_the_body():
+    call = Caller(api_key=KEY, max_body_bytes=10)
+    answer = call("POST", "/length", content=b"x" * 11)
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    assert call("POST", "/length", content=b"x" * 10, headers={"X-API-Key": KEY}).text == "10"
+
+
+def test_a_long_body_is_refused_by_its_announced_length():
+    answer = Caller(max_body_bytes=10)("POST", "/length", content=b"x" * 11)
+    assert answer.status_code == 413
+    assert answer.json()["detail"] == "Invalid body: expected at most 10 bytes, got 11"
+
+
+def test_a_long_body_without_a_length_is_refused_when_it_gets_too_long():
+    async def chunks():
+        for _ in range(3):
+            yield b"xxxx"
+
+    assert Caller(max_body_bytes=10)("POST", "/length", content=chunks()).status_code == 413
+
+
+def test_rate_limit_answers_with_retry_after():
+    call = Caller(rate_limit_per_s=1)
+    assert call("GET", "/echo/a").status_code == 200
+    answer = call("GET", "/echo/a")
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_keys_cannot_be_guessed_faster_than_the_rate():
+    call = Caller(rate_limit_per_s=1, api_key=KEY)
+    guesses = [call("GET", "/echo/a", headers={"X-API-Key": f"guess-{number}"}).status_code for number in range(5)]
+    assert guesses == [401, 429, 429, 429, 429]
+
+
+def statuses_under_other_names(call):
+    """Of requests that each claim to come from another address."""
+    names = [{"X-Forwarded-For": f"203.0.113.{number}"} for number in range(5)]
+    return [call("GET", "/echo/a", headers=name).status_code for name in names]
+
+
+def test_a_client_cannot_escape_the_rate_by_naming_another():
+    assert statuses_under_other_names(Caller(rate_limit_per_s=1)) == [200, 429, 429, 429, 429]
+
+
+def test_clients_of_a_trusted_proxy_have_a_rate_each():
+    call = Caller(rate_limit_per_s=1, trusted_proxies="127.0.0.0/8")
+    assert statuses_under_other_names(call) == [200] * 5
+    assert statuses_under_other_names(call) == [429] * 5
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+def test_without_keys_another_sites_page_is_refused(headers):
+    call = Caller()
+    for method, path in (("GET", "/echo/a"), ("POST", "/length"), ("GET", "/nowhere")):
+        answer = call(method, path, headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (403, "urn:nearfield:problem:foreign-site")
+        assert "NEARFIELD_API_KEY" in answer.json()["detail"]
+        assert answer.headers["connection"] == "close"
+
+
+def test_with_keys_any_name_will_do():
+    call = Caller(api_key=KEY)
+    headers = {"Host": "nearfield.example", "Origin": "http://app.example", "X-API-Key": KEY}
+    assert call("GET", "/echo/a", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{}", "application/json", 200),
+        (b"{}", "application/json; charset=utf-8", 200),
+        (b"{}", "text/plain", 415),
+        (b"{}", "text/plain; application/json", 415),
+        (b"", "text/plain", 200),
+    ],
+)
+def test_bodies_are_json(content, kind, status):
+    answer = Caller()("POST", "/length", content=content, headers={"content-type": kind})
+    assert answer.status_code == status
+
+
+def test_a_body_without_a_length_is_json_too():
+    async def chunks():
+        yield b"{}"
+
+    assert Caller()("POST", "/length", content=chunks(), headers={"content-type": "text/plain"}).status_code == 415
+
+
+def test_refusals_are_logged_at_a_bounded_rate(capsys):
+    call = Caller(api_key=KEY)
+    for _ in range(2 * BURST_LINES):
+        call("GET", "/echo/a")
+    assert BURST_LINES <= capsys.readouterr().out.count("status=401") < 1.5 * BURST_LINES
+    assert call.counted("GET", "refused", 401) == 2 * BURST_LINES
+
+
+def test_a_raw_refusal_is_a_whole_response():
+    call = Caller()
+    head, body = call.door.raw_refusal(Overloaded("too many")).split(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "HTTP/1.1 503 Service Unavailable"
+    headers = dict(line.split(": ") for line in lines[1:])
+    assert headers["connection"] == "close"
+    assert headers["retry-after"] == "1"
+    assert int(headers["content-length"]) == len(body)
+    assert json.loads(body)["request_id"] == headers["x-request-id"]
+    assert call.counted("other", "refused", 503) == 1
+
+
+def test_a_crash_is_a_problem_document_without_details():
+    answer = Caller()("GET", "/crash")
+    assert answer.status_code == 500
+    assert "boom" not in answer.text
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+def lane_of(outcome):
+    async def lane(hot):
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome and json.dumps([hot.tail.decode(), hot.query.decode()]).encode()
+
+    return {("GET", b"/echo/"): Lane("/echo/{name}", 200, lane)}
+
+
+def test_a_lane_answers_for_the_application():
+    call = Caller(lane_of(True))
+    answer = call("GET", "/echo/x%2Fy?n=5")
+    assert answer.json() == ["x%2Fy", "n=5"]
+    assert answer.headers["content-type"] == "application/json"
+    assert call.counted("GET", "/echo/{name}", 200) == 1
+
+
+def test_a_lane_may_leave_a_request_to_the_application():
+    call = Caller(lane_of(None))
+    assert call("GET", "/echo/x").text == "x"
+    assert call.counted("GET", "/echo/{name}", 200) == 1
+
+
+def test_an_error_in_a_lane_is_a_problem_document():
+    answer = Caller(lane_of(Overloaded("too many")))("GET", "/echo/x")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert answer.json()["type"] == "urn:nearfield:problem:overloaded"
+
+
+def test_requests_are_counted_by_route_and_not_by_id():
+    call = Caller()
+    for name in "abc":
+        call("GET", f"/echo/{name}")
+    call("GET", "/nowhere/1")
+    assert call.counted("GET", "/echo/{name}", 200) == 3
+    assert call.counted("GET", "unknown", 404) == 1
+
+
+def test_a_crash_in_a_lane_is_a_problem_document_without_details():
+    answer = Caller(lane_of(RuntimeError("boom")))("GET", "/echo/x")
+    assert answer.status_code == 500
+    assert "boom" not in answer.text
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]

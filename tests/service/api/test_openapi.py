@@ -1,0 +1,154 @@
+"""The OpenAPI document is complete, and no request that it allows (or that comes close) makes the service fail."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from service.api.app import create_app
+from service.settings import Settings
+from tests.service.process import Service
+
+OPERATIONS = {
+    "post /ratings": "post_ratings",
+    "delete /ratings/{user}/{item}": "delete_rating",
+    "get /recommend/{user}": "recommend_user",
+    "post /recommend/{user}": "recommend_user_filtered",
+    "post /recommend": "recommend_several",
+    "get /popular": "list_popular",
+    "get /items/{item}/neighbors": "list_item_neighbors",
+    "get /users/{user}/neighbors": "list_user_neighbors",
+    "get /users/{user}/ratings": "list_user_ratings",
+    "get /estimate/{user}/{item}": "estimate_rating",
+    "post /admin/retrain": "retrain",
+    "get /admin/jobs": "list_jobs",
+    "get /admin/jobs/{job}": "get_job",
+    "delete /admin/jobs/{job}": "cancel_job",
+    "get /admin/models": "list_models",
+    "post /admin/models/{version}/activate": "activate_model",
+    "put /admin/items/{item}/hidden": "hide_item",
+    "delete /admin/items/{item}/hidden": "show_item",
+    "delete /admin/users/{user}": "forget_user",
+    "get /health/live": "get_live",
+    "get /health/ready": "get_ready",
+    "get /metrics": "get_metrics",
+}
+ROUTES = OPERATIONS.keys()
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+NOTHING_TO_BREAK = {
+    *("get /health/live", "get /health/ready", "get /metrics"),  # no parameters
+    *("delete /admin/jobs/{job}", "post /admin/models/{version}/activate"),  # one, which may be any text
+}
+EXAMPLES = 25  # per route and mode
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    return document_with(tmp_path_factory.mktemp("openapi"), api_key="key-of-every-client")
+
+
+def document_with(data, **keys):
+    return create_app(Settings(data=data, **keys)).openapi()
+
+
+def operations(document):
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method} {path}", operation
+
+
+def test_every_route_is_described_under_a_name_that_clients_are_generated_from(document):
+    assert {name: operation["operationId"] for name, operation in operations(document)} == OPERATIONS
+
+
+def test_every_read_of_ratings_can_wait(document):
+    for name, operation in operations(document):
+        if name.startswith("get ") and not name.startswith(("get /health", "get /metrics")):
+            assert "wait_for" in {parameter["name"] for parameter in operation["parameters"]}, name
+
+
+@pytest.mark.parametrize("name", ["RecommendBody", "UsersBody", "AnonymousBody"])
+def test_every_body_that_asks_can_wait(document, name):
+    assert "wait_for" in document["components"]["schemas"][name]["properties"]
+
+
+def test_every_route_says_what_it_answers_and_how_it_fails(document):
+    for name, operation in operations(document):
+        success = next(answer for status, answer in operation["responses"].items() if status < "300")
+        assert success["content"], name
+        assert set(operation["responses"]) >= {"401", "422", "429", "500", "503"}, name
+
+
+def test_references_lead_somewhere(document):
+    schemas = document["components"]["schemas"]
+
+    def references(node):
+        if isinstance(node, dict):
+            if "$ref" in node:
+                yield node["$ref"]
+            node = list(node.values())
+        if isinstance(node, list):
+            for child in node:
+                yield from references(child)
+
+    assert {name.removeprefix("#/components/schemas/") for name in references(document)} <= schemas.keys()
+
+
+def test_only_operation_needs_no_key(document):
+    free = {name for name, operation in operations(document) if operation["security"] == []}
+    assert free == {"get /health/live", "get /health/ready", "get /metrics"}
+
+
+def test_no_key_is_demanded_that_the_service_does_not_ask_for(tmp_path):
+    without = {name: one["security"] for name, one in operations(document_with(tmp_path))}
+    assert all(security in ([], [{}, {"key": []}]) for security in without.values())
+    with_admin_key = document_with(tmp_path, admin_key="key-of-the-admins")
+    for name, operation in operations(with_admin_key):
+        if " /admin/" in name:
+            assert operation["security"] == [{"key": []}], name
+        else:
+            assert operation["security"] == without[name], name
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory):
+    """The document as served, by a service that has a few ratings and a model."""
+    service = Service(tmp_path_factory.mktemp("fuzzed") / "data")
+    service.rate(*((f"u{index % 7}", f"i{index % 5}", float(index % 5)) for index in range(40)))
+    assert service.retrain("culsh", n_factors=4, n_neighbours=2, n_epochs=2)["promoted"]
+    yield schemathesis.openapi.from_url(f"{service.client.base_url}/openapi.json")
+    assert service.get("/health/ready").status_code == 200
+    service.kill()
+
+
+def requests():
+    for route in sorted(ROUTES):
+        yield pytest.param(route, GenerationMode.POSITIVE, id=f"valid {route}")
+        if route not in NOTHING_TO_BREAK:
+            yield pytest.param(route, GenerationMode.NEGATIVE, id=f"invalid {route}")
+
+
+@pytest.mark.parametrize(("route", "mode"), list(requests()))
+def test_no_request_makes_the_service_fail(api, route, mode):
+    method, path = route.split()
+
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=api[path][method].as_strategy(generation_mode=mode))
+    def check(case):
+        response = case.call()
+        if response.status_code == 503 and response.json()["type"].endswith("not-seen-yet"):
+            return  # what a position in the future gets
+        case.validate_response(response, checks=CHECKS)
+
+    check()

@@ -1,0 +1,275 @@
+"""`GET /recommend/{user}` has a short way, a lane and a route behind both: a request has one answer in each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from loadtest.client import Answer, Client
+from service.api.gateway import Door
+from tests.service.local import Local, serving
+
+N_REQUESTS = 2000
+BY_UVICORN = b"Invalid HTTP request received."
+USERS = [
+    "u",
+    "v",
+    "nobody",
+    "a%2Fb",
+    "%C3%BC",
+    "%FF",
+    "%zz",
+    "%",
+    "u%00",
+    "..",
+    ".",
+    "",
+    "x" * 256,
+    "x" * 257,
+    "u+v",
+    "u;p=1",
+]
+TAILS = ["", "", "", "/", "//", "/b", "/../v", "#", "#f", "#f?n=2", "#f/g", ";", "%23f", "%3Fn=2"]
+NAMES = [
+    "n",
+    "offset",
+    "exclude",
+    "include_seen",
+    "model",
+    "explain",
+    "fallback",
+    "wait_for",
+    "N",
+    "n%20",
+    "",
+    "surprise",
+]
+VALUES = [
+    "",
+    "0",
+    "1",
+    "2",
+    "3",
+    "1000",
+    "1001",
+    "-1",
+    "+2",
+    "02",
+    "2.0",
+    "1e1",
+    "%32",
+    "%2",
+    "%FF",
+    "x",
+    "y",
+    "true",
+    "false",
+]
+VALUES += [
+    "True",
+    "1 ",
+    "yes",
+    "popular",
+    "none",
+    "als",
+    "culsh",
+    "5",
+    "1-0",
+    "9000000000000-0",
+    "a=b",
+    "%26n=3",
+    "x" * 257,
+]
+SEPARATORS = ["&", "&", "&", "&&", ";", "?", "#", "&amp;"]
+TARGETS = [
+    "/recommend",
+    "/recommend/",
+    "/Recommend/u",
+    "//recommend/u",
+    "http://localhost/recommend/u?n=2",
+    "*",
+    "/recommend/ü",
+    "/recommend?/u",
+]
+
+
+class Way(NamedTuple):
+    """A protocol factory that answers requests in one of the ways."""
+
+    name: str
+    protocol: Callable[[], asyncio.BaseProtocol]
+
+
+class Framework:
+    """The application without lanes and without a short way."""
+
+    def __init__(self, app: FastAPI) -> None:
+        runtime = app.state.runtime
+        self._app, self._door = app, Door(FastAPI.build_middleware_stack(app), runtime.settings, runtime.metrics, {})
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        scope["app"] = self._app
+        await self._door(scope, receive, send)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    with serving(tmp_path_factory.mktemp("ways") / "data") as local:
+        for user in ("u", "v", "a/b", "ü"):
+            local.rate((user, "x", 5.0), (user, "y", 3.0))
+        yield local
+
+
+def ways(app: Any) -> list[Way]:
+    def options(application: Any) -> dict[str, Any]:
+        config = uvicorn.Config(application, log_config=None, access_log=False, ws="none", proxy_headers=False)
+        config.load()
+        return {"config": config, "server_state": ServerState(), "app_state": {}}
+
+    return [
+        Way("short", lambda: app.connection(**options(app))),
+        Way("lane", lambda: HttpToolsProtocol(**options(app))),
+        Way("framework", lambda: HttpToolsProtocol(**options(Framework(app)))),
+    ]
+
+
+def targets() -> list[str]:
+    """Paths and queries as clients write them, and worse, the same in every run."""
+    chance = random.Random(0)
+
+    def query() -> str:
+        parts = [f"{chance.choice(NAMES)}={chance.choice(VALUES)}" for _ in range(chance.randrange(4))]
+        return "".join(part + chance.choice(SEPARATORS) for part in parts)[:-1]
+
+    def target() -> str:
+        if chance.random() < 0.05:
+            return chance.choice(TARGETS)
+        mark = chance.choice(["?", "?", "?", "??", ""])
+        return f"/recommend/{chance.choice(USERS)}{chance.choice(TAILS)}{mark}{query()}"
+
+    return [target().replace(" ", "%20") for _ in range(N_REQUESTS)]
+
+
+async def answers_of(way: Way, every_target: list[str]) -> list[Answer]:
+    listener = await asyncio.get_running_loop().create_server(way.protocol, "127.0.0.1", 0)
+    client = Client("http://{}:{}".format(*listener.sockets[0].getsockname()))
+    found: list[Answer] = []
+    for first in range(0, len(every_target), 20):
+        found += await asyncio.gather(*(client.get(target) for target in every_target[first : first + 20]))
+    await client.close()
+    listener.close()
+    return found
+
+
+def shown(answer: Answer) -> tuple[int, Any]:
+    """Status and body, without what is of one request only.
+
+    Where the parser gives up no way is asked: uvicorn answers in its own words, the service's protocol in a document.
+    """
+    if answer.status == 400 and (answer.body == BY_UVICORN or b"expected HTTP/1.1" in answer.body):
+        return answer.status, "not HTTP"
+    if b"json" not in answer.head:
+        return answer.status, answer.body
+    return answer.status, {k: v for k, v in json.loads(answer.body).items() if k not in ("took_ms", "request_id")}
+
+
+def test_every_way_gives_the_same_answer(local: Local) -> None:
+    every_target = targets()
+    found = {way.name: local._run(answers_of(way, every_target)) for way in ways(local.app)}
+    differing = {
+        target: {name: shown(answers[number]) for name, answers in found.items()}
+        for number, target in enumerate(every_target)
+        if len({repr(shown(answers[number])) for answers in found.values()}) > 1
+    }
+    assert not differing, f"{len(differing)} of {N_REQUESTS}: {list(differing.items())[:5]}"
+    statuses = {answer.status for answer in found["short"]}
+    assert statuses >= {200, 400, 404, 422}
+    assert 0 not in statuses
+
+
+async def heads_of(way: Way, every_target: list[str]) -> list[tuple[bytes, bytes]]:
+    """What `GET` and then `HEAD` are answered for each target: all bytes that come on a connection of their own."""
+    listener = await asyncio.get_running_loop().create_server(way.protocol, "127.0.0.1", 0)
+    host, port = listener.sockets[0].getsockname()
+
+    async def asked(method: str, target: str) -> bytes:
+        reader, writer = await asyncio.open_connection(host, port)
+        # The second request shows where the first answer ends; an id of one length in every answer.
+        for path, last in ((target, ""), ("/health/live", "Connection: close\r\n")):
+            writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: one\r\n{last}\r\n".encode())
+            await writer.drain()
+            if not last:
+                await asyncio.sleep(0.02)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        return answer
+
+    found = [(await asked("GET", target), await asked("HEAD", target)) for target in every_target]
+    listener.close()
+    return found
+
+
+def head_of(answer: bytes) -> list[bytes]:
+    """Status and headers of the first answer, but the date and its length, which depends on the digits of `took_ms`."""
+    lines = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    return sorted(line for line in lines if not line.lower().startswith((b"date:", b"content-length:")))
+
+
+def length_of(answer: bytes) -> int:
+    return int(re.search(rb"content-length: (\d+)", answer)[1])
+
+
+HEAD_TARGETS = [
+    "/recommend/u?n=2",
+    "/recommend/u?n=2&explain=true&min_ratings=1",
+    "/recommend/nobody?fallback=none",
+    "/recommend/u?n=0",
+    "/recommend/u/x",
+    "/popular?n=1",
+    "/users/u/ratings",
+    "/users/nobody/ratings",
+    "/items/x/neighbors",
+    "/estimate/u/x",
+    "/admin/models",
+    "/admin/jobs",
+    "/admin/jobs/none",
+    "/health/live",
+    "/health/ready",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+    "/ratings",
+    "/none",
+]
+
+
+def test_head_is_get_without_a_body_in_every_way(local: Local) -> None:
+    heads: dict[str, set[str]] = {target: set() for target in HEAD_TARGETS}
+    for way in ways(local.app):
+        for target, (got, head) in zip(HEAD_TARGETS, local._run(heads_of(way, HEAD_TARGETS)), strict=True):
+            assert head_of(head) == head_of(got), (way.name, target)
+            assert length_of(head) > 0
+            if target != "/metrics":  # it counts
+                assert abs(length_of(head) - length_of(got)) <= 8, (way.name, target)
+            first, _, rest = head.partition(b"\r\n\r\n")
+            if b"connection: close" not in first.lower():
+                assert rest.startswith(b"HTTP/1.1 200"), (way.name, target, rest)  # the next answer, no body before it
+                assert rest.endswith(b"\r\n\r\n")
+            heads[target].add(repr(head_of(head)))
+    assert {target: found for target, found in heads.items() if len(found) > 1} == {}
+
+
+def test_a_refused_method_names_head_where_it_names_get(local: Local) -> None:
+    assert local.request("PATCH", "/popular").headers["allow"] == "GET, HEAD"
+    assert local.request("PATCH", "/ratings").headers["allow"] == "POST"
+    assert local.request("HEAD", "/ratings").status_code == 405

@@ -1,0 +1,47 @@
+"""What a demo finds where an earlier one ran: `tests/faults/test_demo.py` kills whole ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.cli import demo
+from service.errors import DataInUse
+from service.storage.data_lock import DataLock
+from service.storage.redis_server import RedisServer
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    demo.DATA.mkdir()
+    return tmp_path / demo.DATA
+
+
+def test_state_on_which_no_server_would_start_is_removed(data: Path) -> None:
+    """As after a demo that was killed while it removed that of an earlier one."""
+    server = RedisServer(data)
+    server.start()
+    server.stop()
+    for file in (data / "redis" / "appendonlydir").glob("*.rdb"):
+        file.unlink()
+    demo._empty_data()
+    assert not list(data.iterdir())
+
+
+def test_a_server_that_outlived_its_demo_is_ended(data: Path) -> None:
+    server = RedisServer(data)
+    server._up()  # as if nobody watched it any more
+    demo._empty_data()
+    assert server._process is not None
+    assert server._process.wait(10) == 0
+    assert not list(data.iterdir())
+
+
+def test_a_folder_that_is_served_is_left_alone(data: Path) -> None:
+    lock = DataLock(data)
+    with pytest.raises(DataInUse):
+        demo._empty_data()
+    lock.release()
+    assert list(data.iterdir())

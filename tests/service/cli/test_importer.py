@@ -1,0 +1,101 @@
+"""Importing into a service: batches, order, patience."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from service.cli import importer
+
+
+class Service(ThreadingHTTPServer):
+    """A real server on loopback that answers from a script of (status, headers), then accepts everything."""
+
+    daemon_threads = True
+
+    def __init__(self, *script: tuple[int, dict[str, str]]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script, self.received = list(script), []
+
+    def answer(self, body: bytes) -> tuple[int, dict[str, str], object]:
+        if self.script:
+            return *self.script.pop(0), {"title": "No", "detail": "not now"}
+        batch = json.loads(body)
+        self.received += batch
+        bad = [{"index": n, "error": "bad"} for n, one in enumerate(batch) if one["rating"] < 0]
+        return 202, {}, {"accepted": len(batch) - len(bad), "rejected": bad, "stream_id": f"{len(self.received)}-0"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Hands each body to the script."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        status, headers, document = self.server.answer(body)
+        self.send_response(status)
+        for header in headers.items():
+            self.send_header(*header)
+        self.end_headers()
+        self.wfile.write(json.dumps(document).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def answering(*script: tuple[int, dict[str, str]]) -> Iterator[tuple[httpx.Client, Service]]:
+    with Service(*script) as service:
+        thread = threading.Thread(target=service.serve_forever, args=(0.01,))
+        thread.start()
+        with httpx.Client(base_url=f"http://127.0.0.1:{service.server_port}") as client:
+            yield client, service
+        service.shutdown()
+        thread.join()
+
+
+def ratings(n: int) -> list[importer.Rating]:
+    return [{"user": f"u{i}", "item": "x", "rating": float(i)} for i in range(n)]
+
+
+def test_batches_keep_the_order_and_tell_progress():
+    told: list[int] = []
+    with answering() as (client, service):
+        receipt = importer.send(client, ratings(2500), told.append)
+    assert (receipt.accepted, receipt.rejected, receipt.stream_id) == (2500, 0, "2500-0")
+    assert told == [1000, 1000, 500]
+    assert [one["user"] for one in service.received] == [f"u{i}" for i in range(2500)]
+
+
+def test_rejected_ratings_are_named_by_their_position_in_the_whole():
+    sent = ratings(1500)
+    sent[1200]["rating"] = -1.0
+    with answering() as (client, _):
+        receipt = importer.send(client, sent)
+    assert (receipt.accepted, receipt.rejected, receipt.reasons) == (1499, 1, [(1200, "bad")])
+
+
+def test_waits_as_long_as_asked_and_longer_each_time_where_not():
+    pauses: list[float] = []
+    with answering((503, {"Retry-After": "7"}), (429, {}), (503, {})) as (client, _):
+        receipt = importer.send(client, ratings(3), sleep=pauses.append)
+    assert receipt.accepted == 3
+    assert pauses == [7.0, 1.0, 2.0]
+
+
+def test_a_refusal_is_not_repeated():
+    message = "401 No: not now; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY"
+    with answering((401, {})) as (client, _), pytest.raises(importer.ImportFailed, match=message):
+        importer.send(client, ratings(3), sleep=pytest.fail)
+
+
+def test_patience_ends():
+    pauses: list[float] = []
+    with answering(*[(503, {})] * 100) as (client, _), pytest.raises(importer.ImportFailed, match="503 No"):
+        importer.send(client, ratings(3), sleep=pauses.append)
+    assert importer.PATIENCE_S <= sum(pauses) < importer.PATIENCE_S + 2 * importer.LONGEST_WAIT_S

@@ -1,0 +1,102 @@
+"""A start with a live model on a machine that has never compiled anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.engine import compilation
+from tests.service.planted import events
+from tests.service.waiting import eventually
+from tests.service.whole import Whole
+
+# A process that can write to no cache folder.
+READ_ONLY = """
+from numba.core import caching
+def refuse(self):
+    raise OSError(30, "Read-only file system", self.get_cache_path())
+for locator in list(vars(caching).values()):
+    if isinstance(locator, type) and hasattr(locator, "ensure_cache_path"):
+        locator.ensure_cache_path = refuse
+caching.IndexDataCacheFile.load = lambda self, key: None
+caching.IndexDataCacheFile._load_index = lambda self: {}
+from service import compilation, rehearsal
+compilation.check_cache()
+rehearsal.rehearse_history()
+"""
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_lists_are_popular_while_kernels_compile(redis_url: str, tmp_path: Path, port: int) -> None:
+    data, errors = tmp_path / "data", tmp_path / "stderr"
+    with Whole(redis_url, data) as whole:
+        whole.send(events())
+        whole.train("als", n_factors=8, n_epochs=2)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NEARFIELD_LOG_FORMAT": "json"}
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data", str(data), "--no-worker"]
+    with errors.open("wb") as written:
+        process = subprocess.Popen([*command, "--redis", redis_url], env=environment, stderr=written)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+            seen = watched(client)
+            assert client.get("/recommend/u1").json()["personalized"]
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+    assert_progress(seen)
+    lines = [json.loads(line) for line in errors.read_text().splitlines()]
+    (line,) = [line for line in lines if line["event"].startswith("compiling kernels for als")]
+    assert 40 <= line["kernels"] <= len(compilation.needed("als"))
+    assert line["about_seconds"] > 0
+    assert {line["event"] for line in lines if line["level"] != "info"} <= {"request"}  # those that came too early
+
+
+def watched(client: httpx.Client) -> list[tuple[str, dict]]:
+    """(why it is not ready, list of a user) again and again until it is."""
+    seen = []
+
+    def is_ready() -> bool:
+        try:
+            ready = client.get("/health/ready")
+        except httpx.TransportError:
+            return False
+        if ready.status_code == 503:
+            asked = client.get("/recommend/u1")
+            seen.append((ready.json()["reason"], asked.json() | {"status": asked.status_code}))
+        return ready.status_code == 200
+
+    eventually(is_ready, 280)
+    return seen
+
+
+def assert_progress(seen: list[tuple[str, dict]]) -> None:
+    reasons = [reason for reason, _ in seen if reason.startswith("compiling kernels for als: ")]
+    assert len(set(reasons)) > 10  # by kernel
+    during = [answer for reason, answer in seen if reason in reasons]
+    first = next(n for n, answer in enumerate(during) if answer["status"] == 200)
+    assert all(answer["status"] == 200 for answer in during[first:])
+    assert len(during[first:]) > len(during) / 2
+    for answer in during[first:-1]:
+        assert not answer["personalized"]
+        assert answer["items"]
+        assert "the model als is being prepared" in answer["warnings"][0]
+
+
+def test_without_a_cache_folder_the_log_says_so_in_one_line() -> None:
+    done = subprocess.run([sys.executable, "-c", READ_ONLY], capture_output=True, text=True, timeout=200, check=True)
+    assert "Traceback" not in done.stderr
+    (line,) = done.stdout.splitlines()
+    assert "compiled kernels cannot be kept" in line
+    assert "set NUMBA_CACHE_DIR" in line

@@ -1,0 +1,114 @@
+"""Whose question comes next: those of whom little was asked before, and what costs little before what costs much."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from service.engine import fair_lines
+from service.engine.clients import Client
+from service.engine.costs import LIGHT, MAX_COST, cost_of
+from service.engine.fair_lines import FairLines
+from service.engine.queries import Estimate, Neighbours, Popular, Recommend, UserRatings
+
+HEAVY = 4 * LIGHT
+ANN, BOB = Client("a", b"key"), Client("b", b"key")
+
+
+class Question(NamedTuple):
+    client: Client
+    cost: int
+    since: float = 0.0
+    number: int = 0
+
+
+def lines_of(*questions: Question) -> FairLines:
+    lines = FairLines()
+    for question in questions:
+        lines.add(question)
+    return lines
+
+
+def test_a_light_question_of_another_client_overtakes_heavy_ones() -> None:
+    lines = lines_of(*[Question(ANN, HEAVY, number=n) for n in range(20)])
+    lines.take(1)
+    light = Question(BOB, 10)
+    lines.add(light)
+    assert light in lines.take(2)
+
+
+def test_a_light_question_overtakes_heavy_ones_of_the_same_client() -> None:
+    lines = lines_of(*[Question(ANN, HEAVY, number=n) for n in range(20)])
+    lines.take(1)
+    light = Question(ANN, 10)
+    lines.add(light)
+    assert light in lines.take(2)
+
+
+def test_two_clients_get_equal_parts_whatever_their_questions_cost() -> None:
+    lines = FairLines()
+    for n in range(400):
+        lines.add(Question(ANN, HEAVY, number=n))
+        lines.add(Question(BOB, 2 * HEAVY, number=n))
+    costs = {ANN: 0, BOB: 0}
+    for _ in range(60):
+        for question in lines.take(256):
+            costs[question.client] += question.cost
+    assert 0.9 < costs[ANN] / costs[BOB] < 1.1
+
+
+def test_questions_of_a_line_keep_their_order() -> None:
+    lines = lines_of(*[Question(ANN, 10, number=n) for n in range(100)])
+    assert [question.number for question in lines.take(30) + lines.take(100)] == list(range(100))
+
+
+def test_a_batch_costs_no_more_than_its_bound_unless_one_question_does() -> None:
+    lines = lines_of(*[Question(Client(str(n)), MAX_COST // 2) for n in range(5)], Question(ANN, 10 * MAX_COST))
+    sizes = []
+    while lines:
+        taken = lines.take(256)
+        assert len(taken) == 1 or sum(question.cost for question in taken) <= MAX_COST
+        sizes.append(len(taken))
+    assert sizes == [2, 2, 1, 1]
+
+
+def test_who_asked_nothing_for_long_has_saved_nothing_up() -> None:
+    lines = lines_of(Question(BOB, HEAVY))
+    lines.take(1)
+    for n in range(50):
+        lines.add(Question(ANN, HEAVY, number=n))
+        lines.take(1)
+    for n in range(10):
+        lines.add(Question(ANN, HEAVY, number=n))
+        lines.add(Question(BOB, HEAVY, number=n))
+    clients = [question.client for _ in range(10) for question in lines.take(1)]
+    assert 4 <= clients.count(BOB) <= 6
+
+
+def test_late_questions_are_taken_out() -> None:
+    lines = lines_of(Question(ANN, 10, 1.0), Question(ANN, 10, 2.0), Question(BOB, 10, 1.5), Question(BOB, 10, 3.0))
+    assert {question.since for question in lines.expire(1.8)} == {1.0, 1.5}
+    assert len(lines) == 2
+    assert {question.since for question in lines.take(9)} == {2.0, 3.0}
+    assert not lines.expire(9.0)
+
+
+def test_few_clients_are_remembered() -> None:
+    lines = FairLines()
+    for n in range(3 * fair_lines.MAX_REMEMBERED):
+        lines.add(Question(Client(str(n)), 10))
+        lines.take(1)
+    assert len(lines._lines) <= fair_lines.MAX_REMEMBERED
+
+
+def test_costs_follow_the_work() -> None:
+    plain = cost_of(Recommend(user="u"))
+    assert plain == 10
+    assert cost_of(Recommend(user="u", n=10, offset=900)) == 910
+    assert cost_of(Recommend(users=["u"] * 100, n=10)) == 100 * plain
+    assert cost_of(Recommend(user="u", offset=10**6)) >= MAX_COST
+    assert cost_of(Popular(offset=10**6)) >= MAX_COST
+    assert cost_of(Recommend(user="u", candidates=["i"] * 10_000)) > LIGHT
+    assert cost_of(Recommend(user="u", explain=True)) > plain
+    assert cost_of(Neighbours(kind="user", id="u")) > LIGHT
+    assert cost_of(Estimate(user="u", item="i")) == 1
+    assert cost_of(UserRatings(user="u")) == 100

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.engine.history import History, position_of
+from service.storage.events import ZERO, Entry, RatingEvent, StreamId
+from service.storage.rating_log import RatingLog
+from tests.service.logs import commit
+
+users, items = st.sampled_from("uvw"), st.sampled_from(["a", "b/c", "é", "日"])
+ratings = st.lists(st.tuples(users, items, st.one_of(st.none(), st.integers(1, 5))), min_size=1, max_size=5)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("rating"), ratings),
+        st.tuples(st.just("forget"), users),
+        st.tuples(st.sampled_from(["hide", "show"]), items),
+    ),
+    max_size=20,
+)
+
+
+def entries_of(steps: list[tuple[str, object]]) -> list[Entry]:
+    entries = []
+    for n, (kind, content) in enumerate(steps, start=1):
+        if kind == "rating":
+            events = [RatingEvent(u, i, r, float(n)) for u, i, r in content]  # type: ignore[attr-defined]
+            entries.append(Entry(StreamId(n, n % 3), "rating", events))
+        else:
+            entries.append(Entry(StreamId(n, n % 3), kind, subject=content))  # type: ignore[arg-type]
+    return entries
+
+
+def plain_state(entries: list[Entry]) -> tuple[dict[tuple[str, str], tuple[float, float]], set[str]]:
+    """What must be known after `entries`, by the plainest means."""
+    known: dict[tuple[str, str], tuple[float, float]] = {}
+    hidden: set[str] = set()
+    for entry in entries:
+        for r in entry.ratings:
+            known.pop((r.user, r.item), None)
+            if r.rating is not None:
+                known[r.user, r.item] = (r.rating, r.timestamp)
+        if entry.kind == "forget":
+            known = {pair: value for pair, value in known.items() if pair[0] != entry.subject}
+        elif entry.kind == "hide":
+            hidden.add(entry.subject or "")
+        elif entry.kind == "show":
+            hidden.discard(entry.subject or "")
+    return known, hidden
+
+
+def state(history: History) -> tuple[dict[tuple[str, str], tuple[float, float]], set[str]]:
+    known = {}
+    for user in range(len(history.users)):
+        for item, value, timestamp, _ in zip(*history.table.row(user), strict=True):
+            known[history.users.id(user), history.items.id(int(item))] = (float(value), float(timestamp))
+    return known, {history.items.id(int(row)) for row in np.flatnonzero(history.hidden)}
+
+
+@given(steps, st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_stream_and_log_end_in_the_same_state(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]], data: st.DataObject
+) -> None:
+    entries = entries_of(steps)
+    log = RatingLog(tmp_path_factory.mktemp("log"))
+    streamed, rest = History(), entries
+    while rest:
+        n = data.draw(st.integers(1, len(rest)))
+        streamed.apply(rest[:n])
+        commit(log, rest[:n])
+        rest = rest[n:]
+    loaded = History()
+    loaded.load(log)
+    assert state(streamed) == state(loaded) == plain_state(entries)
+    assert streamed.position == loaded.position == (entries[-1].id if entries else ZERO)
+    for user in range(len(streamed.users)):
+        row = loaded.users.row(streamed.users.id(user))
+        assert row is None or loaded.table.row(row)[3].tolist() == streamed.table.row(user)[3].tolist()
+
+
+def test_positions_tell_what_is_newer_than_a_watermark(rating_entry: Callable[..., Entry]) -> None:
+    history, far = History(), 2**63 - 1  # a clock that is wrong
+    for ms, *ratings in (
+        (5, ("u", "a", 3.0), ("u", "b", 3.0)), (6, ("u", "c", 3.0), ("v", "a", 1.0)), (900, ("u", "a", 4.0)),
+    ):  # fmt: skip
+        history.apply([rating_entry(ms, *ratings)])
+    of_u, of_v = (history.table.row(row)[3].tolist() for row in (0, 1))
+    assert [place >= position_of(StreamId(6, 0)) for place in of_u + of_v] == [True, False, True, True]
+    assert of_u[2] < of_v[0] < of_u[0] == position_of(StreamId(900, 0))
+    history.apply([rating_entry(far, ("u", "a", 4.0), ("u", "b", 4.0))])
+    history.apply([Entry(StreamId(far, 1), "rating", [RatingEvent("v", "a", 4.0, 0.0)])])
+    of_u, of_v = (history.table.row(row)[3].tolist() for row in (0, 1))
+    assert 0 < of_u[0] < of_u[1] < of_v[0]
+
+
+def test_changes_tell_old_and_new(rating_entry: Callable[..., Entry]) -> None:
+    history = History()
+    history.apply([rating_entry(1, ("u", "a", 3.0))])
+    changes = history.apply([rating_entry(2, ("u", "a", 4.0), ("u", "b", 1.0), ("u", "a", None))]).changes
+    assert changes.users.tolist() == [0, 0, 0]
+    assert changes.items.tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(changes.old, np.array([3, math.nan, 4], dtype=np.float32))
+    np.testing.assert_array_equal(changes.new, np.array([4, 1, math.nan], dtype=np.float32))
+
+
+def test_a_forgotten_user_starts_anew_with_a_new_row(rating_entry: Callable[..., Entry]) -> None:
+    history = History()
+    entries = [
+        rating_entry(1, ("u", "a", 3.0), ("v", "a", 1.0)),
+        Entry(StreamId(2, 0), "forget", subject="u"),
+        Entry(StreamId(3, 0), "forget", subject="u"),
+        rating_entry(4, ("u", "b", 5.0)),
+    ]
+    applied = history.apply(entries)
+    assert [(f.user, f.items.tolist(), f.values.tolist()) for f in applied.forgotten] == [(0, [0], [3.0])]
+    assert applied.changes.users.tolist() == [0, 1, 2]
+    assert history.users.row("u") == 2
+    assert history.table.raters(0).tolist() == [1]
+
+
+def test_who_was_forgotten_and_came_back_was_not_known_before(rating_entry: Callable[..., Entry]) -> None:
+    history = History()
+    entries = [
+        rating_entry(1, ("u", "a", 3.0), ("v", "a", 1.0)),
+        Entry(StreamId(2, 0), "forget", subject="u"),
+        rating_entry(4, ("u", "b", 5.0), ("v", "b", 1.0)),
+        rating_entry(5, ("u", "c", 5.0)),
+    ]
+    history.apply(entries)
+    rows = np.array([history.users.row("u"), history.users.row("v")])
+    assert history.is_known_at(rows, StreamId(3, 0)).tolist() == [False, True]
+    assert history.is_known_at(rows, StreamId(4, 0)).tolist() == [True, True]
+
+
+def test_replaying_changes_nothing(rating_entry: Callable[..., Entry]) -> None:
+    history = History()
+    entries = [rating_entry(1, ("u", "a", 3.0)), rating_entry(2, ("u", "a", 4.0))]
+    history.apply(entries)
+    assert len(history.apply(entries[:1]).changes.users) == 0
+    assert state(history)[0] == {("u", "a"): (4.0, 2.0)}
+
+
+def test_noops_move_the_position() -> None:
+    history = History()
+    assert len(history.apply([Entry(StreamId(9, 9), "noop")]).changes.users) == 0
+    assert history.position == StreamId(9, 9)
+
+
+def test_loading_stops_where_asked_and_goes_on(log: RatingLog, rating_entry: Callable[..., Entry]) -> None:
+    commit(log, [rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(1, 6)])
+    commit(log, [rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(6, 9)])
+    history = History()
+    seen: list[int] = []
+    history.load(log, StreamId(3, 0), seen.append)
+    assert (history.position, history.table.n_ratings, len(history.items)) == (StreamId(3, 0), 3, 3)
+    history.load(log)
+    assert (history.position, history.table.n_ratings) == (StreamId(8, 0), 8)
+    assert seen == [5]
+
+
+def test_hidden_items_stay_hidden_while_the_table_grows(rating_entry: Callable[..., Entry]) -> None:
+    history = History()
+    history.apply([Entry(StreamId(1, 0), "hide", subject="a")])
+    history.apply([rating_entry(2, *(("u", f"i{n}", 1.0) for n in range(100)))])
+    assert np.flatnonzero(history.hidden).tolist() == [0]
+    assert len(history.hidden) == 101
+
+
+def test_long_and_unicode_ids_survive_the_log(tmp_path: Path, rating_entry: Callable[..., Entry]) -> None:
+    names = ["é" * 128, "x" * 256, "a/b%2F", " ", "\x00", "日本"]
+    log = RatingLog(tmp_path)
+    commit(log, [rating_entry(1, *((name, name, 1.0) for name in names))])
+    history = History()
+    history.load(log)
+    assert [history.users.id(row) for row in range(len(names))] == names

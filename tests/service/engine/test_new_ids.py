@@ -1,0 +1,90 @@
+"""A key may bring in so many new users and items an hour, and rate those that are known as often as it likes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.engine import clients, new_ids
+from service.engine.clients import Client
+from service.engine.new_ids import MAX_KEYS, NewIds, TooManyNewIds
+from service.storage.events import RatingEvent
+from tests.service.local import serving
+from tests.service.waiting import eventually
+
+PER_HOUR = 10
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    now = [1000.0]
+    monkeypatch.setattr(new_ids.time, "monotonic", lambda: now[0])
+    token = clients.current.set(Client("1.2.3.4", b"key"))
+    yield now
+    clients.current.reset(token)
+
+
+def limit() -> NewIds:
+    return NewIds(PER_HOUR, {"ann"}.__contains__, {"film"}.__contains__)
+
+
+def ratings(n_users: int, first: int = 0) -> list[RatingEvent]:
+    return [RatingEvent(f"new-{n}", "film", 1.0, 0.0) for n in range(first, first + n_users)]
+
+
+def test_known_ids_cost_nothing(clock: list[float]) -> None:
+    ids = limit()
+    for _ in range(100):
+        ids.check([RatingEvent("ann", "film", 1.0, 0.0)])
+
+
+def test_users_and_items_count_once_a_request(clock: list[float]) -> None:
+    ids = limit()
+    for n in range(5):
+        ids.check([RatingEvent(f"user-{n}", f"item-{n}", 1.0, 0.0)] * 3)
+    with pytest.raises(TooManyNewIds):
+        ids.check([RatingEvent("user", "film", 1.0, 0.0)])
+
+
+def test_a_refusal_says_when_there_is_room_and_takes_nothing(clock: list[float]) -> None:
+    ids = limit()
+    ids.check(ratings(8))
+    with pytest.raises(TooManyNewIds, match="3 users or items") as caught:
+        ids.check(ratings(3, 8))
+    assert caught.value.retry_after_s == 360
+    ids.check(ratings(2, 8))
+    clock[0] += 360 * 3
+    ids.check(ratings(3, 20))
+
+
+def test_a_request_beyond_an_hour_passes_when_the_bucket_is_full_and_is_paid_for(clock: list[float]) -> None:
+    ids = limit()
+    ids.check(ratings(3 * PER_HOUR))
+    with pytest.raises(TooManyNewIds) as caught:
+        ids.check(ratings(1, 100))
+    assert caught.value.retry_after_s == pytest.approx((2 * PER_HOUR + 1) * 360)
+
+
+def test_keys_count_apart_and_few_are_remembered(clock: list[float]) -> None:
+    ids = limit()
+    ids.check(ratings(PER_HOUR))
+    for n in range(2 * MAX_KEYS):
+        clients.current.set(Client("1.2.3.4", b"key-%d" % n))
+        ids.check(ratings(PER_HOUR))
+    assert len(ids._buckets) == MAX_KEYS
+
+
+def test_a_service_refuses_new_ids_beyond_the_limit_and_takes_known_ones(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", worker=False, max_new_ids_per_hour=4) as local:
+        local.rate(("ann", "a", 5.0), ("bob", "a", 4.0))
+        eventually(lambda: local.get("/users/bob/ratings").status_code == 200)
+        local.rate(("ann", "b", 5.0))
+        eventually(lambda: len(local.get("/users/ann/ratings").json()["ratings"]) == 2)
+        refused = local.post(
+            "/ratings", [{"user": "ann", "item": "b", "rating": 1}, {"user": "eve", "item": "b", "rating": 1}]
+        )
+        assert refused.status_code == 429
+        assert refused.json()["type"].endswith("too-many-new-ids")
+        assert 0 < int(refused.headers["Retry-After"]) <= 900
+        assert local.request("DELETE", "/ratings/eve/b").status_code == 429
+        local.rate(("ann", "b", 1.0))

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from service.engine.pending_events import MAX_WAITING, Lessons
+from service.errors import NotReady
+from service.storage.events import BATCH_RATINGS, Entry, RatingEvent, StreamId, portions
+
+
+def entry(ms: int, n_ratings: int) -> Entry:
+    return Entry(StreamId(ms, 0), "rating", [RatingEvent("u", "i", 1.0, 0.0)] * n_ratings)
+
+
+def test_portions_keep_order_and_whole_entries() -> None:
+    entries = [entry(ms, int(BATCH_RATINGS * 0.45)) for ms in range(1, 8)]
+    parts = list(portions(entries))
+    assert [one for part in parts for one in part] == entries
+    assert [len(part) for part in parts] == [3, 3, 1]
+    assert list(portions([])) == []
+    assert list(portions([entry(1, 0)])) == [[entry(1, 0)]]
+
+
+def test_what_waits_is_taken_together_up_to_a_limit() -> None:
+    lessons = Lessons()
+    for ms in range(1, 6):
+        lessons.put([entry(ms, BATCH_RATINGS // 2)], lambda: False)
+    assert [one.entries[0].id.ms for one in lessons.take()] == [1, 2]
+    assert [one.entries[0].id.ms for one in lessons.take()] == [3, 4]
+    assert len(lessons) == 1
+
+
+def test_a_full_queue_makes_the_learner_wait_and_stopping_frees_it() -> None:
+    lessons, stopping = Lessons(), threading.Event()
+    for ms in range(MAX_WAITING):
+        lessons.put([entry(ms, 1)], stopping.is_set)
+    threading.Timer(0.05, lessons.take).start()
+    lessons.put([entry(99, 1)], stopping.is_set)
+    assert len(lessons) == 1
+    stopping.set()
+    with pytest.raises(NotReady):
+        lessons.put([entry(101, 1)], stopping.is_set)

@@ -1,0 +1,412 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from structlog.testing import capture_logs
+
+from service.cli import synthetic
+from service.errors import JobRunning
+from service.jobs.jobs import Job, Jobs
+from service.jobs.supervisor import Supervisor
+from service.jobs.table import JobTable
+from service.metrics import Metrics
+from service.settings import Settings
+from service.storage import exclusion, live_versions, snapshot
+from service.storage.archiver import Archiver
+from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
+from service.storage.rating_log import RatingLog
+from service.storage.redis_server import RedisServer
+from service.storage.stream import RATINGS, Stream
+from tests.service.logs import ratings_of
+from tests.service.planted import SMALL, events
+from tests.service.waiting import eventually
+
+ENDLESS = {**SMALL, "n_epochs": 10_000}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data=tmp_path, backend="host")
+
+
+@pytest.fixture
+def jobs(redis_url: str, stream: Stream, tmp_path: Path) -> Iterator[Jobs]:
+    table = JobTable(redis_url)
+    yield Jobs(table, stream, tmp_path)
+    table.close()
+
+
+@pytest.fixture
+def supervise(redis_url: str, stream: Stream, log: RatingLog) -> Iterator[Callable[[Settings], Supervisor]]:
+    """supervise(settings): a running supervisor beside a running archiver."""
+    archiver, table, started = Archiver(stream, log), JobTable(redis_url), []
+    archiver.start()
+
+    def start(settings: Settings) -> Supervisor:
+        started.append(Supervisor(settings, table, stream, log, Metrics()))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for supervisor in started:
+        supervisor.stop()
+    archiver.stop()
+    table.close()
+
+
+@pytest.fixture
+def rate(client: redis.Redis) -> Callable[[], StreamId]:
+    """rate(): the planted ratings are in the stream."""
+
+    def append() -> StreamId:
+        ratings = events()
+        for start in range(0, len(ratings), 500):
+            last = client.xadd(RATINGS, encode_ratings(ratings[start : start + 500]))
+        return StreamId.parse(last)
+
+    return append
+
+
+def ended(jobs: Jobs, job: Job) -> Job:
+    eventually(lambda: jobs.get(job.id).state in ("succeeded", "failed", "cancelled"))
+    return jobs.get(job.id)
+
+
+def running(jobs: Jobs, job: Job) -> Job:
+    eventually(lambda: jobs.get(job.id).progress > 0)
+    return jobs.get(job.id)
+
+
+def trainer_of(job: Job) -> psutil.Process:
+    return next(child for child in psutil.Process().children() if job.id in child.cmdline())
+
+
+def test_a_training_covers_everything_before_it(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    last_id = rate()
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("culsh", SMALL))
+    assert (job.state, job.error, job.promoted, job.progress) == ("succeeded", None, True, 1.0)
+    manifest = snapshot.read_manifest(settings.data / "snapshots", str(job.version))
+    assert StreamId.parse(manifest.watermark) == last_id
+    assert manifest.n_users == 60
+    assert manifest.metrics == job.metrics
+    assert live_versions.read(settings.data) == {"culsh": job.version}
+
+
+def test_what_the_training_took_from_the_data_is_in_its_job(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervise(settings.model_copy(update={"values": "counts"}))
+    job = jobs.submit_training("als-implicit", {"n_factors": 4, "n_epochs": 2})
+    assert job.calibration is None
+    job = ended(jobs, job)
+    manifest = snapshot.read_manifest(settings.data / "snapshots", str(job.version))
+    assert job.calibration == manifest.calibration
+    assert job.calibration.values == "counts"  # as the setting says: these are ratings
+    assert job.params == {"n_factors": 4, "n_epochs": 2}
+
+
+def test_only_one_training_at_a_time(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervise(settings)
+    job = jobs.submit_training("culsh", ENDLESS)
+    with pytest.raises(JobRunning) as refused:
+        jobs.submit_training("culsh", SMALL)
+    assert refused.value.job_id == job.id
+    running(jobs, job)
+    assert trainer_of(job).nice() == 19
+    jobs.cancel(job.id)
+    assert ended(jobs, job).state == "cancelled"
+    assert [found.id for found in jobs.list()] == [job.id]
+    assert jobs.submit_training("culsh", SMALL).state in ("queued", "running")
+
+
+def test_a_trainer_that_is_killed_fails_its_job(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervise(settings)
+    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    os.kill(trainer_of(job).pid, signal.SIGKILL)
+    job = ended(jobs, job)
+    assert job.state == "failed"
+    assert "signal 9" in str(job.error)
+
+
+def test_a_supervisor_that_dies_leaves_a_failed_job(
+    settings: Settings,
+    jobs: Jobs,
+    client: redis.Redis,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+) -> None:
+    rate()
+    supervise(settings)
+    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    pid = trainer_of(job).pid
+    client.delete(f"nearfield:job:{job.id}:lease")  # as if it had not been renewed for ten seconds
+    job = jobs.get(job.id)
+    assert (job.state, job.error) == ("failed", "worker died")
+    eventually(lambda: not psutil.pid_exists(pid))
+
+
+def test_a_trainer_ends_with_its_supervisor(
+    settings: Settings, jobs: Jobs, supervise: Callable[..., Supervisor], rate: Callable[[], StreamId], redis_url: str
+) -> None:
+    """Killed as nobody can refuse: nothing is left that could write a snapshot of those who are forgotten since."""
+    code = (
+        "import sys, time; from pathlib import Path; from service.jobs.table import JobTable;"
+        "from service.metrics import Metrics; from service.storage.rating_log import RatingLog;"
+        "from service.storage.stream import Stream; from service.jobs.supervisor import Supervisor;"
+        "from service.settings import Settings;"
+        "data = Path(sys.argv[2]); log = RatingLog(data / 'ratings'); url = sys.argv[1];"
+        "Supervisor(Settings(data=data, backend='host'), JobTable(url), Stream(url), log, Metrics()).start();"
+        "time.sleep(600)"
+    )
+    archived = rate()
+    job = jobs.submit_training("culsh", ENDLESS)
+    supervisor = subprocess.Popen([sys.executable, "-c", code, redis_url, str(settings.data)])
+    try:
+        running(jobs, job)
+        (trainer,) = psutil.Process(supervisor.pid).children()
+        assert exclusion.try_take(settings.data, shared=False) is None
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    eventually(lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE)
+    lock = eventually(lambda: exclusion.try_take(settings.data, shared=False))
+    lock.release()
+    assert RatingLog(settings.data / "ratings").last_id() == archived
+    assert snapshot.versions(settings.data / "snapshots") == []
+
+
+def forgotten(client: redis.Redis, user: str) -> StreamId:
+    return StreamId.parse(client.xadd(RATINGS, encode_subject("forget", user)))
+
+
+def names(data: Path, user: str) -> list[str]:
+    folder = data / "snapshots"
+    return [version for version in snapshot.versions(folder) if snapshot.holds_user(folder, version, user)]
+
+
+def test_forgetting_waits_for_the_training_of_another_worker(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    client: redis.Redis,
+) -> None:
+    rate()
+    supervise(settings)
+    training = running(jobs, jobs.submit_training("culsh", {**SMALL, "n_epochs": 60}))
+    forgetting = jobs.submit_forgetting("u3", forgotten(client, "u3"))
+    supervise(settings)  # who has nothing else to do
+    forgetting = ended(jobs, forgetting)
+    assert (forgetting.state, forgetting.error) == ("succeeded", None)
+    assert jobs.get(training.id).state == "succeeded"
+    assert names(settings.data, "u3") == []
+    assert len(snapshot.versions(settings.data / "snapshots")) == 1
+    assert live_versions.read(settings.data)["culsh"] in snapshot.versions(settings.data / "snapshots")
+
+
+def test_forgetting_waits_for_a_trainer_without_a_job(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
+) -> None:
+    """One whose lease has run out, as after its supervisor's death."""
+    lock = exclusion.try_take(settings.data, shared=True)
+    left = settings.data / "snapshots" / ".culsh-20260101T000000-beef.77.tmp"
+    left.mkdir()
+    supervise(settings)
+    job = jobs.submit_forgetting("u3", forgotten(client, "u3"))
+    time.sleep(2)
+    assert jobs.get(job.id).state == "running"
+    assert left.exists()
+    lock.release()
+    assert ended(jobs, job).state == "succeeded"
+    assert not left.exists()
+
+
+def test_who_was_forgotten_during_a_training_is_not_in_what_goes_live(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    client: redis.Redis,
+    stream: Stream,
+    log: RatingLog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where nothing excludes the two: on a disk that does not share its locks."""
+    monkeypatch.setattr("service.storage.exclusion.LOCK_FILE", ".lock1")
+    rate()
+    supervise(settings)
+    training = running(jobs, jobs.submit_training("culsh", {**SMALL, "n_epochs": 60}))
+    position = forgotten(client, "u3")
+    stream.request_commit(position)
+    eventually(lambda: log.last_id() >= position)
+    training = ended(jobs, training)
+    assert (training.state, training.promoted) == ("succeeded", True)
+    assert names(settings.data, "u3") == []
+    assert snapshot.shown(live_versions.read(settings.data)["culsh"]) == training.version
+
+
+def test_a_forgetting_whose_worker_stops_is_gone_on_with(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    client: redis.Redis,
+    log: RatingLog,
+) -> None:
+    rate()
+    lock = exclusion.try_take(settings.data, shared=True)
+    supervisor = supervise(settings)
+    job = jobs.submit_forgetting("u3", forgotten(client, "u3"))
+    eventually(lambda: jobs.get(job.id).state == "running")
+    supervisor.stop()
+    assert jobs.get(job.id).state == "queued"
+    lock.release()
+    supervise(settings)
+    assert ended(jobs, job).state == "succeeded"
+    assert ratings_of(log, "u3") == []
+
+
+def test_stopping_stops_the_trainer(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervisor = supervise(settings)
+    job = running(jobs, jobs.submit_training("culsh", ENDLESS))
+    pid = trainer_of(job).pid
+    supervisor.stop()
+    assert not psutil.pid_exists(pid)
+    job = jobs.get(job.id)
+    assert (job.state, job.error) == ("failed", "the worker was stopped")
+
+
+def test_no_ratings_and_no_activation(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("culsh", SMALL))
+    assert job.state == "failed"
+    assert "at least one rating" in str(job.error)
+    rate()
+    job = ended(jobs, jobs.submit_training("culsh", SMALL, activate=False))
+    assert (job.state, job.promoted, job.reason) == ("succeeded", False, "activate was false")
+    assert live_versions.read(settings.data) == {}
+
+
+def test_ratings_that_an_algorithm_cannot_use_fail_its_job_with_the_reason(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
+) -> None:
+    client.xadd(RATINGS, encode_ratings([RatingEvent("u", "a", 1.0, 0.0), RatingEvent("v", "a", -5.0, 0.0)]))
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("nmf", {}))
+    assert (job.state, job.error) == (
+        "failed",
+        "InvalidRatings: Invalid ratings for nmf: expected 0 or more, got -5; train als-implicit, which takes low "
+        "values for dislikes (user 'v', item 'a')",
+    )
+    job = ended(jobs, jobs.submit_training("als", {"n_epochs": 2}))
+    assert (job.state, job.backend) == ("succeeded", "host: asked for")
+
+
+def test_force_overrides_the_comparison_and_says_so(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
+) -> None:
+    planted = synthetic.planted(0, 600, 60)  # more than 1,000 pairs are held out
+    triples = zip(planted.viewers.tolist(), planted.items.tolist(), planted.ratings.tolist(), strict=True)
+    ratings = [RatingEvent(f"u{user}", f"i{item}", rating, 1.0) for user, item, rating in triples]
+    for start in range(0, len(ratings), 1000):
+        client.xadd(RATINGS, encode_ratings(ratings[start : start + 1000]))
+    supervise(settings)
+    useless = {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbours": 0}
+    first = ended(jobs, jobs.submit_training("culsh-implicit", useless))
+    assert (first.state, first.promoted) == ("succeeded", False)
+    assert "no better than the most popular items" in str(first.reason)
+    assert live_versions.read(settings.data) == {}
+    forced = ended(jobs, jobs.submit_training("culsh-implicit", useless, force=True))
+    assert (forced.promoted, forced.reason) == (True, f"force was true: {first.reason}")
+    assert forced.metrics["ndcg@10"] <= forced.metrics["baseline_ndcg@10"]
+    assert live_versions.read(settings.data) == {"culsh-implicit": forced.version}
+
+
+def test_a_job_shows_what_its_search_tried(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
+) -> None:
+    ratings = events()
+    for start in range(0, len(ratings), 1000):
+        client.xadd(RATINGS, encode_ratings(ratings[start : start + 1000]))
+    supervise(settings)
+    job = ended(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2}, tune=True))
+    assert job.state == "succeeded"
+    assert {"round", "n_epochs", "score", "seconds"} <= job.trials[0].keys()
+
+
+def test_training_by_itself_after_so_many_ratings(
+    settings: Settings,
+    jobs: Jobs,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    stream: Stream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("service.jobs.schedule.CHECK_EVERY_S", 0.1)
+    changed = settings.model_copy(update={"retrain_every_ratings": 1500, "default_models": ["sgd"]})
+    supervise(changed)
+    stream.request_commit(rate())
+    eventually(lambda: bool(jobs.list()))
+    job = ended(jobs, jobs.list()[0])
+    assert (job.algorithm, job.state, job.promoted) == ("sgd", "succeeded", True)
+    time.sleep(0.5)
+    assert len(jobs.list()) == 1  # nothing has come since
+
+
+def test_a_job_that_nobody_can_take_says_so_until_a_worker_runs(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    with capture_logs() as lines:
+        job = jobs.submit_training("culsh", SMALL)
+    assert job.reason is not None
+    assert "no worker runs: start `nearfield worker`" in job.reason
+    assert [one.reason for one in jobs.list()] == [job.reason] == [jobs.get(job.id).reason]
+    assert [(line["log_level"], line["event"], line["job"]) for line in lines] == [("warning", job.reason, job.id)]
+    supervise(settings)
+    assert ended(jobs, job).reason is None
+    with capture_logs() as lines:
+        assert jobs.submit_training("culsh", SMALL).reason is None
+    assert not [line for line in lines if line["log_level"] == "warning"]
+
+
+def test_without_redis_a_worker_says_it_once_and_comes_back(tmp_path: Path, settings: Settings) -> None:
+    server, log = RedisServer(tmp_path / "server"), RatingLog(tmp_path / "ratings")
+    stream, table = Stream(server.url, log.last_id), JobTable(server.url)
+    with capture_logs() as lines:
+        supervisor = Supervisor(settings, table, stream, log, Metrics())
+        supervisor.start()
+        time.sleep(2)
+        said = [line["event"] for line in lines]
+        server.start()
+        eventually(table.has_worker)
+        supervisor.stop()
+    assert said == ["the worker cannot work and tries again"]
+    assert [line["event"] for line in lines if "worker" in line["event"]][1:] == ["the worker works again"]
+    stream.close()
+    table.close()
+    server.stop()

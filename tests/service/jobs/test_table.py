@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from service.errors import JobRunning, StreamUnavailable, UnknownJob
+from service.jobs import table
+from service.jobs.table import JobTable
+
+
+@pytest.fixture
+def jobs(redis_url: str) -> Iterator[JobTable]:
+    jobs = JobTable(redis_url)
+    yield jobs
+    jobs.close()
+
+
+def submit(jobs: JobTable, job_id: str, only_one: bool = True) -> None:
+    jobs.submit(job_id, {"kind": "retrain"}, only_one=only_one)
+
+
+def test_a_job_from_submission_to_its_end(jobs: JobTable) -> None:
+    submit(jobs, "a")
+    assert jobs.get("a")["state"] == "queued"
+    job = jobs.claim("w")
+    assert job is not None
+    assert (job["id"], job["state"], job["kind"], job["worker"]) == ("a", "running", "retrain", "w")
+    assert jobs.renew("a", "w", {"progress": "0.5"})
+    assert jobs.get("a")["progress"] == "0.5"
+    assert jobs.finish("a", "w", "succeeded", {"version": "v1"})
+    job = jobs.get("a")
+    assert (job["state"], job["version"]) == ("succeeded", "v1")
+    assert int(job["created_ms"]) <= int(job["started_ms"]) <= int(job["finished_ms"])
+    assert jobs.claim("w") is None
+
+
+def test_a_second_one_is_refused_until_the_first_ends(jobs: JobTable) -> None:
+    submit(jobs, "a")
+    for _ in range(2):
+        with pytest.raises(JobRunning) as caught:
+            submit(jobs, "b")
+        assert caught.value.job_id == "a"
+        jobs.claim("w")
+    submit(jobs, "forget", only_one=False)
+    jobs.finish("a", "w", "failed", {"error": "no ratings"})
+    submit(jobs, "b")
+    assert [job["id"] for job in jobs.all()] == ["b", "forget", "a"]
+
+
+def test_of_many_at_once_one_is_taken(jobs: JobTable) -> None:
+    outcomes: list[str] = []
+
+    def attempt(job_id: str) -> None:
+        try:
+            submit(jobs, job_id)
+            outcomes.append(job_id)
+        except JobRunning:
+            pass
+
+    threads = [threading.Thread(target=attempt, args=(str(n),)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 1
+    assert [job["id"] for job in jobs.all()] == outcomes
+
+
+def test_without_a_lease_the_worker_is_dead(jobs: JobTable, client: redis.Redis) -> None:
+    submit(jobs, "a")
+    jobs.claim("w")
+    assert 0 < client.pttl("nearfield:job:a:lease") <= table.LEASE_MS
+    client.delete("nearfield:job:a:lease")
+    job = jobs.get("a")
+    assert (job["state"], job["error"]) == ("failed", "worker died")
+    assert not jobs.renew("a", "w")
+    assert not jobs.finish("a", "w", "succeeded", {})
+    submit(jobs, "b")
+
+
+def test_another_worker_cannot_end_it(jobs: JobTable) -> None:
+    submit(jobs, "a")
+    jobs.claim("w")
+    assert not jobs.renew("a", "other", {"progress": "1"})
+    assert not jobs.finish("a", "other", "succeeded", {})
+    assert jobs.get("a")["state"] == "running"
+
+
+def test_cancelling(jobs: JobTable) -> None:
+    submit(jobs, "a")
+    assert jobs.cancel("a")["state"] == "cancelled"
+    assert jobs.claim("w") is None
+    submit(jobs, "b")
+    jobs.claim("w")
+    job = jobs.cancel("b")
+    assert (job["state"], job["cancel"]) == ("running", "1")
+    jobs.finish("b", "w", "cancelled", {})
+    assert jobs.cancel("b")["state"] == "cancelled"
+
+
+def forgetting(jobs: JobTable, job_id: str, user: str = "ann") -> None:
+    jobs.submit(job_id, {"kind": "forget", "user": user}, only_one=False)
+
+
+def test_a_forgetting_outlives_its_workers(
+    jobs: JobTable, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetting(jobs, "a")
+    forgetting(jobs, "b")
+    for n_dead in range(table.MAX_DEATHS):
+        assert jobs.get("a")["state"] == "queued"
+        job = jobs.claim(f"w{n_dead}")
+        assert job is not None
+        assert (job["id"], job["user"]) == ("a", "ann")
+        client.delete("nearfield:job:a:lease")
+    job = jobs.get("a")
+    assert (job["state"], job["user"]) == ("failed", "")
+    assert "worker died 5 times" in job["error"]
+    assert jobs.claim("w")["id"] == "b"
+
+
+def test_a_stopped_worker_gives_a_forgetting_back(jobs: JobTable) -> None:
+    forgetting(jobs, "a")
+    forgetting(jobs, "b")
+    jobs.claim("w")
+    assert not jobs.release("a", "somebody")
+    assert jobs.release("a", "w")
+    assert not jobs.renew("a", "w")
+    assert jobs.claim("v")["id"] == "a"
+    jobs.cancel("a")
+    assert jobs.release("a", "v")
+    assert jobs.get("a")["state"] == "cancelled"
+
+
+def test_nothing_runs_beside_a_forgetting(jobs: JobTable) -> None:
+    submit(jobs, "train")
+    assert jobs.claim("w")["id"] == "train"
+    forgetting(jobs, "a")
+    forgetting(jobs, "b")
+    assert jobs.claim("v") is None
+    jobs.finish("train", "w", "succeeded", {})
+    submit(jobs, "again")
+    assert jobs.claim("v")["id"] == "a"
+    assert jobs.claim("w") is None
+    jobs.finish("a", "v", "succeeded", {})
+    assert jobs.claim("w")["id"] == "b"
+    jobs.finish("b", "w", "succeeded", {})
+    assert jobs.claim("w")["id"] == "again"
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
+def test_a_forgetting_that_has_ended_names_nobody(jobs: JobTable, client: redis.Redis, state: str) -> None:
+    forgetting(jobs, "a")
+    jobs.claim("w")
+    jobs.finish("a", "w", state, {})
+    forgetting(jobs, "queued")
+    jobs.cancel("queued")
+    assert "ann" not in str([client.hgetall(f"nearfield:job:{job_id}") for job_id in ("a", "queued")])
+
+
+def test_names_are_dropped_from_all_that_has_ended(jobs: JobTable, client: redis.Redis) -> None:
+    submit(jobs, "train")
+    jobs.claim("w")
+    jobs.finish("train", "w", "failed", {"error": "Invalid ratings (user 'ann', item 'a')"})
+    client.hset("nearfield:job:old", mapping={"id": "old", "kind": "forget", "state": "failed", "user": "ann"})
+    client.zadd("nearfield:jobs", {"old": 0})  # of an older version, which had no more to say after its worker's death
+    forgetting(jobs, "other", "bob")
+    forgetting(jobs, "a")
+    jobs.drop_name("a", "ann")
+    assert "ann" not in str([client.hgetall(f"nearfield:job:{job_id}") for job_id in ("train", "old", "a")])
+    assert jobs.get("other")["user"] == "bob"
+
+
+def test_unknown_jobs(jobs: JobTable) -> None:
+    for ask in (jobs.get, jobs.cancel):
+        with pytest.raises(UnknownJob, match="nope"):
+            ask("nope")
+
+
+def test_old_finished_jobs_are_dropped(jobs: JobTable, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MAX_JOBS", 3)
+    submit(jobs, "first", only_one=False)
+    for n in range(5):
+        submit(jobs, f"j{n}", only_one=False)
+        jobs.cancel(f"j{n}")
+    submit(jobs, "last", only_one=False)
+    assert {job["id"] for job in jobs.all()} == {"first", "j3", "j4", "last"}
+    assert not client.exists("nearfield:job:j0")
+
+
+def test_without_redis() -> None:
+    with pytest.raises(StreamUnavailable):
+        JobTable("redis://127.0.0.1:1").all()

@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+
+import gpu
+from gpu.params import Values
+from service.cli import synthetic
+from service.jobs import trainer
+from service.jobs.corpus import Corpus, usable
+from service.jobs.trainer import Line
+from service.storage import live_versions, snapshot
+from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.rating_log import RatingLog
+from tests.data import planted
+from tests.service.logs import commit
+from tests.service.planted import SMALL, entries
+from tests.service.waiting import eventually
+
+PARAMS = msgspec.json.encode(SMALL).decode()
+ALS = '{"n_factors": 8, "n_epochs": 5}'
+END = StreamId(9_000, 0)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder with the planted ratings in its log."""
+    commit(RatingLog(tmp_path / "ratings"), entries())
+    return tmp_path
+
+
+def run(
+    data: Path, algorithm: str = "culsh", params: str = PARAMS, watermark: StreamId = END
+) -> tuple[Line, list[Line]]:
+    told: list[Line] = []
+    return trainer.train(data, algorithm, params, str(watermark), "host", told.append), told
+
+
+@pytest.mark.parametrize("algorithm", ["culsh", "culsh-implicit", "als", "als-implicit", "ease", "esgd", "nmf"])
+def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
+    params, n_epochs = PARAMS if algorithm.startswith("culsh") else ALS, 5
+    if algorithm == "ease":
+        params, n_epochs = "{}", 1
+    last, told = run(data, algorithm, params)
+    assert [line.progress for line in told] == pytest.approx([n / n_epochs for n in range(1, n_epochs + 1)])
+    assert last.outcome == "succeeded"
+    assert last.promote
+    assert last.reason is None
+    loaded = snapshot.load(data / "snapshots", str(last.version))
+    assert loaded.manifest.metrics == last.metrics
+    assert loaded.manifest.metrics.keys() >= ({"ndcg@10"} if gpu.ALGORITHMS[algorithm].params.is_implicit else {"rmse"})
+    assert loaded.manifest.watermark == str(END)
+    assert loaded.user_ids[0] == "u0"
+    assert np.isfinite(loaded.model.item_factors).all()
+
+
+def test_held_out_pairs_are_not_trained_on(data: Path) -> None:
+    corpus = trainer.read_corpus(data, END)
+    pairs = [set(zip(*part.coo()[:2], strict=True)) for part in (corpus.training, corpus.held_out)]
+    assert not pairs[0] & pairs[1]
+    total = len(pairs[0]) + len(pairs[1])
+    assert 0.02 < len(pairs[1]) / total < 0.1
+    assert total == len([rating for entry in entries() for rating in entry.ratings])
+
+
+def test_what_came_after_the_watermark_does_not_count(data: Path) -> None:
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("late", "i0", 5.0, 0.0)])])
+    assert "late" not in trainer.read_corpus(data, StreamId(7999, 9)).user_ids
+    assert "late" in trainer.read_corpus(data, StreamId(8000, 0)).user_ids
+
+
+def test_a_forgotten_user_is_not_in_the_corpus(data: Path) -> None:
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "forget", subject="u3")])
+    corpus = trainer.read_corpus(data, END)
+    assert "u3" not in corpus.user_ids
+    whole = trainer.read_corpus(data, StreamId(7999, 0))
+    rows = {user: row for row, user in enumerate(whole.user_ids)}
+    for row, user in enumerate(corpus.user_ids):
+        assert corpus.training.by_user.lengths[row] == whole.training.by_user.lengths[rows[user]]
+        assert corpus.training.user_keys[row] == whole.training.user_keys[rows[user]]
+
+
+def test_a_much_worse_candidate_is_not_promoted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 10)
+    first, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 30}).decode())
+    live_versions.set_version(data, "culsh", str(first.version))
+    again, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 30}).decode())
+    assert again.promote
+    worse, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 1, "learning_rate": 1e-6}).decode())
+    assert not worse.promote
+    assert "rmse" in str(worse.reason)
+
+
+def test_few_held_out_pairs_promote_if_finite(data: Path) -> None:
+    first, _ = run(data)
+    live_versions.set_version(data, "culsh", str(first.version))
+    worse, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 1}).decode())
+    assert worse.promote
+
+
+def test_a_corrupt_live_snapshot_does_not_stand_in_the_way(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 10)
+    first, _ = run(data)
+    live_versions.set_version(data, "culsh", str(first.version))
+    (data / "snapshots" / str(first.version) / "arrays.safetensors").write_bytes(b"torn")
+    assert run(data)[0].promote
+
+
+@pytest.fixture
+def tasteful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with ratings of popular and less popular items; 100 held-out pairs suffice to judge."""
+    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 100)
+    planted = synthetic.planted(0, 300, 60)
+    triples = zip(planted.viewers.tolist(), planted.items.tolist(), planted.ratings.tolist(), strict=True)
+    ratings = [RatingEvent(f"u{user}", f"i{item}", rating, 1.0) for user, item, rating in triples]
+    commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(1000, 0), "rating", ratings)])
+    return tmp_path
+
+
+# Too short a training to say anything, and one that holds back even what averages say.
+WORSE = {
+    "culsh-implicit": {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbours": 0},
+    "sgd": {"n_factors": 8, "n_epochs": 2, "bias_regularization": 10.0},
+}
+
+
+@pytest.mark.parametrize(("algorithm", "metric", "words"), [
+    ("culsh-implicit", "ndcg@10", "no better than the most popular items"),
+    ("sgd", "rmse", "no better than averages of users and items"),
+])  # fmt: skip
+def test_a_first_model_has_to_be_better_than_none(tasteful: Path, algorithm: str, metric: str, words: str) -> None:
+    bad, _ = run(tasteful, algorithm, msgspec.json.encode(WORSE[algorithm]).decode())
+    assert (bad.outcome, bad.promote) == ("succeeded", False)
+    n_held_out = len(trainer.read_corpus(tasteful, END).held_out)
+    ours, baseline = bad.metrics[metric], bad.metrics[f"baseline_{metric}"]
+    assert bad.reason == f"{metric} on {n_held_out} held-out pairs is {ours:.4f}, {words} ({baseline:.4f})"
+    good, _ = run(tasteful, algorithm, '{"n_factors": 8}')
+    assert (good.promote, good.reason) == (True, None)
+    assert good.metrics[f"baseline_{metric}"] == pytest.approx(baseline)
+
+
+def test_few_held_out_pairs_do_not_stop_a_first_model(tasteful: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 1000)
+    bad, _ = run(tasteful, "sgd", msgspec.json.encode(WORSE["sgd"]).decode())
+    assert (bad.promote, bad.reason) == (True, None)
+    assert bad.metrics["rmse"] > bad.metrics["baseline_rmse"]
+
+
+def test_all_are_judged_by_what_the_candidate_takes_for_a_dislike(
+    tasteful: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = run(tasteful, "als-implicit", '{"n_factors": 8, "values": "counts"}')
+    live_versions.set_version(tasteful, "als-implicit", str(first.version))
+    judged: list[tuple[str, float]] = []
+    ranking = gpu.evaluate.ranking
+
+    def spy(model: gpu.Model, rows: gpu.Rows, test: gpu.Ratings, middle: float, **options: object) -> dict[str, float]:
+        judged.append((model.calibration.values, middle))
+        return ranking(model, rows, test, middle, **options)
+
+    monkeypatch.setattr(gpu.evaluate, "ranking", spy)
+    second, _ = run(tasteful, "als-implicit", '{"n_factors": 8}')
+    assert second.metrics.keys() == {"ndcg@10", "recall@20", "baseline_ndcg@10", "live_ndcg@10"}
+    middle = snapshot.load(tasteful / "snapshots", str(second.version)).model.middle
+    assert judged == [("ratings", middle), ("counts", middle), ("counts", middle)]
+    assert middle > 1
+
+
+@pytest.mark.parametrize("algorithm", ["als", "nmf"])
+def test_what_could_not_be_measured_does_not_break_the_lines(
+    data: Path, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu.evaluate, "rmse", lambda *_, **__: math.nan)
+    monkeypatch.setattr(gpu.evaluate, "ranking", lambda *_, **__: {"ndcg@10": math.inf})
+    last, told = run(data, algorithm, ALS)
+    for line in [*told, last]:
+        assert msgspec.json.decode(msgspec.json.encode(line), type=Line) == line
+    assert last.metrics == {}
+    assert snapshot.load(data / "snapshots", str(last.version)).manifest.metrics == {}
+
+
+def test_a_device_that_is_asked_for_and_not_there_is_an_error(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu.backend.importlib, "import_module", lambda _: SimpleNamespace(obstacle=lambda: "no driver"))
+    with pytest.raises(gpu.BackendUnavailable, match="no driver"):
+        trainer.train(data, "als", ALS, str(END), "device", lambda line: None)
+
+
+def test_too_little_memory_is_refused_with_both_numbers(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(gpu.HOST.primitives("als"), "free_bytes", lambda: 12_345)
+    monkeypatch.setattr(trainer.signal, "signal", lambda *_: None)
+    options = {"data": data, "job": "j", "algorithm": "als", "watermark": END, "backend": "host"}
+    assert trainer.main([str(part) for name, value in options.items() for part in (f"--{name}", value)]) == 1
+    (last,) = lines(capsysbinary.readouterr().out)
+    assert last.outcome == "failed"
+    assert re.search(
+        r"NotEnoughMemory: .* needs about [\d,]+ bytes, [\d,]+ more are kept .* and 12,345 are free", str(last.error)
+    )
+    assert snapshot.versions(data / "snapshots") == []
+
+
+def test_dead_factors_fail_with_what_to_change(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(trainer.signal, "signal", lambda *_: None)
+    options = {"data": data, "job": "j", "algorithm": "als", "watermark": END, "backend": "host"}
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    assert trainer.main([*arguments, "--params", '{"n_factors": 4, "regularization": 100000}']) == 1
+    last = lines(capsysbinary.readouterr().out)[-1]
+    assert last.outcome == "failed"
+    assert "DeadFactors: Training of als left dead factors" in str(last.error)
+    assert "lower regularization (100000)" in str(last.error)
+    assert snapshot.versions(data / "snapshots") == []
+
+
+@pytest.mark.parametrize(("algorithm", "given"), [("nmf", {}), ("als-implicit", {"values": "counts"})])
+def test_a_rating_that_cannot_be_used_is_named_by_its_ids(data: Path, algorithm: str, given: dict[str, str]) -> None:
+    ratings = [RatingEvent("zoë", f"i{item}", -2.0 if item == 7 else -1.0, 0.0) for item in range(20)]
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", ratings)])
+    with pytest.raises(gpu.InvalidRatings, match=r"got -2; .* \(user 'zoë', item 'i7'\)"):
+        run(data, algorithm, msgspec.json.encode(given).decode())
+
+
+@pytest.mark.parametrize(("algorithm", "given"), [("nmf", {}), ("als-implicit", {"values": "counts"})])
+def test_one_rating_that_cannot_be_used_fails_no_training(data: Path, algorithm: str, given: dict[str, str]) -> None:
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("zoë", "i7", -2.0, 0.0)])])
+    assert run(data, algorithm, msgspec.json.encode(given).decode())[0].version
+
+
+def test_one_wrong_rating_does_no_harm(data: Path) -> None:
+    before = snapshot.load(data / "snapshots", str(run(data, "als-implicit", ALS)[0].version)).model
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("u0", "i2", -1e6, 0.0)])])
+    after = snapshot.load(data / "snapshots", str(run(data, "als-implicit", ALS)[0].version)).model
+    assert after.calibration.scale == before.calibration.scale == (1.0, 5.0)
+    assert after.middle == pytest.approx(before.middle, abs=0.01)
+    estimates = [model.user_factors @ model.item_factors.T for model in (before, after)]
+    item = 1  # i2, which u0 liked: rows are in the order of their first ratings
+    assert estimates[1][0, item] < estimates[0][0, item] - 0.1
+    assert np.abs(estimates[0] - estimates[1])[1:].max() < 0.2
+
+
+def command(data: Path, params: str = PARAMS) -> list[str]:
+    options = {"data": data, "job": "j", "algorithm": "culsh", "params": params, "watermark": END, "backend": "host"}
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    return [sys.executable, "-m", "service.jobs.trainer", *arguments]
+
+
+def lines(output: bytes) -> list[Line]:
+    return [msgspec.json.decode(line, type=Line) for line in output.splitlines()]
+
+
+def test_no_ratings_fail_with_a_clear_error(tmp_path: Path) -> None:
+    done = subprocess.run(command(tmp_path), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    (last,) = lines(done.stdout)
+    assert last.outcome == "failed"
+    assert "at least one rating" in str(last.error)
+
+
+def test_sigterm_ends_it_and_leaves_nothing(data: Path) -> None:
+    params = msgspec.json.encode({**SMALL, "n_epochs": 10_000}).decode()
+    with subprocess.Popen(command(data, params), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.terminate()
+        rest = process.stdout.read()
+    assert lines(first)[0].outcome is None
+    assert lines(rest)[-1].outcome == "cancelled"
+    assert process.returncode == 0
+    assert snapshot.versions(data / "snapshots") == []
+
+
+def test_it_ends_with_its_supervisor_though_all_that_it_says_is_taken(data: Path) -> None:
+    """So it is not the broken pipe of its words that ends it: a long phase without any would go on."""
+    params = msgspec.json.encode({**SMALL, "n_epochs": 10_000}).decode()
+    with (
+        (data / "said").open("wb") as said,
+        subprocess.Popen(command(data, params), stdin=subprocess.PIPE, stdout=said) as process,
+    ):
+        eventually(lambda: (data / "said").stat().st_size > 0, 60)
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert lines((data / "said").read_bytes())[-1].outcome == "cancelled"
+    assert snapshot.versions(data / "snapshots") == []
+
+
+@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit", "ease"])
+def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, algorithm: str) -> None:
+    params = {} if algorithm == "ease" else {"n_factors": 4, "n_epochs": 1}
+
+    def trained(given: dict[str, object], values: Values) -> snapshot.Manifest:
+        text = msgspec.json.encode(params | given).decode()
+        last = trainer.train(data, algorithm, text, str(END), "host", lambda line: None, values)
+        manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
+        assert last.calibration == manifest.calibration
+        assert manifest.given == params | given  # a setting is not what was asked for
+        assert manifest.n_ratings == len(trainer.read_corpus(data, END).training)
+        return manifest
+
+    assert trained({}, "auto").calibration.values == "ratings"
+    assert trained({}, "counts").calibration.values == "counts"
+    assert trained({"values": "ratings"}, "counts").calibration.values == "ratings"
+
+
+def test_the_setting_of_values_does_not_concern_other_algorithms(data: Path) -> None:
+    assert trainer.train(data, "als", ALS, str(END), "host", lambda line: None, "counts").outcome == "succeeded"
+
+
+def test_a_search_comes_first_where_it_is_asked_for(data: Path) -> None:
+    told: list[Line] = []
+    small = '{"n_factors": 4, "n_epochs": 4}'
+    last = trainer.train(data, "als", small, str(END), "host", told.append, tune=True)
+    shares = [line.progress for line in told]
+    assert shares == sorted(shares)
+    assert shares[-5] == pytest.approx(trainer.TUNING_SHARE)
+    assert {trial["round"] for trial in last.trials} == {1, 2, 3}
+    best = min((trial for trial in last.trials if trial["round"] == 3), key=lambda trial: trial["score"])
+    manifest = snapshot.load(data / "snapshots", str(last.version)).manifest
+    assert manifest.parameters["regularization"] == best.get("regularization", gpu.AlsParams().regularization)
+    assert manifest.given.items() >= {"n_epochs": 4}.items()
+    assert last.metrics["rmse"] == pytest.approx(best["score"])
+
+
+def test_a_search_does_not_make_a_setting_a_parameter_that_was_given(data: Path) -> None:
+    small = '{"n_factors": 4, "n_epochs": 2}'
+    last = trainer.train(data, "als-implicit", small, str(END), "host", lambda line: None, "counts", tune=True)
+    manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
+    assert manifest.parameters["values"] == "counts"
+    assert "values" not in manifest.given
+
+
+def test_absurd_ratings_decide_nothing_in_a_comparison() -> None:
+    ratings = planted()
+    users, items, values = ratings.coo()
+    low, high = values.min(), values.max()
+    values = values.copy()
+    values[0] = 1e6
+    poisoned = gpu.Ratings.from_coo(users, items, values)
+    found, n_far = usable(Corpus(poisoned, poisoned, [], []), gpu.params_for("sgd", {}))
+    assert n_far == 1
+    assert found.training.scale == found.held_out.scale == (min(low, values.min()), high)

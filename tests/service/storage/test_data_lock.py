@@ -1,0 +1,28 @@
+"""One process per data folder."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from service.errors import DataInUse
+from service.storage.data_lock import DataLock
+
+HOLD = (
+    "import sys; from pathlib import Path; from service.storage.data_lock import DataLock; "
+    "lock = DataLock(Path(sys.argv[1]))"
+)
+
+
+def test_a_second_holder_is_refused_with_the_pid_of_the_first(tmp_path):
+    lock = DataLock(tmp_path / "data")
+    with pytest.raises(DataInUse, match=f"process {os.getpid()};"):
+        DataLock(tmp_path / "data")
+    lock.release()
+    DataLock(tmp_path / "data").release()
+
+
+def test_death_frees_the_lock(tmp_path):
+    subprocess.run([sys.executable, "-c", HOLD + "; import os; os._exit(9)", str(tmp_path)], check=False)
+    DataLock(tmp_path).release()

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import BadEntry, NewerEntry
+from service.storage.events import (
+    ZERO,
+    RatingEvent,
+    StreamId,
+    check_id,
+    encode_ratings,
+    encode_subject,
+    parse_entry,
+)
+
+AT = StreamId(5000, 1)
+ids = st.text(min_size=1, max_size=64).filter(lambda text: text.isprintable())
+
+
+def fields(*ratings: dict[str, object]) -> dict[bytes, bytes]:
+    return {b"v": b"1", b"ratings": json.dumps(ratings).encode()}
+
+
+def test_ids_compare_as_numbers_and_survive_text() -> None:
+    assert StreamId.parse("9-2") < StreamId.parse("10-0") < StreamId.parse("10-11")
+    assert str(StreamId.parse("1700000000000-3")) == "1700000000000-3"
+    assert StreamId(0, 0) == ZERO
+
+
+@pytest.mark.parametrize("text", ["", "5", "5-", "-5", "5-1-1", "a-b", "5-1 ", "٣-1", "5.0-1", "1" * 20 + "-0"])
+def test_malformed_stream_ids_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="Invalid stream id"):
+        StreamId.parse(text)
+
+
+@given(ids, ids, st.one_of(st.none(), st.floats(-1e6, 1e6)), st.floats(0, 4e9))
+def test_what_is_encoded_is_parsed(user: str, item: str, rating: float | None, timestamp: float) -> None:
+    events = [RatingEvent(user, item, rating, timestamp), RatingEvent("u", "i", 1.0, 0.0)]
+    entry = parse_entry(AT, encode_ratings(events))
+    assert (entry.kind, entry.ratings, entry.id) == ("rating", events, AT)
+
+
+def test_subjects_and_noop() -> None:
+    assert parse_entry(AT, encode_subject("forget", "a/b é")).subject == "a/b é"
+    assert parse_entry(AT, encode_subject("hide", "x")).kind == "hide"
+    assert parse_entry(AT, encode_subject("show", "x")).kind == "show"
+    assert parse_entry(AT, {b"v": b"noop"}).kind == "noop"
+
+
+def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
+    entry = parse_entry(AT, fields({"user": "u", "item": "i", "rating": 3}))
+    assert entry.ratings == [RatingEvent("u", "i", 3.0, 5.0)]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {b"ratings": b"[]"},
+        {b"v": b"1"},
+        {b"v": b"1", b"forget": b"u", b"hide": b"i"},
+        {b"v": b"1", b"forget": b""},
+        {b"v": b"1", b"forget": b"\xff"},
+        {b"v": b"1", b"hide": b"x" * 257},
+        {b"v": b"1", b"ratings": b"[{"},
+        {b"v": b"1", b"ratings": b"{}"},
+        fields({"user": "u", "item": "i"}),
+        fields({"user": "u", "item": "i", "rating": "4"}),
+        fields({"user": "u", "item": "i", "rating": True}),
+        fields({"user": "u", "item": "i", "rating": 1e7}),
+        fields({"user": "u", "item": "i", "rating": math.nan}),
+        fields({"user": "u", "item": "i", "rating": math.inf}),
+        fields({"user": "", "item": "i", "rating": 1}),
+        fields({"user": 7, "item": "i", "rating": 1}),
+        fields({"user": "é" * 129, "item": "i", "rating": 1}),
+        fields({"user": "\ud800", "item": "i", "rating": 1}),
+        fields({"user": "u", "item": "i", "rating": 1, "extra": 1}),
+        fields({"user": "u", "item": "i", "rating": 1}, {"user": "u", "item": "i", "rating": 1, "timestamp": "now"}),
+    ],
+)
+def test_bad_entries_say_why(bad: dict[bytes, bytes]) -> None:
+    with pytest.raises(BadEntry, match="Invalid"):
+        parse_entry(AT, bad)
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {b"v": b"2", b"ratings": b"[]"},
+        {b"v": b"2", b"ratings": b"not even JSON"},
+        {b"v": b"1", b"like": b"x"},
+        {b"v": b"1", b"ratings": b"[]", b"origin": b"x"},
+    ],
+)
+def test_entries_of_a_newer_version_are_not_bad(newer: dict[bytes, bytes]) -> None:
+    with pytest.raises(NewerEntry, match="upgrade this process"):
+        parse_entry(AT, newer)
+
+
+@pytest.mark.parametrize("good", ["a", "a/b?c#d", "é" * 128, "x" * 256, "日本", "\x00", " "])
+def test_legal_ids(good: str) -> None:
+    assert check_id(good) == good
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 257, "é" * 129, "\ud800"])
+def test_illegal_ids(bad: str) -> None:
+    with pytest.raises(ValueError, match=r"Invalid id|surrogates"):
+        check_id(bad)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from service.errors import CorruptLiveFile, LockTimeout, UnknownVersion
+from service.storage import live_versions
+from service.storage.files import FileLock
+
+NAMES = "abcdefghijklmnopqrst"
+SUFFIX, OTHER = "-20260101T000000-beef", "-20260101T000001-beef"
+
+
+def test_nothing_is_live_at_first(tmp_path: Path) -> None:
+    assert live_versions.read(tmp_path) == {}
+
+
+def test_names_do_not_disturb_each_other(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: live_versions.set_version(tmp_path, NAMES[n], f"{NAMES[n]}{SUFFIX}"), range(20)))
+    assert live_versions.read(tmp_path) == {name: f"{name}{SUFFIX}" for name in NAMES}
+    live_versions.set_version(tmp_path, "d", f"d{OTHER}")
+    assert live_versions.read(tmp_path)["d"] == f"d{OTHER}"
+
+
+def test_every_altered_byte_is_noticed(tmp_path: Path) -> None:
+    live_versions.set_version(tmp_path, "als-implicit", f"als-implicit{SUFFIX}")
+    path = tmp_path / live_versions.LIVE_FILE
+    intact = path.read_bytes()
+    for position in range(len(intact)):
+        altered = bytearray(intact)
+        altered[position] ^= 4
+        path.write_bytes(altered)
+        if intact[position] in b" \n":
+            continue
+        with pytest.raises(CorruptLiveFile, match=str(path)):
+            live_versions.read(tmp_path)
+        with pytest.raises(CorruptLiveFile):
+            live_versions.set_version(tmp_path, "als", f"als{SUFFIX}")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"als": 7}', b'{"als": "culsh-20260101T000000-beef"}', b'{"AlS": "x"}']
+)
+def test_a_corrupt_file_without_a_checksum_is_refused_too(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / live_versions.LIVE_FILE).write_bytes(content)
+    with pytest.raises(CorruptLiveFile, match="torn or altered"):
+        live_versions.read(tmp_path)
+
+
+def test_a_file_of_an_older_version_gets_its_checksum(tmp_path: Path) -> None:
+    path = tmp_path / live_versions.LIVE_FILE
+    path.write_text(f'{{"als": "als{SUFFIX}"}}')
+    assert live_versions.read(tmp_path) == {"als": f"als{SUFFIX}"}
+    live_versions.seal(tmp_path)
+    assert "sha256" in path.read_text()
+    assert live_versions.read(tmp_path) == {"als": f"als{SUFFIX}"}
+
+
+def test_what_is_made_live_is_there_and_what_is_live_stays(tmp_path: Path) -> None:
+    """However pruning and activating meet: each looks under the lock of the file."""
+    for suffix in (SUFFIX, OTHER):
+        (tmp_path / "snapshots" / f"als{suffix}").mkdir(parents=True)
+    live_versions.activate(tmp_path, "als", f"als{SUFFIX}")
+    assert not live_versions.retire(tmp_path, f"als{SUFFIX}", None)
+    assert live_versions.retire(tmp_path, f"als{OTHER}", None)
+    with pytest.raises(UnknownVersion):
+        live_versions.activate(tmp_path, "als", f"als{OTHER}")
+    assert live_versions.read(tmp_path) == {"als": f"als{SUFFIX}"}
+
+
+def test_nobody_waits_for_ever_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileLock.take.__func__, "__defaults__", (0.1,))
+    with FileLock.take(tmp_path / live_versions.LOCK_FILE), pytest.raises(LockTimeout, match=live_versions.LOCK_FILE):
+        live_versions.set_version(tmp_path, "als", f"als{SUFFIX}")

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.introductions import without
+from service.storage.segment import behind, entries_of, holds, plain, read_groups, table_of, write_groups
+
+ids = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
+events = st.builds(RatingEvent, ids, ids, st.one_of(st.none(), st.floats(-1e6, 1e6, width=32)), st.floats(0, 4e9))
+
+
+def rating(ms: int, user: str) -> Entry:
+    return Entry(StreamId(ms, 0), "rating", [RatingEvent(user, "i", 1.0, 2.0)])
+
+
+@given(st.lists(st.lists(events, min_size=1, max_size=4), max_size=6))
+def test_entries_to_rows_and_back(contents: list[list[RatingEvent]]) -> None:
+    entries = [Entry(StreamId(5, n), "rating", ratings) for n, ratings in enumerate(contents)]
+    assert [e for batch in table_of(entries).to_batches() for e in entries_of(batch)] == entries
+
+
+def test_a_group_holds_what_was_written_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    parts = [table_of([rating(1, "u"), rating(2, "v")]), table_of([]), table_of([rating(3, "w")])]
+    with path.open("wb") as file:
+        write_groups(file, parts)
+    groups = list(read_groups(path, None))
+    assert [group.num_rows for group in groups] == [2, 1]
+    assert pa.types.is_dictionary(groups[0].column("user").type)
+    assert holds(read_groups(path, ["user"]), "w")
+    assert not holds(read_groups(path, ["user"]), "x")
+    with pytest.raises(FileNotFoundError):
+        next(read_groups(tmp_path / "none", None))
+
+
+def test_rows_can_be_left_out() -> None:
+    (batch,) = table_of([rating(1, "u"), rating(2, "v"), rating(3, "u")]).to_batches()
+    assert behind(batch, StreamId(1, 0)).column("ms").to_pylist() == [2, 3]
+    assert without(batch, "u", StreamId(3, 0), set()).column("ms").to_pylist() == [2, 3]
+
+
+def test_what_is_left_out_leaves_no_trace_when_written(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    with path.open("wb") as file:
+        write_groups(file, [table_of([rating(1, "somebody"), rating(2, "else")])])
+    kept = [plain(without(batch, "somebody", StreamId(9, 0), set())) for batch in read_groups(path, None)]
+    with path.open("wb") as file:
+        write_groups(file, kept)
+    assert b"somebody" not in path.read_bytes()
+    assert not holds(read_groups(path, ["user"]), "somebody")

@@ -1,0 +1,74 @@
+"""Files that the process may open, and what it does where there are few."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service import process as serving
+from service.settings import Settings
+from service.storage.redis_server import RedisServer
+
+
+def serve(data: Path, n_files: int) -> subprocess.CompletedProcess[str]:
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2);"
+        "from service.cli import run; sys.exit(run(['serve', '--port', '0', '--data', sys.argv[2]]))"
+    )
+    command = [sys.executable, "-c", code, str(n_files), str(data)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("n_files", [256, serving.SPARE_FILES + serving.MIN_CONNECTIONS - 1])
+def test_too_few_files_are_refused_at_the_start(tmp_path: Path, n_files: int) -> None:
+    ended = serve(tmp_path / "data", n_files)
+    assert ended.returncode == 2
+    assert f"got {n_files}; raise it" in ended.stderr.replace("\n", " ")
+
+
+def test_fewer_files_than_asked_for_are_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serving.resource, "getrlimit", lambda _: (1024, 1024))
+    settings = serving._within_files(Settings(max_connections=4096))
+    assert settings.max_connections == 1024 - serving.SPARE_FILES
+    said = capfd.readouterr()
+    assert "max_connections" in said.out + said.err
+
+
+def test_few_connections_need_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving.resource, "getrlimit", lambda _: (650, 650))
+    assert serving._within_files(Settings(max_connections=10)).max_connections == 10
+
+
+HANGING = """
+import asyncio, sys
+from service import cli, runtime, serving
+
+async def hang(self):
+    await asyncio.to_thread(__import__("time").sleep, 600)
+
+serving.STOP_S = 2
+runtime.Runtime.stop = hang
+sys.exit(cli.run(["serve", "--port", "0", "--data", sys.argv[1]]))
+"""
+
+
+def test_a_part_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
+    """It is ended after a time, by a thread that needs nothing of Python, and says where each of its threads hangs."""
+    command = [sys.executable, "-c", HANGING, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert "is ready" in process.stdout.readline()
+            process.terminate()
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+            RedisServer(tmp_path / "data").stop()
+    assert process.returncode == 1
+    assert "Timeout (0:00:02)" in errors
+    assert "Thread 0x" in errors

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import gpu
 from benchmarks.memory import MIB, peak_mib
 from benchmarks.report import say
-from gpu import similarity
 from gpu.params import CulshParams, params_for, with_changes
+from gpu.training import similarity
 
 NAN = float("nan")
 WAYS = (

@@ -21,9 +21,10 @@ import gpu
 from benchmarks import als_cost, als_matrix, als_peer
 from benchmarks.als_cost import H100
 from benchmarks.report import say
-from gpu import als, device
-from gpu.calibration import calibrate, in_units, signals_of
+from gpu import device
 from gpu.params import AlsImplicitParams, AlsParams, params_for
+from gpu.training import als
+from gpu.training.calibration import calibrate, in_units, signals_of
 
 NAN = float("nan")
 
@@ -187,7 +188,7 @@ def measure(
 
 
 def ours(setting: Setting) -> Trajectory:
-    """The half-iterations of `gpu.als` on the setting's backend."""
+    """The half-iterations of `gpu.training.als` on the setting's backend."""
     primitives, problem = setting.primitives, setting.problem
 
     def solve_items(users: Any, items: Any) -> None:

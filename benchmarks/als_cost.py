@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from gpu.als import Problem, width
 from gpu.ratings import Rows
+from gpu.training.als import Problem, width
 
 Limit = Literal["memory", "arithmetic"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import gpu
 from gpu.errors import InvalidInput
-from gpu.evaluate import is_held_out
+from gpu.training.evaluate import is_held_out
 
 META = "meta.json"
 CHUNK = 1 << 22  # ratings drawn together: the keys of 10⁸ pairs at once would take gigabytes

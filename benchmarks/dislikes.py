@@ -21,10 +21,10 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.methods import Ours
 from benchmarks.peers.contract import LISTS
 from benchmarks.rows import Row, Store
-from gpu import topn
-from gpu.follower import Follower, place
+from gpu.online import Follower, place
+from gpu.online.rating_table import RatingTable
 from gpu.params import params_for
-from gpu.table import RatingTable
+from gpu.ranking import topn
 from service.cli.console import progress
 
 STAGE = "dislikes"

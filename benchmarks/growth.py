@@ -15,9 +15,9 @@ import numpy as np
 
 from benchmarks.report import say
 from gpu.errors import InvalidInput
-from gpu.follower import place
 from gpu.model import Model
-from gpu.online import OnlineModel
+from gpu.online import place
+from gpu.online.host_model import OnlineModel
 from gpu.params import params_for
 from service import memory
 from service.engine.history import History

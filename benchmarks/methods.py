@@ -13,10 +13,10 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.harness import Harness
 from benchmarks.peers.contract import ESTIMATES, FACTORS, Peer, Settings
 from benchmarks.rows import BEST, GRID, OURS, PEER, TRIVIAL, TUNED, Row
-from gpu import nmf
 from gpu.errors import EngineError
 from gpu.params import NmfParams, params_for
-from gpu.tune import tune
+from gpu.training import nmf
+from gpu.training.tune import tune
 
 NMF_ITERATIONS = {"n_epochs": 100, "tolerance": 0.0}  # as many as scikit-learn's in `peers.sklearn_nmf`
 
@@ -113,7 +113,7 @@ class Ours:
         return dataclasses.replace(wanted, metrics=metrics, seconds=seconds)
 
     def tuned(self, dataset: Dataset) -> Row:
-        """The row of what `gpu.tune` finds: it chooses as the grid does; fitted to the whole training part."""
+        """The row of what `gpu.training.tune` finds: it chooses as the grid does; fitted to the whole training part."""
         asked, began = params_for(self.name, {}), time.perf_counter()
         try:
             found = tune(dataset.inner.train, dataset.inner.test, asked, backend=self._backend)

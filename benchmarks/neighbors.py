@@ -15,8 +15,8 @@ from typing import Any, get_args
 
 import gpu
 from benchmarks.report import say
-from gpu import similarity, simlsh
 from gpu.params import CulshParams, Psi, Similarity
+from gpu.training import similarity, simlsh
 
 NAN = float("nan")
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.report import say
-from gpu.online import OnlineModel
+from gpu.online.host_model import OnlineModel
+from gpu.online.rating_table import RatingTable
 from gpu.params import GradientParams, Params, params_for, with_changes
-from gpu.table import RatingTable
 
 SHARE = 0.01
 Events = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]]
@@ -179,7 +179,7 @@ def _learned_on_host(
 def _learned_on_device(
     model: gpu.Model, ratings: gpu.Ratings, is_new: NDArray[np.bool_], is_kept: bool
 ) -> tuple[gpu.Model, float]:
-    live, known = importlib.import_module("gpu.device.live"), ratings if is_kept else ratings.where(~is_new)
+    live, known = importlib.import_module("gpu.device.online.learner"), ratings if is_kept else ratings.where(~is_new)
     began = time.perf_counter()
     online = live.LiveModel(model, known.by_user, np.arange(len(known)), ratings.user_keys, ratings.item_keys)
     online.finish()  # rows it has not seen are learned by now

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.report import say
-from gpu import loop, nmf
 from gpu.params import NmfParams
+from gpu.training import loop, nmf
 
 Floats = NDArray[Any]
 Curve = list[tuple[float, float]]  # (seconds, relative error)
@@ -170,7 +170,7 @@ def _peer(solver: str, matrix: Any, start: nmf.Factors, n_epochs: int) -> Curve:
 
 
 def relative_error(matrix: Any, W: Floats, H: Floats) -> float:
-    """As `gpu.nmf` has it, of a SciPy or NumPy matrix."""
+    """As `gpu.training.nmf` has it, of a SciPy or NumPy matrix."""
     values = matrix.data if hasattr(matrix, "tocsr") else matrix
     squares = float(np.sum(np.square(values, dtype=np.float64)))
     inner = float(np.sum((matrix @ H.T).astype(np.float64) * W))

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.report import say
-from gpu import simlsh
 from gpu.backend import choose
 from gpu.errors import InvalidInput
 from gpu.model import NO_NEIGHBOUR, Model
-from gpu.online import OnlineModel
+from gpu.online.host_model import OnlineModel
+from gpu.online.rating_table import RatingTable
 from gpu.params import CulshParams, GradientParams, params_for
-from gpu.table import RatingTable
+from gpu.training import simlsh
 
 NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01
 NAN = float("nan")
@@ -164,7 +164,7 @@ class OnDevice:
     """A model and its ratings, resident on the device."""
 
     def __init__(self, model: Model, stream: Stream, ratings: gpu.Ratings) -> None:
-        live = importlib.import_module("gpu.device.live")
+        live = importlib.import_module("gpu.device.online.learner")
         positions = np.arange(len(ratings))
         self._live: Any = live.LiveModel(model, ratings.by_user, positions, stream.user_keys, stream.item_keys)
 

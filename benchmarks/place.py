@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from benchmarks.plant import STARS, drawn_model, ranks
 from benchmarks.report import say
-from gpu import item_index, topn
 from gpu.backend import Backend
-from gpu.follower import Follower, place
 from gpu.model import NO_NEIGHBOUR, Model
+from gpu.online import Follower, place
+from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import Params
-from gpu.table import Changes, RatingTable
+from gpu.ranking import item_index, topn
 from service.engine.rehearsal import rehearse_model
 
 N_READERS, N = 64, 10

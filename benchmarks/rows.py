@@ -24,11 +24,11 @@ class Row:
     Attributes:
         dataset, task: see `benchmarks.datasets`.
         method, kind: what was trained, and whether it is trivial, ours or a peer.
-        stage: its defaults, a setting of its grid, the best of these, or what `gpu.tune` finds.
+        stage: its defaults, a setting of its grid, the best of these, or what `gpu.training.tune` finds.
         settings: as given, over the defaults.
         parameters: of our algorithms, all of them: a row counts as computed only while the defaults are the same.
         metrics: NaN where `note` says why there are none.
-        seconds: of this one fit; of the whole search, where `gpu.tune` made one.
+        seconds: of this one fit; of the whole search, where `gpu.training.tune` made one.
         where: what computed it.
         note: what went wrong, or nothing.
     """

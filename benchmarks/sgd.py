@@ -21,11 +21,11 @@ from benchmarks import sgd_cost, sgd_peer
 from benchmarks.als import where
 from benchmarks.leave_one_out import leave_one_out
 from benchmarks.report import say
-from gpu import loop
 from gpu.algorithms import ALGORITHMS, trainer_of
-from gpu.calibration import NEUTRAL, calibrate, in_units
-from gpu.loop import Trainer
 from gpu.params import EsgdParams, SgdParams, params_for
+from gpu.training import loop
+from gpu.training.calibration import NEUTRAL, calibrate, in_units
+from gpu.training.loop import Trainer
 
 NAN = float("nan")
 STOPS = (1, 2, 5, 10, 15, 20)  # epochs after which the error is told

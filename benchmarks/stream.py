@@ -23,9 +23,9 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.methods import Ours
 from benchmarks.peers.contract import ESTIMATES
 from benchmarks.rows import Row, Store
-from gpu.follower import place
+from gpu.online import place
+from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import params_for
-from gpu.table import Changes, RatingTable
 from service.cli import offline
 from service.cli.console import progress
 

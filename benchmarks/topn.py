@@ -19,10 +19,10 @@ import numpy as np
 
 import gpu
 from benchmarks import als_peer
-from gpu import topn
-from gpu.item_index import ItemIndex
 from gpu.model import Model
 from gpu.params import AlsParams, CulshParams
+from gpu.ranking import topn
+from gpu.ranking.item_index import ItemIndex
 from gpu.ratings import Rows
 
 N_USERS, CHUNK = 1024, 1 << 18

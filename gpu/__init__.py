@@ -12,11 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpu import evaluate
 from gpu.algorithms import ALGORITHMS, trainer_of
 from gpu.backend import HOST, Backend, choose
-from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of
-from gpu.check import check_trained
 from gpu.errors import (
     BackendUnavailable,
     DeadFactors,
@@ -27,9 +24,7 @@ from gpu.errors import (
     NotEnoughMemory,
     TrainingDiverged,
 )
-from gpu.loop import EpochReport, OnEpoch, train
 from gpu.model import NO_NEIGHBOUR, Model
-from gpu.outliers import winsorized
 from gpu.params import (
     AlsImplicitParams,
     AlsParams,
@@ -43,6 +38,11 @@ from gpu.params import (
     params_for,
 )
 from gpu.ratings import Ratings, Rows
+from gpu.training import evaluate
+from gpu.training.calibration import FEW, Calibration, calibrate, in_units, kind_of
+from gpu.training.check import check_trained
+from gpu.training.loop import EpochReport, OnEpoch, train
+from gpu.training.outliers import winsorized
 
 __all__ = [
     "ALGORITHMS",
@@ -122,8 +122,8 @@ def fit(
 def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     """What a training with `params` learns of `ratings`: (these, how many were changed).
 
-    Ratings far beyond all others count as the nearest one that is not (`gpu.outliers`). Counts stay, which may be of
-    any size: implicit models dampen or bound them themselves. Of NMF a few values below 0 count as 0.
+    Ratings far beyond all others count as the nearest one that is not (`gpu.training.outliers`). Counts stay, which
+    may be of any size: implicit models dampen or bound them themselves. Of NMF a few values below 0 count as 0.
     """
     if not len(ratings):
         return ratings, 0

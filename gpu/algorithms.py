@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpu import culsh, sgd
-from gpu.als import AlsTrainer
 from gpu.backend import Backend
-from gpu.calibration import Calibration
-from gpu.ease import EaseTrainer
-from gpu.esgd import EsgdTrainer
-from gpu.loop import Trainer
 from gpu.model import Model
-from gpu.nmf import NmfTrainer
 from gpu.params import PARAMETERS, Params
 from gpu.ratings import Ratings
+from gpu.training import culsh, sgd
+from gpu.training.als import AlsTrainer
+from gpu.training.calibration import Calibration
+from gpu.training.ease import EaseTrainer
+from gpu.training.esgd import EsgdTrainer
+from gpu.training.loop import Trainer
+from gpu.training.nmf import NmfTrainer
 
 MakeTrainer = Callable[[Ratings, Any, Backend, Ratings | None, Calibration], Trainer[Model]]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.growing import Growing
 from gpu.host.arena import N_SIZES, NONE, Directory, move_rows, sizes_of
-from gpu.host.growing import Growing
 
 MIN_ROOM = 4096  # places of an empty arena
 

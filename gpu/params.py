@@ -1,7 +1,8 @@
 """Hyperparameters: one frozen object per algorithm, each default written here and nowhere else.
 
 The names are shared by every algorithm that has them. Defaults were chosen on held-out parts of training parts of
-several data sets, never on a test set (docs/algorithms.md). None is taken from the data: see `gpu.calibration`.
+several data sets, never on a test set (docs/algorithms.md). None is taken from the data: see
+`gpu.training.calibration`.
 
 Explicit models learn ratings in units of what shrunk biases leave unexplained (`Calibration.unit`), so step lengths and
 ridges mean the same on every scale.
@@ -36,7 +37,8 @@ class Params:
         algorithm: its name on the command line and in the API.
         is_implicit: whether it learns who rated what, not how high, and is judged by its ranking.
         is_logit: whether its scores are log-odds of a rating.
-        has_item_weights: whether its users are their ratings, which item weights turn into scores (`gpu.weighted`).
+        has_item_weights: whether its users are their ratings, which item weights turn into scores
+        (`gpu.online.weighted`).
     """
 
     algorithm: ClassVar[str]
@@ -119,10 +121,10 @@ class AlsParams(RegularizedParams):
 class AlsImplicitParams(FactorParams):
     """Implicit ALS ([000] §5.6): every pair counts, those with a value x with confidence c = 1 + α·|x|.
 
-    The preference p is 1, or 0 where x is a dislike; x is a value in units of the typical one (`gpu.calibration`).
-    The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |x|², n the ratings of a row and N the rows of the other side
-    that have some: with ν = 0 every row is held back alike, with ν = 1 by its share of the confidence (iALS revisited,
-    whose weight of an unrated pair is 1/α of a rated one's).
+    The preference p is 1, or 0 where x is a dislike; x is a value in units of the typical one
+    (`gpu.training.calibration`). The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |x|², n the ratings of a row
+    and N the rows of the other side that have some: with ν = 0 every row is held back alike, with ν = 1 by its share
+    of the confidence (iALS revisited, whose weight of an unrated pair is 1/α of a rated one's).
 
     Attributes (beyond `FactorParams`):
         regularization: λ of both factor matrices. None: from the number of rows, so that factors that chance alone

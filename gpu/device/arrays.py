@@ -10,9 +10,9 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.als import BLOCK, Problem, is_blocked, n_blocks, width
-from gpu.device.plan import Batch, Plan
+from gpu.device.als_plan import Batch, Plan
 from gpu.ratings import Rows
+from gpu.training.als import BLOCK, Problem, is_blocked, n_blocks, width
 
 PANEL = 32_768  # rows of a table that are converted to float64 at once
 PIECE_BYTES = 16 * 2**20  # copied at once: some two milliseconds

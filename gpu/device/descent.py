@@ -15,17 +15,17 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import near, shared_memory
+from gpu.device import descent_neighbors, shared_memory
 from gpu.device.als import WORKSPACE
 from gpu.device.arrays import placed
-from gpu.device.factors import MOST_THREADS, WARP, Geometry, Parameters
+from gpu.device.cuda.ratings import Placed, rows_of
+from gpu.device.descent_layout import MOST_THREADS, WARP, Geometry, Parameters
+from gpu.device.descent_tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
 from gpu.device.kernels import kernel
-from gpu.device.resident import Placed, rows_of
-from gpu.device.tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
-from gpu.training import Rates, Shares, balanced_bounds
+from gpu.training.views import Rates, Shares, balanced_bounds
 
 NAME = "sgd"
 # A tile has at least so many samples: the fewer tiles there are at once, the more they see of what others learn.
@@ -55,7 +55,7 @@ class Visits:
 
 
 class Descent:
-    """One training on the device; see `gpu.sgd.Descent`.
+    """One training on the device; see `gpu.training.sgd.Descent`.
 
     Attributes:
         tiles: who is in which tile, once prepared.
@@ -93,7 +93,7 @@ class Descent:
         self._parameters.settle(self.tiles)
         self._parameters.shares = self._shares()
         if isinstance(self._params, CulshImplicitParams):
-            self._pairs, self._negatives = near.samples(self._rows, self._params.n_negatives)
+            self._pairs, self._negatives = descent_neighbors.samples(self._rows, self._params.n_negatives)
         else:
             self.visits = self._laid_out(self._rows, 0)
 
@@ -102,7 +102,7 @@ class Descent:
         if isinstance(self._params, CulshImplicitParams):
             vars(self).pop("visits", None)  # the next ones lie where they were
             keys = self._params.seed, epoch, self._model.middle
-            near.draw(self._rows, self._model.n_items, *keys, self._negatives)
+            descent_neighbors.draw(self._rows, self._model.n_items, *keys, self._negatives)
             self.visits = self._laid_out(self._pairs, 1 + self._params.n_negatives)
         generator = np.random.default_rng((self._params.seed, epoch))
         salt = np.uint32(generator.integers(2**32, dtype=np.uint64))
@@ -173,12 +173,12 @@ class Descent:
         if not k:
             return cupy.empty(0, dtype=cupy.float16)
         if self._geometry.is_implicit:
-            words = near.mask_words(k, self._geometry.has_dislikes)
+            words = descent_neighbors.mask_words(k, self._geometry.has_dislikes)
             bits = cupy.empty((len(pairs.entries), words), dtype=cupy.uint32)
-            near.masks(self._rows, pairs, neighbours, layout.targets, bits, self._model.middle)
+            descent_neighbors.masks(self._rows, pairs, neighbours, layout.targets, bits, self._model.middle)
             return bits
         residuals = cupy.empty((len(pairs.entries), k), dtype=cupy.float16)
-        near.residuals(self._rows, pairs, neighbours, self._base, layout.targets, residuals)
+        descent_neighbors.residuals(self._rows, pairs, neighbours, self._base, layout.targets, residuals)
         return residuals
 
     def _struct(self, rates: Rates) -> Any:

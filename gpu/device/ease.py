@@ -11,7 +11,7 @@ from cupyx import lapack
 from cupyx.scipy import sparse
 from numpy.typing import NDArray
 
-from gpu.ease import no_inverse
+from gpu.training.ease import no_inverse
 
 BLOCK_BYTES = 2**28  # of X, dense, at once
 A_LIKE = 12  # bytes of an entry of X

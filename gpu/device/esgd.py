@@ -15,15 +15,15 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.baselines import Baselines
 from gpu.device import compute_capability
 from gpu.device.als import WORKSPACE, finish
 from gpu.device.arrays import placed
+from gpu.device.cuda.ratings import rows_of
 from gpu.device.kernels import kernel
-from gpu.device.resident import rows_of
-from gpu.esgd import BLOCK, CHUNK, Order
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
+from gpu.training.baselines import Baselines
+from gpu.training.esgd import BLOCK, CHUNK, Order
 
 __all__ = ["finish"]  # a primitive of every family; the others are written here
 
@@ -38,9 +38,9 @@ class Samples(NamedTuple):
     """What is learned, as one array by user; see `gpu.host.esgd`.
 
     Attributes:
-        users, items: int32 (N,); `items` are those of `gpu.device.resident`, shared with whoever reads them.
+        users, items: int32 (N,); `items` are those of `gpu.device.cuda.ratings`, shared with whoever reads them.
         targets: float32 (N,).
-        visits, stride: see `gpu.esgd.Order`.
+        visits, stride: see `gpu.training.esgd.Order`.
     """
 
     users: Any

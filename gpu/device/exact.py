@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from gpu.device import shared_memory
 from gpu.device.arrays import placed
-from gpu.device.launcher import Launcher
-from gpu.device.scratch import Scratch, fetched, pinned
-from gpu.device.structures import structure
-from gpu.exact_rows import RatedRows, Read, Solved, Sums, n_fitting, parts_of
+from gpu.device.cuda.launcher import Launcher
+from gpu.device.cuda.scratch import Scratch, fetched, pinned
+from gpu.device.cuda.structures import structure
 from gpu.model import Model
-from gpu.rules import N_SWEEPS, SMALLEST_RIDGE, TINY, TOLERANCE, Objective
+from gpu.online.exact_rows import RatedRows, Read, Solved, Sums, n_fitting, parts_of
+from gpu.refit_rules import N_SWEEPS, SMALLEST_RIDGE, TINY, TOLERANCE, Objective
 
 # What a launch has at most, so that it takes some milliseconds.
 RATINGS_AT_ONCE, USERS_AT_ONCE, ITEMS_AT_ONCE = 2**16, 1024, 32
@@ -51,7 +51,7 @@ class _Launch(NamedTuple):
 
 
 class Solver:
-    """Rows of one model, solved on the device; see `gpu.exact_rows.Solver`.
+    """Rows of one model, solved on the device; see `gpu.online.exact_rows.Solver`.
 
     Only items that the snapshot trained are ever read, so the copy of the items does not grow.
     """

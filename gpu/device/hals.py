@@ -1,10 +1,10 @@
-"""FAST-HALS on a CUDA device, plain and locality-optimised (PL-NMF, [002] Alg. 3 to 5); see `gpu.nmf` for the loop.
+"""FAST-HALS on a CUDA device, plain and locality-optimised (PL-NMF, [002] Alg. 3 to 5); see `gpu.training.nmf`.
 
 The twin of `gpu.host.hals`, with the same sweep: before a tile of T columns is updated, what all columns take from it
 is subtracted, which draws phases 1 and 3 together. One kernel goes through all tiles, with the norms of W ([002] has
 matrix products of cuBLAS and a kernel a column: too many launches for a matrix of some ten thousand rows). Sparse
 products are a gather of our own: cuSPARSE does not promise equal bits. Kernels, layouts, and who owns what:
-kernels/hals.cu and kernels/gather.cu.
+kernels/hals.cu and kernels/hals_gather.cu.
 
 What an iteration must move and compute, for V × D with N entries, K columns of b bytes in tiles of T:
 
@@ -29,11 +29,11 @@ from cupy import cublas
 from cupy_backends.cuda.libs import cublas as libcublas
 from numpy.typing import NDArray
 
-from gpu.device import gather, shared_memory
+from gpu.device import hals_gather, shared_memory
 from gpu.device.als import WORKSPACE, finish
 from gpu.device.arrays import placed
+from gpu.device.hals_parts import slots_bound
 from gpu.device.kernels import kernel, module
-from gpu.device.parts import slots_bound
 from gpu.ratings import Ratings
 
 __all__ = ["finish"]  # a primitive of every family; the others are written here
@@ -49,7 +49,7 @@ MANY = 1 << 16
 LEAST_ROWS = 256  # of a block of W: more blocks wait longer for each other
 CHUNK_BYTES = 64  # of the targets that a thread sums at once
 STATIC_SHARED = 1024  # bytes, at most, of a kernel beside weights and changes
-EDGE, TRANSPOSING_THREADS = 32, 256  # as in kernels/gather.cu
+EDGE, TRANSPOSING_THREADS = 32, 256  # as in kernels/hals_gather.cu
 MARK = 0xFF  # in every byte of a sum that is not there yet
 POINTERS = tuple((name, "<u8") for name in ("table", "products", "gram", "targets"))
 COUNTS = tuple((name, "<i4") for name in ("n_factors", "tile", "rows", "in_shared"))
@@ -59,8 +59,8 @@ class Matrix(NamedTuple):
     """A on the device: dense (V, D), or its entries by row and by column."""
 
     dense: Any
-    by_row: gather.Entries | None
-    by_column: gather.Entries | None
+    by_row: hals_gather.Entries | None
+    by_column: hals_gather.Entries | None
 
 
 class Side(NamedTuple):
@@ -85,14 +85,14 @@ class Side(NamedTuple):
 def place(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
     """Place `matrix` (V, D); a dense one in `dtype`."""
     if isinstance(matrix, Ratings):
-        return Matrix(None, gather.entries_of(matrix.by_user), gather.entries_of(matrix.by_item))
+        return Matrix(None, hals_gather.entries_of(matrix.by_user), hals_gather.entries_of(matrix.by_item))
     return Matrix(placed(np.asarray(matrix, dtype=dtype)), None, None)
 
 
 def put(rows: Floats, tile: int) -> Side:
     """A side that starts from `rows` (n, K), to be solved in tiles of `tile` columns; compiles its kernels."""
     n, k = rows.shape
-    by_row = cupy.zeros((-(-n // RUN) * RUN, gather.width_of(k, rows.dtype)), dtype=rows.dtype)
+    by_row = cupy.zeros((-(-n // RUN) * RUN, hals_gather.width_of(k, rows.dtype)), dtype=rows.dtype)
     columns = placed(np.ascontiguousarray(rows.T))
     products, targets = cupy.zeros_like(columns), cupy.zeros((tile + 1, n), dtype=rows.dtype)
     blocks, _ = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
@@ -116,7 +116,7 @@ def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors:
     factor in both forms, products and targets, sums of a sweep, and Gram matrices of runs of rows; work space of
     matrix products.
     """
-    width = gather.width_of(n_factors, np.dtype(f"f{itemsize}"))
+    width = hals_gather.width_of(n_factors, np.dtype(f"f{itemsize}"))
     runs = [-(-n // RUN) for n in shape]
     slots = slots_bound(n_sparse)
     tables = sum(shape) * (2 * n_factors + tile + 1) + sum(runs) * RUN * width
@@ -153,7 +153,7 @@ def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
     if entries is None:
         cublas.gemm("N", "T" if by_row else "N", fixed.columns, matrix.dense, out=solved.products)
     else:
-        gather.multiply(entries, fixed.rows, solved.rows)
+        hals_gather.multiply(entries, fixed.rows, solved.rows)
         _transpose(solved, solved.rows, solved.products, solved.columns.shape[::-1])
 
 
@@ -164,10 +164,10 @@ def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
     if entries is None:
         found: Floats = cupy.matmul(matrix.dense if by_row else matrix.dense.T, given).get()
         return found
-    width = gather.width_of(k, rows.dtype)
+    width = hals_gather.width_of(k, rows.dtype)
     table, to = cupy.zeros((len(rows), width), rows.dtype), cupy.empty((entries.n_rows, width), rows.dtype)
     table[:, :k] = given
-    gather.multiply(entries, table, to)
+    hals_gather.multiply(entries, table, to)
     return np.ascontiguousarray(to.get()[:, :k])
 
 
@@ -242,7 +242,7 @@ def _sweep_tiles(side: Side, gram: Any, tile: int, normalise: bool) -> None:
 
 def _defines(dtype: np.dtype[Any], tile: int, n_factors: int) -> dict[str, int]:
     """The macros of `kernels/hals.cu`: no more columns at once than a tile has, or shared memory the weights of."""
-    piece = gather.PIECE_BYTES // dtype.itemsize
+    piece = hals_gather.PIECE_BYTES // dtype.itemsize
     room = _room() // (n_factors * dtype.itemsize)
     columns = min(CHUNK_BYTES // dtype.itemsize, -(-tile // piece) * piece, room // piece * piece)
     return {"DOUBLE": int(dtype.itemsize == 8), "CHUNK": columns}
@@ -251,7 +251,7 @@ def _defines(dtype: np.dtype[Any], tile: int, n_factors: int) -> dict[str, int]:
 def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
     """(blocks, rows of a block): one block a multiprocessor at most, so that all are on the device at once."""
     blocks = min(multiprocessors, -(-n // LEAST_ROWS))
-    rows = -(-n // (blocks * gather.WARP)) * gather.WARP
+    rows = -(-n // (blocks * hals_gather.WARP)) * hals_gather.WARP
     return -(-n // rows), rows
 
 
@@ -264,8 +264,8 @@ def _transpose(side: Side, table: Any, to: Any, shape: tuple[int, int]) -> None:
     """Write the first rows and columns (`shape`) of `table` to `to`, transposed."""
     blocks = -(-shape[0] // EDGE) * -(-shape[1] // EDGE)
     given = table, np.int64(table.shape[1]), to, np.int64(to.shape[1]), *map(np.int64, shape)
-    macros = gather.defines(side.rows.dtype, side.rows.shape[1])
-    kernel(gather.NAME, "transpose", macros)((blocks,), (TRANSPOSING_THREADS,), given)
+    macros = hals_gather.defines(side.rows.dtype, side.rows.shape[1])
+    kernel(hals_gather.NAME, "transpose", macros)((blocks,), (TRANSPOSING_THREADS,), given)
 
 
 def _fits(n_bytes: int) -> bool:

@@ -1,4 +1,4 @@
-"""Item side of the scores on a device: factors, bounds, neighbour lists and their inverse; see `gpu.item_index`.
+"""Item side of the scores on a device: factors, bounds, neighbor lists and their inverse; see `gpu.ranking.item_index`.
 
 The twin of `gpu.host.item_index`. Inverse lists say where a score may differ from the plain one, and are allowed to say
 too much: whoever is named is scored by the lists themselves. So they only grow: lists of the model as it was placed,
@@ -14,11 +14,11 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.deduction import Deduction
 from gpu.device import TENSOR_CORES, compute_capability
 from gpu.device.arrays import placed
 from gpu.device.kernels import kernel, module
 from gpu.model import NO_NEIGHBOUR, Model
+from gpu.ranking.deduction import Deduction
 
 NAME, SCAN = "topn", "topn_scan"
 USER_TILES = 1, 4  # of 16 users, which a block of the scan has: few users, or many

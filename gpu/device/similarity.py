@@ -14,9 +14,9 @@ from cupy_backends.cuda.libs import cublas as libcublas
 
 from gpu.device import hamming, lsh
 from gpu.device.als import WORKSPACE, free_bytes
+from gpu.device.cuda.ratings import columns_of, keys_of, rows_of
+from gpu.device.cuda.structures import structure
 from gpu.device.kernels import kernel
-from gpu.device.resident import columns_of, keys_of, rows_of
-from gpu.device.structures import structure
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 

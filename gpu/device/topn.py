@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from gpu.device import TENSOR_CORES, compute_capability
 from gpu.device.item_index import NAME, SCAN, TILE, USER_TILES, Catalogue
 from gpu.device.kernels import kernel, module
-from gpu.device.requests import Batch, Sizes, fetched, place
-from gpu.scoring import Requests
+from gpu.device.topn_requests import Batch, Sizes, fetched, place
+from gpu.ranking.requests import Requests
 
 MOST_USERS = 256  # a batch; more come in further batches
 FEW_ITEMS = 4096  # that are all scored exactly

@@ -1,4 +1,4 @@
-"""ALS on the CPU: one half-iteration, its errors and its memory; see `gpu.als` for what is solved.
+"""ALS on the CPU: one half-iteration, its errors and its memory; see `gpu.training.als` for what is solved.
 
 A row is solved by one thread from start to end in an order of its own, so a result does not depend on the number of
 threads.
@@ -12,12 +12,12 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
-from gpu.als import WHOLE, Problem, is_blocked, width
 from gpu.host import cg, columns, subspace
 from gpu.host.free_memory import free_bytes
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
+from gpu.training.als import WHOLE, Problem, is_blocked, width
 
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from gpu.als import BLOCK
+from gpu.training.als import BLOCK
 
 GROUP = 8  # rows whose products are added together
 RUN = 1024  # rows whose products are summed in float32

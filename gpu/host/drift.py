@@ -1,4 +1,4 @@
-"""What a refit of a trained item reads, on the host (see `gpu.drift`)."""
+"""What a refit of a trained item reads, on the host (see `gpu.online.drift`)."""
 
 from __future__ import annotations
 

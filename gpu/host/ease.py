@@ -1,4 +1,4 @@
-"""Item weights of EASE on the host: XᵀX by SciPy, its inverse in place by LAPACK (see `gpu.ease`)."""
+"""Item weights of EASE on the host: XᵀX by SciPy, its inverse in place by LAPACK (see `gpu.training.ease`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 
-from gpu.ease import no_inverse
+from gpu.training.ease import no_inverse
 
 BLOCK = 256  # rows of XᵀX that are multiplied at once, and tiles of the inverse that are mirrored
 AN_ENTRY, A_LIKE = 12, 64  # bytes: an entry of a sparse matrix; a like, in X, in its transpose and on the way there

@@ -1,4 +1,4 @@
-"""ESGD on the CPU: an epoch in the order of `gpu.esgd`, one rating after the other, on one thread."""
+"""ESGD on the CPU: an epoch in the order of `gpu.training.esgd`, one rating after the other, on one thread."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpu.baselines import Baselines
-from gpu.esgd import BLOCK, CHUNK, Order
 from gpu.model import bytes_of
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
+from gpu.training.baselines import Baselines
+from gpu.training.esgd import BLOCK, CHUNK, Order
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
@@ -23,7 +23,7 @@ class Samples(NamedTuple):
     Attributes:
         users, items: int32 (N,).
         targets: float32 (N,), r − μ − b_i − b̂_j.
-        visits, stride: see `gpu.esgd.Order`.
+        visits, stride: see `gpu.training.esgd.Order`.
     """
 
     users: NDArray[np.int32]

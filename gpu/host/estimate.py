@@ -11,12 +11,12 @@ from gpu.host.bounds import learned
 from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbour_terms
 from gpu.host.table import find
 from gpu.ratings import Rows
-from gpu.training import Arrays
+from gpu.training.views import Arrays
 
 # Pairs are predicted in this many runs, whatever the number of threads.
 _N_RUNS = 64
 
-UserSide = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]  # `gpu.topn.Users`
+UserSide = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]  # `gpu.ranking.topn.Users`
 
 
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")

@@ -1,4 +1,4 @@
-"""Exact refits of single rows on the host: what ALS or NMF minimises for one row, in float64 (see `gpu.exact`).
+"""Exact refits of single rows on the host: what ALS or NMF minimises for one row, in float64 (see `gpu.online.exact`).
 
 The system of a row is added up over its ratings in their order, `BATCH` at a time. So the result is the same, bit for
 bit, with any other rows in the call and with any slices of the ratings (of a multiple of `BATCH`).
@@ -13,10 +13,10 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from gpu.exact_rows import RatedRows, Read, Solved, Sums, n_fitting, parts_of
 from gpu.host.solve import BATCH, add_observations, solve, solve_nonnegative
 from gpu.model import Model
-from gpu.rules import PARALLEL_FROM, SMALLEST_RIDGE, TINY, Objective
+from gpu.online.exact_rows import RatedRows, Read, Solved, Sums, n_fitting, parts_of
+from gpu.refit_rules import PARALLEL_FROM, SMALLEST_RIDGE, TINY, Objective
 
 ADDS_PER_SLICE = 2**23  # multiply-adds, one or two milliseconds
 MOST_ITEMS = 32  # of a slice: listing the raters of an item takes time too
@@ -177,7 +177,7 @@ def per_slice(n_terms: int) -> int:
 
 
 class Solver:
-    """Rows of one model, solved on the host; see `gpu.exact_rows.Solver`."""
+    """Rows of one model, solved on the host; see `gpu.online.exact_rows.Solver`."""
 
     most_items = MOST_ITEMS
 

@@ -1,4 +1,4 @@
-"""FAST-HALS on the CPU, plain and locality-optimised (PL-NMF, [002] Alg. 1 and 2); see `gpu.nmf` for the loop.
+"""FAST-HALS on the CPU, plain and locality-optimised (PL-NMF, [002] Alg. 1 and 2); see `gpu.training.nmf` for the loop.
 
 W and Hᵀ are both tables of rows with K columns, and one sweep over the columns solves either. A *side* keeps its table
 twice: as rows, which products with A gather, and in blocks of `LANES` rows, transposed inside a block, so that every

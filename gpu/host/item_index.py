@@ -1,4 +1,4 @@
-"""Item side of the scores on the host: factors in panels, neighbour lists inverted (see `gpu.item_index`)."""
+"""Item side of the scores on the host: factors in panels, neighbour lists inverted (see `gpu.ranking.item_index`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpu.arena import Arena
-from gpu.deduction import Deduction
+from gpu.growing import Growing
 from gpu.host.arena import FULL, Directory, Int, give_back, new_place
-from gpu.host.growing import Growing
 from gpu.host.table import find
 from gpu.model import Model
+from gpu.ranking.deduction import Deduction
 
 PANEL = 256  # items a panel; with 128 factors 128 KiB, a part of the second-level cache
 LANE = 4  # users that share a read, and factors taken in one pass
@@ -29,7 +29,7 @@ class Tables(NamedTuple):
         panels: float32 (P, G, PANEL), item factors, transposed inside a panel; zeros beyond I and F.
         plain: float32 (P · PANEL,), what the score of somebody who has rated no neighbour of the item begins with:
             `fixed` and |N|^-½ Σ c; −inf where an item is hidden or there is none.
-        fixed: float32 (P · PANEL,), μ + b̂_j − the item's `gpu.deduction`; −inf as above.
+        fixed: float32 (P · PANEL,), μ + b̂_j − the item's `gpu.ranking.deduction`; −inf as above.
         baselines: float32 (I,), μ + b̄_j, what a rating's residual is taken from.
         implicit_sums: float32 (P · PANEL,), Σ_k c_jk.
         n_slots: int32 (P · PANEL,), neighbours of each item.
@@ -38,7 +38,7 @@ class Tables(NamedTuple):
             ascend in each list, so that a score is summed in an order that depends on the model alone.
         is_implicit: whether a residual is the sign of a like (1) or of a dislike (−1),
         middle: which is a rating below it.
-        low, high: see `gpu.training.Arrays`.
+        low, high: see `gpu.training.views.Arrays`.
         item_slots (I,), item_weights (T, T): as in `gpu.model.Model`, the same arrays.
     """
 

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpu.rules import N_SWEEPS, TOLERANCE
+from gpu.refit_rules import N_SWEEPS, TOLERANCE
 
 BATCH = 4  # observations added in one pass over the matrix
 

@@ -19,9 +19,9 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
-from gpu.als import BLOCK, Problem, n_blocks
 from gpu.host import cg, columns
 from gpu.ratings import Rows
+from gpu.training.als import BLOCK, Problem, n_blocks
 
 BATCH_ROWS = cg.BATCH_FLOATS // BLOCK
 BATCH_RATINGS = 2**18  # of a batch, where it is more than one row

@@ -1,4 +1,4 @@
-"""Changes to a table of ratings, one after the other (see `gpu.table`)."""
+"""Changes to a table of ratings, one after the other (see `gpu.online.rating_table`)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Exact top-N on the host: a panel of items at a time is scored for all users and goes into their lists (`gpu.topn`).
+"""Exact top-N on the host: a panel of items at a time is scored for all users and goes into their lists.
 
 Scores. Item factors lie in panels of `PANEL` items, transposed, so that a panel's scores are sums of vectors over the
 items: no horizontal sum, and every score is added up in the same order whether its user comes alone or in a batch.
 Answers are therefore bit-identical for any batch. Four users share each read of a panel, all users its stay in the
 cache; no more than four panels of scores exist at a time.
 
-Neighbour terms ([004] eq. 1) go through inverse lists (`gpu.host.touched`): what most items begin with is the same for
-all users. Item weights give every item of every user a sum of its own before the panels are read (`gpu.host.weighted`).
+Neighbour terms ([004] eq. 1) go through inverse lists (`gpu.host.neighbor_blocks`): what most items begin with is the
+same for all users. Item weights give every item of every user a sum of its own before the panels are read
+(`gpu.host.weighted`).
 
 Threads share the items, each with lists of its own, which are joined at the end. The order of every list is total, so
 that this leaves no trace.
@@ -24,10 +25,10 @@ from numpy.typing import NDArray
 from gpu.host.arena import Int
 from gpu.host.item_index import LANE, PANEL, Catalogue, Tables
 from gpu.host.lists import collect, collect_some, join
+from gpu.host.neighbor_blocks import BLOCK, Touched, touched
 from gpu.host.table import find
-from gpu.host.touched import BLOCK, Touched, touched
 from gpu.host.weighted import weighted
-from gpu.scoring import Requests
+from gpu.ranking.requests import Requests
 
 PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
 READ_COST = 4  # multiplications that take as long as reading a factor from memory

@@ -1,4 +1,4 @@
-"""Sums over item weights on the host: what all items begin with, for each user by itself (`gpu.weighted`).
+"""Sums over item weights on the host: what all items begin with, for each user by itself (`gpu.online.weighted`).
 
 A user's n ratings read n rows of the weights, 4 n T bytes from memory: 8 MB for 100 ratings and 20,000 items. Sums go
 through the items in chunks that stay in the cache, in the order of the ratings: they do not depend on the batch.
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.item_index import Tables
-from gpu.host.touched import BLOCK, Touched
-from gpu.scoring import Requests
+from gpu.host.neighbor_blocks import BLOCK, Touched
+from gpu.ranking.requests import Requests
 
 CHUNK = 2048  # sums at a time: 8 KiB of a row
 

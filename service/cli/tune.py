@@ -1,4 +1,4 @@
-"""`nearfield tune`: which settings of an algorithm suit a file of ratings; see `gpu.tune`."""
+"""`nearfield tune`: which settings of an algorithm suit a file of ratings; see `gpu.training.tune`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import gpu
 from gpu.errors import naming
-from gpu.tune import Trial, tune
+from gpu.training.tune import Trial, tune
 from service.cli.offline import Data, OnLine
 from service.jobs.trials import changed, line_of
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from gpu import drift
 from gpu.algorithms import ALGORITHMS
 from gpu.host import compilation
+from gpu.online import drift
 from gpu.params import CulshParams, GradientParams, Params
 from service.engine.rehearsal import rehearse_model
 from service.threads import helper
@@ -31,14 +31,14 @@ POLL_S = 0.2
 
 # Kernels by what calls them, whole modules or single ones. What an algorithm learns with:
 _HISTORY = ("arena", "table")
-_ANSWERS = ("bounds", "estimate", "item_index", "lists", "topn", "touched", "weighted")
+_ANSWERS = ("bounds", "estimate", "item_index", "lists", "neighbor_blocks", "topn", "weighted")
 _BY_FACTORS, _BY_RATINGS = ("similar.cosine", "similar.cosines"), ("similar.cosines_of_rows",)  # neighbors
-_EXACT = ("exact", "exact_rows", "solve")
-_SAMPLED = ("newcomers", "online", "solve.add_observations", "solve.factorize", "solve.solve")
+_EXACT = ("exact", "gather_rows", "solve")
+_SAMPLED = ("refit_items", "refit_users", "solve.add_observations", "solve.factorize", "solve.solve")
 _HASHED = ("hamming", "lsh", "table.values_of")
 _DRIFT = ("drift.count", "drift.positions_of")
 _SUMS = ("exact.add_gram",)
-_ABSENCES = ("newcomers.draw_absences", "newcomers.draw_absent", "newcomers.likers")
+_ABSENCES = ("refit_items.draw_absences", "refit_items.draw_absent", "refit_items.likers")
 
 # What nobody calls while a model answers, and why not: every other kernel has to be called by a rehearsal, see
 # `tests/service/engine/test_rehearsal.py`.
@@ -58,8 +58,8 @@ OFFLINE = {
     "hamming.rank_buckets": "lists of all items of a training",
     "hamming.rank_second_hand": "the same",
     "lsh.add_columns": "signatures of a training",
-    "newcomers.refit_items_parallel": "refits without a budget",
-    "online.refit_users_parallel": "refits without a budget",
+    "refit_items.refit_items_parallel": "refits without a budget",
+    "refit_users.refit_users_parallel": "refits without a budget",
 }
 
 _log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ else that costs as much here.
 
 from __future__ import annotations
 
-from gpu.topn import MAX_N
+from gpu.ranking.topn import MAX_N
 from service.engine.queries import Neighbours, Popular, Query, Recommend, UserRatings
 
 MAX_COST = 4096  # of a batch that is answered together, unless one query alone costs more

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gpu.host.growing import Growing
-from gpu.table import Changes, RatingTable
+from gpu.growing import Growing
+from gpu.online.rating_table import Changes, RatingTable
 from service.engine.id_table import IdTable
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
 from service.storage.rating_log import RatingLog

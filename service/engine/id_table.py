@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.growing import Growing
+from gpu.growing import Growing
 
 N_SHARDS = 256  # a dict doubles in one go: at 10 million ids one of 256 takes 3 ms for it, a single one 700 ms
 ROOM = 1024  # keys

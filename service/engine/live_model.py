@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu import explain, topn, weighted
-from gpu.follower import Placed
 from gpu.model import Model
+from gpu.online import Placed, weighted
+from gpu.ranking import explain, topn
 from gpu.ratings import Rows
 from service.engine.history import Applied, History, position_of
 from service.storage.events import StreamId
@@ -114,7 +114,7 @@ class Resident:
         exclude: Sequence[NDArray[np.int32]] | None = None,
         candidates: Sequence[NDArray[np.int32] | None] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The `n` best items behind the first `offset`, or as many as there are, of each user; see `gpu.topn`.
+        """The `n` best items behind the first `offset`, or as many as there are, of each user; see `gpu.ranking.topn`.
 
         Args:
             hidden: bool (I,), items that nobody is shown.
@@ -139,7 +139,7 @@ class Resident:
         return self.online.fold_in(items, values), rows
 
     def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.int32]) -> NDArray[np.float32]:
-        """What each of these users would give each of `items` (B, n), float32 (B, n); see `gpu.topn`."""
+        """What each of these users would give each of `items` (B, n), float32 (B, n); see `gpu.ranking.topn`."""
         return topn.estimate(self.model, users, rows, items)
 
     def estimate(self, user: int | None, item: int | None) -> float:

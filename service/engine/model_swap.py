@@ -17,13 +17,13 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from gpu import item_index
 from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST
 from gpu.errors import NotEnoughMemory
-from gpu.follower import Placed, place
 from gpu.memory import check_room
+from gpu.online import Placed, place
 from gpu.params import params_for
+from gpu.ranking import item_index
 from service.engine import compilation, room
 from service.engine.background import Slices
 from service.engine.engine import Engine

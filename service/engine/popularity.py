@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.growing import Growing
+from gpu.growing import Growing
 from gpu.ratings import Rows
 
 SHRINKAGE = 10  # ratings of average value that every item is given beside its own

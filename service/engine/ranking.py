@@ -9,9 +9,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpu import topn
+from gpu.ranking import topn
 from gpu.ratings import Rows
-from gpu.rules import MAX_RATINGS_OF_USERS
+from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.history import Applied, History
 from service.engine.live_model import Resident
 from service.engine.lookups import Lookups

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
-from gpu.follower import place
 from gpu.model import Model
+from gpu.online import place
 from gpu.params import params_for
 from service.engine.history import History
 from service.engine.live_model import Resident

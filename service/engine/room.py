@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpu.backend import HOST, Backend
-from gpu.follower import device_bytes
 from gpu.model import bytes_of, weight_bytes
+from gpu.online import device_bytes
 from gpu.params import Params
 
 

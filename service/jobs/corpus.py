@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-import gpu.evaluate
 from gpu.ratings import Ratings
 from service.engine.history import History
 from service.storage.events import StreamId

@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
-import gpu.tune
 from gpu.backend import Backend, BackendName
 from gpu.errors import naming
-from gpu.loop import OnEpoch
 from gpu.model import Model
 from gpu.params import Values
 from gpu.ratings import Rows
+from gpu.training import tune as search
+from gpu.training.loop import OnEpoch
 from service import threads
 from service.engine import room
 from service.engine.rehearsal import rehearse_model
@@ -126,7 +126,7 @@ def train(
         backend: where.
         tell: called with a line after each epoch.
         values: hyperparameter of algorithms that have it, unless `params` gives it.
-        tune: whether to search around `params` first, judged by the held-out pairs (`gpu.tune`).
+        tune: whether to search around `params` first, judged by the held-out pairs (`gpu.training.tune`).
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, DeadFactors, CorruptLog:
@@ -185,7 +185,7 @@ def _tuned(
 ) -> tuple[gpu.Params, list[dict[str, Any]]]:
     """What suits the data best, and a line for each training of the search; `tell` hears how far it is."""
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
-        found = gpu.tune.tune(
+        found = search.tune(
             corpus.training,
             corpus.held_out,
             params,

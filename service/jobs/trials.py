@@ -1,4 +1,4 @@
-"""What a search for parameters tells of each training that it has tried; see `gpu.tune`."""
+"""What a search for parameters tells of each training that it has tried; see `gpu.training.tune`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import gpu
 from gpu.params import FactorParams
-from gpu.tune import Trial
+from gpu.training.tune import Trial
 
 
 def line_of(trial: Trial, asked: gpu.Params) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
-from gpu.calibration import Calibration, Kind, before_calibration
 from gpu.params import Params
 from gpu.ratings import NO_MIDDLE
+from gpu.training.calibration import Calibration, Kind, before_calibration
 from service.errors import NewerSnapshot
 
 FORMAT = 2
@@ -29,7 +29,7 @@ _DEFAULTS_OF_FORMAT_1: dict[str, dict[str, float]] = {
 
 
 class StoredCalibration(msgspec.Struct, frozen=True):
-    """What a training took from its data: see `gpu.calibration.Calibration`.
+    """What a training took from its data: see `gpu.training.calibration.Calibration`.
 
     Attributes:
         middle: ratings below it are dislikes; null where none is.

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import gpu
-import gpu.tune
 from benchmarks import datasets, defaults, grids, harness, measure, methods, trivial
 from benchmarks.harness import Answer, PeerMissing
 from benchmarks.methods import Other, Ours, Trivial
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts, Fitted, Peer
 from benchmarks.rows import BEST, DEFAULT, GRID, TUNED, Row, Store
 from gpu.params import params_for
+from gpu.training import nmf
+from gpu.training import tune as search
 
 SMALL = {"n_factors": 4, "n_epochs": 2}
 
@@ -94,7 +95,7 @@ def test_a_search_chooses_on_the_inner_part_and_is_measured_on_the_test_part(rat
 
     def tune(train, held_out, asked, backend):
         searched.append((train, held_out))
-        return gpu.tune.Outcome(dataclasses.replace(asked, **SMALL), "rmse", ())
+        return search.Outcome(dataclasses.replace(asked, **SMALL), "rmse", ())
 
     monkeypatch.setattr("benchmarks.methods.tune", tune)
     (row,) = defaults.rows_of(Ours("als", gpu.HOST), ratings_set, (TUNED,), Store(None))
@@ -212,9 +213,7 @@ def test_a_factorization_makes_all_iterations(ratings_set, monkeypatch):
     dataset = datasets.Dataset("faces", FACTORS, fold, fold, Facts(1.0, 1.0, 0.4, 32))
     method = Ours("nmf", gpu.HOST)
     row = method.fitted(dataset, method.row(dataset, DEFAULT, {**method.defaults(dataset), "n_factors": 4}))
-    found = gpu.nmf.factorize(
-        gpu.nmf.matrix_of(train), params_for("nmf", {"n_factors": 4, "n_epochs": 3, "tolerance": 0})
-    )
+    found = nmf.factorize(nmf.matrix_of(train), params_for("nmf", {"n_factors": 4, "n_epochs": 3, "tolerance": 0}))
     assert row.metrics["relative_error"] == pytest.approx(found.relative_error, rel=1e-4)
     assert {one.get("start") for one in method.grid(dataset)} == {None, "random", "nndsvd"}
 

@@ -10,8 +10,8 @@ import pytest
 import gpu
 from benchmarks import nmf, nmf_plot
 from benchmarks.__main__ import run
-from gpu import nmf as engine
 from gpu.params import NmfParams
+from gpu.training import nmf as engine
 from tests import reference
 
 

@@ -10,9 +10,9 @@ import gpu
 from benchmarks import datasets, dislikes, scale, stream
 from benchmarks.methods import Ours
 from benchmarks.rows import Store
-from gpu.follower import place
+from gpu.online import place
+from gpu.online.rating_table import RatingTable
 from gpu.params import params_for
-from gpu.table import RatingTable
 from service.cli import offline
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from gpu.device_model import MirroredModel
 from gpu.model import Model
-from gpu.online import OnlineModel
+from gpu.online.device_model import MirroredModel
+from gpu.online.host_model import OnlineModel
+from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import AlsImplicitParams, CulshImplicitParams, NmfParams, Params
-from gpu.table import Changes, RatingTable
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params
 
 N_USERS, N_ITEMS = 8, 12

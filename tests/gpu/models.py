@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
-from gpu.calibration import Calibration
 from gpu.model import ARRAYS, NO_NEIGHBOUR, NO_SLOT, Model
+from gpu.online.rating_table import RatingTable
 from gpu.params import AlsImplicitParams, AlsParams, CulshParams, FactorParams, GradientParams, Params
 from gpu.ratings import Ratings
-from gpu.table import RatingTable
+from gpu.training.calibration import Calibration
 
 KINDS = tuple(known.params for known in ALGORITHMS.values())
 SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))

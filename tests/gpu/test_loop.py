@@ -9,7 +9,7 @@ import pytest
 
 import gpu
 from gpu.errors import TrainingDiverged
-from gpu.loop import EpochReport, Trainer, train
+from gpu.training.loop import EpochReport, Trainer, train
 from tests.data import planted
 
 

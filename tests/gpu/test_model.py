@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu import evaluate
 from gpu.errors import InvalidInput
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import CulshParams, SgdParams
+from gpu.training import evaluate
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import matrices, random_model
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu import evaluate
-from gpu.online import OnlineModel
+from gpu.online.host_model import OnlineModel
+from gpu.online.rating_table import RatingTable
 from gpu.params import AlsParams, CulshParams, EsgdParams, Params, SgdParams
 from gpu.ratings import Ratings
-from gpu.table import RatingTable
+from gpu.training import evaluate
 from tests import data
 
 

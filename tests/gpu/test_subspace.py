@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from numba import get_num_threads, set_num_threads
 
 import gpu
-from gpu.als import BLOCK, WHOLE, AlsTrainer, Problem, is_blocked, n_blocks, width
 from gpu.backend import Backend
-from gpu.check import check_trained
 from gpu.errors import TrainingDiverged
-from gpu.loop import EpochReport, train
 from gpu.params import AlsImplicitParams, AlsParams
+from gpu.training.als import BLOCK, WHOLE, AlsTrainer, Problem, is_blocked, n_blocks, width
+from gpu.training.check import check_trained
+from gpu.training.loop import EpochReport, train
 from tests import reference
 from tests.data import planted, split
-from tests.gpu.test_als import (
+from tests.gpu.training.test_als import (
     KINDS,
     PRECISIONS,
     assert_rows_agree,
@@ -33,7 +33,7 @@ from tests.gpu.test_als import (
     table_of,
     tolerance,
 )
-from tests.gpu.test_sgd import assert_equal_models, last_metrics
+from tests.gpu.training.test_sgd import assert_equal_models, last_metrics
 
 SMALL = AlsParams(n_factors=WHOLE + 5, n_epochs=3, precision="float32")
 SMALL_IMPLICIT = AlsImplicitParams(n_factors=WHOLE + 5, n_epochs=3, alpha=2.0, precision="float32")

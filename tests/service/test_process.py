@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service import process as serving
+from service import process as process_module
 from service.settings import Settings
 from service.storage.redis_server import RedisServer
 
@@ -16,13 +16,13 @@ from service.storage.redis_server import RedisServer
 def serve(data: Path, n_files: int) -> subprocess.CompletedProcess[str]:
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2);"
-        "from service.cli import run; sys.exit(run(['serve', '--port', '0', '--data', sys.argv[2]]))"
+        "from service.cli.__main__ import run; sys.exit(run(['serve', '--port', '0', '--data', sys.argv[2]]))"
     )
     command = [sys.executable, "-c", code, str(n_files), str(data)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("n_files", [256, serving.SPARE_FILES + serving.MIN_CONNECTIONS - 1])
+@pytest.mark.parametrize("n_files", [256, process_module.SPARE_FILES + process_module.MIN_CONNECTIONS - 1])
 def test_too_few_files_are_refused_at_the_start(tmp_path: Path, n_files: int) -> None:
     ended = serve(tmp_path / "data", n_files)
     assert ended.returncode == 2
@@ -32,28 +32,29 @@ def test_too_few_files_are_refused_at_the_start(tmp_path: Path, n_files: int) ->
 def test_fewer_files_than_asked_for_are_told(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(serving.resource, "getrlimit", lambda _: (1024, 1024))
-    settings = serving._within_files(Settings(max_connections=4096))
-    assert settings.max_connections == 1024 - serving.SPARE_FILES
+    monkeypatch.setattr(process_module.resource, "getrlimit", lambda _: (1024, 1024))
+    settings = process_module._within_files(Settings(max_connections=4096))
+    assert settings.max_connections == 1024 - process_module.SPARE_FILES
     said = capfd.readouterr()
     assert "max_connections" in said.out + said.err
 
 
 def test_few_connections_need_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving.resource, "getrlimit", lambda _: (650, 650))
-    assert serving._within_files(Settings(max_connections=10)).max_connections == 10
+    monkeypatch.setattr(process_module.resource, "getrlimit", lambda _: (650, 650))
+    assert process_module._within_files(Settings(max_connections=10)).max_connections == 10
 
 
 HANGING = """
 import asyncio, sys
-from service import cli, runtime, serving
+from service import process, runtime
+from service.cli.__main__ import run
 
 async def hang(self):
     await asyncio.to_thread(__import__("time").sleep, 600)
 
-serving.STOP_S = 2
+process.STOP_S = 2
 runtime.Runtime.stop = hang
-sys.exit(cli.run(["serve", "--port", "0", "--data", sys.argv[1]]))
+sys.exit(run(["serve", "--port", "0", "--data", sys.argv[1]]))
 """
 
 

@@ -3,7 +3,7 @@
 // Compiled for PIECES: 16-byte pieces of a row of factors, zeros beyond F; THREADS (th_size); VECTOR 1 where one
 // instruction adds a piece atomically (compute capability 9.0), else four do.
 //
-// Order of visits: see gpu/esgd.py. Chunk c of the walk starts at rating (c · stride mod n_chunks) · CHUNK.
+// Order of visits: see gpu/training/esgd.py. Chunk c of the walk starts at rating (c · stride mod n_chunks) · CHUNK.
 //
 // Who owns what. A block owns BLOCK ratings: it reads them in BLOCK / THREADS steps into shared memory (st; a warp reads
 // CHUNK neighbours of each array at once) and visits them in the order of `visits`, the same for all blocks. A
@@ -20,7 +20,7 @@
 // diverge on 99 million ratings visited as they lie, and learn in the order above.
 
 constexpr int WARP = 32;
-constexpr int BLOCK = 2048, CHUNK = 32;  // as in gpu/esgd.py
+constexpr int BLOCK = 2048, CHUNK = 32;  // as in gpu/training/esgd.py
 constexpr int N_CHUNKS = BLOCK / CHUNK;  // of a block
 constexpr int lanes_of(int pieces) { return pieces <= 1 ? 1 : 2 * lanes_of((pieces + 1) / 2); }
 constexpr int LANES = PIECES < WARP ? lanes_of(PIECES) : WARP;

@@ -1,4 +1,4 @@
-// What a rating weighs in the sums of simLSH: Ψ in fixed point, as gpu/simlsh.py has it, and the means inside it.
+// What a rating weighs in the sums of simLSH: Ψ in fixed point, as gpu/training/simlsh.py has it, and the means inside it.
 //
 // Compiled for STEPS, LIMIT and KIND of Ψ. Who owns what: `weigh`, a block an item (a column, or a part of one; see
 // `list_items`), a thread one rating after another; `row_sums`, a warp a row, its lanes in a fixed order, so equal inputs

@@ -247,7 +247,7 @@ template <int LENGTH, int FIRST, class Place> __device__ __forceinline__ void st
     }
 }
 
-struct Rules {  // as gpu/device/online.py writes them: see gpu/rules.py
+struct Rules {  // as gpu/device/online/refit_users.py writes them: see gpu/refit_rules.py
     float factor, factor_prior, bias, bias_prior, weight, weight_prior, weight_unit;
     double baseline_prior;
     int max_ratings, n_negatives, max_negatives, n_steps;
@@ -257,7 +257,7 @@ static_assert(sizeof(Rules) == 64, "as NumPy writes it");
 
 __device__ __forceinline__ float sigmoid(float score) { return 1 / (1 + expf(-score)); }
 
-// (σ(x) − ½) / x: see gpu/host/online.py.
+// (σ(x) − ½) / x: see gpu/host/refit_users.py.
 __device__ __forceinline__ float curvature(float score) { return fabsf(score) < 1e-3f ? 0.25f : 0.5f * tanhf(0.5f * score) / score; }
 
 // Sum over N neighbouring lanes, in a fixed order, the same in each of them.

@@ -1,4 +1,4 @@
-// A table of ratings in the memory of the device, as gpu/device/table.py keeps it: rows of unequal, changing length.
+// A table of ratings in the memory of the device, as gpu/device/online/rating_table.py keeps it: rows of unequal, changing length.
 
 struct Directory {         // row x is starts[x] to starts[x] + lengths[x] of flat arrays
     long long *starts, *lengths, *capacities, *end;  // `end`: the first place that belongs to no row

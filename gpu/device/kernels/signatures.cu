@@ -1,6 +1,6 @@
-// Sums and signatures of simLSH ([004] eq. 3) kept exact while ratings change, and the lists of new items; see gpu/device/signatures.py.
+// Sums and signatures of simLSH ([004] eq. 3) kept exact while ratings change, and the lists of new items; see gpu/device/online/signatures.py.
 //
-// A change adds (Ψ(new) − Ψ(old)) Φ to the sums of its item, Ψ bit for bit as gpu/simlsh.py has it. The list of an item
+// A change adds (Ψ(new) − Ψ(old)) Φ to the sums of its item, Ψ bit for bit as gpu/training/simlsh.py has it. The list of an item
 // are the K others with ratings whose signatures agree most, ties by row: their agreements are counted, which gives the least
 // one that gets in, those above it are collected in any order, those equal to it in the order of rows, and then sorted.
 // A list stays what it is unless its owner or a member has another signature, or somebody who has now ranks before its last.

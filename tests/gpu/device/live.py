@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu.backend import HOST
-from gpu.drift import AsTrained
 from gpu.model import ARRAYS, HOST_ONLY, Model
+from gpu.online.drift import AsTrained
+from gpu.online.prolific import Prolific
+from gpu.online.rating_table import RatingTable
+from gpu.online.sampled import SampledRefits
 from gpu.params import Params
-from gpu.prolific import Prolific
-from gpu.sampled import SampledRefits
-from gpu.table import RatingTable
 from tests.gpu.models import random_model, random_params
 
 ON_DEVICE = [name for name in ARRAYS if name not in HOST_ONLY]
@@ -47,10 +47,10 @@ class World(NamedTuple):
 
     def on_device(self) -> tuple[Any, Any]:
         """(table, parameters)."""
-        table = importlib.import_module("gpu.device.table").RatingTable(
+        table = importlib.import_module("gpu.device.online.rating_table").RatingTable(
             self.table.rows, self.table.positions, self.table.n_items
         )
-        parameters = importlib.import_module("gpu.device.parameters")
+        parameters = importlib.import_module("gpu.device.online.parameters")
         return table, parameters.Parameters(self.model, self.user_keys, self.item_keys)
 
 

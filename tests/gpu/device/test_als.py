@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.als import Problem, width
 from gpu.backend import Backend
 from gpu.errors import InvalidParams
 from gpu.host import als as host
 from gpu.ratings import Rows
-from tests.gpu.test_als import EXPLICIT, IMPLICIT, UNCENTRED, assert_rows_agree, rows_of, signed, table_of, tolerance
+from gpu.training.als import Problem, width
+from tests.gpu.training.test_als import (
+    EXPLICIT,
+    IMPLICIT,
+    UNCENTRED,
+    assert_rows_agree,
+    rows_of,
+    signed,
+    table_of,
+    tolerance,
+)
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33, 4096, 8192, 8193, 200_000]
@@ -107,7 +116,7 @@ def test_the_form_that_tensor_cores_read_is_kept_up(kind, als):
 def test_the_form_that_hoppers_tensor_cores_read_is_kept_up(kind, als):
     problem, rows, fixed, start = case(kind, 192, LENGTHS[:9], 5000)
     problem = problem._replace(precision="float16")
-    if importlib.import_module("gpu.device.wide").fits(problem):
+    if importlib.import_module("gpu.device.als_wide").fits(problem):
         _, solved = on_device(als, rows, start, fixed, problem)
         expected, used = als.arrays.halves_of(solved.values, problem).get(), 192 + 3 * problem.biases
         assert np.array_equal(solved.halves.get()[rows.lengths > 0, :used], expected[rows.lengths > 0, :used])
@@ -151,7 +160,7 @@ def test_ranges_of_the_fixed_side_change_only_rounding(precision, als, monkeypat
 def test_batches_change_nothing(als, monkeypatch):
     problem, rows, fixed, start = case("biases", 16, LENGTHS, N_COLUMNS)
     whole = als.fetch(on_device(als, rows, start, fixed, problem)[1])
-    tiling = importlib.import_module("gpu.device.tiling")
+    tiling = importlib.import_module("gpu.device.als_tiling")
     monkeypatch.setattr(tiling, "BATCH_BYTES", 0)
     monkeypatch.setattr(tiling, "MAX_PARTS", 25)  # the longest row's parts
     assert np.array_equal(als.fetch(on_device(als, rows, start, fixed, problem)[1]), whole)

@@ -14,12 +14,12 @@ import gpu
 from gpu.backend import HOST, Backend
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, SgdParams
-from gpu.training import Rates
+from gpu.training.views import Rates
 from tests import reference
 from tests.data import planted, split
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import as_reference, random_model
-from tests.gpu.test_sgd import assert_equal_models
+from tests.gpu.training.test_sgd import assert_equal_models
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")

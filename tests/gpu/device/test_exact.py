@@ -9,15 +9,15 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from gpu import rules
+from gpu import refit_rules
 from gpu.backend import HOST, Backend
-from gpu.calibration import Calibration
-from gpu.exact import solver_of
-from gpu.exact_rows import RatedRows, Solved, Solver, Sums
-from gpu.follower import Follower, device_bytes, place
 from gpu.model import ARRAYS, Model
+from gpu.online import Follower, device_bytes, place
+from gpu.online.exact import solver_of
+from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
-from tests.gpu.device.test_mirror import Told, run
+from gpu.training.calibration import Calibration
+from tests.gpu.device.online.test_ready_model import Told, run
 from tests.gpu.models import random_model
 
 pytestmark = pytest.mark.gpu
@@ -59,7 +59,7 @@ def model_of(params: Params, n_items: int = N_ITEMS) -> Model:
 
 def rows_of(model: Model, lengths: list[int]) -> RatedRows:
     """Rows of these lengths, ratings of random items, some of them dislikes where the model learns them."""
-    rng, objective = np.random.default_rng(0), rules.objective_of(model)
+    rng, objective = np.random.default_rng(0), refit_rules.objective_of(model)
     others = np.concatenate([np.sort(rng.permutation(model.n_items)[:n]) for n in lengths]).astype(np.int32)
     values, bounds = (0.5 + rng.random(len(others))).astype(np.float32), np.append(0, np.cumsum(lengths))
     if isinstance(model.params, AlsImplicitParams):
@@ -69,7 +69,7 @@ def rows_of(model: Model, lengths: list[int]) -> RatedRows:
 
 
 def sums_of(model: Model) -> Sums:
-    objective, factors = rules.objective_of(model), model.item_factors.astype(np.float64)
+    objective, factors = refit_rules.objective_of(model), model.item_factors.astype(np.float64)
     is_kept = objective.is_implicit and not objective.is_nonnegative
     gram = np.triu(factors.T @ factors) if objective.is_implicit else np.zeros((factors.shape[1],) * 2)
     return Sums(gram, factors.sum(axis=0) if is_kept else np.zeros(factors.shape[1]))
@@ -97,7 +97,7 @@ def assert_same_rows(found: np.ndarray, expected: np.ndarray, tolerance: float =
 
 def oracle(model: Model, rows: RatedRows, b: int) -> np.ndarray:
     """What row `b` of ALS solves, from plain NumPy; beside dislikes alone too."""
-    objective, sums = rules.objective_of(model), sums_of(model)
+    objective, sums = refit_rules.objective_of(model), sums_of(model)
     ratings = slice(rows.bounds[b], rows.bounds[b + 1])
     z, values = model.item_factors[rows.others[ratings]].astype(np.float64), rows.values[ratings].astype(np.float64)
     gram, ridge = sums.gram + np.triu(sums.gram, 1).T, rows.ridges[b]

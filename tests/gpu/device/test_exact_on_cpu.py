@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from gpu import rules
+from gpu import refit_rules
 from gpu.backend import HOST
 from gpu.device import kernels
-from gpu.exact_rows import RatedRows
 from gpu.model import Model
+from gpu.online.exact_rows import RatedRows
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
 from tests.gpu.device.test_exact import assert_same_rows, model_of, placed, rows_of, sums_of, whole
 from tests.gpu.device.test_kernels import compile_with_nvcc, needs_nvcc
@@ -72,7 +72,7 @@ class Library(NamedTuple):
 
 
 def library(model: Model, folder: Path) -> Library:
-    objective, sums, n_factors = rules.objective_of(model), sums_of(model), model.params.width
+    objective, sums, n_factors = refit_rules.objective_of(model), sums_of(model), model.params.width
     macros = {"F": n_factors, "BIASES": int(objective.has_biases), "IMPLICIT": int(objective.is_implicit)}
     path = folder / "kernels.cpp"
     shim = (Path(__file__).parent / "on_cpu.hpp").read_text("utf-8")
@@ -82,8 +82,15 @@ def library(model: Model, folder: Path) -> Library:
     gram = sums.gram + np.triu(sums.gram, 1).T
     kept: list[Any] = [model.item_factors, model.item_bias, gram, sums.usual, gram @ sums.usual]
     side = np.array((*(array.ctypes.data for array in kept), np.trace(gram)), dtype=SIDE)
-    numbers = objective.alpha, objective.mean, objective.unit, rules.SMALLEST_RIDGE, rules.TINY, rules.TOLERANCE
-    constants = np.array((*numbers, rules.N_SWEEPS), dtype=",".join(["<f8"] * 6 + ["<i8"]))
+    numbers = (
+        objective.alpha,
+        objective.mean,
+        objective.unit,
+        refit_rules.SMALLEST_RIDGE,
+        refit_rules.TINY,
+        refit_rules.TOLERANCE,
+    )
+    constants = np.array((*numbers, refit_rules.N_SWEEPS), dtype=",".join(["<f8"] * 6 + ["<i8"]))
     return Library(ctypes.CDLL(str(folder / "kernels.so")), side, constants, kept, n_factors)
 
 

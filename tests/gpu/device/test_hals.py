@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu import nmf
 from gpu.backend import HOST, Backend
 from gpu.host import hals as host
 from gpu.params import NmfParams
 from gpu.ratings import Ratings
-from tests.gpu.test_nmf import matrix_of, sparse, tiled
+from gpu.training import nmf
+from tests.gpu.training.test_nmf import matrix_of, sparse, tiled
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")

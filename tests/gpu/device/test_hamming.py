@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu import simlsh
 from gpu.backend import Backend
+from gpu.training import simlsh
 from tests import reference
-from tests.gpu.test_simlsh import planted, unpacked
+from tests.gpu.training.test_simlsh import planted, unpacked
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")

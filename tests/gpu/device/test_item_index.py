@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpu.backend import HOST
-from gpu.item_index import ItemIndex
 from gpu.model import NO_NEIGHBOUR, Model
+from gpu.ranking.item_index import ItemIndex
 from tests.gpu.device.test_topn import DEVICE, NEAR, NEAR_IMPLICIT, PLAIN, ask, assert_right, model_of, rated
 
 pytestmark = pytest.mark.gpu

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu.als import Problem
-from gpu.device import kernels, plan, tiling
+from gpu.device import als_plan, als_tiling, kernels
+from gpu.training.als import Problem
 
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
@@ -76,7 +76,7 @@ def test_every_source_begins_with_what_all_share():
 
 
 def test_plan_and_kernel_agree_on_which_rows_are_short():
-    assert f"constexpr int SHORT = {plan.SHORT}," in kernels.source("als")
+    assert f"constexpr int SHORT = {als_plan.SHORT}," in kernels.source("als")
 
 
 def test_macros_are_in_a_fixed_order():
@@ -105,7 +105,7 @@ def test_shared_memory_once_allowed_stays_allowed(monkeypatch):
 @needs_nvcc
 @pytest.mark.parametrize(("n_factors", "kind", "in_shared"), PLAIN)
 def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
-    macros = tiling.defines(problem_of(n_factors, kind), in_shared)
+    macros = als_tiling.defines(problem_of(n_factors, kind), in_shared)
     compile_with_nvcc("als_plain", macros, "sm_90", tmp_path)
 
 
@@ -113,7 +113,7 @@ def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("double", "held"), GATHER)
 def test_products_of_sparse_rows_compile(double, held, architecture, tmp_path):
-    compile_with_nvcc("gather", {"DOUBLE": double, "HELD": held}, architecture, tmp_path)
+    compile_with_nvcc("hals_gather", {"DOUBLE": double, "HELD": held}, architecture, tmp_path)
 
 
 @needs_nvcc
@@ -129,7 +129,7 @@ def test_sweeps_of_nmf_compile(double, chunk, architecture, tmp_path):
 def test_kernels_of_neighbours_compile(numbers, architecture, tmp_path):
     names = "CHUNKS", "WIDE", "SEARCH", "DISLIKES", "LINE_THREADS"
     macros = dict(zip(names, numbers, strict=True))
-    compile_with_nvcc("near", macros, architecture, tmp_path)
+    compile_with_nvcc("descent_neighbors", macros, architecture, tmp_path)
 
 
 @needs_nvcc
@@ -143,7 +143,7 @@ def test_kernels_of_descent_compile(numbers, architecture, tmp_path):
 @needs_nvcc
 @pytest.mark.parametrize("in_shared", [0, 1])
 def test_kernels_of_tiles_compile(in_shared, tmp_path):
-    compile_with_nvcc("tiles", {"SHARED_COUNTS": in_shared}, "sm_75", tmp_path)
+    compile_with_nvcc("descent_tiles", {"SHARED_COUNTS": in_shared}, "sm_75", tmp_path)
 
 
 @needs_nvcc
@@ -163,13 +163,13 @@ def test_kernels_of_ranking_compile(name, macros, architecture, tmp_path):
 
 @needs_nvcc
 def test_kernels_of_the_mirror_compile(tmp_path):
-    compile_with_nvcc("mirror", {}, "sm_75", tmp_path)
+    compile_with_nvcc("packing", {}, "sm_75", tmp_path)
 
 
 @needs_nvcc
 def test_plain_kernels_compile_for_older_devices(tmp_path):
-    compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_75", tmp_path)
-    compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_80", tmp_path)
+    compile_with_nvcc("als_plain", als_tiling.defines(problem_of(100, "biases"), True), "sm_75", tmp_path)
+    compile_with_nvcc("als_plain", als_tiling.defines(problem_of(100, "biases"), True), "sm_80", tmp_path)
 
 
 @needs_nvcc
@@ -185,7 +185,7 @@ def test_tensor_core_kernels_compile(n_factors, kind, architecture, tmp_path):
 def test_kernels_of_blocks_compile(implicit, tmp_path):
     kind = "implicit" if implicit else "explicit"
     compile_with_nvcc("als", {"F": 64, "BIASES": 0, "IMPLICIT": implicit, "STEP": 1, "STRIDE": 512}, "sm_80", tmp_path)
-    compile_with_nvcc("als_plain", tiling.defines(problem_of(64, kind), True, 512), "sm_75", tmp_path)
+    compile_with_nvcc("als_plain", als_tiling.defines(problem_of(64, kind), True, 512), "sm_75", tmp_path)
     for half in (0, 1):
         macros = {"BLOCK": 64, "HALF": half, "IMPLICIT": implicit, "BIASES": 1 - implicit, "STRIDE": 512}
         compile_with_nvcc("als_subspace", macros, "sm_75", tmp_path)

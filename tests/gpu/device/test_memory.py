@@ -11,6 +11,7 @@ import pytest
 import gpu
 from gpu.backend import Backend
 from gpu.params import CulshParams, Params, SgdParams, Similarity
+from gpu.training import ease, nmf
 from tests.data import planted
 
 pytestmark = pytest.mark.gpu
@@ -39,7 +40,7 @@ def ids(params: Params) -> str:
 @pytest.mark.parametrize("params", CASES, ids=ids)
 def test_estimates_are_upper_bounds(params: Params, memory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    for module in (gpu.nmf, gpu.ease, importlib.import_module("gpu.memory")):
+    for module in (nmf, ease, importlib.import_module("gpu.memory")):
         monkeypatch.setattr(module, "check_room", lambda what, needed, backend: asked.append(needed))
     ratings = planted(4_000, 1_000, 100)
     taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE))

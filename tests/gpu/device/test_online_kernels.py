@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu import simlsh
+from gpu.training import simlsh
 from tests.gpu.device.test_kernels import compile_with_nvcc, needs_nvcc
 
 SIZES = [(5, 3, 1), (64, 0, 0), (64, 32, 0), (128, 32, 0), (64, 16, 1), (300, 0, 0)]  # F, K, IMPLICIT
@@ -17,13 +17,13 @@ pytestmark = needs_nvcc
 @pytest.mark.parametrize(("n_factors", "n_neighbours", "is_implicit"), SIZES)
 def test_refits(n_factors: int, n_neighbours: int, is_implicit: int, architecture: str, tmp_path: Path) -> None:
     macros = {"F": n_factors, "K": n_neighbours, "IMPLICIT": is_implicit}
-    compile_with_nvcc("online", {**macros, "DIM": n_factors + 1}, architecture, tmp_path)
-    compile_with_nvcc("newcomers", {**macros, "DIM": n_factors + 1 + 2 * n_neighbours}, architecture, tmp_path)
+    compile_with_nvcc("refit_users", {**macros, "DIM": n_factors + 1}, architecture, tmp_path)
+    compile_with_nvcc("refit_items", {**macros, "DIM": n_factors + 1 + 2 * n_neighbours}, architecture, tmp_path)
 
 
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
 def test_table(architecture: str, tmp_path: Path) -> None:
-    compile_with_nvcc("table", {}, architecture, tmp_path)
+    compile_with_nvcc("rating_table", {}, architecture, tmp_path)
 
 
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])

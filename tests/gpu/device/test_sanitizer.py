@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.device import parts, plan
-from gpu.item_index import ItemIndex
+from gpu.device import als_plan, hals_parts
+from gpu.ranking.item_index import ItemIndex
 from tests import reference
 from tests.gpu.device import test_topn
 from tests.gpu.device.test_als import DEVICE, KINDS, on_device, on_host, start_near
-from tests.gpu.test_als import assert_rows_agree, rows_of, table_of, tolerance
-from tests.gpu.test_nmf import matrix_of, sparse
+from tests.gpu.training.test_als import assert_rows_agree, rows_of, table_of, tolerance
+from tests.gpu.training.test_nmf import matrix_of, sparse
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("no_pool")]
 LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33, 64, 65, 300, 150, 2, 1, 5]  # beyond 64 in parts
@@ -32,7 +32,7 @@ N_COLUMNS = 301  # the last row of the fixed table is read too
 def als(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The device's primitives, which cut short rows already."""
     for name, value in {"LONG": 64, "CUT": 100, "PER_RANGE": 10}.items():
-        monkeypatch.setattr(plan, name, value)
+        monkeypatch.setattr(als_plan, name, value)
     return importlib.import_module("gpu.device.als")
 
 
@@ -40,7 +40,7 @@ def als(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def hals(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The device's primitives, with rows of more than 8 entries in parts, and several blocks of a few rows."""
     primitives = importlib.import_module("gpu.device.hals")
-    monkeypatch.setattr(parts, "LONGEST", (8, 8))
+    monkeypatch.setattr(hals_parts, "LONGEST", (8, 8))
     monkeypatch.setattr(primitives, "LEAST_ROWS", 32)
     return primitives
 

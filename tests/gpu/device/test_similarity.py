@@ -15,11 +15,11 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from gpu import similarity
 from gpu.backend import Backend
 from gpu.host import similarity as host
 from gpu.params import CulshImplicitParams, CulshParams, Similarity
 from gpu.ratings import Ratings
+from gpu.training import similarity
 from tests import reference
 from tests.gpu.device.test_lsh import LENGTHS, ratings_of
 

@@ -8,13 +8,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from gpu import topn
 from gpu.backend import HOST, Backend
-from gpu.calibration import Calibration
-from gpu.item_index import ItemIndex
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params
+from gpu.ranking import topn
+from gpu.ranking.item_index import ItemIndex
 from gpu.ratings import Rows
+from gpu.training.calibration import Calibration
 from tests.gpu.models import OF_RATINGS
 
 pytestmark = pytest.mark.gpu

@@ -9,11 +9,11 @@ import pytest
 from numba import get_num_threads, set_num_threads
 
 import gpu
-from gpu.als import Problem, problem_of
-from gpu.calibration import NEUTRAL
 from gpu.host import als, cg
 from gpu.ratings import Rows
-from tests.gpu.test_als import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of
+from gpu.training.als import Problem, problem_of
+from gpu.training.calibration import NEUTRAL
+from tests.gpu.training.test_als import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of
 
 N_COLUMNS = 40_000  # three blocks of the fixed side
 

@@ -27,7 +27,7 @@ for locator in list(vars(caching).values()):
         locator.ensure_cache_path = refuse
 caching.IndexDataCacheFile.load = lambda self, key: None
 caching.IndexDataCacheFile._load_index = lambda self: {}
-from service import compilation, rehearsal
+from service.engine import compilation, rehearsal
 compilation.check_cache()
 rehearsal.rehearse_history()
 """

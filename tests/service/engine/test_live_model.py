@@ -9,7 +9,7 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
-from gpu.follower import place
+from gpu.online import place
 from service.engine.history import History
 from service.engine.live_model import Resident
 from service.storage.events import Entry, RatingEvent, StreamId

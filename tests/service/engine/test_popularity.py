@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.table import RatingTable
+from gpu.online.rating_table import RatingTable
 from service.engine.popularity import Popularity
 
 N_ITEMS = 5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.follower import place
+from gpu.online import place
 from service.engine.history import History
 from service.engine.live_model import Resident
 from service.engine.queries import Estimate, Neighbours, Popular, Query, Recommend, Recommendation, UserRatings
@@ -133,7 +133,7 @@ def test_filters_and_pages(make: Make) -> None:
 def test_pages_go_beyond_the_longest_list(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     ranking = make("culsh")
     whole = ask(ranking, Recommend(user="u0", n=20)).items
-    monkeypatch.setattr("gpu.topn.MAX_N", 6)
+    monkeypatch.setattr("gpu.ranking.topn.MAX_N", 6)
     pages = [Recommend(user="u0", n=n, offset=offset) for n, offset in ((3, 5), (6, 1), (6, 9), (2, 3), (4, 10**9))]
     for query, answer in zip(pages, ranking.answer(pages, StreamId(1, 0)), strict=True):
         assert answer.items == whole[query.offset : query.offset + query.n][: query.n]

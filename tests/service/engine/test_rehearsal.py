@@ -14,7 +14,7 @@ import pytest
 from gpu.algorithms import ALGORITHMS
 from gpu.host import compilation
 from gpu.host.hamming import QUERY_BLOCK
-from gpu.signatures import LISTED_PER_SLICE
+from gpu.online.signatures import LISTED_PER_SLICE
 from service.engine.compilation import OFFLINE, needed
 from tests.service.planted import events
 from tests.service.whole import Whole
@@ -24,7 +24,8 @@ SMALL = {"n_factors": 8, "n_epochs": 2}
 REHEARSED = """
 import json, sys
 from gpu.host import compilation
-from service import rehearsal, threads
+from service import threads
+from service.engine import rehearsal
 threads.configure()
 algorithm = sys.argv[1]
 rehearsal.rehearse_model(algorithm) if algorithm != "history" else rehearsal.rehearse_history()

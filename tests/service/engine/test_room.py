@@ -4,8 +4,8 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
-from gpu.follower import A_SOLVER
 from gpu.model import MAX_WEIGHTED, bytes_of
+from gpu.online import A_SOLVER
 from service.engine.room import needed_bytes
 
 DEVICE = Backend("device", "only counted")

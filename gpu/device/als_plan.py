@@ -1,0 +1,222 @@
+"""The plan of a half-iteration on a device: which rows are solved whole, which in parts, in what order.
+
+Blocks take work items one after the other, so that items of equal length follow each other, long ones first. Three
+things cut a row into parts, whose sums A and b meet in a second kernel:
+
+* Length: one block alone would take too long over a row of more than `LONG` ratings.
+* Cache: where the fixed table is larger than half of the L2 cache, rows with many ratings in each range of the fixed
+  side's rows are cut at these ranges, and the parts of one range come together: what they gather stays in the cache.
+* Memory bounds both: parts become longer until their sums fit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.ratings import Rows
+from gpu.training.als import Problem
+
+LONG = 8192  # ratings of a part at most, where memory allows
+SHORT = 32  # ratings of a row that is not worth an A of its own
+CUT = 2048  # ratings of a row that is cut at ranges, at least
+PER_RANGE = 512  # ratings that a part of such a row should have
+MAX_PARTS = 1024  # of one row, where all its sums must be held at once
+MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
+WHOLE = -1  # slot of an item that is a whole row
+
+# As in common.cuh.
+ITEM = np.dtype("<i8, <i4, <i4, <i4, <f4, <i4, <i4")
+ITEM.names = ("begin", "row", "length", "slot", "weight", "total", "unused")
+SPLIT = np.dtype("<i4, <i4, <i4, <i4, <f4, (3,)<i4")
+SPLIT.names = ("row", "first_slot", "n_slots", "total", "weight", "unused")
+SOLVER = np.dtype("<f4, <f4, <f4, <f4, <f4, <f4, <f4, <i4")
+SOLVER.names = ("alpha", "mean", "regularization", "exponent", "offset", "prior", "tolerance", "n_steps")
+
+
+class Plan(NamedTuple):
+    """Attributes:
+    items: `ITEM` (n,): parts of rows in order of their ranges, then by length, longest first; then whole rows by
+        length, longest first. Rows without ratings are left out.
+    splits: `SPLIT` (n,): the rows that come in parts; the slots of one row are consecutive numbers.
+    n_slots: parts in all.
+    n_short: items at the end that have at most `SHORT` ratings.
+    """
+
+    items: NDArray[np.void]
+    splits: NDArray[np.void]
+    n_slots: int
+    n_short: int
+
+
+class Batch(NamedTuple):
+    """Consecutive splits whose parts are held at once, and these parts: consecutive items too."""
+
+    first_split: int
+    n_splits: int
+    first_slot: int
+    n_slots: int
+
+
+class Cut(NamedTuple):
+    """How rows are cut: at ranges those of more than `ranged` ratings, into parts of `part` at most all others too."""
+
+    ranged: int
+    part: int
+
+
+def solver_of(problem: Problem, n_rated: int) -> NDArray[np.void]:
+    """`SOLVER` () of a half-iteration whose fixed side has `n_rated` rows with ratings: ρ = λ (n + offset)^ν + λ0."""
+    offset = n_rated / problem.alpha if problem.is_implicit else 0.0
+    ridge = (problem.regularization, problem.exponent, offset, problem.prior)
+    constants = (problem.alpha, problem.mean, *ridge, problem.cg_tolerance, problem.n_cg_steps)
+    return np.array(constants, dtype=SOLVER)
+
+
+def n_ranges(table_bytes: int, cache_bytes: int) -> int:
+    """Ranges of the fixed side's rows of which each takes half of the cache; 1 where all of them do."""
+    return max(1, -(-table_bytes // max(1, cache_bytes // 2)))
+
+
+def cut_of(lengths: NDArray[np.int64], ranges: int, max_slots: int) -> Cut:
+    """The finest cut whose parts are at most `max_slots`."""
+    cut = Cut(LONG if ranges == 1 else max(CUT, PER_RANGE * ranges), LONG)
+    while slots_of(lengths, ranges, cut) > max_slots:
+        cut = Cut(2 * cut.ranged, 2 * cut.part)
+    return cut
+
+
+def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
+    """Parts that rows of these lengths are cut into: exact for one range, else at most so many."""
+    long = lengths[lengths > min(cut)]
+    return int((-(-long // cut.part) + (ranges - 1) * (long > cut.ranged)).sum())
+
+
+def weights(rows: Rows, problem: Problem) -> NDArray[np.float32]:
+    """Largest α·|r| of each row, or |r − μ| in explicit problems: FP16 holds shares of it. 1 where it is 0."""
+    found = np.ones(len(rows.starts), dtype=np.float32)
+    rated = np.flatnonzero(rows.lengths)
+    if not len(rated):
+        return found
+    rated = rated[np.argsort(rows.starts[rated], kind="stable")]  # as they lie: only the last may end with the array
+    starts, ends = rows.starts[rated], rows.starts[rated] + rows.lengths[rated]
+    bounds = np.column_stack([starts, ends]).ravel()
+    bounds = bounds[:-1] if bounds[-1] == len(rows.values) else bounds
+    highest, lowest = (reduce.reduceat(rows.values, bounds)[::2] for reduce in (np.maximum, np.minimum))
+    mean = np.float32(problem.mean)
+    largest = np.maximum(np.abs(highest - mean), np.abs(lowest - mean))
+    if problem.is_implicit:
+        largest *= np.float32(problem.alpha)
+    found[rated] = np.where(largest > 0, np.minimum(largest, MOST_WEIGHT), 1)
+    return found
+
+
+def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, max_slots: int) -> Plan:
+    """The plan of the kernels that form A and solve it in one go.
+
+    Args:
+        rows: ratings of the side to be solved.
+        row_weights: float32 (rows,), see `weights`.
+        n_columns: rows of the fixed side.
+        ranges: see `n_ranges`.
+        max_slots: parts whose sums memory has room for.
+    """
+    cut = cut_of(rows.lengths, ranges, max_slots)
+    long = np.flatnonzero(rows.lengths > min(cut))
+    whole = np.flatnonzero((rows.lengths > 0) & (rows.lengths <= min(cut)))
+    whole = whole[np.argsort(-rows.lengths[whole], kind="stable")]
+    bounds = _range_bounds(rows, long, np.arange(1, ranges, dtype=np.int64) * n_columns // ranges)
+    bounds[rows.lengths[long] <= cut.ranged, 1:-1] = bounds[rows.lengths[long] <= cut.ranged, -1:]
+    parts = _parts(bounds, long, np.maximum(-(-np.diff(bounds) // cut.part), 0))
+    in_range = np.repeat(np.arange(len(long) * ranges) % ranges, parts.n_parts.ravel())
+    order = np.lexsort((-parts.lengths, in_range))
+    n_slots = len(order)
+    items = np.zeros(n_slots + len(whole), dtype=ITEM)
+    items["begin"] = np.concatenate([parts.begins[order], rows.starts[whole]])
+    items["row"] = np.concatenate([parts.rows[order], whole])
+    items["length"] = np.concatenate([parts.lengths[order], rows.lengths[whole]])
+    items["slot"] = np.concatenate([order, np.full(len(whole), WHOLE)])
+    _describe(items, rows, row_weights)
+    n_short = int(np.count_nonzero(rows.lengths[whole] <= SHORT))
+    return Plan(items, _splits(long, parts.n_parts.sum(axis=1), rows, row_weights), n_slots, n_short)
+
+
+def two_phase(rows: Rows) -> Plan:
+    """The plan where every A goes through memory: all rows come in parts, one after the other, longest row first."""
+    rated = np.flatnonzero(rows.lengths)
+    rated = rated[np.argsort(-rows.lengths[rated], kind="stable")]
+    n_parts = n_parts_of(rows.lengths[rated])
+    bounds = np.column_stack([rows.starts[rated], rows.starts[rated] + rows.lengths[rated]])
+    parts = _parts(bounds, rated, n_parts[:, None])
+    items = np.zeros(len(parts.rows), dtype=ITEM)
+    items["begin"], items["row"], items["length"] = parts.begins, parts.rows, parts.lengths
+    items["slot"] = np.arange(len(items))
+    row_weights = np.ones(len(rows.starts), dtype=np.float32)
+    _describe(items, rows, row_weights)
+    return Plan(items, _splits(rated, n_parts, rows, row_weights), len(items), 0)
+
+
+def n_parts_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Parts of rows of these lengths in the plan `two_phase`."""
+    return np.minimum(-(-lengths // LONG), MAX_PARTS)
+
+
+def batches(splits: NDArray[np.void], max_slots: int) -> list[Batch]:
+    """Cut `splits` into runs of at most `max_slots` parts (one row at least)."""
+    ends = np.cumsum(splits["n_slots"], dtype=np.int64)
+    found: list[Batch] = []
+    first, slot = 0, 0
+    while first < len(splits):
+        last = max(first + 1, int(np.searchsorted(ends, slot + max_slots, side="right")))
+        found.append(Batch(first, last - first, slot, int(ends[last - 1]) - slot))
+        first, slot = last, int(ends[last - 1])
+    return found
+
+
+class _Parts(NamedTuple):
+    """Parts of rows in order of rows and ranges: begins, lengths, rows (n,) and how many each (row, range) has."""
+
+    begins: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    n_parts: NDArray[np.int64]
+
+
+def _parts(bounds: NDArray[np.int64], rows: NDArray[np.int64], n_parts: NDArray[np.int64]) -> _Parts:
+    """Cut each stretch between two `bounds` (rows, ranges + 1) into its `n_parts` (rows, ranges) of equal length."""
+    flat = n_parts.ravel()
+    starts, lengths = bounds[:, :-1].ravel(), np.diff(bounds).ravel()
+    stretch = np.repeat(np.arange(len(flat)), flat)
+    place = np.arange(len(stretch)) - np.repeat(np.cumsum(flat) - flat, flat)
+    begins = lengths[stretch] * place // flat[stretch]
+    ends = lengths[stretch] * (place + 1) // flat[stretch]
+    owners = np.repeat(rows, n_parts.sum(axis=1))
+    return _Parts(starts[stretch] + begins, ends - begins, owners, n_parts)
+
+
+def _range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where in the flat arrays each range between two `edges` of columns begins, and the last ends, in each row."""
+    starts, ends = rows.starts[long], rows.starts[long] + rows.lengths[long]
+    low, high = (np.repeat(side[:, None], len(edges), axis=1) for side in (starts, ends))
+    while (is_open := low < high).any():
+        middle = (low + high) >> 1
+        is_below = rows.items[np.where(is_open, middle, 0)] < edges
+        low = np.where(is_open & is_below, middle + 1, low)
+        high = np.where(is_open & ~is_below, middle, high)
+    return np.column_stack([starts, low, ends])
+
+
+def _describe(items: NDArray[np.void], rows: Rows, row_weights: NDArray[np.float32]) -> None:
+    items["total"], items["weight"] = rows.lengths[items["row"]], row_weights[items["row"]]
+
+
+def _splits(
+    split: NDArray[np.int64], n_parts: NDArray[np.int64], rows: Rows, row_weights: NDArray[np.float32]
+) -> NDArray[np.void]:
+    found = np.zeros(len(split), dtype=SPLIT)
+    found["row"], found["n_slots"] = split, n_parts
+    found["first_slot"] = np.cumsum(n_parts) - n_parts
+    found["total"], found["weight"] = rows.lengths[split], row_weights[split]
+    return found

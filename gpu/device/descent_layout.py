@@ -1,0 +1,154 @@
+"""What descent learns, on the device, and how a rating is shared out among lanes; see kernels/sgd.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device import descent_neighbors
+from gpu.device.arrays import placed
+from gpu.device.descent_tiles import Tiles
+from gpu.errors import InvalidParams
+from gpu.model import Model
+from gpu.params import SgdParams
+from gpu.training.views import Shares
+
+WARP = 32
+MOST_THREADS = 1024  # of a block
+PIECE = 4  # factors that a lane has at least, and that are added at once
+LEAST_LANES = 8  # where there are so many pieces: fewer ratings are in work at once, and see more of each other
+FACTORS_A_LANE, NEIGHBOURS_A_LANE = 16, 16  # at most, where there are lanes to share them
+MOST_NEIGHBOURS = 256
+ITEMS = np.dtype([(name, "<u8") for name in (
+    "factors", "bias", "explicit_weights", "implicit_weights", "neighbours", "shares",
+)])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a rating is shared out; F and K padded to what lanes can share."""
+
+    lanes: int
+    n_factors: int
+    n_neighbours: int
+    is_half: bool
+    is_implicit: bool
+    has_dislikes: bool
+    most_groups: int  # of lanes in a block, as far as whole warps allow
+
+    @classmethod
+    def of(cls, params: SgdParams, most_groups: int = MOST_THREADS, has_dislikes: bool = True) -> Geometry:
+        """The fewest lanes whose registers hold the item side.
+
+        Args:
+            has_dislikes: whether ratings may be dislikes, for implicit models. Default: what takes more memory.
+        """
+        n_neighbours = int(getattr(params, "n_neighbours", 0))
+        if n_neighbours > MOST_NEIGHBOURS:
+            raise InvalidParams(
+                f"Invalid n_neighbours on the device: expected at most {MOST_NEIGHBOURS}, got {n_neighbours}; use host"
+            )
+        wanted = max(params.n_factors / FACTORS_A_LANE, n_neighbours / NEIGHBOURS_A_LANE, 1)
+        lanes = min(WARP, 1 << int(np.ceil(np.log2(wanted))))
+        is_half = params.precision == "float16"
+        lanes = max(lanes, min(LEAST_LANES, params.n_factors // PIECE))
+        lanes = 1 << (lanes.bit_length() - 1)
+        unit = lanes * PIECE
+        a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbours / lanes, 1))))) if n_neighbours else 0
+        n_factors = -(-params.n_factors // unit) * unit
+        k = max(descent_neighbors.EIGHT, a_lane * lanes) if a_lane else 0
+        has_dislikes = has_dislikes and params.is_implicit
+        return cls(lanes, n_factors, k, is_half, params.is_implicit, has_dislikes, most_groups)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a user's factors and bias."""
+        return self.n_factors * (2 if self.is_half else 4) + 4
+
+    @property
+    def near_bytes(self) -> int:
+        """Of what a sample's user gave its neighbours."""
+        words = descent_neighbors.mask_words(self.n_neighbours, self.has_dislikes)
+        return 4 * words if self.is_implicit else 2 * self.n_neighbours
+
+    @property
+    def threads(self) -> int:
+        """Of a block: as many as a multiprocessor has registers for, counted generously, or as may learn at once."""
+        held, a_lane = self.n_factors / self.lanes, self.n_neighbours / self.lanes
+        wanted = 46 + 3.2 * held + (5 if self.is_implicit else 8) * a_lane
+        fitting = next((n for n in (MOST_THREADS, 768, 640, 512, 448, 384) if 65536 // n >= wanted), 256)
+        return min(fitting, max(WARP, 1 << ((self.most_groups * self.lanes).bit_length() - 1)))
+
+    def macros(self, *, learn: bool) -> dict[str, int]:
+        """Of kernels/sgd.cu."""
+        return {
+            "F": self.n_factors, "LANES": self.lanes, "K": self.n_neighbours, "HALF": int(self.is_half),
+            "IMPLICIT": int(self.is_implicit), "DISLIKES": int(self.has_dislikes), "LEARN": int(learn),
+            "THREADS": self.threads,
+        }  # fmt: skip
+
+
+class Parameters:
+    """The learned parameters on the device, users in the order of their places."""
+
+    def __init__(self, model: Model, geometry: Geometry) -> None:
+        """Copy those of `model`, users still in their own order."""
+        n, k = geometry.n_factors, geometry.n_neighbours
+        self._number = cupy.float16 if geometry.is_half else cupy.float32
+        self.users, self.user_bias = placed(_wide(model.user_factors, n)), placed(model.user_bias)
+        self.items, self.item_bias = placed(_wide(model.item_factors, n)), placed(model.item_bias)
+        self.shares = cupy.ones(model.n_items, dtype=cupy.float32)
+        self.neighbours = placed(_wide(model.neighbours, k, -1))
+        self.explicit, self.implicit = (
+            placed(_wide(model.explicit_weights, k)),
+            placed(_wide(model.implicit_weights, k)),
+        )
+
+    def settle(self, at: Tiles) -> None:
+        """Move users to their places."""
+        users, bias = self.users, self.user_bias
+        self.users = cupy.zeros((len(at.users), users.shape[1]), dtype=self._number)
+        self.user_bias = cupy.zeros(len(at.users), dtype=cupy.float32)
+        self.users[at.places], self.user_bias[at.places] = users, bias
+
+    def struct(self) -> Any:
+        """`Items` of the kernels, passed by value."""
+        given = np.zeros((), dtype=ITEMS)
+        arrays = self.items, self.item_bias, self.explicit, self.implicit, self.neighbours, self.shares
+        for name, array in zip(ITEMS.names or (), arrays, strict=True):
+            given[name] = array.data.ptr
+        return given
+
+    def shrink(self, shares: Shares) -> None:
+        """Pull them towards zero by these shares."""
+        for share, arrays in (
+            (shares.factors, (self.users, self.items)),
+            (shares.biases, (self.user_bias, self.item_bias)),
+            (shares.weights, (self.explicit, self.implicit)),
+        ):
+            for array in arrays:
+                array[...] *= array.dtype.type(1 - share)
+
+    def is_finite(self) -> bool:
+        """Whether all are."""
+        learned = self.users, self.user_bias, self.items, self.item_bias, self.explicit, self.implicit
+        return bool(np.isfinite(sum(float(x.sum(dtype=cupy.float64)) for x in learned)))
+
+    def fetch(self, model: Model, at: Tiles) -> None:
+        """Write them to `model`."""
+        n, k = model.user_factors.shape[1], model.neighbours.shape[1]
+        model.user_factors[:] = self.users[at.places, :n].astype(cupy.float32).get()
+        model.user_bias[:] = self.user_bias[at.places].get()
+        model.item_factors[:], model.item_bias[:] = self.items[:, :n].get(), self.item_bias.get()
+        model.explicit_weights[:], model.implicit_weights[:] = self.explicit[:, :k].get(), self.implicit[:, :k].get()
+
+
+def _wide(table: NDArray[Any], width: int, fill: int = 0) -> NDArray[Any]:
+    """The table with more columns."""
+    out = np.full((len(table), width), fill, dtype=table.dtype)
+    out[:, : table.shape[1]] = table
+    return out

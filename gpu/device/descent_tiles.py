@@ -1,0 +1,159 @@
+"""Ratings in tiles of users, as the learning kernels take them; how they are sorted: kernels/descent_tiles.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device import shared_memory
+from gpu.device.cuda.ratings import Placed
+from gpu.device.kernels import kernel
+
+NAME = "descent_tiles"
+THREADS = 1024
+LONGEST = 32  # ratings of a segment: as long as an item's parameters go unseen by others
+STATIC_SHARED = 5120  # bytes, at most, of `build_tiles` beside the counts
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Who is in which tile.
+
+    Attributes:
+        users: int32 (n_tiles · tile_users,), the user in each place; −1 in places of nobody.
+        places: int64 (M,), the place of each user; a tile has `tile_users` consecutive ones.
+    """
+
+    users: Any
+    places: Any
+    n_tiles: int
+    tile_users: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Samples in tiles.
+
+    Attributes:
+        records: uint32 (n, 2), the user's place in the tile and the target's bits, tile by tile.
+        tile_begin: int64 (n_tiles + 1,), first record of each tile.
+        segments: int32 (s, 4): item, first record counted from the tile's, length, 0.
+        segment_begin: int64 (n_tiles + 1,), where the list of each tile starts.
+        n_segments: int32 (n_tiles,), how many it has.
+        targets: int32 (n,), record of each sample, −1 where it has none.
+        cuts: int64 (n_tiles, n_tiles + 1), first segment of each group of items, where `in_order` made the layout.
+    """
+
+    records: Any
+    tile_begin: Any
+    segments: Any
+    segment_begin: Any
+    n_segments: Any
+    targets: Any
+    cuts: Any = None
+
+
+def deal(lengths: Any, n_tiles: int) -> Tiles:
+    """Users to tiles, most ratings first and to and fro, so that all tiles have about equally many ratings."""
+    n_users = len(lengths)
+    tile_users = -(-n_users // n_tiles)
+    by_length = cupy.argsort(-lengths)
+    turn, tile = cupy.divmod(cupy.arange(n_users), n_tiles)
+    tile = cupy.where(turn % 2 == 0, tile, n_tiles - 1 - tile)
+    users = cupy.full(n_tiles * tile_users, -1, dtype=cupy.int32)
+    users[tile * tile_users + turn] = by_length
+    places = cupy.empty(n_users, dtype=cupy.int64)
+    places[by_length] = tile * tile_users + turn
+    return Tiles(users, places, n_tiles, tile_users)
+
+
+def lay_out(pairs: Placed, per_rating: int, tiles: Tiles, n_items: int, middle: float) -> Layout:
+    """Sort what is learned of the users of each tile by item; the order within an item is another one every time.
+
+    Args:
+        pairs: samples by user; an entry of −1 is none. Their values are those of the ratings.
+        per_rating: 0 where the samples are ratings, with their values as targets. Else the number of samples of each
+            rating: the first has the target 1, or 0 where the rating is below `middle`; all others have 0.
+    """
+    n = len(pairs.entries)
+    sizes = cupy.where(tiles.users >= 0, pairs.lengths[cupy.maximum(tiles.users, 0)], 0)
+    sizes = sizes.reshape(tiles.n_tiles, tiles.tile_users).sum(axis=1)
+    tile_begin = _begins(sizes)
+    segment_begin = _begins(cupy.minimum(sizes, n_items + sizes // LONGEST))
+    records, targets = cupy.empty((n, 2), dtype=cupy.uint32), cupy.empty(n, dtype=cupy.int32)
+    segments = cupy.empty((segments_needed(n, tiles.n_tiles, n_items), 4), dtype=cupy.int32)
+    n_segments = cupy.empty(tiles.n_tiles, dtype=cupy.int32)
+    build, n_blocks, shared, counts = _builder(tiles.n_tiles, n_items)
+    arguments = (
+        pairs.starts, pairs.lengths, pairs.entries, pairs.values, np.int32(per_rating), np.float32(middle), tiles.users,
+        tile_begin, segment_begin, np.int32(tiles.n_tiles), np.int32(tiles.tile_users), np.int32(n_items),
+        np.int32(LONGEST), counts, records, targets, segments, n_segments,
+    )  # fmt: skip
+    build((n_blocks,), (THREADS,), arguments, shared_mem=shared)
+    return Layout(records, tile_begin, segments, segment_begin, n_segments, targets)
+
+
+def segments_needed(n_samples: int, n_tiles: int, n_items: int) -> int:
+    """Room for the segments of any ratings of this size."""
+    return min(n_samples, n_tiles * n_items + n_samples // LONGEST)
+
+
+def in_order(
+    pairs: Placed, per_rating: int, tiles: Tiles, n_items: int, middle: float, item_bounds: NDArray[np.int64]
+) -> Layout:
+    """The same by a stable sort: items ascending, users of an item by place; equal bits for equal samples.
+
+    Args:
+        item_bounds: int64 (n_tiles + 1,), first item of each group that `cuts` tells apart.
+    """
+    edges = cupy.arange(tiles.n_tiles + 1) * n_items
+    sample = cupy.arange(len(pairs.entries))
+    place = tiles.places[cupy.searchsorted(pairs.starts, sample, side="right") - 1]
+    tile, local = cupy.divmod(place, tiles.tile_users)
+    key = cupy.where(pairs.entries >= 0, tile * n_items + pairs.entries, edges[-1])
+    order = cupy.lexsort(cupy.stack([local, key]))
+    key = key[order]
+    tile_begin = cupy.searchsorted(key, edges)
+    order, key = order[: int(tile_begin[-1])], key[: int(tile_begin[-1])]
+    values = pairs.values
+    if per_rating:
+        is_like = pairs.values[sample // per_rating] >= np.float32(middle)
+        values = ((sample % per_rating == 0) & is_like).astype(cupy.float32)
+    records = cupy.stack([local[order].astype(cupy.uint32), values[order].view(cupy.uint32)], axis=1)
+    targets = cupy.full(len(sample), -1, dtype=cupy.int32)
+    targets[order] = cupy.arange(len(order), dtype=cupy.int32)
+    segments, keys = _segments_of(key, tile_begin, n_items)
+    cut_at = cupy.arange(tiles.n_tiles)[:, None] * n_items + cupy.asarray(item_bounds)
+    cuts = cupy.searchsorted(keys, cut_at.ravel()).reshape(cut_at.shape)
+    segment_begin = cupy.searchsorted(keys, edges)
+    n_segments = cupy.diff(segment_begin).astype(cupy.int32)
+    return Layout(records, tile_begin, segments, segment_begin, n_segments, targets, cuts)
+
+
+def _segments_of(key: Any, tile_begin: Any, n_items: int) -> tuple[Any, Any]:
+    """Runs of equal keys as segments, whole columns of a tile, and the key of each."""
+    begins = cupy.flatnonzero(cupy.diff(key, prepend=cupy.array([-1])))
+    lengths = cupy.diff(begins, append=cupy.array([len(key)]))
+    tile, item = cupy.divmod(key[begins], n_items)
+    segments = cupy.stack([item, begins - tile_begin[tile], lengths, cupy.zeros_like(item)], axis=1)
+    return segments.astype(cupy.int32), key[begins]
+
+
+def _begins(sizes: Any) -> Any:
+    begins = cupy.zeros(len(sizes) + 1, dtype=cupy.int64)
+    cupy.cumsum(sizes, out=begins[1:])
+    return begins
+
+
+def _builder(n_tiles: int, n_items: int) -> tuple[Any, int, int, Any]:
+    """The sorting kernel, its blocks and their shared memory, and room for counts that do not fit there."""
+    shared, n_multiprocessors = 4 * (n_items + 1), cupy.cuda.Device().attributes["MultiProcessorCount"]
+    fits = shared + STATIC_SHARED <= shared_memory()
+    n_blocks = min(n_tiles, 2 * n_multiprocessors)
+    counts = cupy.empty(0 if fits else n_blocks * (n_items + 1), dtype=cupy.int32)
+    build = kernel(NAME, "build_tiles", {"SHARED_COUNTS": int(fits)}, shared_memory() - STATIC_SHARED)
+    return build, n_blocks, shared if fits else 0, counts

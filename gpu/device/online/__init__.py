@@ -1,0 +1,1 @@
+"""Online learning on the device: tables, signatures and refits that stay there."""

@@ -1,0 +1,231 @@
+"""`LiveModel`: a model of the SGD family that follows the history on the device; see `gpu.online.host_model`.
+
+Everything it reads and writes stays there: ratings, parameters, sums and signatures of simLSH. A batch is uploaded
+once; between its kernels the host reads nine counts of the table, how many lists are outdated, and how many items are
+to be refitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device.online import packing
+from gpu.device.online.parameters import NAMES, Parameters
+from gpu.device.online.rating_table import Changes, RatingTable
+from gpu.device.online.refit_items import ItemRefits
+from gpu.device.online.refit_users import UserRefits
+from gpu.device.online.signatures import Signatures
+from gpu.model import ARRAYS, Model
+from gpu.online.device_model import Part
+from gpu.params import CulshParams, GradientParams
+from gpu.ratings import Rows
+from gpu.refit_rules import Rules, beside_items, item_rules, user_rules
+
+OF_USERS = "user_factors", "user_bias", "user_baseline"  # that refits write
+OF_ITEMS = "item_factors", "item_bias", "neighbours", "explicit_weights", "implicit_weights"
+Steps = tuple[tuple[str, Callable[[], None]], ...]
+
+
+class Refitted(NamedTuple):
+    """Rows on the device: users, int32 (A,), and items newer than the snapshot, int64 (C,); until the next call."""
+
+    users: Any
+    items: Any
+
+
+class LiveModel:
+    """A model and the ratings it follows, resident on the device.
+
+    After each call its state is a pure function of (snapshot, present ratings, users touched), bit for bit: sums have
+    one order, whatever the batches were.
+
+    Attributes:
+        table: the ratings.
+        parameters: the model.
+        refitted: what the last call has refitted.
+    """
+
+    table: RatingTable
+    parameters: Parameters
+    refitted: Refitted
+
+    def __init__(
+        self,
+        model: Model,
+        rows: Rows,
+        positions: NDArray[np.int64],
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+    ) -> None:
+        """Copy a snapshot and a history, and refit users and items that have ratings but were not trained.
+
+        Trained users whose ratings have changed since must be named with `touch`.
+
+        Args:
+            model: trained by stochastic gradient descent (`sgd`, `esgd`, `culsh`, `culsh-implicit`), grown to the rows
+                of the history.
+            rows, positions: ratings by user, as `gpu.online.rating_table.RatingTable` has them.
+            user_keys, item_keys: uint64, of all rows.
+        """
+        parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
+        for _ in self._adopt(model, parameters, RatingTable(rows, positions, model.n_items), _rules_of_users(model)):
+            pass
+        self.touch(np.flatnonzero(~model.user_trained & (rows.lengths > 0)))
+
+    @classmethod
+    def of(
+        cls, model: Model, parameters: Parameters, table: RatingTable, rules: Rules
+    ) -> Generator[None, None, LiveModel]:
+        """A model of what lies there already; in slices of some milliseconds.
+
+        Nothing is refitted: the first `touch` must name whoever was not trained, if nobody with an empty array, and
+        refits all new items.
+
+        Args:
+            model: what `parameters` are of.
+            rules: of users, with `spread` on the host.
+        """
+        made = cls.__new__(cls)
+        yield from made._adopt(model, parameters, table, rules)
+        return made
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Add users and items with these keys, uint64, after those known; before the batch that names them."""
+        self.parameters.grow(user_keys, item_keys)
+        self.table.grow(self.parameters.n_users, self.parameters.n_items)
+        self._items.grow()
+        if self._signatures is not None:
+            self._signatures.grow()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(U, I), rows of users and items."""
+        return self.parameters.n_users, self.parameters.n_items
+
+    @property
+    def most_changes(self) -> int | None:
+        """Changes after which lists of new items are made anew in some milliseconds; None: any number."""
+        return None if self._signatures is None else self._signatures.most_changes
+
+    def apply(
+        self,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        values: NDArray[np.floating],
+        positions: NDArray[np.int64],
+    ) -> None:
+        """Learn a batch of changes, host arrays as `RatingTable.apply` takes them; returns before it is done."""
+        for _, step in self.steps(users, items, values, positions):
+            step()
+
+    def steps(
+        self,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        values: NDArray[np.floating],
+        positions: NDArray[np.int64],
+    ) -> Steps:
+        """What `apply` does, by name and in order, for whoever wants to know how long each takes."""
+        found: list[Changes] = []
+        return (
+            ("table", lambda: found.append(self.table.apply(users, items, values, positions))),
+            ("signatures", lambda: self._note(found[0])),
+            ("users", lambda: self._refit_users(found[0].touched_users, found[0].n_ratings)),
+            ("neighbours", self._list_new_items),
+            ("items", lambda: self._refit_items(found[0].touched_users)),
+        )
+
+    def touch(self, users: NDArray[np.integer]) -> None:
+        """Refit distinct users whose ratings are not those the snapshot was trained on, and what follows from it."""
+        rows = cupy.asarray(users.astype(np.int32))
+        self._refit_users(rows, int(self.table.lengths[rows].sum()))
+        self._refit_items(rows)
+
+    def forget(self, user: int) -> None:
+        """Delete a user's ratings and make them as if never seen."""
+        _, _, changes = self.table.drop_user(user)
+        self._note(changes)
+        if self._signatures is not None:
+            self._signatures.forget(user)
+        self.parameters.drop_user(user)
+        self.parameters.is_touched[user] = 1  # items that have drawn the user draw anew
+        self._list_new_items()
+        self._refit_items(cupy.zeros(0, dtype=cupy.int32))
+
+    def fetch(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> dict[str, NDArray[Any]]:
+        """The arrays `gpu.device.online.parameters.NAMES` at these rows, on the host."""
+        rows = {"U": cupy.asarray(users.astype(np.int64)), "I": cupy.asarray(items.astype(np.int64))}
+        return {name: getattr(self.parameters, name)[rows[ARRAYS[name][0][0]]].get() for name in NAMES}
+
+    def fetch_refitted(self) -> tuple[Part, Part]:
+        """(users, new items) that the last call has refitted, with what refits write; waits for one copy."""
+        users, items = self.refitted
+        of_users, of_items = packing.fetched((users, self._columns(OF_USERS)), (items, self._columns(OF_ITEMS)))
+        return of_users, of_items
+
+    def write_items(self, items: NDArray[np.int64], model: Model) -> None:
+        """Take over what `model` has for trained `items` (B,), distinct, in one copy; `touch` who has rated them next.
+
+        Nothing else follows: lists, baselines, what users are expected to be and all new items stay as they are.
+        """
+        packing.write(self._columns(OF_ITEMS), items, {name: getattr(model, name)[items] for name in OF_ITEMS})
+
+    def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
+        """As of the host's `OnlineModel`."""
+        if self._signatures is None:
+            return np.zeros(len(others), dtype=np.float32)
+        return self._signatures.agreement(item, others)
+
+    def _columns(self, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: getattr(self.parameters, name) for name in names}
+
+    def finish(self) -> None:
+        """Wait for what was begun."""
+        cupy.cuda.get_current_stream().synchronize()
+
+    def _adopt(self, model: Model, parameters: Parameters, table: RatingTable, rules: Rules) -> Iterator[None]:
+        params, unit = model.params, model.calibration.unit
+        assert isinstance(params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
+        self.table, self.parameters = table, parameters
+        self._users, self._items = UserRefits(parameters, rules), ItemRefits(parameters, item_rules(params, unit))
+        self._signatures = _signatures(model, parameters, table)
+        parameters.is_due.fill(1)
+        if self._signatures is not None:
+            yield from self._signatures.prepare()
+
+    def _note(self, changes: Changes) -> None:
+        self._items.mark(changes)
+        if self._signatures is not None:
+            self._signatures.note(changes)
+
+    def _refit_users(self, users: Any, n_ratings: int) -> None:
+        self._users.refit(users, n_ratings, self.table)
+
+    def _list_new_items(self) -> None:
+        if self._signatures is not None:
+            self._signatures.list_new_items()
+
+    def _refit_items(self, refitted: Any) -> None:
+        """Refit new items after the users `refitted`."""
+        self.refitted = Refitted(refitted, self._items.refit(self.table))
+        self.parameters.is_touched.fill(0)
+
+
+def _rules_of_users(model: Model) -> Rules:
+    """With P, for models of ratings; see `gpu.online.sampled`."""
+    assert isinstance(model.params, GradientParams)  # noqa: S101 - as above
+    unit, known = model.calibration.unit, model.item_factors[model.item_trained].astype(np.float64)
+    rules = user_rules(model.params, unit)
+    return rules if model.is_implicit else beside_items(rules, model.params, known.T @ known, len(known), unit)
+
+
+def _signatures(model: Model, parameters: Parameters, table: RatingTable) -> Signatures | None:
+    """What makes lists for new items; None where the model has no neighbours or they were not found by hashing."""
+    if not isinstance(model.params, CulshParams) or not model.neighbours.shape[1] or not model.projections.shape[1]:
+        return None
+    return Signatures(parameters, model.params, model.scale, model.calibration.origin, table)

@@ -1,0 +1,146 @@
+"""Parameters of a model, and what online learning keeps beside them, resident on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device.arrays import placed
+from gpu.device.cuda.growing import Counting, Growing
+from gpu.device.cuda.structures import structure
+from gpu.model import ARRAYS, HOST_ONLY, NO_NEIGHBOUR, Model
+
+NAMES = tuple(name for name in ARRAYS if name not in HOST_ONLY)
+
+
+class Parameters:
+    """The arrays `NAMES` of `gpu.model.ARRAYS` on the device, each with room to grow.
+
+    Attributes:
+        mean, middle, is_implicit: as in `Model`.
+        user_keys, item_keys: uint64, of all rows.
+        pool, pool_keys: trained users in the order of their keys, int64 and uint64; item_pool: trained items likewise.
+        new_items: int64, items newer than the snapshot, ascending.
+        is_touched, is_due: uint8 (U,) and (I,): users refitted just now, items to refit; all 0 between batches.
+    """
+
+    user_factors: Any
+    item_factors: Any
+    user_bias: Any
+    item_bias: Any
+    user_baseline: Any
+    item_baseline: Any
+    user_trained: Any
+    item_trained: Any
+    neighbours: Any
+    explicit_weights: Any
+    implicit_weights: Any
+    projections: Any
+    user_keys: Any
+    item_keys: Any
+    is_touched: Any
+    is_due: Any
+
+    def __init__(self, model: Model, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Copy `model`; keys of all its rows."""
+        self.mean, self.middle, self.is_implicit = model.mean, model.middle, model.is_implicit
+        fills = {"neighbours": NO_NEIGHBOUR}
+        arrays = {name: (ARRAYS[name][0][0], placed(getattr(model, name))) for name in NAMES}
+        arrays |= {"user_keys": ("U", placed(user_keys)), "item_keys": ("I", placed(item_keys))}
+        arrays["is_touched"] = ("U", cupy.zeros(model.n_users, dtype=cupy.uint8))
+        arrays["is_due"] = ("I", cupy.zeros(model.n_items, dtype=cupy.uint8))
+        self._growing = {name: (axis, Growing(array, fills.get(name, 0))) for name, (axis, array) in arrays.items()}
+        self.pool, self.pool_keys = _by_key(model.user_trained, user_keys)
+        self.item_pool, _ = _by_key(model.item_trained, item_keys)
+        self._new_items = Counting(placed(np.flatnonzero(~model.item_trained)), model.n_items)
+
+    def __getattr__(self, name: str) -> Any:
+        """An array at its present length."""
+        try:
+            return self.__dict__["_growing"][name][1].values
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def n_users(self) -> int:
+        """M."""
+        return len(self._growing["user_bias"][1])
+
+    @property
+    def n_items(self) -> int:
+        """N."""
+        return len(self._growing["item_bias"][1])
+
+    @property
+    def new_items(self) -> Any:
+        """Items newer than the snapshot, ascending."""
+        return self._new_items.values
+
+    def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
+        """Add rows with these keys: zeros without neighbours, not trained."""
+        n_users, n_items = self.n_users, self.n_items
+        sizes = {"U": n_users + len(user_keys), "I": n_items + len(item_keys)}
+        for axis, growing in self._growing.values():
+            growing.grow(sizes[axis])
+        self._new_items.grow(len(self._new_items) + len(item_keys))
+        if len(user_keys):
+            self.user_keys[n_users:].set(user_keys)
+        if len(item_keys):
+            self.item_keys[n_items:].set(item_keys)
+
+    def drop_user(self, user: int) -> None:
+        """Make a user as if never seen; negatives are drawn from the others."""
+        for array in (self.user_factors, self.user_bias, self.user_baseline, self.user_trained):
+            array[user] = 0
+        key = self.user_keys[user : user + 1]
+        first, last = (int(cupy.searchsorted(self.pool_keys, key, side=side)[0]) for side in ("left", "right"))
+        for place in (first + np.flatnonzero(self.pool[first:last].get() == user)).tolist():
+            self.pool, self.pool_keys = _without(self.pool, place), _without(self.pool_keys, place)
+
+    @property
+    def items_side(self) -> Any:
+        """`Items` of kernels/refit_users.cu."""
+        names = "item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "neighbours"
+        return structure(
+            *self._arrays(*names, "item_trained", "item_keys"), self.item_pool, np.int64(self.n_items),
+            np.int64(len(self.item_pool)), np.float32(self.mean), np.float32(self.middle),
+        )  # fmt: skip
+
+    @property
+    def refitted(self) -> Any:
+        """`Users` of kernels/refit_users.cu."""
+        names = "user_keys", "user_factors", "user_bias", "user_baseline", "is_touched", "is_due"
+        return structure(*self._arrays(*names))
+
+    @property
+    def users_side(self) -> Any:
+        """`Users` of kernels/refit_items.cu."""
+        return structure(
+            *self._arrays("user_factors", "user_bias", "user_baseline", "user_keys"), self.pool, self.pool_keys,
+            np.int64(len(self.pool)), np.float32(self.mean), np.float32(self.middle),
+        )  # fmt: skip
+
+    def new_items_side(self, due: Any) -> tuple[Any, ...]:
+        """The first fields of `Items` of kernels/refit_items.cu, for the new items in these places."""
+        names = "item_keys", "item_baseline", "neighbours", "item_factors", "item_bias"
+        return self._new_items, due, *self._arrays(*names, "explicit_weights", "implicit_weights")
+
+    def _arrays(self, *names: str) -> list[Growing]:
+        return [self._growing[name][1] for name in names]
+
+
+def _without(array: Any, place: int) -> Any:
+    """The array but for one element, by copies: a selection would call kernels that depend on the length."""
+    rest = cupy.empty(len(array) - 1, dtype=array.dtype)
+    rest[:place], rest[place:] = array[:place], array[place + 1 :]
+    return rest
+
+
+def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> tuple[Any, Any]:
+    """Rows where `mask` holds, by key, and their keys."""
+    rows = np.flatnonzero(mask)
+    rows = rows[np.argsort(keys[rows], kind="stable")]
+    return placed(rows), placed(keys[rows])

@@ -1,0 +1,104 @@
+"""What `gpu.online.device_model` needs of the device: a model that lies there, its ratings, and a rehearsal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import Backend
+from gpu.device.online.learner import LiveModel
+from gpu.device.online.parameters import Parameters
+from gpu.device.online.upload import uploaded
+from gpu.model import Model
+from gpu.online.device_model import NOBODY, Keys, MirroredModel
+from gpu.online.drift import AsTrained
+from gpu.online.prolific import Prolific
+from gpu.online.rating_table import RatingTable
+from gpu.online.sampled import SampledRefits
+from gpu.params import GradientParams, Params
+from gpu.ranking.item_index import ItemIndex
+
+_rehearsed: set[tuple[Params, int]] = set()
+
+
+class Placed:
+    """A model on the device, and beside it what it needs of the host, before it follows any ratings."""
+
+    def __init__(
+        self,
+        model: Model,
+        table: RatingTable,
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+        backend: Backend,
+        *,
+        is_rehearsed: bool = True,
+    ) -> None:
+        """Copy what does not depend on ratings; see `gpu.online.place`.
+
+        Args:
+            is_rehearsed: whether a small model of the same shape is made to learn first, unless one has already: that
+                compiles the kernels.
+        """
+        assert isinstance(model.params, GradientParams)  # noqa: S101 - `gpu.online` sees to it; this narrows the type
+        if is_rehearsed and _shape_of(model) not in _rehearsed:
+            rehearse(model, backend)
+            _rehearsed.add(_shape_of(model))
+        self.model, self.table = model, table
+        self.index = ItemIndex(model, backend)
+        self.as_trained = AsTrained(model)
+        self.refits = SampledRefits(
+            model, model.params, table, self.as_trained, Prolific(model, table), user_keys, item_keys, backend
+        )
+        for _ in self.refits.prepare():
+            pass
+        self._parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
+
+    def follow(
+        self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+    ) -> MirroredModel:
+        """See `gpu.online.Placed`."""
+        return MirroredModel(self, user_keys, item_keys, since)
+
+    def load(self, keys: Callable[[], Keys]) -> Generator[None, None, LiveModel]:
+        """See `gpu.online.device_model.Placed`."""
+        parameters = self._parameters
+        table = yield from uploaded(self.table, self.model.learned_scale)
+        (user_keys, item_keys), n_users, n_items = keys(), parameters.n_users, parameters.n_items
+        parameters.grow(user_keys[n_users : table.n_users], item_keys[n_items : table.n_items])
+        live = yield from LiveModel.of(self.model, parameters, table, self.refits.user_rules)
+        yield
+        live.touch(NOBODY)
+        return live
+
+    def finish(self) -> None:
+        """Wait for what was begun on the device."""
+        cupy.cuda.get_current_stream().synchronize()
+
+
+def rehearse(model: Model, backend: Backend) -> None:
+    """Compile, or load from CuPy's cache, all that models of this shape call, by letting a small one learn."""
+    small = Model.zeros(model.params, model.mean, model.scale, 2, 2, n_bits=model.projections.shape[1])
+    small.user_trained[:], small.item_trained[:] = True, True
+    keys, table = np.arange(3, dtype=np.uint64), RatingTable(2, 2)
+    columns = np.array([0, 1]), np.array([0, 1]), np.ones(2, dtype=np.float32)
+    table.apply(*columns, np.zeros(2), np.arange(2))
+    follower = Placed(small, table, keys, keys, backend, is_rehearsed=False).follow(keys, keys, since=0)
+    follower.settle()  # both ratings are newer than the model: the items learn
+    table.grow(3, 3)
+    follower.grow(keys, keys)
+    columns = np.array([0, 2]), np.array([2, 2]), np.ones(2, dtype=np.float32)
+    follower.note(table.apply(*columns, np.zeros(2), np.arange(2, 4)))
+    follower.touch(np.array([0]))
+    follower.settle()
+    follower.agreement(2, np.array([0]))
+    follower.forget(2, *table.drop_user(2))
+    follower.settle()
+
+
+def _shape_of(model: Model) -> tuple[Params, int]:
+    """What kernels are compiled for, and more."""
+    return model.params, model.projections.shape[1]

@@ -1,0 +1,153 @@
+"""Requests for lists on the device: the user side in one copy, room for work, the answer in one copy back."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device.item_index import TILE, Catalogue
+from gpu.ranking.requests import Requests
+from gpu.ratings import NO_MIDDLE
+
+POINTERS = (
+    "factors", "biases", "baselines", "seen_starts", "seen", "values", "excluded_starts", "excluded",
+    "candidate_starts", "candidates", "has_candidates", "sample", "touched", "floors", "counts", "rows", "keys",
+    "items", "scores",
+)  # fmt: skip
+NUMBERS = "n_users", "n", "mask_seen", "stride", "n_sampled", "words", "room", "n_tiles"
+TASK = np.dtype([(name, "<u8") for name in POINTERS] + [(name, "<i4") for name in NUMBERS], align=True)
+
+
+class Sizes(NamedTuple):
+    """Attributes:
+    stride: one tile in so many is sampled; 1: every item is scored exactly.
+    n_sampled: items of these tiles.
+    room: rows, and keys, of a user.
+    """
+
+    stride: int
+    n_sampled: int
+    room: int
+
+
+class Batch(NamedTuple):
+    """Attributes:
+    structure: `Task` of the kernels, which takes it by value.
+    n_users: B.
+    touched: uint32 (B, words).
+    keys: uint64 (B, room).
+    out: int32: counts of rows and keys (B, 2), items (B, n), scores (B, n).
+    held: what else it points to.
+    """
+
+    structure: Any
+    n_users: int
+    touched: Any
+    keys: Any
+    out: Any
+    held: tuple[Any, ...]
+
+
+def place(catalogue: Catalogue, requests: Requests, n: int, sizes: Sizes) -> Batch:
+    """Place the requests and make room for work and answer."""
+    n_users, n_tiles = len(requests.biases), -(-catalogue.n_items // TILE)
+    task, words = np.zeros((), dtype=TASK), n_tiles if catalogue.n_slots else 0
+    given = _placed(_parts_of(catalogue, requests), task)
+    work = {
+        "keys": cupy.empty((n_users, sizes.room), dtype=cupy.uint64),
+        "rows": cupy.empty((n_users, sizes.room if sizes.stride > 1 else 0), dtype=cupy.int32),
+        "sample": cupy.empty((n_users, sizes.n_sampled), dtype=cupy.float32),
+        "touched": cupy.empty((n_users, words), dtype=cupy.uint32),
+        "floors": cupy.empty(n_users, dtype=cupy.float32),
+    }
+    for name, array in work.items():
+        task[name] = array.data.ptr
+    out = cupy.empty(n_users * (2 + 2 * n), dtype=cupy.int32)
+    task["counts"], task["items"] = out.data.ptr, out.data.ptr + 8 * n_users
+    task["scores"] = out.data.ptr + 8 * n_users + 4 * n_users * n
+    numbers = n_users, n, not requests.include_seen, sizes.stride, sizes.n_sampled, words, sizes.room, n_tiles
+    for name, number in zip(NUMBERS, numbers, strict=True):
+        task[name] = number
+    held = given, work["rows"], work["sample"], work["floors"]
+    return Batch(task.view(f"V{TASK.itemsize}"), n_users, work["touched"], work["keys"], out, held)
+
+
+def _placed(parts: dict[str, NDArray[Any]], task: Any) -> Any:
+    """The user side, copied in one piece; `task` learns where its parts lie."""
+    ends = list(itertools.accumulate(part.size for part in parts.values()))
+    pinned, given = _pinned("up", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
+    np.concatenate([part.ravel().view(np.int32) for part in parts.values()], out=pinned[: ends[-1]])
+    for name, start in zip(parts, [0, *ends], strict=False):
+        task[name] = given.data.ptr + 4 * start
+    given.data.copy_from_host_async(pinned.ctypes.data, 4 * ends[-1])
+    return given
+
+
+def _parts_of(catalogue: Catalogue, requests: Requests) -> dict[str, NDArray[Any]]:
+    """The arrays of `Task` that hold the user side, of four-byte numbers each."""
+    seen_starts, places = _seen(requests, catalogue.n_slots > 0 or not requests.include_seen)
+    has_values = catalogue.n_slots and not (catalogue.is_implicit and catalogue.middle == NO_MIDDLE)
+    return {
+        "factors": _padded(requests.factors, catalogue.width),
+        "biases": requests.biases.astype(np.float32, copy=False),
+        "baselines": requests.baselines.astype(np.float32, copy=False), "seen_starts": seen_starts,
+        "seen": requests.items[places],
+        "values": np.clip(requests.values[places], *catalogue.learned_scale).astype(np.float32, copy=False)
+        if has_values
+        else np.zeros(0, dtype=np.float32),
+        "excluded_starts": _from_zero(requests.exclude_starts),
+        "excluded": _between(requests.exclude_starts, requests.excluded),
+        "candidate_starts": _from_zero(requests.candidate_starts),
+        "candidates": _between(requests.candidate_starts, requests.candidates),
+        "has_candidates": requests.has_candidates.astype(np.int32),
+    }  # fmt: skip
+
+
+def _seen(requests: Requests, is_read: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Where each user's ratings begin (B + 1,) once they follow each other, and where they are now."""
+    starts = np.zeros(len(requests.lengths) + 1, dtype=np.int32)
+    if not is_read:
+        return starts, np.zeros(0, dtype=np.int64)
+    np.cumsum(requests.lengths, out=starts[1:])
+    return starts, np.arange(starts[-1]) + np.repeat(requests.starts - starts[:-1], requests.lengths)
+
+
+def _padded(factors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    if factors.shape[1] == width:
+        return np.ascontiguousarray(factors)
+    padded = np.zeros((len(factors), width), dtype=np.float32)
+    padded[:, : factors.shape[1]] = factors
+    return padded
+
+
+def _from_zero(starts: NDArray[np.int64]) -> NDArray[np.int32]:
+    moved: NDArray[np.int32] = (starts - starts[0]).astype(np.int32)
+    return moved
+
+
+def _between(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    return rows[starts[0] : starts[-1]].astype(np.int32)
+
+
+def fetched(array: Any) -> NDArray[np.int32]:
+    """The int32 array on the host, in memory that the next answer takes over; waits for what writes it."""
+    pinned = _pinned("down", array.size)
+    array.data.copy_to_host_async(pinned.ctypes.data, array.nbytes)
+    cupy.cuda.get_current_stream().synchronize()
+    return pinned[: array.size]
+
+
+_pinned_memory: dict[str, NDArray[np.int32]] = {}
+
+
+def _pinned(name: str, n: int) -> NDArray[np.int32]:
+    """Memory of the host that copies need not go around; int32, at least (n,). One thread ranks, and waits."""
+    held = _pinned_memory.get(name)
+    if held is None or len(held) < n:
+        size = max(2 * n, 1 << 16)
+        held = _pinned_memory[name] = np.frombuffer(cupy.cuda.alloc_pinned_memory(4 * size), np.int32, size)
+    return held

@@ -1,0 +1,181 @@
+"""What a user has to do with neighbours of items on the host: terms of [004] eq. 1 through inverse lists.
+
+Each rated item adds its W and C to the items that have it as a neighbour, O(|Ω_i|·K) a user instead of O(I·K); what a
+rated neighbour takes from the sum over C is subtracted from the whole sum. Sums lie by item in memory that is only set
+up, and only read, where there are any: in blocks of items, so that roots are taken in vectors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.host.arena import Int
+from gpu.host.item_index import Tables
+from gpu.ranking.requests import Requests
+
+BLOCK = 16  # items, of which the panels of the catalogue have whole numbers
+DENSE = 64  # items an entry, from which on blocks are set up in order, all of them: it is cheaper than one by one
+PARTS = 8  # of the users, that threads share
+
+
+class Touched(NamedTuple):
+    """Blocks with items that have a neighbour that the user has rated, ascending; B users.
+
+    Attributes:
+        starts, lengths: int64 (B,).
+        blocks: int32 (n,).
+        scores: float32 (n, `BLOCK`), all of the score but the user's bias and the product of the factors.
+    """
+
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    blocks: NDArray[np.int32]
+    scores: NDArray[np.float32]
+
+
+@njit(cache=True, nogil=True)
+def count(requests: Requests, tables: Tables, bounds: NDArray[np.int64]) -> None:
+    """Where each user's blocks begin (B + 1,): all of them, or as many as entries of inverse lists at most."""
+    n_items = len(tables.plain)
+    for b in range(len(requests.starts)):
+        n = 0
+        for place in range(requests.starts[b], requests.starts[b] + requests.lengths[b]):
+            if requests.items[place] < len(tables.lengths):
+                n += tables.lengths[requests.items[place]]
+        bounds[b + 1] = bounds[b] + (n if n * DENSE < n_items else n_items // BLOCK)
+
+
+@njit(cache=True, nogil=True)
+def open_blocks(
+    first: Int,
+    last: Int,
+    tables: Tables,
+    n_rated: NDArray[np.uint32],
+    explicit: NDArray[np.float32],
+    implicit: NDArray[np.float32],
+) -> None:
+    """Set the sums of blocks `first` to `last` (excluded) to those of somebody who has rated nothing."""
+    for j in range(first * BLOCK, last * BLOCK):
+        n_rated[j], explicit[j], implicit[j] = 0, 0, tables.implicit_sums[j]
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan", "contract"}, error_model="numpy")
+def score_blocks(
+    blocks: NDArray[np.int32],
+    tables: Tables,
+    n_rated: NDArray[np.uint32],
+    explicit: NDArray[np.float32],
+    implicit: NDArray[np.float32],
+    scores: NDArray[np.float32],
+) -> None:
+    """All but bias and product, fixed + |R|^-½ explicit + |N|^-½ implicit, in vectors."""
+    one, fixed, n_slots = np.float32(1), tables.fixed, tables.n_slots
+    for n in range(len(blocks)):
+        first = np.uint32(blocks[n]) * np.uint32(BLOCK)
+        for k in range(np.uint32(BLOCK)):
+            j = first + k
+            rated = np.float32(n_rated[j])
+            unrated = np.float32(n_slots[j]) - rated
+            terms = explicit[j] / np.sqrt(max(rated, one)) + implicit[j] / np.sqrt(max(unrated, one))
+            scores[n, k] = fixed[j] + terms
+
+
+@njit(cache=True, nogil=True)
+def add_ratings(
+    request: Int,
+    requests: Requests,
+    tables: Tables,
+    is_open: NDArray[np.bool_],
+    are_all_open: bool | np.bool_,
+    n_rated: NDArray[np.uint32],
+    explicit: NDArray[np.float32],
+    implicit: NDArray[np.float32],
+) -> None:
+    """Sum what each rated item gives to the items that have it as a neighbour."""
+    start = requests.starts[request]
+    for n in range(start, start + requests.lengths[request]):
+        x = requests.items[n]
+        if x >= len(tables.baselines):
+            continue
+        value = min(max(requests.values[n], tables.low), tables.high)
+        residual = value - (tables.baselines[x] + requests.baselines[request])
+        sign = np.float32(1) if value >= tables.middle else np.float32(-1)
+        weight = sign if tables.is_implicit else np.float32(residual)
+        first = np.uint64(tables.starts[x])
+        for place in range(first, first + np.uint64(tables.lengths[x])):
+            owner = np.uint32(tables.owners[place])  # unsigned: not tested for counting from the end, a third of it
+            if not are_all_open:
+                block = owner // np.uint32(BLOCK)
+                if not is_open[block]:
+                    is_open[block] = True
+                    open_blocks(block, block + np.uint32(1), tables, n_rated, explicit, implicit)
+            n_rated[owner] += np.uint32(1)
+            explicit[owner] += weight * tables.explicit_weights[place]
+            implicit[owner] -= tables.implicit_weights[place]
+
+
+@njit(cache=True, nogil=True)
+def touch(
+    first: Int,
+    last: Int,
+    requests: Requests,
+    tables: Tables,
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    blocks: NDArray[np.int32],
+    scores: NDArray[np.float32],
+) -> None:
+    """Fill `Touched` for the users `first` to `last` (excluded)."""
+    n_items = len(tables.plain)
+    n_rated, is_open = np.empty(n_items, dtype=np.uint32), np.empty(n_items // BLOCK, dtype=np.bool_)
+    explicit, implicit = np.empty(n_items, dtype=np.float32), np.empty(n_items, dtype=np.float32)
+    ends = np.append(starts, len(blocks))
+    for b in range(first, last):
+        are_all_open = ends[b + 1] - ends[b] == len(is_open)
+        is_open[:] = are_all_open
+        if are_all_open:
+            open_blocks(0, len(is_open), tables, n_rated, explicit, implicit)
+        add_ratings(b, requests, tables, is_open, are_all_open, n_rated, explicit, implicit)
+        end = starts[b]
+        for block in range(len(is_open)):
+            if is_open[block]:
+                blocks[end] = block
+                end += 1
+        lengths[b] = end - starts[b]
+        score_blocks(blocks[starts[b] : end], tables, n_rated, explicit, implicit, scores[starts[b] : end])
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def touch_parallel(
+    requests: Requests,
+    tables: Tables,
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    blocks: NDArray[np.int32],
+    scores: NDArray[np.float32],
+) -> None:
+    """`touch` on all threads, each with users of its own."""
+    n_users = len(starts)
+    for part in prange(PARTS):
+        first, last = part * n_users // PARTS, (part + 1) * n_users // PARTS
+        touch(first, last, requests, tables, starts, lengths, blocks, scores)
+
+
+@njit(cache=True, nogil=True)
+def touched(requests: Requests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
+    """What every user has touched."""
+    n_users = len(requests.starts)
+    bounds, lengths = np.zeros(n_users + 1, dtype=np.int64), np.zeros(n_users, dtype=np.int64)
+    if len(tables.owners):
+        count(requests, tables, bounds)
+    starts, n = bounds[:-1], bounds[-1]
+    blocks, scores = np.empty(n, dtype=np.int32), np.empty((n, BLOCK), dtype=np.float32)
+    if n and is_parallel:
+        touch_parallel(requests, tables, starts, lengths, blocks, scores)
+    elif n:
+        touch(0, n_users, requests, tables, starts, lengths, blocks, scores)
+    return Touched(starts, lengths, blocks, scores)

@@ -1,0 +1,1 @@
+"""Ranking: exact lists of the best items, and why an item is in one."""

@@ -1,0 +1,185 @@
+"""Why an item is recommended: the rated items that add most to its score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST
+from gpu.model import NO_SLOT, Model
+from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams, SgdParams
+from gpu.ranking.topn import residuals_of
+from gpu.ratings import are_likes
+from gpu.refit_rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
+from gpu.training.calibration import preferences
+
+Reasons = list[tuple[int, float]]
+
+
+def reasons(
+    model: Model,
+    items: NDArray[np.integer],
+    values: NDArray[np.float32],
+    targets: Sequence[int],
+    n: int,
+    gram: NDArray[np.float64] | None = None,
+) -> list[Reasons]:
+    """Up to `n` rated items that speak for each target, with what each adds to its score, largest first.
+
+    Where the user has rated neighbours of a target: their terms |R|^-½ (r − b) w of [004] eq. 1. Where none of
+    these speaks for it, or the model has no neighbours: the user's vector, taken apart. It is linear in the ratings,
+    so each has its share in the product with the target's; for ALS and NMF models all shares add up to that product.
+    Models with item weights: x_i B_ij, and these add up to the score.
+
+    Args:
+        items, values: what the user has rated, item rows ascending, (B,).
+        targets: item rows.
+        gram: `OnlineModel.gram`. Default: computed for this call.
+
+    Returns:
+        For each target (item row, contribution > 0); empty where nothing speaks for it.
+    """
+    values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
+    near = _neighbour_shares(model, items, values, targets)
+    is_far = ~(near > 0).any(axis=1)
+    if is_far.any():
+        near[is_far] = shares(model, items, values, np.asarray(targets)[is_far], gram)
+    return [_best(items, line, n) for line in near]
+
+
+def shares(
+    model: Model,
+    items: NDArray[np.integer],
+    values: NDArray[np.float32],
+    targets: NDArray[np.integer],
+    gram: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Rating x's share of v_t · u = Σ_x y_x v_tᵀ A⁻¹ z_x for each target, float64 (T, B).
+
+    Arguments as in `reasons`. A, y and z are those of a refit without neighbours. Items that were not trained have
+    no share, and the part of a bias is left out: it speaks for every item alike.
+    """
+    found = np.zeros((len(targets), len(items)))
+    if model.params.has_item_weights:
+        return _weight_shares(model, items, values, targets)
+    known = model.item_trained[items]
+    values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
+    if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
+        values, counts = learned_values(model, values)
+        known &= counts
+    if known.any():
+        z, matrix, y = _system_of(model)(model, items[known], values[known].astype(np.float64), gram)
+        aims = np.zeros((len(targets), z.shape[1]))
+        aims[:, : model.params.width] = model.item_factors[targets]
+        found[:, known] = (z @ np.linalg.solve(matrix, aims.T)).T * y
+    return found
+
+
+def _weight_shares(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """x_i B_ij, float64 (T, B); 0 where either item has no weights."""
+    rows, columns = model.item_slots[items], model.item_slots[np.asarray(targets)]
+    found = np.zeros((len(columns), len(rows)))
+    has_row, has_column = rows != NO_SLOT, columns != NO_SLOT
+    weights = model.item_weights[np.ix_(rows[has_row], columns[has_column])].astype(np.float64)
+    found[np.ix_(has_column, has_row)] = weights.T * preferences(values[has_row], model.calibration)
+    return found
+
+
+def _best(items: NDArray[np.integer], near: NDArray[np.float64], n: int) -> Reasons:
+    order = np.lexsort((items, -near))[:n]
+    return [(int(items[place]), float(near[place])) for place in order if near[place] > 0]
+
+
+def _neighbour_shares(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: Sequence[int]
+) -> NDArray[np.float64]:
+    """What each rated item adds through W; 0 for those that are no neighbour of the target, (T, B)."""
+    found = np.zeros((len(targets), len(items)))
+    if not isinstance(model.params, SgdParams) or not model.neighbours.shape[1]:
+        return found
+    residuals = residuals_of(
+        model, items, values, _baseline(model, values, user_rules(model.params, model.calibration.unit))
+    )
+    for place, target in enumerate(targets):
+        slots = dict(zip(model.neighbours[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
+        n_rated = sum(item in slots for item in items.tolist())
+        weights = np.array([slots.get(item, 0.0) for item in items.tolist()])
+        found[place] = weights * residuals / np.sqrt(max(1, n_rated))
+    return found
+
+
+def _baseline(model: Model, values: NDArray[np.float32], rules: Rules) -> float:
+    """b̄_i, as a refit computes it."""
+    if model.is_implicit:
+        return 0.0
+    return float(np.sum(values - model.mean) / (len(values) + rules.baseline_prior))
+
+
+System = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]  # z (B, D), A (D, D), y (B,)
+
+
+def _system_of(model: Model) -> Callable[..., System]:
+    if isinstance(model.params, NmfParams):
+        return _nonnegative_system
+    return _exact_system if isinstance(model.params, AlsParams | AlsImplicitParams) else _sampled_system
+
+
+def _sampled_system(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
+) -> System:
+    """The closed form of `gpu.online.sampled`; implicit: the first Newton step from zero, without negatives."""
+    del gram
+    assert isinstance(model.params, GradientParams)  # noqa: S101 - `shares` has asked; this narrows the type
+    rules = user_rules(model.params, model.calibration.unit)
+    z = np.column_stack([model.item_factors[items].astype(np.float64), np.ones(len(items))])
+    given = model.mean + model.item_bias[items].astype(np.float64)
+    expected = 1 / (1 + np.exp(-given)) if model.params.is_logit else given
+    weights = expected * (1 - expected) if model.params.is_logit else np.ones(len(items))
+    ridge = np.full(z.shape[1], rules.factor * len(items) + rules.factor_prior)
+    ridge[-1] = rules.bias * len(items) + rules.bias_prior
+    targets = are_likes(values, model.middle) if model.params.is_logit else values
+    return z, (z.T * weights) @ z + np.diag(ridge), targets - expected
+
+
+def _exact_system(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
+) -> System:
+    """The system of `gpu.online.exact`."""
+    assert isinstance(model.params, AlsParams | AlsImplicitParams)  # noqa: S101 - `shares` has asked
+    objective = objective_of(model)
+    z = model.item_factors[items].astype(np.float64)
+    (ridge,) = objective.ridges(np.array([len(items)]), int(model.item_trained.sum()))
+    if objective.is_implicit:
+        weights = objective.alpha * np.abs(values)
+        matrix, y = _whole(model, gram) + (z.T * weights) @ z, np.where(values > 0, 1 + weights, 0)
+    else:
+        z = np.column_stack([z, np.ones(len(z))]) if objective.has_biases else z
+        matrix, y = z.T @ z, values - model.mean - model.item_bias[items]
+    ridges = np.full(len(matrix), max(ridge, SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY))
+    ridges[: model.params.n_factors] *= objective.unit
+    return z, matrix + np.diag(ridges), y
+
+
+def _nonnegative_system(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
+) -> System:
+    """The factors of the refit that are above 0: they alone solve a linear system, and others carry nothing."""
+    z, matrix = model.item_factors[items].astype(np.float64), _whole(model, gram)
+    ridge = max(SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
+    solved = HOST.primitives("exact").solved
+    is_used = solved(matrix.copy(), values @ z, ridge, len(matrix), objective_of(model))[:-1] > 0
+    system = np.where(np.outer(is_used, is_used), matrix, 0) + np.diag(np.where(is_used, ridge, 1))
+    return z * is_used, system, values
+
+
+def _whole(model: Model, gram: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """VᵀV over the trained items, (F, F)."""
+    if gram is not None:
+        return gram + np.triu(gram, 1).T
+    trained = model.item_factors[model.item_trained].astype(np.float64)
+    whole: NDArray[np.float64] = trained.T @ trained
+    return whole

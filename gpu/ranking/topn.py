@@ -1,0 +1,206 @@
+"""Exact top-N of any model: every item is scored by eq. 1 of [004], masks apply, the best come out in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST
+from gpu.errors import InvalidInput
+from gpu.model import Model
+from gpu.online.weighted import heard
+from gpu.ranking.item_index import ItemIndex
+from gpu.ranking.requests import Requests
+from gpu.ratings import Rows, are_likes
+from gpu.training.views import arrays_of
+
+MAX_N = 1000
+
+
+class Users(NamedTuple):
+    """Parameters of B users, whether they have rows in a model or are passing through.
+
+    Attributes:
+        factors: float32 (B, F).
+        biases: float32 (B,).
+        baselines: float32 (B,), b̄_i of the neighbour residuals r − (μ + b̄_i + b̄_j).
+    """
+
+    factors: NDArray[np.float32]
+    biases: NDArray[np.float32]
+    baselines: NDArray[np.float32]
+
+
+def users_of(model: Model, users: NDArray[np.integer]) -> Users:
+    """The parameters of rows `users` (B,) of `model`."""
+    return Users(model.user_factors[users], model.user_bias[users], model.user_baseline[users])
+
+
+def rows_of(rows: Rows, users: NDArray[np.integer]) -> Rows:
+    """The rows `users` (B,) of `rows`, over the same flat arrays."""
+    return Rows(rows.starts[users], rows.lengths[users], rows.items, rows.values)
+
+
+def recommend(
+    index: ItemIndex,
+    users: Users,
+    rows: Rows,
+    n: int,
+    *,
+    include_seen: bool = False,
+    exclude: Sequence[NDArray[np.integer]] | None = None,
+    candidates: Sequence[NDArray[np.integer] | None] | None = None,
+    offset: int = 0,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The `n` best items for each of B users, after the `offset` best; ties to the lower row.
+
+    Exact: no item that is not shown has a higher score. A score is eq. 1 of [004], the estimate before clipping, or
+    log-odds where `Params.is_logit`, less what explicit models take off items with few ratings
+    (`gpu.ranking.deduction`), in float32. Each user's answer is the same, bit for bit, whoever else is in the
+    batch. Host and device agree within rounding, so that near ties may change places between them.
+
+    Args:
+        index: the model's items where it ranks, kept up to date; `ItemIndex.hide` keeps items out of every list.
+        users: parameters, see `users_of`.
+        rows: what they have rated, `Rows` of length B (`rows_of`).
+        n: 1 to `MAX_N`.
+        include_seen: whether items that the user has rated may appear.
+        exclude: B arrays of item rows that must not appear.
+        candidates: B arrays of the only item rows that may appear; None for all.
+
+    Returns:
+        int32 (B, n) item rows and float32 (B, n) scores; −1 and −inf where there are no more.
+
+    Raises:
+        InvalidInput: n or offset out of range, or lengths that do not fit.
+    """
+    n_users, n_items = len(users.biases), index.model.n_items
+    _check(n_users, n, offset, rows)
+    rows = heard(index.model, rows)
+    requests = Requests(
+        users.factors, users.biases, users.baselines, rows.starts, rows.lengths, rows.items, rows.values,
+        *_flat(exclude, n_users, n_items), *_flat(candidates, n_users, n_items),
+        _given(candidates, n_users), include_seen,
+    )  # fmt: skip
+    width = min(offset + n, n_items)
+    items, best = index.backend.primitives("topn").rank(index.catalogue, requests, width)
+    return _page(items, -1, offset, n), _page(best, -np.inf, offset, n)
+
+
+def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
+    """What each of B users would give each of n items; computed on the host, where the model is.
+
+    The estimate of a pair is the same, bit for bit, whatever else is asked with it.
+
+    Args:
+        users, rows: as in `recommend`.
+        items: (B, n) item rows; those below 0 are padding.
+
+    Returns:
+        float32 (B, n): a rating within `model.scale`; implicit models: how likely one is, or a preference of 0 to 1.
+        NaN for padding.
+    """
+    scores = np.empty(items.shape)
+    asked = heard(model, rows), items.astype(np.int64)
+    HOST.primitives("estimate").score_pairs(users, *asked, arrays_of(model), scores)
+    return _as_estimates(model, scores)
+
+
+def estimate_unknown(model: Model, users: Users) -> NDArray[np.float32]:
+    """What each of B users would give an item of which nothing is known: μ + b_i, as in `estimate`."""
+    return _as_estimates(model, model.mean + users.biases)
+
+
+def nobody(model: Model) -> Users:
+    """Parameters of one user of whom nothing is known."""
+    return Users(np.zeros((1, model.params.width), dtype=np.float32), *np.zeros((2, 1), dtype=np.float32))
+
+
+def residuals_of(
+    model: Model, items: NDArray[np.integer], values: NDArray[np.float32], baseline: float
+) -> NDArray[np.float32]:
+    """What each rating contributes to neighbour terms, float32 (B,).
+
+    r − b_ij against the fixed baselines; for implicit models 1 for a like, −1 for a dislike.
+    """
+    if model.is_implicit:
+        return np.where(are_likes(values, model.middle), np.float32(1), np.float32(-1))
+    known = np.float32(model.mean) + model.item_baseline[items] + np.float32(baseline)
+    residuals: NDArray[np.float32] = np.subtract(np.clip(values, *model.learned_scale), known, dtype=np.float32)
+    return residuals
+
+
+def similar(
+    factors: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The rows of `factors` (R, F) with the largest cosine to `row`, best first; ties to the lower row. On the host.
+
+    Args:
+        n: at most this many.
+        allowed: bool (R,), rows that may appear. Rows of zeros have no direction and never do.
+
+    Returns:
+        int32 rows and float32 cosines, at most n.
+    """
+    if not factors[row].any():
+        return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+    cosines = np.empty(len(factors), dtype=np.float32)
+    HOST.primitives("similar").cosines(factors, row, cosines)
+    return others(cosines, row, n, allowed)
+
+
+def others(
+    scores: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The rows with the best of `scores` (R,), which are overwritten, without `row` itself; otherwise as `similar`."""
+    unfit = ~allowed
+    unfit[row] = True
+    best = np.empty(min(n, len(scores)), dtype=np.float32)
+    rows = np.empty(len(best), dtype=np.int32)
+    HOST.primitives("lists").best_of_all(scores, unfit, best, rows)
+    return rows[rows >= 0], best[rows >= 0]
+
+
+def _as_estimates(model: Model, scores: NDArray[np.floating]) -> NDArray[np.float32]:
+    if model.params.is_logit:
+        scores = 1 / (1 + np.exp(-scores))
+    bounded: NDArray[np.float32] = np.clip(scores, *model.scale).astype(np.float32)
+    return bounded
+
+
+def _check(n_users: int, n: int, offset: int, rows: Rows) -> None:
+    if not 1 <= n <= MAX_N:
+        raise InvalidInput(f"Invalid n: expected 1 to {MAX_N}, got {n}")
+    if offset < 0:
+        raise InvalidInput(f"Invalid offset: expected 0 or more, got {offset}")
+    if len(rows.starts) != n_users:
+        raise InvalidInput(f"Invalid length of rows: expected one per user ({n_users}), got {len(rows.starts)}")
+
+
+def _flat(
+    lists: Sequence[NDArray[np.integer] | None] | None, n_users: int, n_items: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(starts, ascending distinct rows below `n_items`) of one list per user; empty where there is none."""
+    starts = np.zeros(n_users + 1, dtype=np.int64)
+    if lists is None:
+        return starts, np.zeros(0, dtype=np.int64)
+    unique = [np.zeros(0, dtype=np.int64) if rows is None else np.unique(rows).astype(np.int64) for rows in lists]
+    unique = [rows[: np.searchsorted(rows, n_items)] for rows in unique]
+    starts[1:] = np.cumsum([len(rows) for rows in unique])
+    return starts, np.concatenate(unique) if unique else np.zeros(0, dtype=np.int64)
+
+
+def _given(lists: Sequence[NDArray[np.integer] | None] | None, n_users: int) -> NDArray[np.bool_]:
+    if lists is None:
+        return np.zeros(n_users, dtype=np.bool_)
+    return np.array([rows is not None for rows in lists], dtype=np.bool_)
+
+
+def _page(ranked: NDArray[Any], padding: float, offset: int, n: int) -> NDArray[Any]:
+    page = ranked[:, offset : offset + n]
+    if page.shape[1] == n:
+        return page
+    return np.pad(page, ((0, 0), (0, n - page.shape[1])), constant_values=padding)

@@ -1,0 +1,223 @@
+"""ALS ([000] Alg. 1; [001]): the two half-iterations, in cuMF's order (items first), explicit or implicit.
+
+While one side stands still, each row of the other minimises its own part of the objective: (A + ρ I) x = b with
+A = Σ w z zᵀ and b = Σ y z over the row's ratings.
+
+* Explicit: z = v, or [v; 1] with biases; w = 1, y = r − μ − b̂ of the other side's row; ρ = λ n.
+* Implicit: z = v, w = α |r|, y = 1 + α r where r > 0 and 0 below (a dislike), and VᵀV of the whole other side is added
+  to A; ρ = λ (n + N/α)^ν, N the rows of the other side that have ratings.
+
+λ0 (`Problem.prior`) is added to every ρ.
+
+A row without ratings has no parameters: zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST, Backend
+from gpu.errors import TrainingDiverged
+from gpu.memory import check_training
+from gpu.model import Model
+from gpu.params import AlsImplicitParams, AlsParams
+from gpu.ratings import Ratings, Rows
+from gpu.refit_rules import ridges
+from gpu.training import evaluate
+from gpu.training.baselines import mean_of
+from gpu.training.calibration import Calibration, calibrate, signals_of
+from gpu.training.loop import Trainer
+
+WHOLE, BLOCK = 256, 64  # factors up to which a row is solved as a whole, and of a block beyond
+START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
+
+
+class Problem(NamedTuple):
+    """What both half-iterations minimise and how; the same for both sides.
+
+    Attributes:
+        n_factors: F.
+        biases: whether the last column of a table is the row's bias; the table is then F + 1 wide.
+        is_implicit, alpha: see the module; α is 0 for explicit problems.
+        mean: μ, subtracted from ratings; 0 where there are no biases.
+        regularization: λ.
+        exponent: ν; 1 for explicit problems.
+        prior: λ0, the same for every row with ratings.
+        n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
+    """
+
+    n_factors: int
+    biases: bool
+    is_implicit: bool
+    alpha: float
+    mean: float
+    regularization: float
+    exponent: float
+    prior: float
+    n_cg_steps: int
+    cg_tolerance: float
+    solver: str
+    precision: str
+
+    def ridges(self, lengths: NDArray[np.int64], n_others: int) -> NDArray[np.float64]:
+        """ρ of rows with these numbers of ratings, where `n_others` rows of the other side have some."""
+        return ridges(lengths, n_others, self.alpha, self.regularization, self.exponent, self.prior)
+
+
+def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> Problem:
+    """The problem that `params` poses on `ratings`."""
+    known = calibration
+    if isinstance(params, AlsImplicitParams):
+        kind = (False, True, known.alpha, 0.0, known.regularization, params.regularization_exponent, known.prior)
+    else:
+        mean = mean_of(ratings) if params.biases else 0.0
+        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, known.prior)
+    return Problem(params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision)
+
+
+class AlsTrainer(Trainer[Model]):
+    """Both sides where the backend computes, solved in turn; see `gpu.training.loop.Trainer`."""
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        params: AlsParams | AlsImplicitParams,
+        backend: Backend = HOST,
+        test: Ratings | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Place both sides.
+
+        Args:
+            calibration: of these ratings. Default: made here.
+
+        Raises:
+            NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        """
+        calibration = calibration or calibrate(ratings, params)
+        self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
+        self.problem = problem_of(ratings, params, calibration)
+        _check_memory(ratings, self.problem, backend)
+        self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
+        self._als = als = backend.primitives("als")
+        n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
+        self._by_user = als.prepare(ratings.by_user, ratings.n_items, self.problem, n_items)
+        self._by_item = als.prepare(ratings.by_item, ratings.n_users, self.problem, n_users)
+        self._held_out = None if test is None else als.prepare(test.by_user, ratings.n_items, self.problem)
+        users, items = start_tables(ratings, self.problem, params.seed)
+        self._users, self._items = als.place(users, self.problem), als.place(items, self.problem)
+        self.seconds = 0.0
+
+    @property
+    def n_epochs(self) -> int:
+        """Epochs at most."""
+        return self.params.n_epochs
+
+    def learn(self, epoch: int) -> None:
+        """Solve all items, then all users."""
+        del epoch
+        self._als.solve(self._by_item, self._items, self._users, self.problem)
+        self._als.solve(self._by_user, self._users, self._items, self.problem)
+        self._als.finish()
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """Ratings so large that their squares overflow, or a singular row."""
+        return TrainingDiverged(
+            f"Training of {self.params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters; "
+            f"raise regularization ({self.problem.regularization:g})"
+        )
+
+    def model(self) -> Model:
+        """The present parameters, on the host."""
+        tables = self._als.fetch(self._users), self._als.fetch(self._items)
+        model = model_of(self.ratings, self.params, self.problem, *tables)
+        model.calibration = self.calibration
+        return model
+
+    def compile(self) -> None:
+        """Compile everything that a half-iteration calls, on a matrix without rows."""
+        starts, lengths, items, values = self.ratings.by_user
+        rows = Rows(starts[:0], lengths[:0], items[:0], values[:0])
+        nothing = self._als.prepare(rows, 1, self.problem)
+        table = self._als.place(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
+        self._als.solve(nothing, table, table, self.problem)
+        self._als.finish()
+
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.training.loop.EpochReport`."""
+        als, problem, scale, n = self._als, self.problem, self.ratings.scale, len(self.ratings)
+        squares, loss = als.errors(self._by_user, self._users, self._items, problem, scale)
+        loss += als.penalty(self._by_user, self._users, problem) + als.penalty(self._by_item, self._items, problem)
+        metrics = {"train_loss": loss / n}
+        if not problem.is_implicit:
+            metrics["train_rmse"] = float(np.sqrt(squares / n))
+        if self.test is None:
+            return metrics
+        if problem.is_implicit:
+            ranks = evaluate.ranking(self.model(), self._rated, self.test)
+            return metrics | {f"test_{name}": value for name, value in ranks.items()}
+        squares, _ = als.errors(self._held_out, self._users, self._items, problem, scale)
+        return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
+
+
+def is_blocked(problem: Problem) -> bool:
+    """Whether rows are improved block by block rather than solved as a whole."""
+    return problem.solver == "cg" and problem.n_factors > WHOLE
+
+
+def block_problem(problem: Problem) -> Problem:
+    """What is left to solve where a block of factors is improved: factors alone, and targets that are residuals."""
+    return problem._replace(n_factors=BLOCK, biases=False, mean=0.0)
+
+
+def n_blocks(problem: Problem) -> int:
+    """Blocks of factors; the last one may be shorter."""
+    return -(-problem.n_factors // BLOCK)
+
+
+def width(problem: Problem) -> int:
+    """Columns of a table: F, and one for the bias."""
+    return problem.n_factors + problem.biases
+
+
+def start_tables(ratings: Ratings, problem: Problem, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(users, items) before the first half: random users, zeros for items and for rows without ratings.
+
+    Targets that are not centred are all positive, and so is the start then.
+    """
+    generator = np.random.default_rng(seed)
+    shape = (ratings.n_users, width(problem))
+    if problem.biases:
+        users = generator.standard_normal(shape, dtype=np.float32) * np.float32(START / 2)
+        users[:, -1] = 0
+    else:
+        users = generator.random(shape, dtype=np.float32) * np.float32(START)
+    users[ratings.by_user.lengths == 0] = 0
+    return users, np.zeros((ratings.n_items, shape[1]), dtype=np.float32)
+
+
+def model_of(
+    ratings: Ratings,
+    params: AlsParams | AlsImplicitParams,
+    problem: Problem,
+    users: NDArray[np.float32],
+    items: NDArray[np.float32],
+) -> Model:
+    """Two tables as a model; estimates of implicit models lie between 0 and 1."""
+    scale = (0.0, 1.0) if problem.is_implicit else ratings.scale
+    model = Model.zeros(params, problem.mean, scale, ratings.n_users, ratings.n_items)
+    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
+    model.user_factors[:], model.item_factors[:] = users[:, : params.n_factors], items[:, : params.n_factors]
+    if problem.biases:
+        model.user_bias[:], model.item_bias[:] = users[:, -1], items[:, -1]
+    return model
+
+
+def _check_memory(ratings: Ratings, problem: Problem, backend: Backend) -> None:
+    lengths = ratings.by_user.lengths, ratings.by_item.lengths
+    needed: int = backend.primitives("als").bytes_needed(*lengths, problem)
+    check_training(needed, problem.n_factors, ratings, backend)

@@ -1,0 +1,262 @@
+"""`Calibration`: what a training takes from its data before its first epoch, so that defaults fit any data.
+
+* Explicit models learn ratings in units of `unit`, what shrunk biases leave unexplained. So a step length or a λ means
+  the same on 1 to 5, 0 to 100 and −10 to 10.
+* Implicit models learn a preference and a confidence for each pair (`signals`). A count or a click is a preference of
+  1, the larger, the surer. A rating below `middle` is a dislike: a preference of 0, the lower, the surer.
+
+A model stores its calibration and uses it online until the next training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.errors import InvalidRatings
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, EaseParams, NmfParams, Params
+from gpu.ratings import NO_MIDDLE, Ratings, are_likes
+from gpu.training.baselines import residual_deviation, shrunk_biases
+
+Kind = Literal["ratings", "counts"]
+
+FEW = 0.001  # share of values that may be wrong and must not decide what all others are
+ENDS = (0.01, 0.99)  # quantiles taken for the ends of a scale: a few wrong values move nothing
+# 99th percentile of counts over their median, from which they are no ratings: MovieLens 1.25, Book-Crossing 1.25,
+# Last.fm's plays 34.
+LONG_TAIL = 5.0
+DAMPED_FROM = 10.0  # largest count over the mean, from which confidence is logarithmic: a few would outweigh all others
+LEAST_SIGNAL = 1 / 16  # of the width of the scale: confidence of a rating at its middle
+BELOW_SCALE = 0.25  # of the width of the scale: how far below its lowest rating Ψ = r² counts from
+# λ over α, in units of the largest singular value of a random matrix of the same shape and density: less learns noise,
+# more loses what is real. Chosen on held-out training data of five sets (docs/decisions, note 27).
+NOISE_SHARE = 0.45
+MOST_RIDGE = 0.05  # λ / α at most: a few rows have no noise to speak of, and more would leave nothing of them
+# EASE: λ over the largest eigenvalue of XᵀX that chance alone would give, and x of a dislike where lists are made; in
+# training it is 0. Chosen on held-out training data of four sets (docs/decisions/0044-ease.md).
+NOISE_RIDGE, DISLIKED = 1.5, np.float32(-0.25)
+# λ0 in training, in ratings: what keeps rows with one rating near their mean. Refits have their own
+# (`gpu.refit_rules`).
+FACTOR_PRIOR, BIAS_PRIOR, WEIGHT_PRIOR = 1.0, 3.0, 5.0
+# ALS has one ridge for factors and biases. A longer unit holds factors back more, and biases as before.
+ALS_UNIT, ALS_PRIOR = 1.5, 4.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Facts of the data that a model was trained on. The defaults leave values as they are.
+
+    Attributes:
+        unit: deviation of ratings from shrunk biases (`als`: `ALS_UNIT` times it); explicit models learn multiples.
+        origin: the rating from which Ψ = `power` of `gpu.training.simlsh` counts.
+        values: `ratings` on a scale, or `counts`.
+        middle: values below it are dislikes; −inf where nothing is.
+        scale: (lowest, highest): implicit models take a value beyond for the nearer of both.
+        is_damped: whether the confidence of a count c is 1 + ln(c / lowest).
+        typical: mean signal of what is liked, before it is divided by this: so α is the average weight.
+        alpha, regularization: α and λ of implicit ALS; λ of EASE.
+        prior: λ0 of the ridge λ n + λ0 in ALS.
+        density: share of the pairs of rows with ratings that have one.
+    """
+
+    unit: float = 1.0
+    origin: float = 0.0
+    values: Kind = "counts"
+    middle: float = NO_MIDDLE
+    scale: tuple[float, float] = (0.0, math.inf)
+    is_damped: bool = False
+    typical: float = 1.0
+    alpha: float = 1.0
+    regularization: float = 0.0
+    prior: float = 0.0
+    density: float = 0.0
+
+
+NEUTRAL = Calibration()
+
+
+def calibrate(ratings: Ratings, params: Params) -> Calibration:
+    """What a training with `params` takes from `ratings`, of which there must be some."""
+    if isinstance(params, AlsImplicitParams | CulshImplicitParams | EaseParams):
+        return _of_preferences(ratings, params)
+    if isinstance(params, NmfParams):
+        return Calibration(density=_density(ratings))
+    unit = _unit_of(ratings)
+    is_als = isinstance(params, AlsParams)
+    return Calibration(
+        unit=unit * ALS_UNIT if is_als else unit,
+        origin=origin_of(ratings.scale),
+        values="ratings",
+        prior=ALS_PRIOR if is_als else FACTOR_PRIOR,
+        density=_density(ratings),
+    )
+
+
+def _unit_of(ratings: Ratings) -> float:
+    """What shrunk biases leave unexplained; where that is nothing, the size of the ratings themselves."""
+    return residual_deviation(ratings, shrunk_biases(ratings)) or max(map(abs, ratings.scale)) or 1.0
+
+
+def origin_of(scale: tuple[float, float]) -> float:
+    """Where Ψ = `power` counts ratings of this scale from: 0 for one to five stars."""
+    return scale[0] - BELOW_SCALE * (scale[1] - scale[0])
+
+
+def before_calibration(parameters: dict[str, Any]) -> Calibration:
+    """Of a model that was trained before there was any, with these parameters: values count as they are."""
+    known = {name: parameters[name] for name in ("alpha", "regularization") if name in parameters}
+    return Calibration(**known)
+
+
+def signals(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:
+    """Preference and confidence of values in one number, float32 (B,).
+
+    x > 0: a preference of 1 with confidence 1 + α·x. x < 0: a preference of 0 with confidence 1 + α·|x|. 0: nothing.
+    """
+    low, high = calibration.scale
+    found = np.asarray(values, dtype=np.float64)
+    if calibration.values == "ratings":
+        share = (np.clip(found, low, high) - calibration.middle) / (high - low)
+        found = np.where(share < 0, share - LEAST_SIGNAL, share + LEAST_SIGNAL)
+    elif calibration.is_damped:
+        found = np.where(found > 0, 1 + np.log(np.maximum(found, low) / low), 0.0)
+    else:
+        found = np.clip(found, 0.0, high)
+    return (found / calibration.typical).astype(np.float32)
+
+
+def signals_of(ratings: Ratings, calibration: Calibration) -> Ratings:
+    """`ratings` with signals in place of their values; pairs that say nothing are left out."""
+    by_user, by_item = ratings.by_user, ratings.by_item
+    found = Ratings(
+        by_user._replace(values=signals(by_user.values, calibration)),
+        by_item._replace(values=signals(by_item.values, calibration)),
+        ratings.user_keys,
+        ratings.item_keys,
+    )
+    says = found.by_user.values != 0
+    return found if says.all() else found.where(says)
+
+
+def in_units(ratings: Ratings, unit: float) -> Ratings:
+    """`ratings` with their values in multiples of `unit`."""
+    by_user, by_item = ratings.by_user, ratings.by_item
+    scale = np.float32(unit)
+    return Ratings(
+        by_user._replace(values=by_user.values / scale),
+        by_item._replace(values=by_item.values / scale),
+        ratings.user_keys,
+        ratings.item_keys,
+    )
+
+
+def _of_preferences(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams | EaseParams) -> Calibration:
+    values = ratings.by_user.values
+    kind = kind_of(values) if params.values == "auto" else params.values
+    found = _of_ratings(values) if kind == "ratings" else _of_counts(ratings, params)
+    liked = signals(values, found)
+    found = dataclasses.replace(found, typical=float(liked[liked > 0].mean(dtype=np.float64)))
+    if isinstance(params, CulshImplicitParams):
+        return dataclasses.replace(found, density=_density(ratings))
+    if isinstance(params, EaseParams):
+        return _with_ridge(found, ratings, params)
+    return _with_weights(found, ratings if (liked != 0).all() else ratings.where(liked != 0), params)
+
+
+def _of_ratings(values: NDArray[np.float32]) -> Calibration:
+    low, high = ends_of(values)
+    mean = float(np.clip(values, low, high).mean(dtype=np.float64))
+    middle = min((low + high) / 2, mean)
+    return Calibration(values="ratings", middle=middle, scale=(low, high if high > low else low + 1.0))
+
+
+def _of_counts(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams | EaseParams) -> Calibration:
+    values = ratings.by_user.values
+    if values.max() <= 0:
+        raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")
+    if np.quantile(values, FEW, method="inverted_cdf") < 0:  # fewer count as nothing
+        user, item, value = _lowest(ratings)
+        message = f"Invalid ratings for values=counts: expected 0 or more, got {value:g}"
+        raise InvalidRatings(f"{message}; use values=ratings, which takes low values for dislikes", user, item)
+    positive = values[values > 0]
+    confidence = getattr(params, "confidence", "linear")
+    is_long = float(positive.max()) > DAMPED_FROM * float(positive.mean(dtype=np.float64))
+    low, high = ends_of(positive)
+    is_damped = is_long if confidence == "auto" else confidence == "log"
+    return Calibration(values="counts", scale=(low, math.inf if is_damped else high), is_damped=is_damped)
+
+
+def _lowest(ratings: Ratings) -> tuple[int, int, float]:
+    users, items, values = ratings.coo()
+    at = int(values.argmin())
+    return int(users[at]), int(items[at]), float(values[at])
+
+
+def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams) -> Calibration:
+    """α and λ, given or from what is trained.
+
+    By default α = √(1 / density). A random matrix of U × I with this density has no singular value far beyond
+    √(density) (√U + √I); with λ / α = c (1/√U + 1/√I), factors of c times that strength are held at zero.
+    """
+    n_users, n_items = (int(np.count_nonzero(rows.lengths)) for rows in (rated.by_user, rated.by_item))
+    density = _density(rated)
+    alpha = density**-0.5 if params.alpha is None else params.alpha
+    ridge = alpha * min(NOISE_SHARE * (n_users**-0.5 + n_items**-0.5), MOST_RIDGE)
+    ridge = ridge if params.regularization is None else params.regularization
+    return dataclasses.replace(found, alpha=alpha, regularization=ridge, density=density)
+
+
+def preferences(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:
+    """What EASE takes a rating for, x, float32 (B,): 1 for a like, `DISLIKED` for a dislike; for a count its signal."""
+    if calibration.values == "counts":
+        return signals(values, calibration)
+    return np.where(are_likes(values, calibration.middle), np.float32(1), DISLIKED)
+
+
+def _with_ridge(found: Calibration, ratings: Ratings, params: EaseParams) -> Calibration:
+    """λ of EASE, given or from what is liked.
+
+    With X random, of U × I with Σ x² spread evenly, no eigenvalue of XᵀX goes far beyond Σ x² (1/√U + 1/√I)²: what is
+    below comes by chance.
+    """
+    x = preferences(ratings.by_user.values, found)
+    liked = ratings.where(x > 0)
+    n_users, n_items = (max(int(np.count_nonzero(rows.lengths)), 1) for rows in (liked.by_user, liked.by_item))
+    squares = float(np.square(x[x > 0], dtype=np.float64).sum())
+    ridge = NOISE_RIDGE * squares * (n_users**-0.5 + n_items**-0.5) ** 2
+    ridge = ridge if params.regularization is None else params.regularization
+    return dataclasses.replace(found, regularization=ridge, density=_density(liked))
+
+
+def kind_of(values: NDArray[np.float32]) -> Kind:
+    """Whether values are ratings on a scale or counts, clicks among them.
+
+    Counts are not negative and have a long tail, or most of them are the lowest, and the next one is not far above it,
+    as 2 follows 1. Clicks are all the same. Thumbs as 1 and 5 are ratings. One value in a thousand decides nothing: a
+    single client must not turn what all others like into dislikes.
+    """
+    lowest, median, high = np.quantile(values, [FEW, 0.5, ENDS[1]], method="inverted_cdf")
+    above = values[values > lowest]
+    if lowest < 0 or not len(above):
+        return "counts" if lowest >= 0 else "ratings"
+    following = np.quantile(above, min(FEW * len(values) / len(above), 1.0), method="inverted_cdf")
+    is_piled = median == lowest and following <= 2 * lowest
+    return "counts" if is_piled or high > LONG_TAIL * median else "ratings"
+
+
+def ends_of(values: NDArray[np.float32]) -> tuple[float, float]:
+    """(lowest, highest) of a scale: `ENDS`, or all values where these are one."""
+    low, high = np.quantile(values, ENDS, method="inverted_cdf")
+    if low == high:
+        low, high = values.min(), values.max()
+    return float(low), float(high)
+
+
+def _density(ratings: Ratings) -> float:
+    n_pairs = math.prod(int(np.count_nonzero(rows.lengths)) for rows in (ratings.by_user, ratings.by_item))
+    return len(ratings) / max(n_pairs, 1)

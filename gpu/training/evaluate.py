@@ -1,0 +1,221 @@
+"""How good a model is: errors of estimates, ranks of held-out items, and which pairs are held out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST, Backend
+from gpu.model import Model
+from gpu.online.weighted import heard
+from gpu.params import AlsImplicitParams, SgdParams
+from gpu.ranking import topn
+from gpu.ranking.deduction import Deduction
+from gpu.ranking.item_index import ItemIndex
+from gpu.ratings import Ratings, Rows
+from gpu.training.baselines import shrunk_biases
+from gpu.training.views import Arrays, arrays_of
+
+USERS_AT_ONCE = 2048
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+def predict(
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], *, backend: Backend = HOST
+) -> NDArray[np.float32]:
+    """Eq. 1 of [004] for each pair of user and item.
+
+    Args:
+        rows: what each user has rated (M rows): the neighbour terms are read from it.
+        users, items: rows, (B,). Cheapest where pairs of one user stand together.
+
+    Returns:
+        float32 (B,): estimates clipped to `model.scale`, or log-odds for implicit models.
+    """
+    scores = _scores(arrays_of(model), heard(model, rows), users, items, backend)
+    return scores if model.is_implicit else np.clip(scores, model.scale[0], model.scale[1])
+
+
+def rmse(
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
+    *, backend: Backend = HOST,
+) -> float:  # fmt: skip
+    """Root mean square error of `predict` against `values` (B,); NaN where there is no pair."""
+    errors = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
+    return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
+
+
+def mae(
+    model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
+    *, backend: Backend = HOST,
+) -> float:  # fmt: skip
+    """Mean absolute error of `predict` against `values` (B,); NaN where there is no pair."""
+    errors = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
+    return float(np.mean(np.abs(errors))) if len(errors) else float("nan")
+
+
+def ranking(
+    model: Model,
+    rows: Rows,
+    test: Ratings,
+    relevant_from: float | None = None,
+    k_ndcg: int = 10,
+    k_recall: int = 20,
+    *,
+    backend: Backend = HOST,
+) -> dict[str, float]:
+    """NDCG and recall of the full ranking: every item the user has not rated competes; ties go to the lower row.
+
+    Items are in the order of lists: explicit models rank them below their estimates (`gpu.ranking.deduction`).
+
+    Args:
+        rows: training ratings by user; these items do not compete.
+        test: held-out ratings, rows as in the model. Items in `rows` as well are ignored.
+        relevant_from: smallest rating that makes a test item relevant. Default: every rating that the model does not
+            take for a dislike (`Calibration.middle`).
+        k_ndcg, k_recall: cut-offs.
+
+    Returns:
+        `ndcg@k` (gain 1, discount 1/log2(rank + 1), ideal over min(k, relevant) items) and `recall@k` (hits over
+        relevant items), each the mean over the users with a relevant item; NaN where there is none.
+    """
+    users, items, values = test.coo()
+    relevant = values >= (model.calibration.middle if relevant_from is None else relevant_from)
+    users, items = users[relevant], items[relevant]
+    ranks = _ranks(model, rows, users, items, max(k_ndcg, k_recall), backend)
+    users, ranks = users[ranks >= 0], ranks[ranks >= 0]
+    return {
+        f"ndcg@{k_ndcg}": _mean_ndcg(users, ranks, k_ndcg),
+        f"recall@{k_recall}": _mean_recall(users, ranks, k_recall),
+    }
+
+
+def sampled_ranking(
+    model: Model,
+    rows: Rows,
+    positives: NDArray[np.integer],
+    negatives: NDArray[np.integer],
+    k: int = 10,
+    *,
+    backend: Backend = HOST,
+) -> dict[str, float]:
+    """Leave-one-out: where each user's held-out item ranks among given negatives, in the order of lists.
+
+    Args:
+        rows: training ratings by user.
+        positives: (U,) held-out item of each user.
+        negatives: (U, n) items to compete; one that equals the positive is dropped, a tie counts half a rank.
+
+    Returns:
+        `hr@k`: share of users whose rank, from 0, is below k. `ndcg@k`: mean of ln 2 / ln(rank + 2) of those.
+    """
+    n_users, n_negatives = negatives.shape
+    users = np.repeat(np.arange(n_users), n_negatives + 1)
+    items = np.column_stack([positives, negatives])
+    scores = _scores(_as_listed(model), heard(model, rows), users, items.ravel(), backend).reshape(items.shape)
+    competes = negatives != positives[:, None]
+    above = (scores[:, 1:] > scores[:, :1]) & competes
+    level = (scores[:, 1:] == scores[:, :1]) & competes
+    ranks = above.sum(axis=1) + level.sum(axis=1) / 2
+    gains = np.where(ranks < k, np.log(2) / np.log(ranks + 2), 0.0)
+    return {f"hr@{k}": float(np.mean(ranks < k)), f"ndcg@{k}": float(gains.mean())}
+
+
+def baseline(ratings: Ratings, *, is_implicit: bool) -> Model:
+    """A model without factors, which a trained one has to beat.
+
+    Implicit: popularity, how many have rated each item. Else `shrunk_biases`.
+    """
+    shape = ratings.n_users, ratings.n_items
+    if is_implicit:
+        model = Model.zeros(AlsImplicitParams(n_factors=4), 0.0, (0.0, 1.0), *shape)
+        model.item_bias[:] = ratings.by_item.lengths
+        return model
+    known = shrunk_biases(ratings)
+    model = Model.zeros(SgdParams(n_factors=1), known.mean, ratings.scale, *shape)
+    model.user_bias[:], model.item_bias[:] = known.user, known.item
+    return model
+
+
+def is_held_out(user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], modulus: int = 20) -> NDArray[np.bool_]:
+    """Whether each pair belongs to the 1 / `modulus` of all pairs on which models are compared, never trained.
+
+    It depends on the two keys alone, so every training of every model holds out the same pairs.
+    """
+    pair = _mixed(_mixed(user_keys + _GOLDEN) ^ item_keys)
+    held_out: NDArray[np.bool_] = pair % np.uint64(modulus) == 0
+    return held_out
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    words = (words ^ (words >> np.uint64(30))) * _MIX_1
+    words = (words ^ (words >> np.uint64(27))) * _MIX_2
+    return words ^ (words >> np.uint64(31))
+
+
+def _as_listed(model: Model) -> Arrays:
+    """What scores a model, with the biases that its lists have."""
+    return arrays_of(model)._replace(item_bias=Deduction.of(model).biases(model, np.arange(model.n_items)))
+
+
+def _scores(
+    arrays: Arrays, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], backend: Backend
+) -> NDArray[np.float32]:
+    """Eq. 1 for each pair, float32 (B,)."""
+    scores = np.empty(len(users), dtype=np.float32)
+    backend.primitives("estimate").predict(rows, users.astype(np.int32), items.astype(np.int32), arrays, scores)
+    return scores
+
+
+def _ranks(
+    model: Model, rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], k: int, backend: Backend
+) -> NDArray[np.int64]:
+    """Rank from 0 of each pair's item in its user's list of `k`, `k` if it is not there; −1 if the user has rated it.
+
+    Args:
+        users, items: (B,), ascending by user.
+    """
+    ranks, index = np.full(len(users), k, dtype=np.int64), ItemIndex(model, backend)
+    ranked, first = np.unique(users, return_index=True)
+    bounds = np.append(first, len(users))
+    for start in range(0, len(ranked), USERS_AT_ONCE):
+        some = ranked[start : start + USERS_AT_ONCE]
+        pairs = slice(bounds[start], bounds[start + len(some)])
+        lists, _ = topn.recommend(index, topn.users_of(model, some), topn.rows_of(rows, some), k)
+        hits = lists[np.searchsorted(some, users[pairs])] == items[pairs, None]
+        ranks[pairs] = np.where(hits.any(axis=1), hits.argmax(axis=1), k)
+    ranks[_are_rated(rows, ranked, users, items)] = -1
+    return ranks
+
+
+def _are_rated(
+    rows: Rows, ranked: NDArray[np.int32], users: NDArray[np.int32], items: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Which pairs (B,) of users, all in `ranked`, and items are in `rows`; rows and `ranked` ascend."""
+    lengths = rows.lengths[ranked]
+    before = np.cumsum(lengths) - lengths
+    positions = np.arange(lengths.sum()) + np.repeat(rows.starts[ranked] - before, lengths)
+    rated = np.repeat(ranked.astype(np.int64) << 32, lengths) | rows.items[positions]
+    pairs = users.astype(np.int64) << 32 | items
+    found = np.searchsorted(rated, pairs)
+    are_rated: NDArray[np.bool_] = found < len(rated)
+    are_rated[are_rated] = rated[found[are_rated]] == pairs[are_rated]
+    return are_rated
+
+
+def _mean_ndcg(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:
+    discounts = 1 / np.log2(np.arange(k) + 2)
+    ideal = np.concatenate([[np.inf], np.cumsum(discounts)])  # a user without relevant items is not counted
+    n_relevant = np.bincount(users)
+    gains = np.bincount(users, np.where(ranks < k, discounts[np.minimum(ranks, k - 1)], 0.0))
+    per_user = gains / ideal[np.minimum(n_relevant, k)]
+    return float(per_user[n_relevant > 0].mean()) if len(users) else float("nan")
+
+
+def _mean_recall(users: NDArray[np.int32], ranks: NDArray[np.int64], k: int) -> float:
+    n_relevant = np.bincount(users)
+    hits = np.bincount(users, ranks < k)
+    return float((hits[n_relevant > 0] / n_relevant[n_relevant > 0]).mean()) if len(users) else float("nan")

@@ -1,0 +1,295 @@
+"""NMF: A ≈ W H without a negative entry, by FAST-HALS in its locality-optimised form, PL-NMF ([002] Alg. 1 and 2).
+
+A is V × D, W is V × K with columns of length 1, H is K × D. An epoch is a W step and an H step, so that the error it
+reports belongs to the factors it leaves; one H step comes before the first epoch. That is the alternation of [002]
+Alg. 1, cut at the other half.
+
+* W step, with P = A Hᵀ and Q = H Hᵀ: for each k, W_k ← max(ε, W_k Q_kk + P_k − W Q_k), then W_k ← W_k / ‖W_k‖.
+* H step, with R = Aᵀ W and S = Wᵀ W: for each k, H_k ← max(ε, H_k + R_k − Hᵀ S_k).
+
+The relative error √(Σ (A − WH)² / Σ A²) comes from ΣA² − 2⟨R, Hᵀ⟩ + ⟨S, Q⟩ without forming WH.
+
+As a rating model, A is users × items: rows of W and columns of H are the factors of users and items, and a pair without
+a rating counts as a 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST, Backend
+from gpu.errors import InvalidRatings, TrainingDiverged
+from gpu.memory import check_room
+from gpu.model import Model
+from gpu.params import NmfParams
+from gpu.ratings import Ratings
+from gpu.training import evaluate
+from gpu.training.loop import OnEpoch, Trainer, train
+from gpu.training.nndsvd import nndsvd
+
+Floats = NDArray[Any]  # in the precision asked for
+DENSE_FROM = 0.15  # share of entries from which a product with a dense A is faster, zeros and all
+
+
+class Factors(NamedTuple):
+    """What a factorisation found.
+
+    Attributes:
+        W: (V, K), columns of length 1.
+        H: (K, D).
+        relative_error: √(Σ (A − WH)² / Σ A²).
+        n_epochs: how many it took.
+    """
+
+    W: Floats
+    H: Floats
+    relative_error: float
+    n_epochs: int
+
+
+def factorize(
+    matrix: Ratings | Floats, params: NmfParams, backend: Backend = HOST, on_epoch: OnEpoch | None = None
+) -> Factors:
+    """Factorize any non-negative matrix.
+
+    Args:
+        matrix: V × D, sparse (`Ratings`: rows are users, what is not stored is 0) or dense (float or integer).
+        params: see there.
+        backend: where to compute.
+        on_epoch: called after each epoch with `relative_error`.
+
+    Raises:
+        InvalidRatings: not two axes, an entry below 0 or not finite, or none above 0.
+        NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        TrainingDiverged: a factor is no longer finite.
+    """
+    return train(Factorization(matrix, params, backend), on_epoch)
+
+
+class Alternation:
+    """A and both factors where the backend computes, solved in turn: what the two trainers of this module share."""
+
+    def __init__(self, matrix: Ratings | Floats, params: NmfParams, backend: Backend) -> None:
+        matrix = _checked(matrix)
+        shape = shape_of(matrix)
+        self.params, self.tile = params, 0 if params.solver == "plain" else tile_of(params)
+        self._hals = hals = backend.primitives("hals")
+        _check_memory(matrix, params, self.tile, backend)
+        dtype = np.dtype(params.precision).type
+        self._matrix = hals.place(matrix, dtype)
+        W, H = self._start(shape, _mean(matrix), dtype)
+        self._rows, self._columns = hals.put(W, self.tile), hals.put(H, self.tile)
+        self._squares = hals.squares(self._matrix)
+        self._gram_of_H: Floats | None = None
+        self.seconds, self.relative_error, self._error_before, self._n_done = 0.0, math.nan, math.nan, 0
+
+    @property
+    def n_epochs(self) -> int:
+        """Epochs at most."""
+        return self.params.n_epochs
+
+    def prepare(self) -> None:
+        """The H step before the first epoch."""
+        self._solve_columns()
+
+    def learn(self, epoch: int) -> None:
+        """A W step and an H step."""
+        del epoch
+        self._error_before = self.relative_error
+        self._solve_rows()
+        self._solve_columns()
+        self._n_done += 1
+
+    def is_finite(self) -> bool:
+        """Whether the error that the factors leave is."""
+        return math.isfinite(self.relative_error)
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """Sums of squares overflowed."""
+        del epoch
+        return TrainingDiverged("Training of nmf diverged: expected finite factors; use precision=float64")
+
+    def has_converged(self) -> bool:
+        """Whether the last epoch lowered the error by less than `tolerance` of it."""
+        gain = self._error_before - self.relative_error
+        return bool(self.params.tolerance) and gain < self.params.tolerance * self._error_before
+
+    def factors(self) -> Factors:
+        """The present W and H, on the host."""
+        W, H = self._hals.fetch(self._rows), self._hals.fetch(self._columns)
+        return Factors(W, H.T, self.relative_error, self._n_done)
+
+    def _solve_rows(self) -> None:
+        """The W step."""
+        self._solve(self._rows, self._columns, self._gram_of_H, is_W=True)
+
+    def _solve_columns(self) -> None:
+        """The H step, and the error it leaves; waits for the device."""
+        hals, S = self._hals, self._hals.gram(self._rows)
+        self._solve(self._columns, self._rows, S, is_W=False)
+        self._gram_of_H = Q = hals.gram(self._columns)
+        squares = self._squares - 2 * hals.inner(self._columns) + hals.sum_of_products(S, Q)
+        self.relative_error = float(np.sqrt(max(squares, 0.0) / self._squares))
+        hals.finish()
+
+    def _solve(self, solved: Any, fixed: Any, gram: Any, *, is_W: bool) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):  # the error that is left tells
+            self._hals.multiply(self._matrix, is_W, fixed, solved)
+            self._hals.sweep(solved, gram, tile=self.tile, normalise=is_W)
+
+    def _start(self, shape: tuple[int, int], mean: float, dtype: type[np.floating]) -> tuple[Floats, Floats]:
+        """W (V, K) with columns of length 1 and Hᵀ (D, K), both above 0."""
+        hals, params = self._hals, self.params
+        W, H = random_start(shape, mean, params)
+        if params.start == "nndsvd":
+            found = nndsvd(lambda by_row, rows: hals.product(self._matrix, by_row, rows.astype(dtype)), shape, params)
+            W[:, : found[0].shape[1]], H[:, : found[1].shape[1]] = found
+        W, H = np.maximum(W, hals.EPSILON), np.maximum(H, hals.EPSILON)
+        norms = np.linalg.norm(W, axis=0)
+        W, H = np.maximum(W / norms, hals.EPSILON), np.maximum(H * norms, hals.EPSILON)
+        return W.astype(dtype), H.astype(dtype)
+
+    def compile(self) -> None:
+        """Compile everything that an epoch calls, on a matrix of one cell in the same form."""
+        hals, dtype = self._hals, np.dtype(self.params.precision).type
+        one = np.ones((1, 1), dtype=dtype)
+        corner = np.zeros(1, dtype=np.int64)
+        cell = Ratings.from_coo(corner, corner, one[0]) if self._matrix.dense is None else one
+        tile = min(self.tile, 1)
+        matrix, rows, columns = hals.place(cell, dtype), hals.put(one, tile), hals.put(one, tile)
+        for solved, fixed, is_W in ((rows, columns, True), (columns, rows, False)):
+            hals.multiply(matrix, is_W, fixed, solved)
+            hals.sweep(solved, hals.gram(fixed), tile=tile, normalise=is_W)
+        hals.inner(columns)
+        hals.finish()
+
+
+class Factorization(Alternation, Trainer[Factors]):
+    """Factors of any matrix; see `gpu.training.loop.Trainer`."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """The relative error."""
+        return {"relative_error": self.relative_error}
+
+    def model(self) -> Factors:
+        """The present W and H, on the host."""
+        return self.factors()
+
+
+class NmfTrainer(Alternation, Trainer[Model]):
+    """Ratings as a matrix users × items, factorized; see `gpu.training.loop.Trainer`."""
+
+    def __init__(
+        self, ratings: Ratings, params: NmfParams, backend: Backend = HOST, test: Ratings | None = None
+    ) -> None:
+        """Place the matrix and both factors.
+
+        Raises:
+            InvalidRatings: a rating below 0, or none above.
+            NotEnoughMemory: the training would need more than is free; the message has both numbers.
+        """
+        super().__init__(matrix_of(ratings), params, backend)
+        self._ratings, self._test = ratings, test
+
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.training.loop.EpochReport`."""
+        metrics = {"relative_error": self.relative_error}
+        if self._test is None:
+            return metrics
+        found = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
+        return metrics | {f"test_{name}": value for name, value in found.items()}
+
+    def model(self) -> Model:
+        """See `model_of`."""
+        return model_of(self._ratings, self.params, self.factors())
+
+
+def tile_of(params: NmfParams) -> int:
+    """T: as asked, or the minimum of [002] eq. 9.
+
+    vol(T) = V [(1/T + 2/√C)(K² − KT) + KT] words are moved, C the cache in words; it is least at
+    T = √(K / (1 − 2/√C)), which for any cache in use is √K rounded.
+    """
+    return min(params.tile or round(params.n_factors**0.5), params.n_factors)
+
+
+def random_start(shape: tuple[int, int], mean: float, params: NmfParams) -> tuple[Floats, Floats]:
+    """W (V, K) and Hᵀ (D, K), float64, uniform above 0, so that WH has the `mean` of A."""
+    generator = np.random.default_rng(params.seed)
+    W, H = (generator.random((n, params.n_factors)) for n in shape)
+    return W, H * (4 * mean / params.n_factors)  # two uniform numbers average 1/2 each
+
+
+def model_of(ratings: Ratings, params: NmfParams, factors: Factors) -> Model:
+    """W and H as a model; estimates lie between 0, what an unrated pair counts, and the largest rating."""
+    scale = (0.0, ratings.scale[1])
+    model = Model.zeros(params, 0.0, scale, ratings.n_users, ratings.n_items)
+    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
+    model.user_factors[model.user_trained] = factors.W[model.user_trained]
+    model.item_factors[model.item_trained] = factors.H.T[model.item_trained]
+    return model
+
+
+def shape_of(matrix: Ratings | Floats) -> tuple[int, int]:
+    """(V, D)."""
+    if isinstance(matrix, Ratings):
+        return matrix.n_users, matrix.n_items
+    return matrix.shape[0], matrix.shape[1]
+
+
+def matrix_of(ratings: Ratings) -> Ratings | NDArray[np.float32]:
+    """The form in which products are faster: sparse, or dense with zeros and all."""
+    if len(ratings) < DENSE_FROM * ratings.n_users * ratings.n_items:
+        return ratings
+    users, items, values = ratings.coo()
+    dense: NDArray[np.float32] = np.zeros((ratings.n_users, ratings.n_items), dtype=np.float32)
+    dense[users, items] = values
+    return dense
+
+
+def _mean(matrix: Ratings | Floats) -> float:
+    n_rows, n_columns = shape_of(matrix)
+    values = matrix.by_user.values if isinstance(matrix, Ratings) else matrix
+    return float(values.sum(dtype=np.float64)) / n_rows / n_columns
+
+
+def _checked(matrix: Ratings | Floats) -> Ratings | Floats:
+    if not isinstance(matrix, Ratings):
+        matrix = np.asarray(matrix)
+        is_number = np.issubdtype(matrix.dtype, np.integer) or np.issubdtype(matrix.dtype, np.floating)
+        if matrix.ndim != 2 or not is_number:
+            raise InvalidRatings(f"Invalid matrix of nmf: expected real (V, D), got {matrix.dtype} {matrix.shape}")
+    values = matrix.by_user.values if isinstance(matrix, Ratings) else matrix
+    lowest, highest = (values.min(), values.max()) if values.size else (0, 0)
+    if lowest < 0:
+        message = f"Invalid ratings for nmf: expected 0 or more, got {lowest:g}"
+        raise InvalidRatings(f"{message}; train als-implicit, which takes low values for dislikes", *_lowest(matrix))
+    if not (lowest >= 0 and 0 < highest < np.inf):
+        raise InvalidRatings(
+            f"Invalid ratings for nmf: expected finite numbers, not all 0, got {lowest:g} to {highest:g}"
+        )
+    return matrix
+
+
+def _lowest(matrix: Ratings | Floats) -> tuple[int, int]:
+    """Row and column of the lowest entry."""
+    if isinstance(matrix, Ratings):
+        users, items, values = matrix.coo()
+        at = int(values.argmin())
+        return int(users[at]), int(items[at])
+    row, column = divmod(int(matrix.argmin()), matrix.shape[1])
+    return row, column
+
+
+def _check_memory(matrix: Ratings | Floats, params: NmfParams, tile: int, backend: Backend) -> None:
+    hals, (n_rows, n_columns) = backend.primitives("hals"), shape_of(matrix)
+    n_sparse, n_dense = (len(matrix), 0) if isinstance(matrix, Ratings) else (0, n_rows * n_columns)
+    itemsize = np.dtype(params.precision).itemsize
+    needed = hals.bytes_needed((n_rows, n_columns), n_sparse, n_dense, params.n_factors, tile, itemsize)
+    what = f"Training on the {backend.name} with {params.n_factors} factors ({n_rows:,} × {n_columns:,})"
+    check_room(what, needed, backend)

@@ -1,0 +1,169 @@
+"""CUSGD++ ([004] Alg. 2), and the trainer that CULSH-MF shares with it.
+
+What an epoch visits in which order, and where, is the backend's: `gpu.host.descent`, `gpu.device.descent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from gpu.backend import HOST, Backend
+from gpu.errors import TrainingDiverged
+from gpu.memory import check_training
+from gpu.model import Model
+from gpu.params import CulshParams, SgdParams
+from gpu.ratings import Ratings
+from gpu.training import evaluate
+from gpu.training.baselines import Baselines, baselines, shrunk_biases
+from gpu.training.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
+from gpu.training.check import diverged
+from gpu.training.loop import Trainer
+from gpu.training.views import Rates, Shares
+
+# Factors start as normal draws of this deviation over √F, so that u·v starts near zero whatever F.
+INITIAL_DEVIATION = 0.1
+
+
+class Descent(Protocol):
+    """One training where a backend computes; made of (model, params, ratings, test)."""
+
+    def compile(self) -> None:
+        """Compile what the rest calls."""
+
+    def prepare(self) -> None:
+        """Lay the ratings out; counts as training time."""
+
+    def learn(self, epoch: int, rates: Rates) -> None:
+        """One epoch of eq. 5; may return before it is done."""
+
+    def shrink(self, shares: Shares) -> None:
+        """Pull parameters towards zero by these shares; may return before it is done."""
+
+    def finish(self) -> None:
+        """Wait for what was begun."""
+
+    def fetch(self) -> Model:
+        """The model with the present parameters, in host memory."""
+
+    def is_finite(self) -> bool:
+        """Whether every learned parameter is."""
+
+    def train_error(self) -> float:
+        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
+
+    def test_rmse(self) -> float:
+        """RMSE of the test ratings, which there must be."""
+
+
+def trainer(
+    ratings: Ratings, params: SgdParams, backend: Backend = HOST, test: Ratings | None = None
+) -> DescentTrainer:
+    """Factors and biases, before their first epoch.
+
+    Raises:
+        NotEnoughMemory: the training would need more than is free; the message has both numbers.
+    """
+    needed = backend.primitives("descent").bytes_needed(ratings, params)
+    check_training(needed, params.n_factors, ratings, backend)
+    model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
+    return DescentTrainer(model, params, ratings, backend, test)
+
+
+def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
+    """The model before its first epoch: small random factors beside `biases`, zeros for rows without ratings.
+
+    Args:
+        known: the fixed baselines of neighbor residuals.
+    """
+    model = Model.zeros(params, known.mean, ratings.scale, ratings.n_users, ratings.n_items, n_bits)
+    model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
+    model.user_baseline[:], model.item_baseline[:] = known.user, known.item
+    model.user_bias[:], model.item_bias[:] = biases.user, biases.item
+    generator = np.random.default_rng(params.seed)
+    for factors, trained in ((model.user_factors, model.user_trained), (model.item_factors, model.item_trained)):
+        deviation = np.float32(INITIAL_DEVIATION / np.sqrt(params.n_factors))
+        factors[:] = generator.standard_normal(factors.shape, dtype=np.float32) * deviation * trained[:, None]
+    return model
+
+
+class DescentTrainer(Trainer[Model]):
+    """Stochastic gradient descent from a start on; see `gpu.training.loop.Trainer`."""
+
+    def __init__(
+        self,
+        model: Model,
+        params: SgdParams,
+        ratings: Ratings,
+        backend: Backend,
+        test: Ratings | None,
+        seconds: float = 0.0,
+    ) -> None:
+        """Args: `seconds`: training time already spent, on finding neighbors."""
+        self.params, self.ratings, self.test = params, ratings, test
+        self.seconds = seconds
+        self._descent: Descent = backend.primitives("descent").Descent(model, params, ratings, test)
+
+    @property
+    def n_epochs(self) -> int:
+        """Epochs at most."""
+        return self.params.n_epochs
+
+    def compile(self) -> None:
+        """See `gpu.training.loop.Trainer`."""
+        self._descent.compile()
+
+    def prepare(self) -> None:
+        """Lay the ratings out."""
+        self._descent.prepare()
+
+    def learn(self, epoch: int) -> None:
+        """One epoch of eq. 5."""
+        rates = rates_at(self.params, epoch)
+        self._descent.learn(epoch, rates)
+        if not self.params.is_implicit:
+            self._descent.shrink(shares_at(rates))
+        self._descent.finish()
+
+    def is_finite(self) -> bool:
+        """Whether every learned parameter is."""
+        return self._descent.is_finite()
+
+    def diverged(self, epoch: int) -> TrainingDiverged:
+        """See `gpu.training.check.diverged`."""
+        return diverged(self.params, epoch)
+
+    def model(self) -> Model:
+        """The present parameters, on the host; from the first epoch on."""
+        return self._descent.fetch()
+
+    def metrics(self) -> Mapping[str, float]:
+        """See `gpu.training.loop.EpochReport`."""
+        error = self._descent.train_error()
+        if not self.params.is_implicit:
+            metrics = {"train_rmse": error}
+            return metrics if self.test is None else metrics | {"test_rmse": self._descent.test_rmse()}
+        metrics = {"train_loss": error}
+        if self.test is None:
+            return metrics
+        ranking = evaluate.ranking(self.model(), self.ratings.by_user, self.test)
+        return metrics | {f"test_{name}": value for name, value in ranking.items()}
+
+
+def rates_at(params: SgdParams, epoch: int) -> Rates:
+    """Steps of `epoch`, from 0: γ = α / (1 + β·t^1.5) (eq. 7), for W and C with their own α."""
+    decay = 1 / (1 + params.learning_rate_decay * epoch**1.5)
+    weight_rate, weight_regularization = 0.0, 0.0
+    if isinstance(params, CulshParams):
+        weight_rate, weight_regularization = params.weight_learning_rate, params.weight_regularization
+    steps = (params.learning_rate * decay, weight_rate * decay)
+    decays = (params.regularization, params.bias_regularization, weight_regularization)
+    return Rates(*(np.float32(x) for x in (*steps, *decays)))
+
+
+def shares_at(rates: Rates) -> Shares:
+    """What λ0 takes off in an epoch: γ λ0 of each parameter, as λ n takes γ λ at each of n ratings."""
+    steps = (rates.step * FACTOR_PRIOR, rates.step * BIAS_PRIOR, rates.weight_step * WEIGHT_PRIOR)
+    return Shares(*(float(1 - np.exp(-step)) for step in steps))

@@ -1,0 +1,109 @@
+"""Neighbours of items for training: simLSH, or one of the comparators that show what it is worth.
+
+Comparators are for `train` and the benchmarks and are not kept up to date online.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST, Backend
+from gpu.params import CulshParams
+from gpu.ratings import Ratings
+from gpu.training import simlsh
+from gpu.training.baselines import Baselines
+
+GSM_SHRINKAGE = 100.0  # [004]: Pearson on n common raters counts n / (n + 100)
+
+
+class Neighbours(NamedTuple):
+    """Neighbour lists in host memory, and what is saved to keep hashing.
+
+    Attributes:
+        neighbours: int32 (I, K) item rows, best first; `NO_NEIGHBOUR` where there are fewer than K.
+        projections: int32 (I, H), sums of simLSH; H = 0 for the comparators.
+        filled: share of the neighbours that were drawn at random.
+        seconds: wall time of finding them, without bringing sums from a device.
+    """
+
+    neighbours: NDArray[np.int32]
+    projections: NDArray[np.int32]
+    filled: float
+    seconds: float
+
+
+class Found(NamedTuple):
+    """The same where a backend computes: arrays of NumPy, or of CuPy on a device.
+
+    Attributes:
+        neighbours, filled, projections: as in `Neighbours`; `projections` is None for the comparators.
+    """
+
+    neighbours: Any
+    filled: float
+    projections: Any = None
+
+
+def neighbours(
+    ratings: Ratings, params: CulshParams, backend: Backend = HOST, known: Baselines | None = None
+) -> Neighbours:
+    """The K = `params.n_neighbours` neighbours of every item, by `params.similarity`; see `find`."""
+    began = time.perf_counter()
+    found = find(ratings, params, backend, known)
+    fetch = backend.primitives("lsh").fetch
+    lists, seconds = fetch(found.neighbours), time.perf_counter() - began
+    none = np.zeros((ratings.n_items, 0), dtype=np.int32)
+    return Neighbours(lists, none if found.projections is None else fetch(found.projections), found.filled, seconds)
+
+
+def find(ratings: Ratings, params: CulshParams, backend: Backend = HOST, known: Baselines | None = None) -> Found:
+    """The K neighbours of every item, left where `backend` computes.
+
+    * `simlsh`: agreement of signatures ([004] eq. 3), see `gpu.training.simlsh`.
+    * `gsm`: exact Pearson correlation on common raters, shrunk by n/(n + 100).
+    * `minhash`: Jaccard similarity of the raters, by one-bit minHash of `params.n_bits` bits.
+    * `rp_cos`: cosine of the columns of ratings, by the signs of `params.n_bits` random projections.
+    * `random`: any items with ratings.
+
+    Args:
+        known: baselines of these ratings if the caller has them. Default: computed here, by `backend`.
+    """
+    k, hashing = params.n_neighbours, {"simlsh": _simlsh, "rp_cos": _rp_cos, "minhash": _minhash}
+    if k == 0 or params.similarity not in hashing:
+        comparators = backend.primitives("similarity")
+        exact = k > 0 and params.similarity == "gsm"
+        lists = comparators.gsm(ratings, k, GSM_SHRINKAGE) if exact else comparators.no_lists(ratings, k)
+        return Found(*_completed(ratings, lists, params, backend))
+    sums, packed = hashing[params.similarity](ratings, params, backend, known)
+    counts, keys = backend.primitives("lsh").items_of(ratings)
+    ranking = simlsh.top_k(packed, counts, k, params.seed, keys, backend=backend)
+    return Found(ranking.neighbours, ranking.filled, sums)
+
+
+def _simlsh(ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None) -> tuple[Any, Any]:
+    if known is None and simlsh.psi_of(params) == "residual":
+        known = backend.primitives("lsh").baselines(ratings)
+    sums = simlsh.projections(ratings, known, params, backend)
+    return sums, simlsh.signatures(sums, backend)
+
+
+def _rp_cos(ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None) -> tuple[None, Any]:
+    del known
+    weights = backend.primitives("lsh").cosine_weights(ratings)
+    sums = simlsh.weighted_sums(ratings, weights, simlsh.n_words(params), params.seed, backend)
+    return None, simlsh.signatures(sums, backend)
+
+
+def _minhash(ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None) -> tuple[None, Any]:
+    del known
+    return None, backend.primitives("similarity").minhash(ratings, simlsh.n_words(params), params.seed)
+
+
+def _completed(ratings: Ratings, lists: Any, params: CulshParams, backend: Backend) -> simlsh.Ranking:
+    counts, keys = backend.primitives("lsh").items_of(ratings)
+    queries = np.arange(len(lists), like=lists)
+    return simlsh.completed(lists, counts, queries, params.seed, keys, backend)

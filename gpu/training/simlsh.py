@@ -1,0 +1,278 @@
+"""simLSH ([004] eq. 3): hash items by their ratings so that items rated alike by the same users agree in many bits.
+
+Item j keeps the sums A_j = Σ_{i∈Ω̂_j} Ψ(r_ij) Φ(H_i) over H projections; its signature is their signs. Φ(H_i), ±1 for
+each projection, is drawn by a counter-based generator keyed by (seed, user key), so every process agrees and nothing
+is stored per user. Ψ is fixed point and A_j int32: sums are exact and free of order, and what was added can be
+subtracted. Neighbours are the items whose signatures agree in most bits.
+
+Written once for both backends: arrays of NumPy are worked on by the host, those of a device by `backend`, and each
+answer lies where its arguments do. Both give the same integers.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import HOST, Backend
+from gpu.params import CulshImplicitParams, CulshParams, Psi
+from gpu.ratings import NO_MIDDLE, Ratings, are_likes
+from gpu.training.baselines import Baselines
+
+WORD_BITS = 64
+
+# Steps of Ψ in one width of the rating scale (residual) or one largest square (power). A sixteenth of a star on five:
+# neighbours found with 1,024 steps train models that are no better.
+PSI_STEPS = 64
+# Ψ saturates here (two widths): it is a signed byte, whose eight bits a device multiplies at once. A sum of n random
+# signs has the deviation 127·√n at most, so int32 is out of reach. Should it wrap all the same, subtraction still
+# undoes addition.
+PSI_LIMIT = 127
+
+ALL_PAIRS_LIMIT = 50_000  # candidates up to which all pairs are compared; above, only bucket mates are
+BUCKET_SIZE = 32  # mean bucket size that the key width aims at
+BUCKET_WINDOW = 32  # bucket mates looked at on each side
+REFINEMENTS = 3  # recall on 100,000 hard items: .18, then .34, .50, .57 (best eight: .26, .55, .82, .90)
+
+
+def n_words(params: CulshParams) -> int:
+    """W, 64-bit words of a signature: `params.n_bits` rounded up to whole words."""
+    return -(-params.n_bits // WORD_BITS)
+
+
+def psi_of(params: CulshParams) -> Psi | None:
+    """Which Ψ; None where a like counts 1 and a dislike −1."""
+    return None if isinstance(params, CulshImplicitParams) else params.psi
+
+
+def unit(params: CulshParams, scale: tuple[float, float], origin: float) -> float:
+    """What Ψ = `PSI_STEPS` stands for: the width of the scale (residual), or its largest square (power)."""
+    if params.psi == "power":
+        return float(max(abs(scale[0] - origin), abs(scale[1] - origin)) ** 2) or 1.0
+    return scale[1] - scale[0] or 1.0
+
+
+def psi(
+    params: CulshParams,
+    scale: tuple[float, float],
+    origin: float,
+    values: NDArray[np.float32],
+    mean: float,
+    user_baseline: NDArray[np.float32],
+    item_baseline: NDArray[np.float32],
+    middle: float = NO_MIDDLE,
+) -> NDArray[np.int8]:
+    """Ψ of ratings in fixed point: the weight with which each is added to the sums of its item.
+
+    `residual`: r − b_ij in units of the scale's width. `power`: (r − origin)² in units of the largest. Implicit: 1 for
+    a like, −1 for a dislike. Element by element and in float64, so equal ratings give equal integers.
+
+    Args:
+        scale: smallest and largest training rating (`Model.scale`).
+        origin: from where r counts (`Calibration.origin`).
+        values: ratings, (N,).
+        mean, user_baseline, item_baseline: μ and the baselines of each rating's user and item, (N,).
+        middle: of the model; ratings below it are dislikes.
+
+    Returns:
+        int8 (N,), |Ψ| ≤ `PSI_LIMIT`.
+    """
+    if psi_of(params) is None:
+        return np.where(are_likes(values, middle), np.int8(1), np.int8(-1))
+    exact = values.astype(np.float64)
+    weights = (exact - origin) ** 2 if params.psi == "power" else exact - mean - user_baseline - item_baseline
+    return in_steps(weights / unit(params, scale, origin))
+
+
+def in_steps(weights: NDArray[np.float64]) -> NDArray[np.int8]:
+    """Weights in fixed point, int8 (N,): 1 is `PSI_STEPS`."""
+    return np.clip(np.rint(weights * PSI_STEPS), -PSI_LIMIT, PSI_LIMIT).astype(np.int8)
+
+
+def projections(
+    ratings: Ratings, baselines: Baselines | None, params: CulshParams, backend: Backend = HOST
+) -> NDArray[np.int32]:
+    """Sums A_j of all items, int32 (I, H), H = 64·W, where `backend` computes.
+
+    Costs |Ω|·H signed additions: in vectors on the host, as products of bits on a device.
+
+    Args:
+        baselines: of these ratings; Ψ = `power` does not need them.
+    """
+    weights = backend.primitives("lsh").weights(ratings, baselines, params)
+    return weighted_sums(ratings, weights, n_words(params), params.seed, backend)
+
+
+def weighted_sums(
+    ratings: Ratings, weights: NDArray[np.int8], words: int, seed: int, backend: Backend = HOST
+) -> NDArray[np.int32]:
+    """Σ weights · Φ of every column, int32 (I, 64·words); `weights` in the order of `ratings.by_item`."""
+    sums: NDArray[np.int32] = backend.primitives("lsh").project(ratings, weights, words, seed)
+    return sums
+
+
+def update(
+    sums: NDArray[np.int32],
+    items: NDArray[np.integer],
+    user_keys: NDArray[np.uint64],
+    weights: NDArray[np.int32],
+    seed: int,
+    backend: Backend = HOST,
+) -> None:
+    """Add `weights[n]` · Φ(user_keys[n]) to the sums of item `items[n]`, in place.
+
+    A new rating has the weight Ψ(new), a changed one Ψ(new) − Ψ(old), a deleted one −Ψ(old).
+    """
+    lsh = _twin("lsh", sums, backend)
+    lsh.update(sums, items.astype(np.int64), user_keys, weights.astype(np.int32), np.uint64(seed))
+
+
+def signatures(sums: NDArray[np.int32], backend: Backend = HOST) -> NDArray[np.uint64]:
+    """Signs of the sums, packed: uint64 (I, W); a bit is 1 where its sum is ≥ 0."""
+    packed = np.empty_like(sums, dtype=np.uint64, shape=(len(sums), sums.shape[1] // WORD_BITS))
+    refresh(packed, sums, np.arange(len(sums), like=sums), backend)
+    return packed
+
+
+def refresh(
+    packed: NDArray[np.uint64], sums: NDArray[np.int32], items: NDArray[np.integer], backend: Backend = HOST
+) -> None:
+    """Recompute the signatures of `items` in place."""
+    _twin("lsh", sums, backend).sign(packed.view(np.uint32), sums, items.astype(np.int64))
+
+
+class Ranking(NamedTuple):
+    """Neighbour lists.
+
+    Attributes:
+        neighbours: int32 (Q, K) item rows, best first; `NO_NEIGHBOUR` where there are fewer than K other items with
+            ratings, and throughout the list of an item without ratings.
+        filled: share of the neighbours that were drawn at random.
+    """
+
+    neighbours: NDArray[np.int32]
+    filled: float
+
+
+def top_k(
+    packed: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    k: int,
+    seed: int,
+    item_keys: NDArray[np.uint64],
+    queries: NDArray[np.integer] | None = None,
+    backend: Backend = HOST,
+) -> Ranking:
+    """The K items whose signatures agree best with each query's; ties to the lower row, never the item itself.
+
+    Only items with ratings are neighbours. For given `queries`, or with up to `ALL_PAIRS_LIMIT` items with ratings,
+    all pairs are compared: exact, W popcounts a pair. Otherwise candidates are found in buckets (`rank_in_buckets`)
+    and slots left over are filled at random.
+
+    Args:
+        packed: signatures, uint64 (I, W).
+        counts: ratings of each item, (I,).
+        item_keys: uint64 (I,); random filling is drawn by (seed, item key).
+        queries: item rows whose lists are wanted, (Q,). Default: every item.
+    """
+    candidates = np.flatnonzero(counts)
+    rows = np.arange(len(packed), like=packed) if queries is None else queries.astype(np.int64)
+    if queries is None and len(candidates) > ALL_PAIRS_LIMIT:
+        best = rank_in_buckets(packed, candidates, k, backend)
+    else:
+        best = _no_ranks(packed, len(rows), k)
+        rated = np.flatnonzero(counts[rows])
+        best[rated] = rank_all_pairs(packed, candidates, rows[rated], k, backend)
+    neighbours = _twin("hamming", packed, backend).rows_of(best)
+    return completed(neighbours, counts, rows, seed, item_keys, backend)
+
+
+def rank_all_pairs(
+    packed: NDArray[np.uint64], candidates: NDArray[np.int64], queries: NDArray[np.int64], k: int, backend: Backend
+) -> NDArray[np.int64]:
+    """Rank keys (Q, K), descending, of the candidates that agree best with each query; −1 where there are fewer."""
+    best = _no_ranks(packed, len(queries), k)
+    if k and len(candidates):
+        _twin("hamming", packed, backend).rank_all(best, packed, candidates, queries)
+    return best
+
+
+def rank_in_buckets(
+    packed: NDArray[np.uint64], candidates: NDArray[np.int64], k: int, backend: Backend
+) -> NDArray[np.int64]:
+    """Rank keys (I, K) of the best among each candidate's bucket mates.
+
+    One table of coarse keys per 16 bits of the signature, sorted by these and the 48 bits after them. A key is the
+    leading bits, as many as leave `BUCKET_SIZE` items in a bucket on average; the mates of all tables, at most
+    `BUCKET_WINDOW` on each side, are ranked by the whole signature. Then the neighbours of neighbours are,
+    `REFINEMENTS` times: keys alone miss most pairs that agree in 60 % of their bits. Costs 4·W sorts and at most
+    I·(8·W·`BUCKET_WINDOW` + `REFINEMENTS`·K²) pairs.
+    """
+    best = _no_ranks(packed, len(packed), k)
+    n_key_bits = max(1, int(np.log2(max(len(candidates), 1) / BUCKET_SIZE)))
+    hamming = _twin("hamming", packed, backend)
+    for table in range(4 * packed.shape[1] if k else 0):
+        words = hamming.coarse_words(packed, candidates, table)
+        order = np.argsort(words, kind="stable")
+        hamming.rank_buckets(best, packed, candidates[order], words[order], n_key_bits, BUCKET_WINDOW)
+    for _ in range(REFINEMENTS if k else 0):
+        hamming.rank_second_hand(best, packed, candidates, hamming.rows_of(best))
+    return best
+
+
+def completed(
+    neighbours: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    seed: int,
+    item_keys: NDArray[np.uint64],
+    backend: Backend = HOST,
+) -> Ranking:
+    """Fill the empty slots of lists (Q, K) in place with random items that have ratings."""
+    rated = np.flatnonzero(counts[queries])
+    lists = neighbours[rated]
+    hamming = _twin("hamming", neighbours, backend)
+    n_filled = hamming.fill_at_random(lists, np.flatnonzero(counts), queries[rated], item_keys, np.uint64(seed))
+    neighbours[rated] = lists
+    return Ranking(neighbours, n_filled / max(1, int(np.count_nonzero(lists >= 0))))
+
+
+def outdated(
+    neighbours: NDArray[np.int32],
+    owners: NDArray[np.integer],
+    changed: NDArray[np.integer],
+    packed: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    backend: Backend = HOST,
+) -> NDArray[np.bool_]:
+    """Which lists a fresh `top_k` might change, now that items have new signatures; all others are exact as they are.
+
+    A list is outdated if its owner or a member changed, or if a changed item now ranks before its last member.
+
+    Args:
+        neighbours: int32 (Q, K), exact before the change.
+        owners: item rows that the lists belong to, (Q,).
+        changed: item rows whose signature is new, or that have gained their first or lost their last rating.
+        packed, counts: signatures and numbers of ratings after the change, (I, W) and (I,).
+
+    Returns:
+        bool (Q,). Costs Q·|changed| pairs at most.
+    """
+    hamming = _twin("hamming", packed, backend)
+    stale: NDArray[np.bool_] = hamming.outdated(
+        neighbours, owners.astype(np.int64), changed.astype(np.int64), packed, counts > 0
+    )
+    return stale
+
+
+def _twin(family: str, array: Any, backend: Backend) -> ModuleType:
+    """The primitives that work where `array` lies."""
+    return (HOST if isinstance(array, np.ndarray) else backend).primitives(family)
+
+
+def _no_ranks(packed: NDArray[np.uint64], n: int, k: int) -> NDArray[np.int64]:
+    """Lists (n, k) of rank keys without any, where `packed` lies."""
+    return np.full_like(packed, -1, dtype=np.int64, shape=(n, k))

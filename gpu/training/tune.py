@@ -1,0 +1,201 @@
+"""`tune`: settings of an algorithm that fit the data, found by successive halving on held-out pairs.
+
+Each round trains the settings that are left for some epochs, keeps the best `KEPT` of them, and gives these `LONGER`
+times as many epochs (Jamieson and Talwalkar 2016, arXiv:1502.07943). Settings are multiples of the defaults, which
+follow the data themselves (`gpu.training.calibration`): so one grid covers any density and any scale. The last round
+trains with all epochs; its best setting wins.
+
+What was asked for takes part in every round: after few epochs large steps and weak ridges look best, and of four
+algorithms on four sets three ended up to 5 % behind the defaults without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gpu.backend import HOST, Backend
+from gpu.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
+from gpu.params import (
+    AlsImplicitParams,
+    AlsParams,
+    CulshImplicitParams,
+    EaseParams,
+    EsgdParams,
+    FactorParams,
+    NmfParams,
+    Params,
+    SgdParams,
+    with_changes,
+)
+from gpu.ratings import Ratings
+from gpu.training import evaluate
+from gpu.training.calibration import calibrate
+
+KEPT, LONGER = 1 / 3, 2
+N_ROUNDS = 3  # of all epochs, the first round trains 1 / LONGER² of them; without epochs there is one round
+RIDGES_OF_EASE = 0.1, 0.2, 0.35, 0.6, 0.8, 1, 1.25, 1.7, 3, 6
+RMSE, NDCG = "rmse", "ndcg@10"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training of the search.
+
+    Attributes:
+        params: complete, with numbers in place of what the data decides.
+        round: from 1.
+        score: NDCG@10 of implicit algorithms, RMSE of others, on the held-out pairs; NaN where the training failed.
+        seconds: of training and measuring.
+    """
+
+    params: Params
+    round: int
+    score: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search found.
+
+    Attributes:
+        best: the winner, complete.
+        metric: what `score` of a trial is.
+        trials: all, in the order in which they were made.
+    """
+
+    best: Params
+    metric: str
+    trials: tuple[Trial, ...]
+
+
+OnTrial = Callable[[Trial, int, int], None]  # the trial, how many are done, how many there will be
+
+
+def tune(
+    ratings: Ratings,
+    held_out: Ratings,
+    params: Params,
+    *,
+    backend: Backend = HOST,
+    on_trial: OnTrial | None = None,
+) -> Outcome:
+    """Search settings around `params` for the best on `held_out`.
+
+    Args:
+        ratings: what to train on; `held_out` is no part of it.
+        params: what is not searched stays as it is here; None is taken from the data.
+        on_trial: called after each training.
+
+    Raises:
+        InvalidParams: nothing of this algorithm is searched (NMF), or every setting diverged, died or had no room.
+    """
+    if not len(held_out):
+        raise InvalidParams("Invalid number of held-out pairs: expected at least one to tune on, got none")
+    settings = grid(ratings, params)
+    asked = settings[0]
+    sizes = round_sizes(len(settings)) if isinstance(params, FactorParams) else [len(settings)]
+    trials: list[Trial] = []
+    for number, size in enumerate(sizes, start=1):
+        for setting in settings:
+            short = _shortened(setting, len(sizes) - number)
+            trials.append(_tried(ratings, held_out, short, number, backend))
+            if on_trial is not None:
+                on_trial(trials[-1], len(trials), sum(sizes))
+        best = _ranked(trials[-size:], params.is_implicit)
+        if not best:
+            raise InvalidParams(
+                f"Invalid parameters of {params.algorithm}: every setting diverged, died or had no room"
+            )
+        n_left = sizes[number] if number < len(sizes) else 1
+        settings = [_as_long_as(params, trial.params) for trial in best[:n_left]]
+        if number < len(sizes) and asked not in settings:
+            settings = [*settings[: n_left - 1], asked]
+        sizes[number:] = [min(size, len(settings)) for size in sizes[number:]]
+    return Outcome(settings[0], NDCG if params.is_implicit else RMSE, tuple(trials))
+
+
+def grid(ratings: Ratings, params: Params) -> list[Params]:
+    """The settings of the first round: multiples of what `params` has or of what the data says, its own ones first.
+
+    Raises:
+        InvalidParams: there is nothing to search.
+    """
+    centers: dict[str, float] = {}
+    factors: dict[str, tuple[float, ...]] = {}
+    if isinstance(params, AlsImplicitParams):
+        known = calibrate(ratings, params)
+        share = known.regularization / known.alpha
+        alphas = [known.alpha * factor for factor in (0.25, 0.5, 1, 2, 4)]
+        ridges = [share * factor for factor in (0.25, 0.5, 1, 1.5, 2.5)]
+        sizes = sorted({params.n_factors, max(4, params.n_factors // 2)})
+        asked = dataclasses.replace(params, alpha=known.alpha, regularization=share * known.alpha)
+        return _first(
+            asked,
+            [
+                dataclasses.replace(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
+                for alpha, ridge, size in itertools.product(alphas, ridges, sizes)
+            ],
+        )
+    if isinstance(params, EaseParams):
+        ridge = calibrate(ratings, params).regularization
+        asked_of_ease = dataclasses.replace(params, regularization=ridge)
+        settings = [dataclasses.replace(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE]
+        return _first(asked_of_ease, settings)
+    if isinstance(params, NmfParams):
+        raise InvalidParams("Invalid algorithm for tune: expected one with a ridge, got 'nmf'")
+    assert isinstance(params, AlsParams | SgdParams | EsgdParams)  # noqa: S101 - all others; this narrows the type
+    centers["regularization"], factors["regularization"] = params.regularization, (0.35, 0.6, 0.8, 1, 1.25, 1.7, 3)
+    if not isinstance(params, AlsParams):
+        rates = (0.5, 1, 1.6) if isinstance(params, CulshImplicitParams) else (0.4, 0.7, 1, 1.5)
+        centers["learning_rate"], factors["learning_rate"] = params.learning_rate, rates
+    sizes = sorted({params.n_factors, max(4, params.n_factors // 2)})
+    choices = [[(name, centers[name] * factor) for factor in factors[name]] for name in centers]
+    changes = itertools.product(itertools.product(*choices), sizes)
+    return _first(params, [with_changes(params, **dict(choice), n_factors=size) for choice, size in changes])
+
+
+def _first(asked: Params, settings: Sequence[Params]) -> list[Params]:
+    return [asked, *(setting for setting in settings if setting != asked)]
+
+
+def round_sizes(n_settings: int) -> list[int]:
+    """How many settings each round trains: the best so far and what was asked for, at least."""
+    return [max(2, round(n_settings * KEPT**number)) for number in range(N_ROUNDS)]
+
+
+def _shortened(params: Params, n_later: int) -> Params:
+    """`params` with the epochs of a round that `n_later` rounds follow."""
+    if not isinstance(params, FactorParams):
+        return params
+    return dataclasses.replace(params, n_epochs=max(1, round(params.n_epochs / LONGER**n_later)))
+
+
+def _as_long_as(asked: Params, params: Params) -> Params:
+    """`params` with as many epochs as were asked for."""
+    return with_changes(params, n_epochs=asked.n_epochs) if isinstance(asked, FactorParams) else params
+
+
+def _tried(ratings: Ratings, held_out: Ratings, params: Params, number: int, backend: Backend) -> Trial:
+    from gpu import fit  # noqa: PLC0415 - the package itself, which is complete by now
+
+    began = time.perf_counter()
+    try:
+        model = fit(ratings, params, backend=backend)
+        if params.is_implicit:
+            score = evaluate.ranking(model, ratings.by_user, held_out, backend=backend)[NDCG]
+        else:
+            score = evaluate.rmse(model, ratings.by_user, *held_out.coo(), backend=backend)
+    except (TrainingDiverged, DeadFactors, NotEnoughMemory):
+        score = float("nan")
+    return Trial(params, number, score, time.perf_counter() - began)
+
+
+def _ranked(trials: Sequence[Trial], is_implicit: bool) -> list[Trial]:
+    """Those with a score, best first."""
+    scored = [trial for trial in trials if trial.score == trial.score]
+    return sorted(scored, key=lambda trial: -trial.score if is_implicit else trial.score)

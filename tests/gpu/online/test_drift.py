@@ -1,0 +1,212 @@
+"""Trained items that learn online: which of them, from which ratings, and that the way there leaves no trace."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.host import exact
+from gpu.model import Model
+from gpu.online import drift, sampled
+from gpu.online.drift import SHARE, looks
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, Params, SgdParams
+from gpu.ranking import topn
+from gpu.ranking.item_index import ItemIndex
+from gpu.refit_rules import trained_item_rules
+from tests.gpu.followers import (
+    N_TRAINED,
+    N_USERS,
+    RATING,
+    TRAINED_ITEMS,
+    TRAINED_USERS,
+    Event,
+    Events,
+    Follower,
+    assert_same_state,
+    catch_up_in_slices,
+    follower_of,
+    learn_in_turns,
+)  # fmt: skip
+from tests.gpu.models import KINDS
+
+LEARNING = [kind for kind in KINDS if kind is not CulshImplicitParams and not kind.has_item_weights]
+OF_ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights", "item_counts"
+BEFORE = [Event(user, item, 1.0 + (user + 2 * item) % 5) for user in range(3) for item in range(TRAINED_ITEMS)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_slices() -> Iterator[None]:
+    """Rows of more than four ratings take several slices, and so do a few users that are counted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "ADDS_PER_SLICE", 1)
+        patch.setattr(sampled, "ITEMS_AT_ONCE", 2)
+        patch.setattr(drift, "USERS_PER_SLICE", 3)
+        yield
+
+
+def learned_items(follower: Follower, fresh: Model) -> list[int]:
+    """Trained items that are not as they were trained."""
+    model = follower.online.model
+    return [
+        item
+        for item in range(TRAINED_ITEMS)
+        if any((getattr(model, name)[item] != getattr(fresh, name)[item]).any() for name in OF_ITEMS)
+    ]
+
+
+@given(
+    kind=st.sampled_from(KINDS), before=st.lists(RATING, max_size=40), later=st.lists(RATING, max_size=60),
+    gone=st.none() | st.integers(0, N_USERS - 1), data=st.data(),
+)  # fmt: skip
+@settings(max_examples=120, deadline=None)
+def test_the_way_to_a_history_leaves_no_trace(
+    kind: type[Params], before: Events, later: Events, gone: int | None, data: st.DataObject
+) -> None:
+    """Batches, turns of work, overwritten and deleted ratings, forgetting, and a start from the snapshot."""
+    since, events = len(before), [*before, *later]
+    direct = follower_of(kind, events, since, gone)
+    if gone is not None:
+        direct.forget(gone)  # the snapshot knows them still
+    direct.online.settle(None)
+
+    winding = follower_of(kind, before, since)
+    learn_in_turns(winding, later, data)
+    if gone is not None:
+        winding.forget(gone)
+    catch_up_in_slices(winding)
+    assert_same_state(direct, winding)
+    assert direct.online.n_waiting == winding.online.n_waiting == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_learn_from_new_ratings_and_unlearn_what_is_deleted(kind: type[Params]) -> None:
+    follower = follower_of(kind, BEFORE, len(BEFORE))
+    fresh = copy.deepcopy(follower.online.model)
+    follower.learn([Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(3)])
+    assert follower.online.settle(0.0) or follower.settle_in_slices() is None
+    assert learned_items(follower, fresh) == []  # events come first
+    catch_up_in_slices(follower)
+    assert learned_items(follower, fresh) == ([0, 1, 2] if kind in LEARNING else [])
+    follower.learn([Event(user, item, None) for user in range(3, TRAINED_USERS) for item in range(3)])
+    catch_up_in_slices(follower)
+    assert learned_items(follower, fresh) == []
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_without_a_position_trained_items_stay(kind: type[Params]) -> None:
+    follower = follower_of(kind, BEFORE, None)
+    fresh = copy.deepcopy(follower.online.model)
+    follower.learn([Event(user, item, 1.0) for user in range(TRAINED_USERS) for item in range(TRAINED_ITEMS)])
+    follower.online.settle()
+    assert learned_items(follower, fresh) == []
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_an_item_learns_when_a_share_of_its_ratings_is_gone(kind: type[Params]) -> None:
+    follower = follower_of(kind, BEFORE, len(BEFORE))  # of three ratings each, two were trained
+    fresh = copy.deepcopy(follower.online.model)
+    follower.learn([Event(0, 0, None)])
+    catch_up_in_slices(follower)
+    assert learned_items(follower, fresh) == []
+    follower.learn([Event(1, 0, None)])
+    catch_up_in_slices(follower)
+    assert learned_items(follower, fresh) == [0]
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_ratings_of_new_users_leave_trained_items(kind: type[Params]) -> None:
+    follower = follower_of(kind, BEFORE, len(BEFORE))
+    fresh = copy.deepcopy(follower.online.model)
+    follower.learn([Event(user, item, 1.0) for user in range(TRAINED_USERS, N_USERS) for item in range(TRAINED_ITEMS)])
+    catch_up_in_slices(follower)
+    assert learned_items(follower, fresh) == []
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_users_read_the_items_as_they_are_now(kind: type[Params]) -> None:
+    """Who is told of nothing new is refitted too, once an item that they have rated is."""
+    follower = follower_of(kind, [*BEFORE, Event(0, 5, 2.0)], len(BEFORE))
+    catch_up_in_slices(follower)
+    follower.learn([Event(user, 1, 5.0) for user in range(3, TRAINED_USERS)])
+    catch_up_in_slices(follower)
+    model, (items, values, _, _) = follower.online.model, follower.table.row(0)
+    found = follower.online.fold_in(items, values)
+    if kind is not AlsImplicitParams:  # NMF and all others: what somebody with the same ratings would get
+        np.testing.assert_allclose(model.user_factors[0], found.factors[0], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_lists_are_those_of_the_model(kind: type[Params]) -> None:
+    history = {(event.user, event.item): event.value for event in BEFORE if event.value is not None}
+    follower = Follower(kind, history, since=len(BEFORE), n_trained=40)  # most of them are gone: every item learns
+    fresh_model = copy.deepcopy(follower.online.model)
+    follower.learn([Event(user, item, 4.0) for user in range(3, TRAINED_USERS) for item in range(4)])
+    catch_up_in_slices(follower)
+    assert learned_items(follower, fresh_model) == list(range(TRAINED_ITEMS))
+    users = np.arange(N_USERS)
+    rows = topn.rows_of(follower.table.rows, users)
+    kept, fresh = (
+        topn.recommend(index, topn.users_of(follower.online.model, users), rows, 5, include_seen=True)
+        for index in (follower.online.index, ItemIndex(follower.online.model))
+    )
+    assert kept[0].tolist() == fresh[0].tolist()
+
+
+def test_an_item_of_als_solves_the_system_of_its_training_beside_the_snapshots_users() -> None:
+    follower = follower_of(AlsParams, BEFORE, len(BEFORE))
+    snapshot = copy.deepcopy(follower.online.model)
+    follower.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
+    catch_up_in_slices(follower)
+    model, params = follower.online.model, follower.online.model.params
+    raters, values = follower.table.column(0)
+    n_read, _ = looks(3, N_TRAINED)
+    assert n_read == 3
+    observed = np.column_stack([snapshot.user_factors[raters], np.ones(len(raters))]).astype(np.float64)
+    targets = values.astype(np.float64) - snapshot.mean - snapshot.user_bias[raters]
+    calibration = snapshot.calibration
+    ridge = params.regularization * len(raters) + calibration.prior
+    penalty = ridge * np.append(np.full(params.n_factors, calibration.unit), 1.0)
+    expected = np.linalg.solve(observed.T @ observed + np.diag(penalty), observed.T @ targets)
+    np.testing.assert_allclose(model.item_factors[0], expected[:-1], rtol=1e-5, atol=1e-6)
+    assert model.item_bias[0] == pytest.approx(expected[-1], rel=1e-5)
+
+
+def test_an_item_of_sgd_solves_a_ridge_regression_beside_the_snapshots_users() -> None:
+    follower = follower_of(SgdParams, BEFORE, len(BEFORE))
+    snapshot = copy.deepcopy(follower.online.model)
+    follower.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
+    catch_up_in_slices(follower)
+    params = snapshot.params
+    assert isinstance(params, SgdParams)
+    rules, (raters, values) = trained_item_rules(params, snapshot.calibration.unit), follower.table.column(0)
+    observed = np.column_stack([snapshot.user_factors[raters], np.ones(len(raters))]).astype(np.float64)
+    targets = values.astype(np.float64) - snapshot.mean - snapshot.user_bias[raters]
+    n = len(raters)
+    penalty = np.append(
+        np.full(params.n_factors, rules.factor * n + rules.factor_prior), rules.bias * n + rules.bias_prior
+    )
+    expected = np.linalg.solve(observed.T @ observed + np.diag(penalty), observed.T @ targets)
+    np.testing.assert_allclose(follower.online.model.item_factors[0], expected[:-1], rtol=1e-5, atol=1e-6)
+
+
+@given(n_new=st.integers(0, 500), n_trained=st.integers(0, 200))
+def test_an_item_is_looked_at_when_a_share_is_full(n_new: int, n_trained: int) -> None:
+    n_read, due = looks(n_new, n_trained)
+    assert n_read <= n_new < due
+    assert due - n_read == max(1, int(np.ceil(SHARE * (n_trained + n_read))))
+    assert looks(n_read, n_trained) == (n_read, due)
+
+
+@pytest.mark.parametrize("n_trained", [1, 10, 1000])
+def test_the_work_that_a_rating_causes_is_bounded(n_trained: int) -> None:
+    """However many come: ratings read by all refits of an item, for each that came."""
+    n_read, due, n_new = 0, looks(0, n_trained)[1], 100 * n_trained
+    while due <= n_new:
+        n_read += n_trained + due
+        due = looks(due, n_trained)[1]
+    assert n_read <= (1 / SHARE + 1) * (n_trained + n_new)

@@ -1,0 +1,198 @@
+"""Refits of ALS models: what the training's own half-iteration gives, from plain NumPy and from the training itself."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import gpu
+from gpu.host import exact
+from gpu.online.host_model import OnlineModel
+from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
+from gpu.ranking import explain, topn
+from gpu.ratings import Ratings
+from gpu.training import als
+from gpu.training.calibration import in_units, signals, signals_of
+from tests import data, reference
+from tests.gpu.followers import N_USERS, TRAINED_ITEMS, Event, Follower, assert_same_state, history_of, settled
+from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, table_of
+
+SMALL = {"n_factors": 8, "n_epochs": 4, "solver": "cholesky"}
+PROBLEMS = [
+    AlsParams(**SMALL),
+    AlsParams(**SMALL, biases=False),
+    AlsImplicitParams(**SMALL, regularization_exponent=0.7),
+]
+TRAINED = pytest.mark.parametrize("params", PROBLEMS, ids=["biases", "plain", "implicit"])
+NEW = np.array([3, 50, 119])
+
+
+def follower_of(model: gpu.Model, ratings: Ratings) -> OnlineModel:
+    matrix = np.full((ratings.n_users, ratings.n_items), np.nan)
+    users, items, values = ratings.coo()
+    matrix[users, items] = values
+    return OnlineModel(model, table_of(matrix), ratings.user_keys, ratings.item_keys)
+
+
+def tables_of(model: gpu.Model, problem: als.Problem) -> tuple[np.ndarray, np.ndarray]:
+    """(users, items) as `gpu.training.als` has them: in multiples of the unit."""
+    sides, unit = ((model.user_factors, model.user_bias), (model.item_factors, model.item_bias)), model.calibration.unit
+    users, items = (
+        np.column_stack([factors / np.float32(unit**0.5), bias / np.float32(unit)]) for factors, bias in sides
+    )
+    return users[:, : als.width(problem)], items[:, : als.width(problem)]
+
+
+def columns_of(matrix: np.ndarray, model: gpu.Model) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(rows, what is learned of ratings) of each column."""
+    rated = [np.flatnonzero(~np.isnan(column)) for column in matrix.T]
+    columns = [(rows, column[rows].astype(np.float32)) for rows, column in zip(rated, matrix.T, strict=True)]
+    if not model.is_implicit:
+        return [(rows, np.clip(values, *model.scale)) for rows, values in columns]
+    return [(rows, signals(values, model.calibration)) for rows, values in columns]
+
+
+@TRAINED
+def test_refitting_a_trained_user_gives_what_training_gave(params: Params) -> None:
+    ratings = data.planted()
+    model = gpu.fit(ratings, params)  # whose last half solved the users
+    users, bias = model.user_factors.copy(), model.user_bias.copy()
+    online = follower_of(model, ratings)
+    online.touch(np.arange(ratings.n_users))
+    assert online.settle()
+    np.testing.assert_allclose(model.user_factors, users, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(model.user_bias, bias, rtol=1e-3, atol=1e-5)
+
+
+@TRAINED
+def test_refitting_an_item_gives_what_training_would(params: Params) -> None:
+    ratings = data.planted()
+    model = gpu.fit(ratings, params)
+    known = model.calibration
+    problem = als.problem_of(in_units(ratings, known.unit), params, known)
+    learned = signals_of(ratings, known) if params.is_implicit else in_units(ratings, known.unit)
+    users, items = tables_of(model, problem)
+    half = gpu.HOST.primitives("als")
+    expected = items.copy()
+    half.solve(half.prepare(learned.by_item, ratings.n_users, problem), expected, users, problem)
+    model.item_trained[NEW] = False
+    model.item_factors[NEW], model.item_bias[NEW] = 0, 0
+    online = follower_of(model, ratings)
+    assert online.settle()
+    np.testing.assert_allclose(tables_of(model, problem)[1][NEW], expected[NEW], rtol=1e-3, atol=1e-5)
+    np.testing.assert_array_equal(tables_of(model, problem)[0], users)
+
+
+@pytest.mark.parametrize("kind", EXACT_KINDS)
+@pytest.mark.parametrize("lowest", [-2, 0, 1])
+def test_rows_solve_their_normal_equations(kind: type[Params], lowest: int) -> None:
+    ratings = random_matrix(N_USERS, 12, 0.6) - 1 + lowest
+    follower = Follower(kind, history_of(ratings))
+    model = follower.online.model
+    trained_users, n_trained = tables_of(model, problem_of(model))[0][model.user_trained], model.user_trained.sum()
+    follower.online.touch(np.arange(N_USERS))
+    follower.online.settle()
+    problem, matrix = problem_of(model), matrix_of(follower.table)
+    users, items = tables_of(model, problem)
+    rows = columns_of(matrix[:, :TRAINED_ITEMS].T, model)
+    expected = reference.als_half(rows, users, items[:TRAINED_ITEMS], problem)
+    if model.is_implicit:  # who likes nothing keeps the usual scores, but for what they dislike
+        usual = items[:TRAINED_ITEMS].astype(np.float64)
+        for user, (rated, values) in enumerate(rows):
+            a, b = reference.als_system(rated, values, items[:TRAINED_ITEMS], problem)
+            if len(rated) and not b.any():
+                whole = usual.T @ usual + reference.als_ridge(len(rated), TRAINED_ITEMS, problem) * np.eye(len(a))
+                expected[user] = np.linalg.solve(a, whole @ usual.sum(axis=0))
+    np.testing.assert_allclose(users, expected, rtol=1e-4, atol=1e-5)
+    columns = columns_of(matrix[:, TRAINED_ITEMS:], model)
+    for (raters, values), found in zip(columns, items[TRAINED_ITEMS:], strict=True):
+        a, b = reference.als_system(raters, values, users, problem)
+        if model.is_implicit:  # the sum over all users is that of the snapshot
+            a += trained_users.T @ trained_users - users.T.astype(np.float64) @ users
+            ridges = [reference.als_ridge(len(raters), n, problem) for n in (n_trained, N_USERS)]
+            a += (ridges[0] - ridges[1]) * np.eye(len(a))
+        np.testing.assert_allclose(found, np.linalg.solve(a, b), rtol=1e-4, atol=1e-5)
+
+
+def problem_of(model: gpu.Model) -> als.Problem:
+    params = dataclasses.replace(model.params, solver="cholesky")
+    return als.problem_of(data.planted(4, 4, 2), params, model.calibration)._replace(mean=model.mean)
+
+
+@pytest.mark.parametrize("kind", EXACT_KINDS)
+def test_slices_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = settled(kind)
+    monkeypatch.setattr(exact, "ADDS_PER_SLICE", 1)
+    sliced = Follower(kind, history_of(random_matrix(N_USERS, 12, 0.5)))
+    sliced.online.touch(np.arange(N_USERS))
+    n_slices = 1
+    while not sliced.online.settle(0.0):
+        n_slices += 1
+    assert n_slices > N_USERS + 3  # rows
+    assert_same_state(whole, sliced)
+
+
+@pytest.mark.parametrize("kind", [*EXACT_KINDS, NmfParams])
+def test_short_rows_share_a_slice(kind: type[Params]) -> None:
+    whole, sliced = settled(kind), Follower(kind, history_of(random_matrix(N_USERS, 12, 0.5)))
+    sliced.online.touch(np.arange(N_USERS))
+    n_slices = 1
+    while not sliced.online.settle(0.0):
+        n_slices += 1
+    assert n_slices <= 8  # for sums over both sides, eight users and three new items
+    assert_same_state(whole, sliced)
+
+
+@pytest.mark.parametrize("kind", EXACT_KINDS)
+def test_a_refit_that_has_begun_is_done_again_for_what_came_in_between(
+    kind: type[Params], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "ADDS_PER_SLICE", 1)
+    history = {(6, item): 4.0 for item in range(9)}
+    changed = {**history, (6, 2): 1.0, (7, 3): 2.0}
+    direct = Follower(kind, changed)
+    direct.online.settle()
+    for n_slices in range(10):
+        follower = Follower(kind, history)
+        for _ in range(n_slices):
+            follower.online.settle(0.0)
+        follower.learn([Event(6, 2, 1.0), Event(7, 3, 2.0)])
+        follower.online.settle()
+        assert_same_state(follower, direct)
+
+
+@pytest.mark.parametrize("kind", EXACT_KINDS)
+def test_without_regularization_a_short_row_still_has_a_solution(kind: type[Params]) -> None:
+    follower = Follower(kind, {(6, 4): 5.0, (7, 10): 2.0, (0, 10): 1.0})
+    model = follower.online.model
+    follower.online._refits._objective = follower.online._refits._objective._replace(regularization=0.0)
+    follower.online.settle()
+    assert all(np.isfinite(array).all() for array in model.arrays.values())
+    assert np.abs(model.user_factors[6]).max() < 10
+
+
+@pytest.mark.parametrize("kind", EXACT_KINDS)
+def test_anonymous_ratings_give_what_a_known_user_has(kind: type[Params]) -> None:
+    follower = settled(kind)
+    items, values, _, _ = follower.table.row(3)
+    folded = follower.online.fold_in(items, values)
+    known = topn.users_of(follower.online.model, np.array([3]))
+    np.testing.assert_array_equal(folded.factors, known.factors)
+    np.testing.assert_array_equal(folded.biases, known.biases)
+    nobody = follower.online.fold_in(items[:0], values[:0])
+    assert not nobody.factors.any()
+
+
+@pytest.mark.parametrize("kind", EXACT_KINDS)
+def test_shares_of_all_ratings_add_up_to_the_score(kind: type[Params]) -> None:
+    follower = settled(kind)
+    model, targets = follower.online.model, np.arange(12)
+    for user in range(N_USERS):
+        items, values, _, _ = follower.table.row(user)
+        for gram in (follower.online.gram, None):
+            shares = explain.shares(model, items, values, targets, gram)
+            expected = model.item_factors[targets] @ model.user_factors[user]
+            np.testing.assert_allclose(shares.sum(axis=1), expected, rtol=1e-4, atol=1e-5)
+        assert not shares[:, ~model.item_trained[items]].any()

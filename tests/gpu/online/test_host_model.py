@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu import refit_rules
+from gpu.host import exact
+from gpu.model import Model
+from gpu.online import sampled
+from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, Params, SgdParams
+from gpu.ranking import topn
+from gpu.ranking.item_index import ItemIndex
+from tests import reference
+from tests.gpu.followers import (
+    ITEM_KEYS,
+    N_ITEMS,
+    N_USERS,
+    TRAINED_ITEMS,
+    USER_KEYS,
+    Event,
+    Follower,
+    History,
+    assert_same_state,
+    histories,
+    history_of,
+    settled,
+)  # fmt: skip
+from tests.gpu.models import KINDS, dense, matrix_of, random_matrix
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_slices() -> Iterator[None]:
+    """Rows of more than four ratings are refitted in several slices, between which something may happen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "ADDS_PER_SLICE", 1)
+        yield
+
+
+@given(
+    kind=st.sampled_from(KINDS), before=histories, after=histories, noise=histories, data=st.data(),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_the_way_to_a_history_leaves_no_trace(
+    kind: type[Params], before: History, after: History, noise: History, data: st.DataObject
+) -> None:
+    """Batching, order, values that were overwritten or deleted, when it settled, and replay from the snapshot."""
+    touched = np.array(sorted({user for user, _ in [*before, *after, *noise]}), dtype=np.int64)
+    direct = Follower(kind, after)
+    direct.online.touch(touched)
+    direct.settle_in_slices()
+
+    winding = Follower(kind, before)
+    winding.online.touch(touched)
+    events = [Event(*pair, value) for pair, value in noise.items()]
+    events += [Event(*pair, None) for pair in [*before, *noise] if pair not in after]
+    events += [Event(*pair, value) for pair, value in data.draw(st.permutations(list(after.items())))]
+    while events:
+        n = data.draw(st.integers(1, len(events)))
+        winding.learn(events[:n])
+        events = events[n:]
+        for _ in range(data.draw(st.integers(0, 3))):
+            winding.online.settle(0.0)
+    winding.online.settle(None)
+    assert_same_state(direct, winding)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_items_have_as_many_ratings_as_they_have_raters(kind: type[Params]) -> None:
+    follower = settled(kind)
+    trained = follower.online.model.item_counts[:TRAINED_ITEMS].copy()
+    history = history_of(matrix_of(follower.table))
+    follower.learn([Event(user, TRAINED_ITEMS, 4.0) for user in range(N_USERS)])
+    follower.learn([Event(*pair, None) for pair in history if pair[1] == TRAINED_ITEMS + 1])
+    follower.online.settle()
+    model, expected = follower.online.model, follower.table.item_counts
+    assert model.item_counts[:TRAINED_ITEMS].tolist() == trained.tolist()
+    assert model.item_counts[TRAINED_ITEMS:].tolist() == expected[TRAINED_ITEMS:].tolist()
+    assert model.item_counts[TRAINED_ITEMS : TRAINED_ITEMS + 2].tolist() == [N_USERS, 0]
+    users = np.arange(N_USERS)
+    kept, fresh = (
+        topn.recommend(index, topn.users_of(model, users), topn.rows_of(follower.table.rows, users), 5)
+        for index in (follower.online.index, ItemIndex(model))
+    )
+    assert kept[0].tolist() == fresh[0].tolist()
+    assert kept[1].tobytes() == fresh[1].tobytes()
+
+
+@given(kind=st.sampled_from(KINDS), history=histories, gone=st.integers(0, N_USERS - 1), settled=st.booleans())
+@settings(max_examples=40)
+def test_a_forgotten_user_was_never_seen(kind: type[Params], history: History, gone: int, settled: bool) -> None:
+    others = {pair: value for pair, value in history.items() if pair[0] != gone}
+    never = Follower(kind, others)
+    never.forget(gone)  # a snapshot without the user
+    never.online.settle()
+    forgetting = Follower(kind, others)
+    forgetting.learn([Event(*pair, value) for pair, value in history.items() if pair[0] == gone])
+    if settled:
+        forgetting.online.settle()
+    forgetting.forget(gone)
+    forgetting.online.settle()
+    assert_same_state(never, forgetting)
+    assert not forgetting.online.model.user_factors[gone].any()
+    assert not forgetting.online.model.user_trained[gone]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    history = history_of(random_matrix(N_USERS, N_ITEMS, 0.5))
+    alone, together = Follower(kind, history), Follower(kind, history)
+    alone.settle_in_slices()
+    for refits in (exact, sampled):
+        monkeypatch.setattr(refits, "PARALLEL_FROM", 1)
+    together.online.settle()
+    assert_same_state(alone, together)
+
+
+@pytest.mark.parametrize("kind", [SgdParams, EsgdParams, CulshParams])
+def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -> None:
+    follower = settled(kind)
+    model, constants = follower.online.model, refit_rules.user_rules(follower.online.model.params)
+    matrix, arrays = matrix_of(follower.table), dense(model)
+    ridge = refit_rules.SHARE_BESIDE_SPREAD * model.params.regularization, 0, constants.bias, constants.bias_prior
+    spread = reference.spread_prior(arrays, model.item_trained, refit_rules.SPREAD_PRIOR, refit_rules.SPREAD_FLOOR)
+    known = np.where(model.item_trained, matrix, np.nan)
+    for user in range(N_USERS):
+        rated = matrix[user][~np.isnan(matrix[user])]
+        baseline = np.sum(rated - model.mean) / (len(rated) + constants.baseline_prior)
+        assert model.user_baseline[user] == pytest.approx(baseline, rel=1e-5)
+        expected = reference.refit_user(matrix, arrays, user, ~np.isnan(known[user]), ridge, spread)
+        np.testing.assert_allclose(model.user_factors[user], expected[:-1], rtol=1e-4, atol=1e-5)
+        assert model.user_bias[user] == pytest.approx(expected[-1], rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [SgdParams, EsgdParams, CulshParams])
+def test_new_items_solve_the_ridge_regression_of_their_raters(kind: type[Params]) -> None:
+    follower = settled(kind)
+    model, constants = follower.online.model, refit_rules.item_rules(follower.online.model.params)
+    ridge = (
+        constants.factor, constants.factor_prior, constants.bias, constants.bias_prior,
+        constants.weight, constants.weight_prior,
+    )  # fmt: skip
+    k = model.neighbours.shape[1]
+    for item in range(TRAINED_ITEMS, N_ITEMS):
+        expected = reference.refit_item(matrix_of(follower.table), dense(model), item, ridge)
+        found = [*model.item_factors[item], model.item_bias[item]]
+        found += [*model.explicit_weights[item], *model.implicit_weights[item]]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        assert (model.neighbours[item] >= 0).sum() == k
+
+
+def test_untouched_users_and_trained_items_keep_what_they_learned() -> None:
+    follower = Follower(CulshParams, {(user, item): 3.0 for user in range(6) for item in range(0, 9, 2)})
+    before = {name: array.copy() for name, array in follower.online.model.arrays.items()}
+    follower.learn([Event(2, 1, 5.0), Event(6, 11, 4.0)])
+    follower.online.settle()
+    for name, array in follower.online.model.arrays.items():
+        if name.startswith("user"):
+            np.testing.assert_array_equal(np.delete(array, [2, 6], 0), np.delete(before[name], [2, 6], 0))
+        elif name != "projections":
+            np.testing.assert_array_equal(array[:TRAINED_ITEMS], before[name][:TRAINED_ITEMS])
+    assert (follower.online.model.user_factors[2] != before["user_factors"][2]).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_rating_makes_a_user_personal(kind: type[Params]) -> None:
+    follower = Follower(kind, {})
+    follower.learn([Event(6, 4, 5.0), Event(7, 2, 1.0)])
+    follower.online.settle()
+    users = topn.users_of(follower.online.model, np.array([6, 7]))
+    assert users.factors.any(axis=1).tolist() == [not kind.has_item_weights, True]  # only who likes nothing has one
+    rows = topn.rows_of(follower.table.rows, np.array([6, 7]))
+    items, _ = topn.recommend(follower.online.index, users, rows, N_ITEMS, include_seen=True)
+    assert items[0].tolist() != items[1].tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_index_is_kept_up(kind: type[Params]) -> None:
+    follower = settled(kind)
+    model = follower.online.model
+    users = np.arange(N_USERS)
+    args = topn.users_of(model, users), topn.rows_of(follower.table.rows, users), N_ITEMS
+    kept = topn.recommend(follower.online.index, *args, include_seen=True)
+    fresh = topn.recommend(ItemIndex(model), *args, include_seen=True)
+    np.testing.assert_array_equal(kept[0], fresh[0])
+    np.testing.assert_array_equal(kept[1], fresh[1])
+
+
+def test_deleting_every_rating_leaves_nothing_learned() -> None:
+    follower = Follower(CulshParams, {(7, 2): 5.0, (7, 11): 5.0})
+    follower.online.settle()
+    assert follower.online.model.item_factors[11].any()
+    follower.learn([Event(7, 2, None), Event(7, 11, None)])
+    follower.online.settle()
+    model = follower.online.model
+    for array in (model.user_factors[7], model.user_bias[7], model.item_factors[11], model.explicit_weights[11]):
+        assert not np.any(array)
+    assert (model.neighbours[11] == -1).all()
+
+
+def test_a_long_history_is_cut_to_its_newest_ratings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refit_rules, "MAX_RATINGS_OF_USERS", 3)
+    newest = {(6, 1): 5.0, (6, 8): 1.0, (6, 4): 2.0}
+    long = Follower(CulshParams, {(6, 0): 4.0, (6, 3): 3.0, **newest})
+    short = Follower(CulshParams, newest)
+    for follower in (long, short):
+        follower.online.settle()
+    np.testing.assert_array_equal(long.online.model.user_factors[6], short.online.model.user_factors[6])
+    assert long.online.model.user_bias[6] == short.online.model.user_bias[6]
+
+
+@pytest.mark.parametrize("kind", [SgdParams, EsgdParams, CulshParams])
+def test_an_anonymous_user_gets_what_a_known_one_would(kind: type[Params]) -> None:
+    follower = settled(kind)
+    items, values, _, _ = follower.table.row(3)
+    folded = follower.online.fold_in(items, values)
+    for one, other in zip(folded, topn.users_of(follower.online.model, np.array([3])), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_anonymous_user_of_an_implicit_model_leaves_no_trace() -> None:
+    follower = settled(CulshImplicitParams)
+    before = {name: array.copy() for name, array in follower.online.model.arrays.items()}
+    one, other = (follower.online.fold_in(np.array([1, 4]), np.array([5, 1], dtype=np.float32)) for _ in range(2))
+    assert one.factors.any()
+    for first, second in zip(one, other, strict=True):
+        np.testing.assert_array_equal(first, second)
+    for name, array in follower.online.model.arrays.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_growing_with_the_table() -> None:
+    follower = Follower(CulshParams, {(0, 1): 3.0})
+    follower.online.settle()
+    follower.table.grow(N_USERS + 5, N_ITEMS + 5)
+    users = np.append(USER_KEYS, np.arange(5, dtype=np.uint64))
+    items = np.append(ITEM_KEYS, np.arange(5, dtype=np.uint64))
+    follower.online.grow(users, items)
+    follower.learn([Event(N_USERS + 4, 1, 5.0), Event(N_USERS + 4, N_ITEMS + 4, 5.0)])
+    follower.online.settle()
+    model = follower.online.model
+    assert isinstance(model, Model)
+    assert (model.n_users, model.n_items) == (N_USERS + 5, N_ITEMS + 5)
+    assert model.user_factors[-1].any()
+    assert model.item_factors[-1].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_item_with_very_many_raters_reads_some_of_them(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refit_rules, "MAX_RATERS", 3)
+    monkeypatch.setattr(refit_rules, "MAX_RATERS_IMPLICIT", 3)
+    everybody = {(user, item): float(3 + (user * item) % 3) for user in range(N_USERS) for item in (2, 10)}
+    ways = Follower(kind, everybody), Follower(kind, {})
+    for pair in sorted(everybody, reverse=True):
+        ways[1].learn([Event(*pair, everybody[pair])])
+        ways[1].online.settle()
+    for follower in ways:
+        follower.online.touch(np.arange(N_USERS))
+        follower.online.settle()
+    assert_same_state(*ways)
+    assert ways[0].online.model.item_factors[10].any() != kind.has_item_weights
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_that_come_before_the_first_refit(kind: type[Params]) -> None:
+    """Sums over the snapshot are made in slices, between which the model may grow."""
+    keys = np.append(ITEM_KEYS, np.arange(4, dtype=np.uint64))
+    follower = Follower(kind, history_of(random_matrix(N_USERS, N_ITEMS, 0.5)))
+    for n in range(1, 4):
+        follower.online.settle(0.0)
+        follower.table.grow(N_USERS, N_ITEMS + n)
+        follower.online.grow(USER_KEYS, keys[: N_ITEMS + n])
+        follower.learn([Event(n, N_ITEMS + n - 1, 5.0)])
+    follower.settle_in_slices()
+    are_learned = follower.online.model.item_factors[N_ITEMS : N_ITEMS + 3].any(axis=1)
+    assert are_learned.tolist() == [not kind.has_item_weights] * 3

@@ -1,0 +1,89 @@
+"""Somebody who rates very many new items costs others nothing, and leaves no trace of the way."""
+
+import numpy as np
+import pytest
+
+from gpu.online import exact, prolific
+from gpu.online.prolific import Prolific
+from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params, SgdParams
+from tests.gpu.followers import N_ITEMS, N_USERS, TRAINED_ITEMS, Event, Follower, assert_same_state
+from tests.gpu.models import KINDS
+
+HOT, MOST = N_USERS - 1, 2
+NEW_ITEMS = range(TRAINED_ITEMS, N_ITEMS)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prolific, "MAX_NEW_ITEMS", MOST)
+
+
+def random_events(rng: np.random.Generator, n: int) -> list[Event]:
+    """Many by one user, so that new items are followed and left alone in turns."""
+    events = []
+    for _ in range(n):
+        user = HOT if rng.random() < 0.5 else int(rng.integers(N_USERS))
+        value = None if rng.random() < 0.3 else float(rng.integers(1, 6))
+        events.append(Event(user, int(rng.integers(N_ITEMS)), value))
+    return events
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_way_to_a_history_leaves_no_trace(kind: type[Params], seed: int) -> None:
+    events = random_events(np.random.default_rng(seed), 60)
+    one, other = Follower(kind, {}), Follower(kind, {})
+    for n in range(0, len(events), 5):
+        one.learn(events[n : n + 5])
+        if n % 3:
+            one.settle_in_slices()
+    one.settle_in_slices()
+    other.learn(events)
+    other.online.settle()
+    assert_same_state(one, other)
+
+
+@pytest.mark.usefixtures("few")
+def test_new_items_follow_everybody_else() -> None:
+    follower = Follower(SgdParams, {(0, item): 4.0 for item in NEW_ITEMS} | {(HOT, item): 1.0 for item in NEW_ITEMS})
+    without = Follower(SgdParams, {(0, item): 4.0 for item in NEW_ITEMS})
+    follower.online.settle()
+    without.online.settle()
+    new = list(NEW_ITEMS)
+    np.testing.assert_array_equal(follower.online.model.item_factors[new], without.online.model.item_factors[new])
+    assert (follower.online.model.item_counts[new] == 2).all()
+
+
+@pytest.mark.usefixtures("few")
+def test_one_more_rating_makes_no_new_item_wait() -> None:
+    follower = Follower(AlsParams, {(HOT, item): 1.0 for item in NEW_ITEMS})
+    follower.online.settle()
+    refitted: list[int] = []
+    refit_items = follower.online._refits.refit_items
+    follower.online._refits.refit_items = lambda items: refitted.extend(items.tolist()) or refit_items(items)
+    follower.learn([Event(HOT, 0, 5.0)])
+    follower.online.settle()
+    assert refitted == []
+    follower.learn([Event(HOT, NEW_ITEMS[0], None)])  # now there are few enough
+    follower.online.settle()
+    assert sorted(refitted) == list(NEW_ITEMS)
+
+
+@pytest.mark.usefixtures("few")
+def test_who_rates_many_trained_items_is_followed() -> None:
+    follower = Follower(SgdParams, {(HOT, item): 1.0 for item in range(TRAINED_ITEMS)})
+    raters = np.array([HOT], dtype=np.int32)
+    assert len(Prolific(follower.online.model, follower.table).others(raters)) == 1
+
+
+@pytest.mark.parametrize("kind", [AlsParams, AlsImplicitParams, NmfParams])
+def test_exact_refits_read_the_newest_ratings_of_a_user(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "MAX_RATINGS_OF_USERS", 4)
+    given = {(HOT, item): float(1 + item % 5) for item in (8, 3, 5, 0, 6, 2, 7)}
+    newest = dict(list(given.items())[-4:])
+    one, other = Follower(kind, given), Follower(kind, newest)
+    one.online.settle()
+    other.online.settle()
+    np.testing.assert_array_equal(one.online.model.user_factors[HOT], other.online.model.user_factors[HOT])
+    assert one.online.model.user_factors[HOT].any()

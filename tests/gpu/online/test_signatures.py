@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu.online import signatures
+from gpu.params import CulshImplicitParams, CulshParams, Params
+from gpu.training import simlsh
+from tests.gpu.followers import (
+    ITEM_KEYS,
+    N_ITEMS,
+    N_USERS,
+    TRAINED_ITEMS,
+    TRAINED_USERS,
+    USER_KEYS,
+    Event,
+    Follower,
+    settled,
+)  # fmt: skip
+from tests.gpu.models import random_model
+
+
+def sums_of(follower: Follower) -> np.ndarray:
+    """Sums of simLSH of the present ratings, computed at once."""
+    model, ratings = follower.online.model, follower.table.ratings(USER_KEYS, ITEM_KEYS)
+    start = random_model(model.params, TRAINED_USERS, TRAINED_ITEMS)
+    start.grow(N_USERS, N_ITEMS)
+    columns = ratings.by_item
+    items = np.repeat(np.arange(N_ITEMS), columns.lengths)
+    fixed = model.mean, start.user_baseline[columns.items], model.item_baseline[items], model.middle
+    weights = simlsh.psi(model.params, model.scale, 0.0, columns.values, *fixed)
+    return simlsh.weighted_sums(ratings, weights, simlsh.n_words(model.params), model.params.seed)
+
+
+@pytest.mark.parametrize("kind", [CulshParams, CulshImplicitParams])
+def test_lists_of_new_items_follow_every_signature(kind: type[Params]) -> None:
+    follower = settled(kind, density=0.4)
+    rng = np.random.default_rng(8)
+    for _ in range(25):
+        n = rng.integers(1, 4)
+        values = np.where(rng.random(n) < 0.4, None, rng.integers(1, 6, n).astype(float))
+        follower.learn(
+            [Event(*event) for event in zip(rng.integers(0, 8, n), rng.integers(0, 12, n), values, strict=True)]
+        )
+        follower.online.settle()
+        model, counts = follower.online.model, follower.table.item_counts
+        sums = sums_of(follower)
+        np.testing.assert_array_equal(model.projections, sums)
+        lists = simlsh.top_k(
+            simlsh.signatures(sums), counts, model.neighbours.shape[1], 5, ITEM_KEYS, np.arange(TRAINED_ITEMS, N_ITEMS)
+        )
+        np.testing.assert_array_equal(model.neighbours[TRAINED_ITEMS:], lists.neighbours)
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 5])
+def test_sums_follow_what_changes_while_they_are_computed(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signatures, "HASHED_PER_SLICE", at_once)
+    rng = np.random.default_rng(at_once)
+    ratings = {(user, item): 3.0 for user in range(N_USERS) for item in range(TRAINED_ITEMS) if rng.random() < 0.6}
+    follower = Follower(CulshParams, ratings)
+    follower.learn([Event(0, TRAINED_ITEMS, 4.0)])  # the first new item
+    for step in range(40):
+        follower.online.settle(0.0)
+        if step % 4 == 1:
+            follower.learn([Event(int(rng.integers(1, N_USERS)), int(rng.integers(0, N_ITEMS)), 5.0)])
+        if step == 13:
+            follower.forget(3)
+    assert follower.online.settle()
+    np.testing.assert_array_equal(follower.online.model.projections, sums_of(follower))
+
+
+def test_nothing_is_hashed_while_every_item_is_trained() -> None:
+    follower = Follower(CulshParams, {(0, 0): 4.0, (7, 3): 2.0})
+    before = follower.online.model.projections.copy()
+    follower.learn([Event(1, 1, 5.0)])
+    assert follower.online.settle()
+    np.testing.assert_array_equal(follower.online.model.projections, before)
+
+
+def test_agreement_is_the_share_of_equal_bits() -> None:
+    follower = settled(CulshParams)
+    packed = simlsh.signatures(sums_of(follower))
+    bits = np.unpackbits(packed.view(np.uint8), axis=1)
+    shares = follower.online.agreement(2, np.array([0, 2, 10]))
+    np.testing.assert_allclose(shares, [(bits[2] == bits[other]).mean() for other in (0, 2, 10)], rtol=1e-6)
+
+
+def test_lists_among_many_items_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, top_k = [], simlsh.top_k
+
+    def spy(*given: Any, queries: np.ndarray, **named: Any) -> simlsh.Ranking:
+        made.append(len(queries))
+        return top_k(*given, queries=queries, **named)
+
+    monkeypatch.setattr(simlsh, "top_k", spy)
+    apart, together = settled(CulshParams, density=0.4), settled(CulshParams, density=0.4)
+    assert max(made) > 1
+    for follower, pairs in ((together, 1 << 20), (apart, 2 * N_ITEMS - 1)):
+        made.clear()
+        monkeypatch.setattr(signatures, "PAIRS_PER_SLICE", pairs)
+        follower.learn([Event(user, TRAINED_ITEMS + user % 2, 4.0) for user in range(N_USERS)])
+        follower.online.settle()
+    assert set(made) == {1}
+    np.testing.assert_array_equal(apart.online.model.neighbours, together.online.model.neighbours)

@@ -1,0 +1,119 @@
+"""Neighbours by simLSH and its comparators: planted groups are found, definitions are met."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu.host import similarity as host
+from gpu.params import CulshParams, Similarity
+from gpu.ratings import Ratings
+from gpu.training import similarity, simlsh
+from gpu.training.baselines import baselines
+from tests import reference
+
+GROUPS, PER_GROUP, N_USERS = 6, 8, 300
+ALL: tuple[Similarity, ...] = ("simlsh", "gsm", "minhash", "rp_cos", "random")
+
+matrices = st.lists(st.lists(st.sampled_from([None, None, 1, 2, 3, 4, 5]), min_size=5, max_size=5), max_size=12)
+
+
+def of_matrix(rows: list[list[int | None]]) -> tuple[Ratings, np.ndarray]:
+    matrix = np.array([[np.nan if v is None else v for v in row] for row in rows], dtype=np.float64).reshape(-1, 5)
+    users, items = np.nonzero(~np.isnan(matrix))
+    return Ratings.from_coo(users, items, matrix[users, items], (len(rows), 5)), matrix
+
+
+@pytest.fixture(scope="module")
+def grouped() -> Ratings:
+    """Each user likes some groups of items and dislikes the others, and rates half of each group that they know."""
+    rng = np.random.default_rng(0)
+    item_group = np.repeat(np.arange(GROUPS), PER_GROUP)
+    likes = np.where(rng.random((N_USERS, GROUPS)) < 0.5, 4.5, 1.5)
+    rated = np.repeat(rng.random((N_USERS, GROUPS)) < 0.6, PER_GROUP, axis=1)
+    rated &= rng.random((N_USERS, GROUPS * PER_GROUP)) < 0.7
+    users, items = np.nonzero(rated)
+    values = likes[users, item_group[items]] + rng.normal(0, 0.4, len(users))
+    return Ratings.from_coo(users, items, values, (N_USERS, GROUPS * PER_GROUP))
+
+
+@pytest.mark.parametrize("name", ["simlsh", "gsm", "minhash", "rp_cos"])
+def test_planted_groups_are_found(grouped: Ratings, name: Similarity) -> None:
+    found = similarity.neighbours(grouped, CulshParams(similarity=name, n_neighbours=PER_GROUP - 1)).neighbours
+    own = np.arange(GROUPS * PER_GROUP) // PER_GROUP
+    assert np.mean(found // PER_GROUP == own[:, None]) > 0.95
+
+
+@pytest.mark.parametrize("psi", ["residual", "power"])
+def test_signatures_agree_with_the_exact_matrix(grouped: Ratings, psi: str) -> None:
+    exact = similarity.neighbours(grouped, CulshParams(similarity="gsm", n_neighbours=7)).neighbours
+    hashed = similarity.neighbours(grouped, CulshParams(psi=psi, n_neighbours=7)).neighbours
+    chance = similarity.neighbours(grouped, CulshParams(similarity="random", n_neighbours=7)).neighbours
+    assert overlap(exact, hashed) > 0.9 > 0.3 > overlap(exact, chance)
+
+
+def overlap(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.mean([np.isin(a, b).mean() for a, b in zip(one, other, strict=True)]))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_list_is_distinct_items_with_ratings(name: Similarity) -> None:
+    users, items = np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0, 1, 0, 3, 1, 3, 5])
+    values = np.array([1, 5, 2, 4, 3, 3, 5])
+    ratings = Ratings.from_coo(users, items, values, (4, 7))
+    found = similarity.neighbours(ratings, CulshParams(similarity=name, n_neighbours=6, n_bits=64))
+    rated = {0, 1, 3, 5}
+    for item, row in enumerate(found.neighbours.tolist()):
+        wanted = rated - {item} if item in rated else set()
+        assert set(row[: len(wanted)]) == wanted
+        assert row[len(wanted) :] == [-1] * (6 - len(wanted))
+    again = similarity.neighbours(ratings, CulshParams(similarity=name, n_neighbours=6, n_bits=64))
+    np.testing.assert_array_equal(found.neighbours, again.neighbours)
+    assert 0.0 <= found.filled <= 1.0
+
+
+def test_only_simlsh_saves_projections(grouped: Ratings) -> None:
+    hashed = similarity.neighbours(grouped, CulshParams(n_bits=256))
+    expected = simlsh.projections(grouped, baselines(grouped), CulshParams(n_bits=256))
+    np.testing.assert_array_equal(hashed.projections, expected)
+    assert similarity.neighbours(grouped, CulshParams(similarity="rp_cos")).projections.shape == (48, 0)
+    assert similarity.neighbours(grouped, CulshParams(n_neighbours=0)).neighbours.shape == (48, 0)
+
+
+def test_random_neighbours_follow_the_item_key_not_the_row(grouped: Ratings) -> None:
+    params = CulshParams(similarity="random", n_neighbours=4)
+    found = similarity.neighbours(grouped, params)
+    other = similarity.neighbours(grouped, CulshParams(similarity="random", n_neighbours=4, seed=1))
+    assert found.filled == 1.0
+    assert overlap(found.neighbours, other.neighbours) < 0.3
+    users, items, values = grouped.coo()
+    keys = grouped.item_keys.copy()
+    keys[[3, 40]] = 1000, 3
+    moved = similarity.neighbours(Ratings.from_coo(users, items, values, item_keys=keys), params)
+    np.testing.assert_array_equal(moved.neighbours[40], found.neighbours[3])
+
+
+@settings(max_examples=60)
+@given(matrices, st.integers(1, 6))
+def test_gsm_is_shrunk_pearson_on_common_raters(rows: list[list[int | None]], k: int) -> None:
+    ratings, matrix = of_matrix(rows)
+    found = similarity.neighbours(ratings, CulshParams(similarity="gsm", n_neighbours=k)).neighbours
+    for item in range(5):
+        exact = [reference.shrunk_pearson(matrix, item, j, similarity.GSM_SHRINKAGE) for j in range(5)]
+        exact[item] = 0.0
+        wanted = sorted((s for s in exact if s > 1e-9), reverse=True)[:k]
+        chosen = [exact[j] for j in found[item][: len(wanted)]]
+        np.testing.assert_allclose(chosen, wanted, atol=1e-9)  # equal similarities may come in any order
+
+
+@settings(max_examples=30)
+@given(matrices)
+def test_minhash_keeps_the_lowest_bit_of_the_smallest_hash(rows: list[list[int | None]]) -> None:
+    ratings, matrix = of_matrix(rows)
+    packed = host.minhash(ratings, 1, 9)
+    for item in np.flatnonzero(ratings.by_item.lengths):
+        raters = np.flatnonzero(~np.isnan(matrix[:, item])).tolist()
+        bits = np.unpackbits(packed[item].view(np.uint8), bitorder="little").astype(bool)
+        np.testing.assert_array_equal(bits, reference.one_bit_minhash(raters, 64, 9))

@@ -1,0 +1,110 @@
+"""Successive halving finds what suits the data, and never ends behind the defaults of its last round."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import gpu
+from gpu.backend import Backend
+from gpu.errors import InvalidParams
+from gpu.params import AlsImplicitParams, AlsParams, EaseParams, NmfParams, Params, SgdParams
+from gpu.training import tune
+from gpu.training.calibration import calibrate
+from tests.data import planted, split
+
+
+@pytest.mark.parametrize("params", [AlsParams(), SgdParams(), AlsImplicitParams()], ids=lambda p: p.algorithm)
+def test_the_grid_lies_around_what_is_asked_for(params: Params) -> None:
+    settings = tune.grid(planted(), params)
+    assert len(settings) == len(set(settings)) >= 14
+    known = calibrate(planted(), params)
+    center = {"regularization": known.regularization, "alpha": known.alpha} if params.is_implicit else {}
+    assert dataclasses.replace(params, **center) == settings[0]
+    assert all(setting.n_epochs == params.n_epochs for setting in settings)
+
+
+def test_rounds_get_smaller_and_longer(backend: Backend) -> None:
+    train, test = split(planted())
+    params, seen = AlsParams(n_factors=6, n_epochs=8, precision="float32"), []
+    outcome = tune.tune(train, test, params, backend=backend, on_trial=lambda *told: seen.append(told))
+    sizes = tune.round_sizes(len(tune.grid(train, params)))
+    assert [trial.round for trial in outcome.trials] == [n for n, size in enumerate(sizes, 1) for _ in range(size)]
+    assert [(done, total) for _, done, total in seen] == [(n + 1, sum(sizes)) for n in range(sum(sizes))]
+    assert {trial.round: trial.params.n_epochs for trial in outcome.trials} == {1: 2, 2: 4, 3: 8}
+    last = [trial for trial in outcome.trials if trial.round == 3]
+    assert outcome.metric == "rmse"
+    assert outcome.best == min(last, key=lambda trial: trial.score).params
+
+
+def test_what_was_asked_for_is_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it looks worst after few epochs: with all of them it may be the best."""
+    train, test = split(planted())
+    params = SgdParams(n_factors=6, n_epochs=8)
+
+    def score(model: gpu.Model, *_: object, **__: object) -> float:
+        is_asked = dataclasses.replace(model.params, n_epochs=8) == params
+        return 9.0 if is_asked and model.params.n_epochs < 8 else 1.0 - 0.1 * is_asked
+
+    monkeypatch.setattr("gpu.training.tune.evaluate.rmse", score)
+    found = tune.tune(train, test, params)
+    assert found.best == params
+    assert [
+        trial.params.n_epochs for trial in found.trials if dataclasses.replace(trial.params, n_epochs=8) == params
+    ] == [2, 4, 8]
+
+
+def test_what_was_asked_for_takes_the_place_of_no_better_setting() -> None:
+    """With four factors a grid has one size, and the last round only a few settings."""
+    train, test = split(planted())
+    found = tune.tune(train, test, AlsParams(n_factors=4, n_epochs=8, regularization=0.4))
+    assert found.best.regularization < 0.4  # type: ignore[attr-defined]
+
+
+def test_a_bad_start_is_mended(backend: Backend) -> None:
+    train, test = split(planted())
+    bad = AlsParams(n_factors=6, n_epochs=9, regularization=0.4, precision="float32")
+    found = tune.tune(train, test, bad, backend=backend)
+    assert found.best.regularization < 0.4  # type: ignore[attr-defined]
+    errors = [
+        gpu.evaluate.rmse(gpu.fit(train, params, backend=backend), train.by_user, *test.coo())
+        for params in (bad, found.best)
+    ]
+    assert errors[1] < 0.95 * errors[0]
+
+
+def test_implicit_settings_are_judged_by_their_lists(backend: Backend) -> None:
+    train, test = split(planted())
+    params = AlsImplicitParams(n_factors=8, n_epochs=4, precision="float32")
+    found = tune.tune(train, test, params, backend=backend)
+    assert found.metric == "ndcg@10"
+    assert found.best.alpha is not None  # type: ignore[attr-defined]
+    scores = [trial.score for trial in found.trials if trial.round == 3]
+    assert max(scores) == pytest.approx(
+        gpu.evaluate.ranking(gpu.fit(train, found.best, backend=backend), train.by_user, test)["ndcg@10"], abs=0.02
+    )
+
+
+def test_without_epochs_there_is_one_round(backend: Backend) -> None:
+    train, test = split(planted())
+    found = tune.tune(train, test, EaseParams(), backend=backend)
+    ridge = calibrate(train, EaseParams()).regularization
+    assert [trial.params.regularization for trial in found.trials] == [  # type: ignore[attr-defined]
+        ridge,
+        *(ridge * factor for factor in tune.RIDGES_OF_EASE if factor != 1),
+    ]
+    assert {trial.round for trial in found.trials} == {1}
+    assert found.best == max(found.trials, key=lambda trial: trial.score).params
+
+
+def test_what_diverges_is_left_out_and_nothing_left_is_said() -> None:
+    train, test = split(planted())
+    wild = SgdParams(n_factors=6, n_epochs=9, learning_rate=6.0)
+    with pytest.raises(InvalidParams, match="every setting diverged"):
+        tune.tune(train, test, wild)
+    with pytest.raises(InvalidParams, match="nmf"):
+        tune.tune(train, test, NmfParams())
+    with pytest.raises(InvalidParams, match="held-out"):
+        tune.tune(train, test.where(np.zeros(len(test), np.bool_)), wild)

@@ -15,7 +15,7 @@ import typer
 
 from benchmarks import engine_commands, options, service_commands
 from benchmarks.options import Names, Where, chosen
-from service import threads
+from service import tuning
 from service.cli import __main__
 
 if TYPE_CHECKING:
@@ -138,5 +138,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    threads.configure()
+    tuning.configure()
     sys.exit(run(sys.argv[1:]))

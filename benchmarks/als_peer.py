@@ -14,7 +14,7 @@ import gpu
 from benchmarks.report import say
 from gpu.params import AlsImplicitParams
 from gpu.training.calibration import calibrate, signals_of
-from service import threads
+from service import tuning
 
 
 def installed() -> ModuleType | None:
@@ -24,7 +24,7 @@ def installed() -> ModuleType | None:
     except ModuleNotFoundError:
         say("implicit is not installed: nothing to compare with")
         return None
-    threads.limit_blas()  # the one that it brought in as well
+    tuning.limit_blas()  # the one that it brought in as well
     return module
 
 

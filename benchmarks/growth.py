@@ -19,7 +19,7 @@ from gpu.model import Model
 from gpu.online import place
 from gpu.online.host_model import OnlineModel
 from gpu.params import params_for
-from service import memory
+from service import tuning
 from service.engine.history import History
 from service.engine.live_model import Resident
 from service.engine.popularity import Popularity
@@ -59,7 +59,7 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
     changes = history.apply(next(lessons)).changes
     popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
     resident = _resident(history, algorithm, n_factors)
-    memory.settle()
+    tuning.settle()
     steps: list[tuple[float, float]] = []
     ends = [n_lessons * row // n_rows for row in range(1, n_rows + 1)]
     for number, entries in enumerate(lessons, 1):

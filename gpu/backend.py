@@ -65,7 +65,7 @@ class Backend:
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = (
-    "als", "descent", "ease", "esgd", "exact", "hals", "hamming", "item_index", "lsh", "similarity", "topn",
+    "als", "descent", "ease", "esgd", "hals", "hamming", "item_index", "lsh", "online.exact", "similarity", "topn",
 )  # fmt: skip
 
 

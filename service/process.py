@@ -17,7 +17,7 @@ import structlog
 import uvicorn
 import uvloop
 
-from service import logs, memory, threads
+from service import logs, threads, tuning
 from service.api.app import Application, create_app
 from service.components import Parts, Worker
 from service.errors import InvalidSetting
@@ -59,8 +59,8 @@ def run(settings: Settings) -> int:
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     settings = _within_files(settings)
-    memory.limit_arenas()
-    threads.limit_blas()
+    tuning.limit_arenas()
+    tuning.limit_blas()
     app = create_app(settings)
     with _listening(settings) as listener:
         return _ended(_in_loop(_serve(app.state.runtime, _server(app), listener)))
@@ -101,7 +101,7 @@ def run_worker(settings: Settings) -> int:
     """Supervise trainings until SIGTERM or SIGINT; exit status as for `run`."""
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
-    memory.prefer_as_victim(memory.WORKER_OOM_SCORE)
+    tuning.prefer_as_victim(tuning.WORKER_OOM_SCORE)
     return _ended(_in_loop(_work(settings)))
 
 
@@ -196,7 +196,7 @@ def _status(parts: Parts) -> int:
 
 async def _announce(runtime: Runtime, url: str) -> None:
     await runtime.until_ready()
-    memory.settle()
+    tuning.settle()
     print(f"nearfield is ready on {url} ({runtime.summary})", flush=True)  # noqa: T201 (the promised line)
 
 

@@ -37,8 +37,8 @@ from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.storage import live_versions
 from service.storage.archiver import Archiver
-from service.storage.data_lock import DataLock
 from service.storage.events import Fields, StreamId
+from service.storage.files import DataLock
 from service.storage.redis_server import RedisServer
 
 RETRY_S = 0.5

@@ -1,9 +1,9 @@
 """ALS on a CUDA device: what is placed there, which kernels solve it, its errors; `gpu.training.als` says what.
 
 Three sets of kernels: on tensor cores with A kept in registers (float16, conjugate gradients, compute capability 8.0:
-`gpu.device.als_fused`, and for many factors `gpu.device.als_wide`), and in float32 with A in memory
-(`gpu.device.als_plain`) for everything else. More than `WHOLE` factors are solved block by block
-(`gpu.device.als_subspace`), by the first and the last. All give equal bits for equal inputs on equal devices.
+`gpu.device.als_forms.fused`, and for many factors `gpu.device.als_forms.wide`), and in float32 with A in memory
+(`gpu.device.als_forms.plain`) for everything else. More than `WHOLE` factors are solved block by block
+(`gpu.device.als_forms.subspace`), by the first and the last. All give equal bits for equal inputs on equal devices.
 """
 
 from __future__ import annotations
@@ -14,19 +14,12 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import (
-    TENSOR_CORES,
-    als_fused,
-    als_losses,
-    als_plain,
-    als_plan,
-    als_subspace,
-    als_wide,
-    arrays,
-    compute_capability,
-)
-from gpu.device.als_tiling import tiling
-from gpu.device.arrays import PANEL, Side, Table, free_bytes
+from gpu.device import TENSOR_CORES, compute_capability
+from gpu.device.als_forms import fused, losses, plain, plan, subspace, wide
+from gpu.device.als_forms import sides as arrays
+from gpu.device.als_forms.sides import PANEL, Side, Table
+from gpu.device.als_forms.tiling import tiling
+from gpu.device.cuda.arrays import free_bytes
 from gpu.errors import InvalidParams
 from gpu.ratings import Rows
 from gpu.training.als import WHOLE, Problem, block_problem, is_blocked
@@ -51,8 +44,8 @@ def _path(problem: Problem) -> ModuleType:
     if problem.n_factors > WHOLE and not is_blocked(problem):
         raise InvalidParams(f"Invalid solver: expected cg on a device beyond {WHOLE} factors, got cholesky; use host")
     if not is_fused(problem):
-        return als_plain
-    return als_wide if not is_blocked(problem) and als_wide.fits(problem) else als_fused
+        return plain
+    return wide if not is_blocked(problem) and wide.fits(problem) else fused
 
 
 def _solved_at_once(problem: Problem) -> Problem:
@@ -73,7 +66,7 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
     tables = (n_users + n_items) * (4 * stride + 4 * problem.biases + halves)
     sides = _side_bytes(by_user_lengths, n_items, problem) + _side_bytes(by_item_lengths, n_users, problem)
     if is_blocked(problem):
-        sides += als_subspace.bytes_needed(int(by_user_lengths.sum()), max(n_users, n_items), problem)
+        sides += subspace.bytes_needed(int(by_user_lengths.sum()), max(n_users, n_items), problem)
     return tables + sides + 2 * 8 * PANEL * stride * problem.is_implicit + WORKSPACE
 
 
@@ -81,11 +74,11 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: Problem) ->
     n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), _path(problem)
     if is_fused(problem):
         ranges = _n_ranges(n_columns, problem)
-        cut = als_plan.cut_of(lengths, ranges, _max_slots(problem))
-        n_slots, n_split = als_plan.slots_of(lengths, ranges, cut), int(np.count_nonzero(lengths > min(cut)))
+        cut = plan.cut_of(lengths, ranges, _max_slots(problem))
+        n_slots, n_split = plan.slots_of(lengths, ranges, cut), int(np.count_nonzero(lengths > min(cut)))
         n_items, held = n_slots + n_rated - n_split, n_slots
     else:
-        n_split, n_items = n_rated, int(als_plan.n_parts_of(lengths).sum())
+        n_split, n_items = n_rated, int(plan.n_parts_of(lengths).sum())
         held = min(n_items, tiling(inner).max_slots)
     sums: int = held * path.slot_bytes(inner)
     return 8 * int(lengths.sum()) + (32 + 16) * n_items + 32 * n_split + (24 + 8) * len(lengths) + sums
@@ -102,21 +95,21 @@ def prepare(rows: Rows, n_columns: int, problem: Problem, n_rated: int | None = 
     n_rated = n_columns if n_rated is None else n_rated
     ridges, inner, path = problem.ridges(rows.lengths, n_rated), _solved_at_once(problem), _path(problem)
     if is_fused(problem):
-        weights, ranges = als_plan.weights(rows, problem), _n_ranges(n_columns, problem)
-        work = als_plan.fused(rows, weights, n_columns, ranges, _max_slots(problem))
+        weights, ranges = plan.weights(rows, problem), _n_ranges(n_columns, problem)
+        work = plan.fused(rows, weights, n_columns, ranges, _max_slots(problem))
         return arrays.side_of(rows, work, [], ridges, n_rated, work.n_slots * path.slot_bytes(inner))
-    work = als_plan.two_phase(rows)
-    batches = als_plan.batches(work.splits, tiling(inner).max_slots)
+    work = plan.two_phase(rows)
+    batches = plan.batches(work.splits, tiling(inner).max_slots)
     n_slots = max((batch.n_slots for batch in batches), default=0)
-    return arrays.side_of(rows, work, batches, ridges, n_rated, n_slots * als_plain.slot_bytes(inner))
+    return arrays.side_of(rows, work, batches, ridges, n_rated, n_slots * plain.slot_bytes(inner))
 
 
 def _n_ranges(n_columns: int, problem: Problem) -> int:
     """Ranges of the fixed side; one where sums of a part of a row take as long to move as its ratings to gather."""
-    if _path(problem) is als_wide:
+    if _path(problem) is wide:
         return 1
     cache: int = cupy.cuda.Device().attributes["L2CacheSize"]
-    return als_plan.n_ranges(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
+    return plan.n_ranges(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
 
 
 def _max_slots(problem: Problem) -> int:
@@ -154,7 +147,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
         if solved.biases is not None:
             solved.biases[side.empty] = 0
     if is_blocked(problem):
-        als_subspace.solve(_path(problem), side, solved, fixed, problem)
+        subspace.solve(_path(problem), side, solved, fixed, problem)
     else:
         _path(problem).solve(side, solved, fixed, problem)
 
@@ -164,11 +157,11 @@ def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tupl
 
     The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs, rated or not.
     """
-    squares, loss = als_losses.errors(side, table, fixed, problem, scale)
-    return squares, loss + (als_losses.of_unrated(table, fixed) if problem.is_implicit else 0.0)
+    squares, loss = losses.errors(side, table, fixed, problem, scale)
+    return squares, loss + (losses.of_unrated(table, fixed) if problem.is_implicit else 0.0)
 
 
 def penalty(side: Side, table: Table, problem: Problem) -> float:
     """Regularisation of the objective: Σ ρ |x|² over the rows of `side`."""
     del problem
-    return als_losses.penalty(side, table)
+    return losses.penalty(side, table)

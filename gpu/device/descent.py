@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpu.device import descent_neighbors, shared_memory
 from gpu.device.als import WORKSPACE
-from gpu.device.arrays import placed
+from gpu.device.cuda.arrays import placed
 from gpu.device.cuda.ratings import Placed, rows_of
 from gpu.device.descent_layout import MOST_THREADS, WARP, Geometry, Parameters
 from gpu.device.descent_tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import descent_neighbors
-from gpu.device.arrays import placed
+from gpu.device.cuda.arrays import placed
 from gpu.device.descent_tiles import Tiles
 from gpu.errors import InvalidParams
 from gpu.model import Model

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpu.device import compute_capability
 from gpu.device.als import WORKSPACE, finish
-from gpu.device.arrays import placed
+from gpu.device.cuda.arrays import placed
 from gpu.device.cuda.ratings import rows_of
 from gpu.device.kernels import kernel
 from gpu.params import EsgdParams

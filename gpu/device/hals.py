@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from gpu.device import hals_gather, shared_memory
 from gpu.device.als import WORKSPACE, finish
-from gpu.device.arrays import placed
+from gpu.device.cuda.arrays import placed
 from gpu.device.hals_parts import slots_bound
 from gpu.device.kernels import kernel, module
 from gpu.ratings import Ratings

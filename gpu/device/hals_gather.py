@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from gpu.device.als_plan import WHOLE
-from gpu.device.arrays import placed
+from gpu.device.als_forms.plan import WHOLE
+from gpu.device.cuda.arrays import placed
 from gpu.device.hals_parts import longest, parts_of
 from gpu.device.kernels import kernel
 from gpu.ratings import Rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.als_plan import ITEM, SPLIT, WHOLE
+from gpu.device.als_forms.plan import ITEM, SPLIT, WHOLE
 from gpu.ratings import Rows
 
 N_WARPS = 1 << 14  # a few times those at work: each should have a part of about equal length

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import TENSOR_CORES, compute_capability
-from gpu.device.arrays import placed
+from gpu.device.cuda.arrays import placed
 from gpu.device.kernels import kernel, module
 from gpu.model import NO_NEIGHBOUR, Model
 from gpu.ranking.deduction import Deduction

@@ -12,8 +12,8 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.als_plan import ITEM
-from gpu.device.arrays import placed
+from gpu.device.als_forms.plan import ITEM
+from gpu.device.cuda.arrays import placed
 from gpu.device.cuda.ratings import Placed, columns_of, keys_of, rows_of
 from gpu.device.kernels import kernel
 from gpu.params import CulshParams

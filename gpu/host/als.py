@@ -12,8 +12,8 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
+from gpu.free_memory import free_bytes
 from gpu.host import cg, columns, subspace
-from gpu.host.free_memory import free_bytes
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows

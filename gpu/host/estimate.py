@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
+from gpu.host.online.rating_table import find
 from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbour_terms
-from gpu.host.table import find
 from gpu.ratings import Rows
 from gpu.training.views import Arrays
 

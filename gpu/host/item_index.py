@@ -8,10 +8,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpu.arena import Arena
 from gpu.growing import Growing
-from gpu.host.arena import FULL, Directory, Int, give_back, new_place
-from gpu.host.table import find
+from gpu.host.arena import FULL, Arena, Directory, Int, give_back, new_place
+from gpu.host.online.rating_table import find
 from gpu.model import Model
 from gpu.ranking.deduction import Deduction
 

@@ -7,7 +7,7 @@ cache; no more than four panels of scores exist at a time.
 
 Neighbour terms ([004] eq. 1) go through inverse lists (`gpu.host.neighbor_blocks`): what most items begin with is the
 same for all users. Item weights give every item of every user a sum of its own before the panels are read
-(`gpu.host.weighted`).
+(`gpu.host.online.weighted`).
 
 Threads share the items, each with lists of its own, which are joined at the end. The order of every list is total, so
 that this leaves no trace.
@@ -26,8 +26,8 @@ from gpu.host.arena import Int
 from gpu.host.item_index import LANE, PANEL, Catalogue, Tables
 from gpu.host.lists import collect, collect_some, join
 from gpu.host.neighbor_blocks import BLOCK, Touched, touched
-from gpu.host.table import find
-from gpu.host.weighted import weighted
+from gpu.host.online.rating_table import find
+from gpu.host.online.weighted import weighted
 from gpu.ranking.requests import Requests
 
 PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much

@@ -27,7 +27,7 @@ A_USER, AN_ITEM, A_RATING = 64, 80, 64
 # A batch of `gpu.online.device_model`: its largest numbers of samples, parts of users and new items; and, in bytes,
 # what it takes for any model: agreements of signatures (256 MB at most) and ratings in flight.
 SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
-# Bytes of `gpu.device.exact` in addition to its copy of the items: half for large matrices, half for a launch.
+# Bytes of `gpu.device.online.exact` in addition to its copy of the items: half for large matrices, half for a launch.
 A_SOLVER = 128 * 2**20
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host import drift as kernels
+from gpu.host.online import drift as kernels
 from gpu.model import Model
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import CulshImplicitParams, Params

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
-from gpu.host import exact as on_host
-from gpu.host.gather_rows import newest_of_users, values_of_pairs
+from gpu.host.online import exact as on_host
+from gpu.host.online.gather_rows import newest_of_users, values_of_pairs
 from gpu.model import Model
 from gpu.online.drift import AsTrained, Column
 from gpu.online.exact_rows import RatedRows, Solver, Sums
@@ -165,7 +165,7 @@ def solver_of(model: Model, backend: Backend) -> Solver | None:
     """What solves rows of `model` on `backend`, placed there; None where they are not solved exactly. Any thread."""
     if not isinstance(model.params, ExactParams):
         return None
-    solver: Solver = backend.primitives("exact").Solver(model, objective_of(model))
+    solver: Solver = backend.primitives("online.exact").Solver(model, objective_of(model))
     return solver
 
 

@@ -15,7 +15,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.host.table import items_left_out
+from gpu.host.online.rating_table import items_left_out
 from gpu.model import Model
 from gpu.online.rating_table import RatingTable
 

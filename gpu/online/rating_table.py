@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.arena import Arena
 from gpu.errors import InvalidInput
-from gpu.host import table as kernels
+from gpu.host.arena import Arena
+from gpu.host.online import rating_table as kernels
 from gpu.ratings import Ratings, Rows
 
 

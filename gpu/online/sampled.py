@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
-from gpu.host.drift import picked
+from gpu.host.online.drift import picked
 from gpu.model import Model
 from gpu.online import exact
 from gpu.online.drift import AsTrained, Column
@@ -66,7 +66,10 @@ class SampledRefits:
         unit = model.calibration.unit
         self.user_rules, self._item_rules = user_rules(params, unit), item_rules(params, unit)
         self._trained_item_rules = trained_item_rules(params, unit)
-        self._of_users, self._of_items = backend.primitives("refit_users"), backend.primitives("refit_items")
+        self._of_users, self._of_items = (
+            backend.primitives("online.refit_users"),
+            backend.primitives("online.refit_items"),
+        )
         self._trained_items = self._trained_users = np.zeros(0, dtype=np.int64)  # by key, once `prepare` has run
         self._trained_user_keys = np.zeros(0, dtype=np.uint64)
         self._user_keys, self._item_keys = user_keys, item_keys

@@ -58,7 +58,7 @@ def user_cosines(model: Model, rows: Rows, user: int) -> NDArray[np.float32]:
     own = slice(start, start + rows.lengths[user])
     line[rows.items[own]] = np.where(are_likes(rows.values[own], model.middle), 1, DISLIKED)
     length, found = np.float32(np.sqrt(np.sum(line**2))), np.empty(len(rows.starts), dtype=np.float32)
-    HOST.primitives("similar").cosines_of_rows(rows, line, length, np.float32(model.middle), DISLIKED, found)
+    HOST.primitives("online.weighted").cosines_of_rows(rows, line, length, np.float32(model.middle), DISLIKED, found)
     return found
 
 

@@ -148,7 +148,7 @@ def similar(
     if not factors[row].any():
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
     cosines = np.empty(len(factors), dtype=np.float32)
-    HOST.primitives("similar").cosines(factors, row, cosines)
+    HOST.primitives("lists").cosines(factors, row, cosines)
     return others(cosines, row, n, allowed)
 
 

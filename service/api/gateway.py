@@ -24,8 +24,8 @@ from service.api.auth import Keys, RateLimit
 from service.api.client_address import ClientAddresses
 from service.api.problems import Headers
 from service.api.site_check import SiteCheck
-from service.engine import clients
-from service.engine.clients import Client
+from service.engine import fairness
+from service.engine.fairness import Client
 from service.errors import BodyTooLarge, ServiceError, UnsupportedMediaType
 from service.logs import LineBudget
 from service.metrics import Metrics
@@ -146,7 +146,7 @@ class Door:
     ) -> None:
         """Return if rate, key, site, announced length and type are in order; nothing of the body has been read.
 
-        What follows in this context is done for this client (`service.engine.clients`).
+        What follows in this context is done for this client (`service.engine.fairness`).
 
         Raises:
             TooManyRequests, NotAuthorized, Forbidden, ForeignSite, BodyTooLarge, UnsupportedMediaType: they are not.
@@ -159,7 +159,7 @@ class Door:
         else:
             self._keys.check(method, path, headers.get(b"x-api-key"))
         key = None if self._keys.is_none_set else headers.get(b"x-api-key")
-        clients.current.set(Client(address, key))
+        fairness.current.set(Client(address, key))
         if b"content-length" in headers or b"transfer-encoding" in headers:
             self._admit_body(headers)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from service import threads
+from service import tuning
 from service.cli.console import FAILED, Printer, complain, progress, stderr
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def topics(
 
 def main() -> None:
     """Entry point of the console script."""
-    threads.configure()
+    tuning.configure()
     sys.exit(run(sys.argv[1:]))
 
 

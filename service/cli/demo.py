@@ -27,7 +27,7 @@ from service.cli import importer, ratings_file, synthetic
 from service.cli.console import FAILED, complain, progress
 from service.cli.ratings_file import RatingsFile
 from service.errors import ServiceError
-from service.storage.data_lock import DataLock
+from service.storage.files import DataLock
 from service.storage.redis_server import RedisServer
 
 DATA = Path("demo-data")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import gpu
-from gpu.host import compilation
-from gpu.host.kernel_cache import take_turns
-from service import threads
+from gpu.host.jit import compilation
+from gpu.host.jit.kernel_cache import take_turns
+from service import tuning
 from service.cli import synthetic
 from service.engine.rehearsal import rehearse_answers, rehearse_history, rehearse_learning, rehearse_model
 
@@ -22,7 +22,7 @@ N_VIEWERS, N_ITEMS = 60, 40
 
 def main(arguments: Sequence[str]) -> None:
     """Compile as the arguments say."""
-    threads.configure()
+    tuning.configure()
     if arguments:
         take_turns()
         with compilation.watched(partial(print, flush=True)):

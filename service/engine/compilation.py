@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from gpu.algorithms import ALGORITHMS
-from gpu.host import compilation
+from gpu.host.jit import compilation
 from gpu.online import drift
 from gpu.params import CulshParams, GradientParams, Params
 from service.engine.rehearsal import rehearse_model
@@ -30,12 +30,12 @@ NICENESS = 10  # who asks meanwhile goes first
 POLL_S = 0.2
 
 # Kernels by what calls them, whole modules or single ones. What an algorithm learns with:
-_HISTORY = ("arena", "table")
+_HISTORY = ("arena", "rating_table")
 _ANSWERS = ("bounds", "estimate", "item_index", "lists", "neighbor_blocks", "topn", "weighted")
-_BY_FACTORS, _BY_RATINGS = ("similar.cosine", "similar.cosines"), ("similar.cosines_of_rows",)  # neighbors
+_BY_FACTORS, _BY_RATINGS = {"lists.cosine", "lists.cosines"}, {"weighted.cosines_of_rows"}  # neighbors
 _EXACT = ("exact", "gather_rows", "solve")
 _SAMPLED = ("refit_items", "refit_users", "solve.add_observations", "solve.factorize", "solve.solve")
-_HASHED = ("hamming", "lsh", "table.values_of")
+_HASHED = ("hamming", "lsh", "rating_table.values_of")
 _DRIFT = ("drift.count", "drift.positions_of")
 _SUMS = ("exact.add_gram",)
 _ABSENCES = ("refit_items.draw_absences", "refit_items.draw_absent", "refit_items.likers")
@@ -69,18 +69,20 @@ OnProgress = Callable[[float, str], None]
 def needed(algorithm: str) -> set[str]:
     """The kernels that a model of `algorithm` answers and learns with, by name."""
     params = ALGORITHMS[algorithm].params()
-    names = [*_HISTORY, *_ANSWERS, *(_BY_RATINGS if params.has_item_weights else _BY_FACTORS)]
-    lacking = {"arena.move_rows"}  # of the log alone
+    names = [*_HISTORY, *_ANSWERS]
+    lacking = {"arena.move_rows"} | (
+        _BY_FACTORS if params.has_item_weights else _BY_RATINGS
+    )  # the first: of the log alone
     if isinstance(params, GradientParams):
         names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]
-        lacking |= set() if isinstance(params, CulshParams) else {"table.values_of"}
+        lacking |= set() if isinstance(params, CulshParams) else {"rating_table.values_of"}
         names += _HASHED if isinstance(params, CulshParams) else ()
         lacking |= set() if params.is_implicit else set(_ABSENCES)
     elif params.has_item_weights:
-        lacking |= {"table.values_of"}
+        lacking |= {"rating_table.values_of"}
     else:
         names += [*_EXACT, *_drift(params, *_DRIFT)]
-        lacking |= {"table.values_of", *(() if params.is_implicit else _SUMS)}
+        lacking |= {"rating_table.values_of", *(() if params.is_implicit else _SUMS)}
     return _of(names) - lacking
 
 

@@ -12,8 +12,7 @@ import itertools
 from collections import deque
 from typing import Any
 
-from service.engine.clients import Client
-from service.engine.costs import LIGHT, MAX_COST
+from service.engine.fairness import LIGHT, MAX_COST, Client
 
 MAX_REMEMBERED = 4096  # lines, beyond which empty ones are forgotten
 

@@ -21,10 +21,10 @@ from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST
 from gpu.errors import NotEnoughMemory
 from gpu.memory import check_room
-from gpu.online import Placed, place
+from gpu.online import Placed, place, room
 from gpu.params import params_for
 from gpu.ranking import item_index
-from service.engine import compilation, room
+from service.engine import compilation
 from service.engine.background import Slices
 from service.engine.engine import Engine
 from service.engine.live_model import Resident, rows_of

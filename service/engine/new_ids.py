@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from service.engine import clients
+from service.engine import fairness
 from service.errors import TooManyRequests
 from service.storage.events import RatingEvent
 
@@ -52,7 +52,7 @@ class NewIds:
         n_new = sum(not self._knows_user(user) for user in {rating.user for rating in ratings})
         n_new += sum(not self._knows_item(item) for item in {rating.item for rating in ratings})
         if n_new:
-            self._take(clients.current.get().key, n_new, self._per_hour)
+            self._take(fairness.current.get().key, n_new, self._per_hour)
 
     def _take(self, key: bytes | None, n_new: int, per_hour: int) -> None:
         now = time.monotonic()

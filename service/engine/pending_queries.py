@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from service.engine import clients
-from service.engine.clients import Client
-from service.engine.costs import MAX_COST, cost_of
+from service.engine import fairness
 from service.engine.fair_lines import FairLines
+from service.engine.fairness import MAX_COST, Client, cost_of
 from service.engine.queries import Query
 from service.errors import Overloaded
 
@@ -82,7 +81,7 @@ class Questions:
         Raises:
             Overloaded: too many are waiting.
         """
-        client = clients.current.get()
+        client = fairness.current.get()
         if self._n_put - self._n_taken >= self._limits.max_waiting:
             self._check_share(client)
         loop = asyncio.get_running_loop()

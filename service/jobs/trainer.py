@@ -27,12 +27,12 @@ import gpu
 from gpu.backend import Backend, BackendName
 from gpu.errors import naming
 from gpu.model import Model
+from gpu.online import room
 from gpu.params import Values
 from gpu.ratings import Rows
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
-from service import threads
-from service.engine import room
+from service import threads, tuning
 from service.engine.rehearsal import rehearse_model
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.jobs.corpus import Corpus, read_corpus, usable
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _cancel)
-    threads.limit_blas()
+    tuning.limit_blas()
     try:
         asked = options.algorithm, options.params, options.watermark, options.backend
         last = train(options.data, *asked, _tell, options.values, tune=options.tune)

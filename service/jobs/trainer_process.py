@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from service import memory, threads
+from service import threads, tuning
 from service.jobs.table import Job
 from service.jobs.trainer import Line
 from service.settings import Settings
@@ -42,7 +42,7 @@ class TrainerProcess:
             pass_fds=(lock.descriptor,),
         )
         os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
-        memory.prefer_as_victim(memory.TRAINER_OOM_SCORE, self._process.pid)
+        tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE, self._process.pid)
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._errors: list[str] = []
         self._readers = [threads.helper("trainer-pipe", read) for read in (self._read_lines, self._read_errors)]

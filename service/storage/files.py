@@ -18,9 +18,10 @@ from collections import Counter
 from io import BufferedReader
 from pathlib import Path
 
-from service.errors import LockTimeout
+from service.errors import DataInUse, LockTimeout
 
 LOCK_TIMEOUT_S = 10.0
+DATA_LOCK = ".lock"  # in DATA: one `serve` with an embedded Redis per folder
 _POLL_S = 0.02
 _FAULT_AT = os.environ.get("NEARFIELD_FAULT_AT", "")
 _reached: Counter[str] = Counter()
@@ -190,3 +191,30 @@ def close_to_others(data: Path, ours: frozenset[str]) -> None:
 def _check_regular(descriptor: int, path: Path) -> None:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise OSError(f"Invalid file {path}: expected a regular file, got a pipe, a device or a folder")
+
+
+class DataLock:
+    """An exclusive lock on DATA/.lock, which holds the pid of whoever has it."""
+
+    def __init__(self, data: Path) -> None:
+        """Take the lock; the folder is made where it is missing.
+
+        Raises:
+            DataInUse: another process has it; the message names its pid.
+        """
+        data.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(data / DATA_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._file)
+            raise DataInUse(
+                f"Invalid data folder {data}: expected one that nobody serves, got process {pid}; stop it first"
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        """Give it back."""
+        os.close(self._file)

@@ -150,7 +150,10 @@ def test_the_host_is_taken_where_it_is_asked_for():
 
 
 def test_families_without_a_twin_on_the_device_compute_on_the_host():
-    assert backend.Backend("device", "under test").primitives("refit_users").__name__ == "gpu.host.refit_users"
+    assert (
+        backend.Backend("device", "under test").primitives("online.refit_users").__name__
+        == "gpu.host.online.refit_users"
+    )
 
 
 def test_a_device_gives_back_what_its_pool_does_not_use(monkeypatch):

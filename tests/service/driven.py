@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from gpu.algorithms import ALGORITHMS
-from gpu.host import compilation
-from service import threads
+from gpu.host.jit import compilation
+from service import tuning
 from service.engine.rehearsal import rehearse_history, rehearse_model
 from tests.service.local import Local, serving
 
@@ -90,7 +90,7 @@ def drive(local: Local) -> list[str]:
 
 
 def main(data: Path, url: str) -> None:
-    threads.configure()
+    tuning.configure()
     rehearse_history()
     for algorithm in ALGORITHMS:
         rehearse_model(algorithm)

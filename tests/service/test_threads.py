@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 PROGRAM = """
-from service import threads
-threads.configure()
+from service import tuning
+tuning.configure()
 import numpy
 from threadpoolctl import threadpool_info
-threads.limit_blas()
+tuning.limit_blas()
 print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
 from service.engine.rehearsal import rehearse_model
 rehearse_model("sgd")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
-from gpu.device.arrays import placed
+from gpu.device.cuda.arrays import placed
 from gpu.ratings import Ratings, Rows
 
 

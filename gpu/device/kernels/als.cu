@@ -4,7 +4,7 @@
 //
 // Compiled for one problem: F factors, BIASES and IMPLICIT as 0 or 1; STRIDE floats in a row of the solved table. STEP is 1
 // where F is a block of a row's factors: then the right-hand side is the gradient at the present x, y what each rating
-// still lacks, and the solution the step that is to be added to x (gpu/device/als_subspace.py).
+// still lacks, and the solution the step that is to be added to x (gpu/device/als_forms/subspace.py).
 //
 // Columns of a staged rating: C of the table (F factors; with biases then 1, b̂ in FP16 and the rest of b̂), zeros up to
 // LD. A's rows F + 1 and F + 2 then add up to Σ b̂ z. The right-hand side y, in two FP16 parts, is

@@ -7,7 +7,7 @@
 // thread's own, N_TILES such tiles lie across A and b; FORM_THREADS and SOLVE_THREADS of a block; IN_SHARED: whether A fits
 // into shared memory when it is solved. STRIDE floats lie between two rows of a table. STEP is 1 where the D unknowns are a
 // block of a row's factors: then y is what each rating still lacks, and the solution the step that is to be added to x
-// (gpu/device/als_subspace.py).
+// (gpu/device/als_forms/subspace.py).
 //
 // A and b are the lower triangle of one symmetric matrix: a rating is √w [z; y/w], so b is row D of Σ of its outer
 // products. In memory ("slot") row i of it begins at `slot_row(i)` and is as long as its tiles reach: whole 16-byte

@@ -3,7 +3,7 @@
 // A warp owns a row; Z, up to 32 staged rows of the table, is both operands in turn. Products with Z give a number a
 // rating, products with Zᵀ a number an unknown. Nothing but the vectors is rounded to FP16, and these in two parts.
 
-constexpr int SHORT = 32, SHORT_WARPS = 4;  // SHORT as gpu/device/als_plan.py has it
+constexpr int SHORT = 32, SHORT_WARPS = 4;  // SHORT as gpu/device/als_forms/plan.py has it
 constexpr int SHORT_BYTES = 32 * CT + 16;   // of a staged row, an odd multiple of 16
 
 struct ShortRow {  // of a warp

@@ -1,4 +1,4 @@
-// What ALS in blocks of factors needs beside the solvers (gpu/device/als_subspace.py): what each rating still lacks,
+// What ALS in blocks of factors needs beside the solvers (gpu/device/als_forms/subspace.py): what each rating still lacks,
 // t = y − w (z·x), kept up to date block by block, and the biases of rows.
 //
 // Compiled for one problem: BLOCK factors of a block, IMPLICIT and BIASES as 0 or 1; HALF: whether the fixed side is FP16,

@@ -1,4 +1,4 @@
-// Rows of a model of ALS or NMF, each solved exactly while the other side stands still: twin of gpu/host/exact.py.
+// Rows of a model of ALS or NMF, each solved exactly while the other side stands still: twin of gpu/host/online/exact.py.
 //
 //   ALS   (VᵀV + Σ w z zᵀ + diag(ρ unit; ρ)) x = Σ y z over the ratings of the row, by Cholesky. Implicit: z = v,
 //         w = α|r|, y = 1 + w for a like and 0 for a dislike. Else without VᵀV: z = [v; 1] or v, w = 1, y = r − μ − b.

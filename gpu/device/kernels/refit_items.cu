@@ -1,4 +1,4 @@
-// Refits of items newer than the snapshot ([004] Alg. 4 in closed form): see gpu/host/refit_items.py, whose steps and draws
+// Refits of items newer than the snapshot ([004] Alg. 4 in closed form): see gpu/host/online/refit_items.py, whose steps and draws
 // these are.
 //
 //   (Σ w x xᵀ + diag(λ n + λ0)) [v; w; c; b̂] = Σ w y x   over raters i (implicit: and drawn others) of one item,
@@ -138,7 +138,7 @@ __device__ __forceinline__ bool is_like(const Table& table, const Users& users, 
     return rating_of(table, user, item) >= users.middle;
 }
 
-// Ridge of the term in a physical column: see gpu/host/refit_items.py.
+// Ridge of the term in a physical column: see gpu/host/online/refit_items.py.
 __device__ __forceinline__ float ridge_of(int column, const int* counts, const Rules& rules) {
     if (column < F) return rules.factor * counts[2 * K] + rules.factor_prior;
     const float unit = column < F + K ? rules.weight_unit : 1.0f;

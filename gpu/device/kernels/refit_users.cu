@@ -1,4 +1,4 @@
-// Refits of single users ([004] Alg. 4 in closed form): see gpu/host/refit_users.py, whose steps and draws these are.
+// Refits of single users ([004] Alg. 4 in closed form): see gpu/host/online/refit_users.py, whose steps and draws these are.
 //
 //   (Σ w z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ w y z   over samples of one user's ratings of trained items, z = [v_j; 1],
 //   y = r − μ − b̂_j − the neighbour terms of [004] eq. 1; implicit: Newton steps on the cross-entropy, with drawn negatives.

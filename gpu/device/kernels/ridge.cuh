@@ -257,7 +257,7 @@ static_assert(sizeof(Rules) == 64, "as NumPy writes it");
 
 __device__ __forceinline__ float sigmoid(float score) { return 1 / (1 + expf(-score)); }
 
-// (σ(x) − ½) / x: see gpu/host/refit_users.py.
+// (σ(x) − ½) / x: see gpu/host/online/refit_users.py.
 __device__ __forceinline__ float curvature(float score) { return fabsf(score) < 1e-3f ? 0.25f : 0.5f * tanhf(0.5f * score) / score; }
 
 // Sum over N neighbouring lanes, in a fixed order, the same in each of them.

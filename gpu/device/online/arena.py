@@ -1,4 +1,4 @@
-"""`Arena` on the device: rows of unequal, changing length in flat arrays; twin of `gpu.arena.Arena`."""
+"""`Arena` on the device: rows of unequal, changing length in flat arrays; twin of `gpu.host.arena.Arena`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu.device.cuda.structures import structure
 
 run = Launcher("rating_table", {})
 ROW_THREADS = 128  # as kernels/rating_table.cu has it
-ROW_SPARE, END_SPARE, MIN_ROOM = 8, 4, 65_536  # as in `gpu.arena`, and what is free at least after packing
+ROW_SPARE, END_SPARE, MIN_ROOM = 8, 4, 65_536  # as in `gpu.host.arena`, and what is free at least after packing
 
 
 class Arena:

@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.arrays import placed
+from gpu.device.cuda.arrays import placed
 from gpu.device.cuda.structures import structure
 from gpu.device.kernels import kernel
 from gpu.online.device_model import Part

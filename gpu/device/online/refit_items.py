@@ -1,4 +1,4 @@
-"""Refits of items newer than the snapshot on the device: twin of `gpu.host.refit_items`; see kernels/refit_items.cu."""
+"""Refits of items newer than the snapshot: twin of `gpu.host.online.refit_items`; see kernels/refit_items.cu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refits of single users on the device: twin of `gpu.host.refit_users`, a batch at once; see kernels/refit_users.cu.
+"""Refits of single users: twin of `gpu.host.online.refit_users`, a batch at once; see kernels/refit_users.cu.
 
 Sums and solutions are float32 where the host has float64; draws are the same bit for bit.
 """

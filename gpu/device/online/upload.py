@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.arrays import placed
+from gpu.device.cuda.arrays import placed
 from gpu.device.cuda.growing import Growing
 from gpu.device.online.rating_table import RatingTable
 from gpu.online import rating_table as host

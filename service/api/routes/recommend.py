@@ -18,7 +18,7 @@ from service.api.dependencies import TheRuntime, UserId, answers, check_n, decod
 from service.api.gateway import Hot
 from service.api.schemas import AnonymousBody, NoParameters, Page, RecommendBody, RecommendQuery, UsersBody
 from service.api.uvicorn_protocol import Short
-from service.engine.costs import MAX_COST, MAX_RESULTS, cost_of_list
+from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import Popular, PopularItems, Recommend, Recommendation
 from service.errors import InvalidRequest
 from service.runtime import Runtime

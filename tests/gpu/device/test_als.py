@@ -105,7 +105,7 @@ def test_the_form_that_tensor_cores_read_is_kept_up(kind, als):
     _, solved = on_device(als, rows, start, fixed, problem)
     if solved.halves is None:
         pytest.skip("no tensor cores are used on this device")
-    arrays = importlib.import_module("gpu.device.arrays")
+    arrays = importlib.import_module("gpu.device.als_forms.sides")
     rated = rows.lengths > 0
     expected = arrays.halves_of(solved.values, problem).get()
     used = problem.n_factors + 3 * problem.biases
@@ -116,7 +116,7 @@ def test_the_form_that_tensor_cores_read_is_kept_up(kind, als):
 def test_the_form_that_hoppers_tensor_cores_read_is_kept_up(kind, als):
     problem, rows, fixed, start = case(kind, 192, LENGTHS[:9], 5000)
     problem = problem._replace(precision="float16")
-    if importlib.import_module("gpu.device.als_wide").fits(problem):
+    if importlib.import_module("gpu.device.als_forms.wide").fits(problem):
         _, solved = on_device(als, rows, start, fixed, problem)
         expected, used = als.arrays.halves_of(solved.values, problem).get(), 192 + 3 * problem.biases
         assert np.array_equal(solved.halves.get()[rows.lengths > 0, :used], expected[rows.lengths > 0, :used])
@@ -160,7 +160,7 @@ def test_ranges_of_the_fixed_side_change_only_rounding(precision, als, monkeypat
 def test_batches_change_nothing(als, monkeypatch):
     problem, rows, fixed, start = case("biases", 16, LENGTHS, N_COLUMNS)
     whole = als.fetch(on_device(als, rows, start, fixed, problem)[1])
-    tiling = importlib.import_module("gpu.device.als_tiling")
+    tiling = importlib.import_module("gpu.device.als_forms.tiling")
     monkeypatch.setattr(tiling, "BATCH_BYTES", 0)
     monkeypatch.setattr(tiling, "MAX_PARTS", 25)  # the longest row's parts
     assert np.array_equal(als.fetch(on_device(als, rows, start, fixed, problem)[1]), whole)

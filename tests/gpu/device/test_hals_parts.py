@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.device.als_plan import WHOLE
+from gpu.device.als_forms.plan import WHOLE
 from gpu.device.hals_parts import LONGEST, N_WARPS, longest, parts_of, slots_bound
 from gpu.ratings import Ratings, Rows
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu.device import als_plan, als_tiling, kernels
+from gpu.device import kernels
+from gpu.device.als_forms import plan, tiling
 from gpu.training.als import Problem
 
 NVCC = shutil.which("nvcc")
@@ -76,7 +77,7 @@ def test_every_source_begins_with_what_all_share():
 
 
 def test_plan_and_kernel_agree_on_which_rows_are_short():
-    assert f"constexpr int SHORT = {als_plan.SHORT}," in kernels.source("als")
+    assert f"constexpr int SHORT = {plan.SHORT}," in kernels.source("als")
 
 
 def test_macros_are_in_a_fixed_order():
@@ -105,7 +106,7 @@ def test_shared_memory_once_allowed_stays_allowed(monkeypatch):
 @needs_nvcc
 @pytest.mark.parametrize(("n_factors", "kind", "in_shared"), PLAIN)
 def test_plain_kernels_compile(n_factors, kind, in_shared, tmp_path):
-    macros = als_tiling.defines(problem_of(n_factors, kind), in_shared)
+    macros = tiling.defines(problem_of(n_factors, kind), in_shared)
     compile_with_nvcc("als_plain", macros, "sm_90", tmp_path)
 
 
@@ -168,8 +169,8 @@ def test_kernels_of_the_mirror_compile(tmp_path):
 
 @needs_nvcc
 def test_plain_kernels_compile_for_older_devices(tmp_path):
-    compile_with_nvcc("als_plain", als_tiling.defines(problem_of(100, "biases"), True), "sm_75", tmp_path)
-    compile_with_nvcc("als_plain", als_tiling.defines(problem_of(100, "biases"), True), "sm_80", tmp_path)
+    compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_75", tmp_path)
+    compile_with_nvcc("als_plain", tiling.defines(problem_of(100, "biases"), True), "sm_80", tmp_path)
 
 
 @needs_nvcc
@@ -185,7 +186,7 @@ def test_tensor_core_kernels_compile(n_factors, kind, architecture, tmp_path):
 def test_kernels_of_blocks_compile(implicit, tmp_path):
     kind = "implicit" if implicit else "explicit"
     compile_with_nvcc("als", {"F": 64, "BIASES": 0, "IMPLICIT": implicit, "STEP": 1, "STRIDE": 512}, "sm_80", tmp_path)
-    compile_with_nvcc("als_plain", als_tiling.defines(problem_of(64, kind), True, 512), "sm_75", tmp_path)
+    compile_with_nvcc("als_plain", tiling.defines(problem_of(64, kind), True, 512), "sm_75", tmp_path)
     for half in (0, 1):
         macros = {"BLOCK": 64, "HALF": half, "IMPLICIT": implicit, "BIASES": 1 - implicit, "STRIDE": 512}
         compile_with_nvcc("als_subspace", macros, "sm_75", tmp_path)

@@ -15,7 +15,7 @@ import pytest
 
 from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, Params, SgdParams
 from tests.gpu.device.live import world
-from tests.gpu.device.test_exact import DEVICE, model_of, placed, rows_of, whole
+from tests.gpu.device.online.test_exact import DEVICE, model_of, placed, rows_of, whole
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("no_pool")]
 LENGTHS = [0, 1, 15, 16, 17, 33, 70, 600, 1200, 3]  # beyond 512 in parts

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.device import als_plan, hals_parts
+from gpu.device import hals_parts
+from gpu.device.als_forms import plan
 from gpu.ranking.item_index import ItemIndex
 from tests import reference
 from tests.gpu.device import test_topn
@@ -32,7 +33,7 @@ N_COLUMNS = 301  # the last row of the fixed table is read too
 def als(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The device's primitives, which cut short rows already."""
     for name, value in {"LONG": 64, "CUT": 100, "PER_RANGE": 10}.items():
-        monkeypatch.setattr(als_plan, name, value)
+        monkeypatch.setattr(plan, name, value)
     return importlib.import_module("gpu.device.als")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.host import exact
+from gpu.host.online import exact
 from gpu.model import Model
 from gpu.online import drift, sampled
 from gpu.online.drift import SHARE, looks

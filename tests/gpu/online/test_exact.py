@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.host import exact
+from gpu.host.online import exact
 from gpu.online.host_model import OnlineModel
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
 from gpu.ranking import explain, topn

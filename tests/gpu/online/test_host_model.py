@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu import refit_rules
-from gpu.host import exact
+from gpu.host.online import exact
 from gpu.model import Model
 from gpu.online import sampled
 from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, Params, SgdParams

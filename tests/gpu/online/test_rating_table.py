@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.errors import InvalidInput
-from gpu.host.table import LONG
+from gpu.host.online.rating_table import LONG
 from gpu.online.rating_table import RatingTable
 
 N_USERS, N_ITEMS = 5, 9

@@ -8,7 +8,7 @@ import pytest
 
 from service.cli import demo
 from service.errors import DataInUse
-from service.storage.data_lock import DataLock
+from service.storage.files import DataLock
 from service.storage.redis_server import RedisServer
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from service.engine import fair_lines
-from service.engine.clients import Client
-from service.engine.costs import LIGHT, MAX_COST, cost_of
 from service.engine.fair_lines import FairLines
+from service.engine.fairness import LIGHT, MAX_COST, Client, cost_of
 from service.engine.queries import Estimate, Neighbours, Popular, Recommend, UserRatings
 
 HEAVY = 4 * LIGHT

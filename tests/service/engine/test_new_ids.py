@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.engine import clients, new_ids
-from service.engine.clients import Client
+from service.engine import fairness, new_ids
+from service.engine.fairness import Client
 from service.engine.new_ids import MAX_KEYS, NewIds, TooManyNewIds
 from service.storage.events import RatingEvent
 from tests.service.local import serving
@@ -19,9 +19,9 @@ PER_HOUR = 10
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [1000.0]
     monkeypatch.setattr(new_ids.time, "monotonic", lambda: now[0])
-    token = clients.current.set(Client("1.2.3.4", b"key"))
+    token = fairness.current.set(Client("1.2.3.4", b"key"))
     yield now
-    clients.current.reset(token)
+    fairness.current.reset(token)
 
 
 def limit() -> NewIds:
@@ -69,7 +69,7 @@ def test_keys_count_apart_and_few_are_remembered(clock: list[float]) -> None:
     ids = limit()
     ids.check(ratings(PER_HOUR))
     for n in range(2 * MAX_KEYS):
-        clients.current.set(Client("1.2.3.4", b"key-%d" % n))
+        fairness.current.set(Client("1.2.3.4", b"key-%d" % n))
         ids.check(ratings(PER_HOUR))
     assert len(ids._buckets) == MAX_KEYS
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.engine import clients
-from service.engine.clients import Client
+from service.engine import fairness
+from service.engine.fairness import Client
 from service.engine.pending_queries import SHARE, Limits, Questions
 from service.engine.queries import Estimate, Recommend
 from service.errors import Overloaded
@@ -20,14 +20,14 @@ QUERY = Estimate(user="u", item="i")
 
 @pytest.fixture(autouse=True)
 def nobody() -> Iterator[None]:
-    token = clients.current.set(clients.NOBODY)
+    token = fairness.current.set(fairness.NOBODY)
     yield
-    clients.current.reset(token)
+    fairness.current.reset(token)
 
 
 def fill(questions: Questions, name: str, most: int = 1000) -> int:
     """Ask as a client until that is refused; how often it was not."""
-    clients.current.set(Client(name))
+    fairness.current.set(Client(name))
     for n in range(most):
         try:
             questions.put(QUERY)

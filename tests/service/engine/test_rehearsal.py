@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gpu.algorithms import ALGORITHMS
-from gpu.host import compilation
 from gpu.host.hamming import QUERY_BLOCK
+from gpu.host.jit import compilation
 from gpu.online.signatures import LISTED_PER_SLICE
 from service.engine.compilation import OFFLINE, needed
 from tests.service.planted import events
@@ -23,10 +23,10 @@ ROOT = Path(__file__).parents[3]
 SMALL = {"n_factors": 8, "n_epochs": 2}
 REHEARSED = """
 import json, sys
-from gpu.host import compilation
-from service import threads
+from gpu.host.jit import compilation
+from service import tuning
 from service.engine import rehearsal
-threads.configure()
+tuning.configure()
 algorithm = sys.argv[1]
 rehearsal.rehearse_model(algorithm) if algorithm != "history" else rehearsal.rehearse_history()
 called = {name for name, n in compilation.n_signatures().items() if n}
@@ -66,7 +66,7 @@ def test_what_is_counted_is_what_is_rehearsed(algorithm: str, by_algorithm: dict
 
 
 def test_every_declared_kernel_is_found() -> None:
-    sources = "".join(path.read_text("utf-8") for path in (ROOT / "gpu" / "host").glob("*.py"))
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "gpu" / "host").rglob("*.py"))
     declared = [part.split(")\n")[0] for part in sources.split("\n@njit(")[1:]]
     assert (
         len(compilation.kernels()) == len([options for options in declared if 'inline="always"' not in options]) > 100

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from service.errors import DataInUse
-from service.storage.data_lock import DataLock
+from service.storage.files import DataLock
 
 HOLD = (
-    "import sys; from pathlib import Path; from service.storage.data_lock import DataLock; "
+    "import sys; from pathlib import Path; from service.storage.files import DataLock; "
     "lock = DataLock(Path(sys.argv[1]))"
 )
 

@@ -1,0 +1,166 @@
+"""Half-iterations on tensor cores: A and b of a row are formed and solved in one kernel and never written to memory.
+
+Kernels, and who owns what in them: kernels/als.cu. A is rounded to FP16 for the solver, its sums are FP32; rows that a
+plan has split are summed in parts, in FP32, and solved by a second kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from cupy_backends.cuda.api import driver
+from numpy.typing import NDArray
+
+from gpu.device.als_forms import plan, sides
+from gpu.device.als_forms.sides import Side, Table
+from gpu.device.als_forms.subspace import Block
+from gpu.device.kernels import kernel, module
+from gpu.training.als import Problem, block_problem, width
+
+NAME = "als"
+POINTERS = (
+    "columns", "values", "fixed", "gram", "gram_unit", "solved", "table", "parts", "lacks", "product", "steps",
+)  # fmt: skip
+HALF = np.dtype([(name, "<u8") for name in POINTERS])
+Macros = Mapping[str, int]
+
+
+class Geometry(NamedTuple):
+    """What the kernels say of themselves; `kernels/als.cu` alone decides it.
+
+    Attributes:
+        threads: of a block.
+        shared_bytes: of a block.
+        slot_bytes: of the sums of a part of a row.
+        gram_edge, gram_bytes: rows and columns of the Gram matrix with its padding, and memory of its packed form.
+        short_threads, short_bytes: threads and shared memory of a block that solves short rows.
+    """
+
+    threads: int
+    shared_bytes: int
+    slot_bytes: int
+    gram_edge: int
+    gram_bytes: int
+    short_threads: int
+    short_bytes: int
+
+
+def defines(problem: Problem, stride: int | None = None) -> dict[str, int]:
+    """The macros of `kernels/als.cu`; with `stride`, numbers of a row of the solved table, to improve a block of it."""
+    kind = {"F": problem.n_factors, "BIASES": int(problem.biases), "IMPLICIT": int(problem.is_implicit)}
+    return {**kind, "STEP": int(stride is not None), "STRIDE": stride or width(problem)}
+
+
+def slot_bytes(problem: Problem) -> int:
+    """Memory of the sums of one part of a row; compiles the kernels."""
+    return _geometry(defines(problem)).slot_bytes
+
+
+def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+    """One half-iteration, in place of both forms of `solved`; rows without ratings are left alone."""
+    macros = defines(problem)
+    gram = _packed(sides.gram(fixed.values), macros) if problem.is_implicit else (None, None)
+    half, constants = half_of(side, solved, fixed, *gram), plan.solver_of(problem, side.n_rated)
+    _solve_rows(side, half, constants, macros)
+
+
+def improve(side: Side, block: Block, problem: Problem) -> None:
+    """Improve one block of factors of every row with ratings."""
+    inner, stride = block_problem(problem), sides.stride(problem)
+    macros = defines(inner, stride)
+    gram, unit = (None, None) if block.gram is None else _packed(block.gram, macros)
+    values = side.values if problem.is_implicit else block.lacks
+    half = _pointers(
+        columns=side.columns, values=values, fixed=block.fixed_halves, gram=gram, gram_unit=unit, solved=block.values,
+        table=block.halves, parts=side.slots, lacks=block.lacks, product=block.product, steps=block.steps,
+    )  # fmt: skip
+    _solve_rows(side, half, plan.solver_of(inner, side.n_rated), macros)
+
+
+def _solve_rows(side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros) -> None:
+    geometry = _geometry(macros)
+    n_short = 0 if macros["IMPLICIT"] else side.plan.n_short  # G would have to be applied in every step
+    n_items, n_splits = len(side.plan.items) - n_short, len(side.plan.splits)
+    if n_items:
+        counts = np.uint32(n_items), np.uint32(side.plan.n_slots)
+        launch(_kernel("solve_rows", macros), *_block(geometry), n_items, side.items, *counts, half, constants)
+    solve_short_rows(side, half, constants, macros, n_short)
+    if n_splits:
+        solver = _kernel("solve_split_rows", macros)
+        solver((n_splits,), (geometry.threads,), (side.splits, half, constants), shared_mem=geometry.shared_bytes)
+
+
+def solve_short_rows(
+    side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros, n_short: int
+) -> None:
+    """Solve the last `n_short` items, whole rows of up to `plan.SHORT` ratings."""
+    if n_short:
+        geometry = _geometry(macros)
+        items = side.items[plan.ITEM.itemsize * (len(side.plan.items) - n_short) :]
+        solver, block = _kernel("solve_short_rows", macros), (geometry.short_threads, geometry.short_bytes)
+        launch(solver, *block, n_short, items, np.uint32(n_short), half, constants)
+
+
+def launch(solver: Any, threads: int, shared_bytes: int, most: int, *arguments: Any) -> None:
+    """Run a kernel whose blocks share the work: as many as are on the device at once, `most` at most."""
+    blocks = min(most, _blocks(solver, threads, shared_bytes))
+    solver((blocks,), (threads,), arguments, shared_mem=shared_bytes)
+
+
+def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> NDArray[np.void]:
+    """`Half` of the kernels, where rows are solved as a whole."""
+    return _pointers(
+        columns=side.columns, values=side.values, fixed=fixed.halves, gram=gram, gram_unit=gram_unit,
+        solved=solved.values, table=solved.halves, parts=side.slots,
+    )  # fmt: skip
+
+
+def _pointers(**given: Any) -> NDArray[np.void]:
+    """`Half` of the kernels: addresses, passed by value."""
+    half = np.zeros((), dtype=HALF)
+    for name, array in given.items():
+        half[name] = 0 if array is None else array.data.ptr
+    return half
+
+
+def _packed(gram: Any, macros: Macros) -> tuple[Any, Any]:
+    """VᵀV as the kernels take it: float16 shares of its largest element, and that element."""
+    geometry = _geometry(macros)
+    padded = cupy.zeros((geometry.gram_edge,) * 2, dtype=cupy.float32)
+    padded[: len(gram), : len(gram)] = gram
+    packed, unit = cupy.empty(geometry.gram_bytes, dtype=cupy.uint8), cupy.empty(1, dtype=cupy.float32)
+    _kernel("pack_gram", macros)((1,), (geometry.threads,), (padded, packed, unit))
+    return packed, unit
+
+
+def _kernel(function: str, macros: Macros) -> Any:
+    geometry = _geometry(macros)
+    shared_bytes = geometry.short_bytes if function == "solve_short_rows" else geometry.shared_bytes
+    return kernel(NAME, function, dict(macros), shared_bytes)
+
+
+def _block(geometry: Geometry) -> tuple[int, int]:
+    """(threads, bytes of shared memory) of a block."""
+    return geometry.threads, geometry.shared_bytes
+
+
+def _geometry(macros: Macros) -> Geometry:
+    return Geometry(*geometry_of(module(NAME, dict(macros)), len(Geometry._fields)))
+
+
+@functools.cache
+def geometry_of(loaded: Any, n: int) -> tuple[int, ...]:
+    """The `n` numbers that a module's kernels say of themselves."""
+    found = cupy.ndarray(n, cupy.int32, loaded.get_global("geometry"))
+    return tuple(found.get().tolist())
+
+
+@functools.cache
+def _blocks(solver: Any, threads: int, shared_bytes: int) -> int:
+    """Blocks of a kernel that are on the device at once."""
+    fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(solver.kernel.ptr, threads, shared_bytes)
+    return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)

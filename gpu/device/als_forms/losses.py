@@ -1,0 +1,54 @@
+"""Errors of the parameters on the device, and the parts of the objective; both precisions of the solvers use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gpu.device.als_forms import plan, sides
+from gpu.device.als_forms.sides import Side, Table
+from gpu.device.kernels import kernel
+from gpu.training.als import Problem, is_blocked
+
+NAME = "als_errors"
+THREADS = 128  # of a block that adds up errors
+IN_ROW, APART = 1, 2  # where biases are
+
+_norms = cupy.ReductionKernel("float32 x", "float64 y", "(double)x * x", "a + b", "y = a", "0", "nearfield_norms")
+
+
+def defines(problem: Problem) -> dict[str, int]:
+    """Macros of kernels/als_errors.cu."""
+    stride = sides.stride(problem)
+    biases = problem.biases * (APART if is_blocked(problem) else IN_ROW)
+    implicit = int(problem.is_implicit)
+    return {"D": stride, "STRIDE": stride, "BIASES": biases, "IMPLICIT": implicit, "ERROR_THREADS": THREADS}
+
+
+def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tuple[float, float]) -> tuple[float, float]:
+    """(Σ (r − clip(r̂))², data loss) over the ratings of `side`; implicit: Σ c (p − r̂)² − r̂², as if r̂² were counted."""
+    n_items = len(side.plan.items)
+    if not n_items:
+        return 0.0, 0.0
+    sums = cupy.empty((n_items, 2), dtype=cupy.float64)
+    constants = plan.solver_of(problem, side.n_rated)
+    ratings, bounds = (side.items, side.columns, side.values), (np.float32(scale[0]), np.float32(scale[1]))
+    tables = table.values, fixed.values, table.biases, fixed.biases
+    kernel(NAME, "errors", defines(problem))((n_items,), (THREADS,), (*ratings, *tables, constants, *bounds, sums))
+    squares, loss = sums.sum(axis=0).get()
+    return float(squares), float(loss)
+
+
+def of_unrated(table: Table, fixed: Table) -> float:
+    """Σ r̂² over all pairs of two tables without biases."""
+    return float(np.sum(sides.exact_gram(table.values) * sides.exact_gram(fixed.values)))
+
+
+def penalty(side: Side, table: Table) -> float:
+    """Σ ρ |x|² over the rows of `side`."""
+    squares: Any = _norms(table.values, axis=1)
+    if table.biases is not None:
+        squares += table.biases.astype(cupy.float64) ** 2
+    return float((side.ridges * squares).sum())

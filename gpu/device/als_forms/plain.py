@@ -1,0 +1,73 @@
+"""Half-iterations without tensor cores: A and b of a batch of rows go to memory, then the batch is solved.
+
+Float32 throughout; what `precision="float32"`, `solver="cholesky"` and devices before compute capability 8.0 take.
+Kernels, and who owns what in them: kernels/als_plain.cu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpu.device import shared_memory
+from gpu.device.als_forms import plan, sides
+from gpu.device.als_forms.sides import Side, Table
+from gpu.device.als_forms.subspace import Block
+from gpu.device.als_forms.tiling import defines, tiling
+from gpu.device.kernels import kernel
+from gpu.training.als import Problem, block_problem
+
+NAME = "als_plain"
+STATIC_SHARED = 2048  # bytes, at most, of a solver beside A
+
+
+def slot_bytes(problem: Problem) -> int:
+    """Memory of the sums A and b of one row, or of a part of one."""
+    return tiling(problem).slot_bytes
+
+
+def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+    """One half-iteration, in place of `solved.values`; rows without ratings are left alone."""
+    gram = sides.gram(fixed.values) if problem.is_implicit else None
+    macros = defines(problem, _fits(problem))
+    _solve_rows(side, (None, fixed.values), (gram, solved.values, None, None), problem, macros)
+
+
+def improve(side: Side, block: Block, problem: Problem) -> None:
+    """Improve one block of factors of every row with ratings."""
+    inner = block_problem(problem)
+    macros = defines(inner, _fits(inner), sides.stride(problem))
+    _solve_rows(side, (block.lacks, block.fixed), (block.gram, block.values, block.product, block.steps), inner, macros)
+
+
+def _solve_rows(
+    side: Side, given: tuple[Any, ...], wanted: tuple[Any, ...], problem: Problem, macros: Mapping[str, int]
+) -> None:
+    """All batches.
+
+    Args:
+        given: what ratings lack, or None; the fixed table.
+        wanted: VᵀV or None; the solved table; VᵀV x and where steps go, or None.
+    """
+    sizes, (gram, *tables) = tiling(problem), wanted
+    shared = sizes.packed_bytes if macros["IN_SHARED"] else 0
+    form = kernel(NAME, "form", dict(macros))
+    finish = kernel(NAME, f"solve_{problem.solver}", dict(macros), shared)
+    constants = plan.solver_of(problem, side.n_rated)
+    for batch in side.batches:
+        items = side.items[plan.ITEM.itemsize * batch.first_slot :]
+        splits = side.splits[plan.SPLIT.itemsize * batch.first_split :]
+        first = np.int32(batch.first_slot)
+        ratings = side.columns, side.values, *given
+        form((batch.n_slots,), (sizes.form_threads,), (items, *ratings, constants, first, side.slots))
+        arguments = splits, first, side.slots, gram, constants, *tables
+        if problem.solver == "cholesky":
+            arguments = arguments[:6]
+        finish((batch.n_splits,), (sizes.solve_threads,), arguments, shared_mem=shared)
+
+
+def _fits(problem: Problem) -> bool:
+    """Whether the shared memory of a block has room for A."""
+    return tiling(problem).packed_bytes + STATIC_SHARED <= shared_memory()

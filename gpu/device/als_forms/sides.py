@@ -1,0 +1,146 @@
+"""Both sides of ALS on the device: parameters in the forms that kernels read, and ratings with their plan of work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.device.als_forms.plan import Batch, Plan
+from gpu.device.cuda.arrays import PIECE_BYTES, placed
+from gpu.ratings import Rows
+from gpu.training.als import BLOCK, Problem, is_blocked, n_blocks, width
+
+PANEL = 32_768  # rows of a table that are converted to float64 at once
+
+
+@dataclass(frozen=True)
+class Table:
+    """Parameters of one side.
+
+    Attributes:
+        values: float32 (rows, D); where rows are improved in blocks (rows, B W), factors alone and zeros behind them.
+        halves: float16 (rows, LD): what tensor cores gather, kept up by the kernels that solve; None where no
+            kernel reads it. Columns: F factors; with biases 1, the bias rounded to float16 and the rest of it; zeros
+            up to a multiple of 8. In blocks (B, rows, W).
+        biases: float32 (rows,) beside blocks; None where they are part of `values` or where there are none.
+        n_factors: F beside blocks; None where `values` is the table as it is.
+    """
+
+    values: Any
+    halves: Any
+    biases: Any = None
+    n_factors: int | None = None
+
+
+@dataclass
+class Side:
+    """Ratings of one side and the plan to solve its rows.
+
+    Attributes:
+        columns, values: int32 and float32 (N,), the ratings in the order of the rows.
+        plan, batches: the plan on the host; `batches` where A goes through memory.
+        items, splits: `plan.items` and `plan.splits` as bytes (32 n,).
+        ridges: float64 (rows,), ρ.
+        empty: int64, rows without ratings.
+        starts, lengths: int64 (rows,), where the ratings of each row lie.
+        n_rated: rows of the fixed side that have ratings.
+        slots_bytes: what `slots` takes.
+    """
+
+    columns: Any
+    values: Any
+    plan: Plan
+    batches: list[Batch]
+    items: Any
+    splits: Any
+    ridges: Any
+    empty: Any
+    starts: Any
+    lengths: Any
+    n_rated: int
+    slots_bytes: int
+
+    @cached_property
+    def slots(self) -> Any:
+        """Room for sums of parts of rows, made when the side is first solved: uint8 (slots_bytes,)."""
+        return cupy.empty(self.slots_bytes, dtype=cupy.uint8)
+
+
+def side_of(
+    rows: Rows, plan: Plan, batches: list[Batch], ridges: NDArray[np.float64], n_rated: int, slots_bytes: int
+) -> Side:
+    """Ratings and plan, placed."""
+    ratings = placed(rows.items), placed(rows.values)
+    work = placed(plan.items.view(np.uint8)), placed(plan.splits.view(np.uint8))
+    places = placed(np.flatnonzero(rows.lengths == 0)), placed(rows.starts), placed(rows.lengths)
+    return Side(*ratings, plan, batches, *work, placed(ridges), *places, n_rated, slots_bytes)
+
+
+def stride(problem: Problem) -> int:
+    """Numbers of a row of `Table.values`: D, or whole blocks of factors."""
+    return n_blocks(problem) * BLOCK if is_blocked(problem) else width(problem)
+
+
+def table_of(values: NDArray[np.float32], problem: Problem, has_halves: bool) -> Table:
+    """A table (rows, D), placed in every form that kernels read."""
+    if not is_blocked(problem):
+        found = placed(values)
+        return Table(found, halves_of(found, problem) if has_halves else None)
+    n_factors, n_rows = problem.n_factors, max(1, PIECE_BYTES // (4 * values.shape[1]))
+    blocked = cupy.zeros((len(values), stride(problem)), dtype=cupy.float32)
+    for first in range(0, len(values), n_rows):
+        piece = slice(first, first + n_rows)
+        blocked[piece, :n_factors] = placed(values[piece, :n_factors])
+    halves = None
+    if has_halves:
+        halves = cupy.empty((n_blocks(problem), len(values), BLOCK), dtype=cupy.float16)
+        halves[:] = blocked.reshape(len(values), n_blocks(problem), BLOCK).transpose(1, 0, 2)
+    return Table(blocked, halves, placed(values[:, -1]) if problem.biases else None, n_factors)
+
+
+def fetched(table: Table) -> NDArray[np.float32]:
+    """The table (rows, D) on the host; waits for what writes it."""
+    values: NDArray[np.float32] = table.values.get()
+    values = values[:, : table.n_factors]
+    return values if table.biases is None else np.column_stack([values, table.biases.get()])
+
+
+def n_half_columns(problem: Problem) -> int:
+    """LD, columns of `Table.halves`, of all blocks where there are some."""
+    if is_blocked(problem):
+        return stride(problem)
+    used = problem.n_factors + 3 * problem.biases
+    return -(-used // 8) * 8
+
+
+def halves_of(values: Any, problem: Problem) -> Any:
+    """`Table.halves` of these values."""
+    n_factors = problem.n_factors
+    halves = cupy.zeros((len(values), n_half_columns(problem)), dtype=cupy.float16)
+    halves[:, :n_factors] = values[:, :n_factors]
+    if problem.biases:
+        halves[:, n_factors] = 1
+        halves[:, n_factors + 1] = values[:, n_factors]
+        halves[:, n_factors + 2] = values[:, n_factors] - halves[:, n_factors + 1]
+    return halves
+
+
+def gram(values: Any) -> Any:
+    """VᵀV, float32 (D, D)."""
+    rows = values if len(values) else cupy.zeros((1, values.shape[1]), dtype=cupy.float32)  # cuBLAS starts here too
+    return rows.T @ rows
+
+
+def exact_gram(values: Any) -> NDArray[np.float64]:
+    """VᵀV on the host, summed in float64."""
+    total = cupy.zeros((values.shape[1],) * 2, dtype=cupy.float64)
+    for first in range(0, len(values), PANEL):
+        panel = values[first : first + PANEL].astype(cupy.float64)
+        total += panel.T @ panel
+    found: NDArray[np.float64] = total.get()
+    return found

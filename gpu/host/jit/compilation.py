@@ -1,0 +1,94 @@
+"""What Numba has compiled of this package, what lies in its cache folder, and each compilation as it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from numba.core import event
+from numba.core.dispatcher import Dispatcher
+
+import gpu.host
+from gpu.host.jit.kernel_cache import KernelCache
+
+PREFIX = gpu.host.__name__ + "."
+
+
+def kernels() -> dict[str, Any]:
+    """Every kernel of this package by `module.function`, imported and compiled or not.
+
+    Those that are inlined into their callers are left out: they are never compiled by themselves.
+    """
+    found: dict[str, Any] = {}
+    for module in pkgutil.walk_packages(gpu.host.__path__, PREFIX):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, Dispatcher) and value.targetoptions.get("inline") != "always":
+                found[_name_of(value)] = value
+    return {name: kernel for name, kernel in found.items() if name}
+
+
+def n_signatures() -> dict[str, int]:
+    """How many forms of each kernel this process has compiled or loaded, by name."""
+    return {name: len(kernel.signatures) for name, kernel in kernels().items()}
+
+
+def callees(name: str) -> set[str]:
+    """The kernels that kernel `name` calls, also through others: machine code of a caller contains theirs."""
+    every = kernels()
+    reached: set[str] = set()
+    waiting = [every[name]]
+    while waiting:
+        body = waiting.pop().py_func
+        for used in map(body.__globals__.get, body.__code__.co_names):
+            if isinstance(used, Dispatcher) and (called := _name_of(used)) not in reached:
+                reached.add(called)
+                waiting.append(used)
+    return reached & every.keys()
+
+
+def uncached(names: set[str]) -> set[str]:
+    """Those of `names` that this process has not, nor any cache folder for this processor: they will be compiled."""
+    every = kernels()
+    return {name for name in names if not (every[name].signatures or _cache_of(every[name]).holds_any())}
+
+
+def can_save() -> bool:
+    """Whether what is compiled can be kept in a cache folder for later processes."""
+    return all(_cache_of(kernel).can_save for kernel in kernels().values())
+
+
+@contextlib.contextmanager
+def watched(on_kernel: Callable[[str], None]) -> Iterator[None]:
+    """Call `on_kernel` with the name of each kernel of this package when it has been compiled, in its thread."""
+    with event.install_listener("numba:compile", _Listener(on_kernel)):
+        yield
+
+
+class _Listener(event.Listener):
+    def __init__(self, on_kernel: Callable[[str], None]) -> None:
+        self._on_kernel = on_kernel
+
+    def on_start(self, event: Any) -> None:
+        """Nothing: only ends are told."""
+
+    def on_end(self, event: Any) -> None:
+        name = _name_of(event.data["dispatcher"])
+        if name:
+            self._on_kernel(name)
+
+
+def _name_of(kernel: Any) -> str:
+    """`module.function`, the module without its folder; empty for what is not of this package."""
+    function = kernel.py_func
+    if not function.__module__.startswith(PREFIX):
+        return ""
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+
+
+def _cache_of(kernel: Any) -> KernelCache:
+    cache = kernel._cache
+    assert isinstance(cache, KernelCache)  # noqa: S101 - what `gpu.host` installs; this narrows the type
+    return cache

@@ -1,0 +1,145 @@
+"""`KernelCache`: Numba's cache of compiled kernels, for folders that cannot be written and for many processes at once.
+
+Numba's own refuses to import a cached kernel where no folder can be written, does not read a folder that it cannot
+write, lets an error of the disk end the compilation, and when two processes save forms of one kernel at the same
+moment, it may file the code of one under the signature of the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from pathlib import Path
+from typing import IO, Any
+
+import numba.core
+from numba.core import caching, dispatcher
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+
+_CONFIG: Any = numba.core.config
+KERNELS = "gpu.host."  # the package whose kernels have one
+LOCK_FILE = ".lock"
+_Provided, _InTree = CompileResultCacheImpl._locator_classes[:2]  # of `NUMBA_CACHE_DIR` and of `__pycache__`
+
+
+class _Unchecked:
+    """The last resort of the locators: the first folder, though it cannot be written."""
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        return _first_locator(py_func, py_file)
+
+
+class _Implementation(CompileResultCacheImpl):
+    _locator_classes: Any = [*CompileResultCacheImpl._locator_classes, _Unchecked]  # noqa: RUF012
+
+
+class KernelCache(FunctionCache):
+    """The cache of one kernel.
+
+    It saves to the first folder that can be written, as Numba does: `NUMBA_CACHE_DIR`, `__pycache__`, the user's. It
+    also reads the first of these folders, such as one in the image of a container whose root is read-only.
+
+    Attributes:
+        can_save: whether there is a folder that can be written.
+    """
+
+    _impl_class = _Implementation
+    takes_turns = False  # whether processes that compile the same kernel wait for the first of them; see `take_turns`
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        self._turn: IO[str] | None = None
+        locator = _first_locator(py_func, py_func.__code__.co_filename)
+        stamp = self._impl.locator.get_source_stamp()
+        self._first_file = IndexDataCacheFile(locator.get_cache_path(), self._impl.filename_base, stamp)
+        self.can_save = _is_writable(self._impl.locator)
+
+    def holds_any(self) -> bool:
+        """Whether there is a form of the kernel for this processor."""
+        from numba.core.registry import cpu_target  # noqa: PLC0415 - the compiler starts with it
+
+        here = cpu_target.target_context.codegen().magic_tuple()
+        for file in (self._cache_file, self._first_file):
+            with contextlib.suppress(Exception):  # as in `_load`
+                if any(machine == here for _, machine, _ in file._load_index()):
+                    return True
+        return False
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The kernel for a signature from one of the folders; None where neither has it or can be read."""
+        target_context.refresh()
+        key = self._index_key(sig, target_context.codegen())
+        found = self._load(key, target_context)
+        if found is None and self.takes_turns and self._turn is None and self.can_save:
+            self._turn = _locked(Path(self.cache_path, f"{self._impl.filename_base}.lock"))
+            found = self._load(key, target_context)
+            if found is not None:
+                self._end_turn()
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save a compiled kernel, one process at a time; where that fails it stays in memory."""
+        if self.can_save:
+            with contextlib.suppress(OSError), _locked(Path(self.cache_path, LOCK_FILE)):
+                self._save(sig, data)
+        self._end_turn()
+
+    def _save(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError:
+            raise
+        except Exception:  # the index cannot be read: begin another
+            self._cache_file.flush()
+            super().save_overload(sig, data)
+
+    def _load(self, key: Any, target_context: Any) -> Any:
+        for file in (self._cache_file, self._first_file):
+            with contextlib.suppress(Exception):  # whatever is wrong with a file: compile
+                if (data := file.load(key)) is not None:
+                    return self._impl.rebuild(target_context, data)
+        return None
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.close()
+            self._turn = None
+
+
+def take_turns() -> None:
+    """Let processes that fill one cache folder together share the work: each kernel is compiled by the first that needs
+    it, and the others wait for that.
+
+    A kernel waits only for those that it calls, so they cannot wait for each other in a circle. Not for a process that
+    has to answer: it would wait for whatever has stopped another one.
+    """
+    KernelCache.takes_turns = True
+
+
+def install() -> None:
+    """Let kernels of `gpu.host` that are declared from here on have a `KernelCache`; all others keep Numba's."""
+    setattr(dispatcher, "FunctionCache", _cache_for)  # noqa: B010 - Numba has no other place for it
+
+
+def _cache_for(py_func: Any) -> FunctionCache:
+    kind = KernelCache if py_func.__module__.startswith(KERNELS) else caching.FunctionCache
+    return kind(py_func)
+
+
+def _first_locator(py_func: Any, py_file: str) -> Any:
+    return (_Provided if _CONFIG.CACHE_DIR else _InTree)(py_func, py_file)
+
+
+def _is_writable(locator: Any) -> bool:
+    with contextlib.suppress(OSError):
+        locator.ensure_cache_path()
+        return True
+    return False
+
+
+def _locked(path: Path) -> IO[str]:
+    """An open file, which no other process has open in this way until it is closed."""
+    file = path.open("w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file

@@ -1,0 +1,68 @@
+"""What a refit of a trained item reads, on the host (see `gpu.online.drift`)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpu.host.arena import Int
+from gpu.host.online.rating_table import find
+from gpu.ratings import Rows
+
+
+@njit(cache=True, nogil=True)
+def count(
+    first: Int,
+    last: Int,
+    is_trained: NDArray[np.bool_],
+    rows: Rows,
+    positions: NDArray[np.int64],
+    since: Int,
+    n_new: NDArray[np.int64],
+    n_old: NDArray[np.int64],
+) -> None:
+    """Count ratings of trained users `first` to `last`: from position `since` on in `n_new` (I,), others in `n_old`.
+
+    Items beyond the length of the counters are left out.
+    """
+    for user in range(first, last):
+        if not is_trained[user]:
+            continue
+        for place in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+            item = rows.items[place]
+            if item < len(n_new):
+                if positions[place] >= since:
+                    n_new[item] += 1
+                else:
+                    n_old[item] += 1
+
+
+@njit(cache=True, nogil=True)
+def positions_of(item: Int, users: NDArray[np.int32], rows: Rows, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Position of the rating that each of `users`, who have all rated `item`, gave it."""
+    found = np.empty(len(users), dtype=np.int64)
+    for n in range(len(users)):
+        found[n] = positions[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], item)]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def picked(
+    items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows, positions: NDArray[np.int64], upto: Int
+) -> Rows:
+    """The ratings of `items` (ascending) in the rows of `users` (B,) up to position `upto`, as B rows of their own."""
+    starts, lengths = np.zeros(len(users), dtype=np.int64), np.zeros(len(users), dtype=np.int64)
+    found = np.empty(len(users) * len(items), dtype=np.int32)
+    values = np.empty(len(found), dtype=np.float32)
+    n = 0
+    for b in range(len(users)):
+        starts[b] = n
+        place, end = rows.starts[users[b]], rows.starts[users[b]] + rows.lengths[users[b]]
+        for item in items:
+            place = find(rows.items, place, end - place, item)
+            if place < end and rows.items[place] == item and positions[place] <= upto:
+                found[n], values[n] = item, rows.values[place]
+                n += 1
+        lengths[b] = n - starts[b]
+    return Rows(starts, lengths, found[:n], values[:n])

@@ -1,0 +1,54 @@
+"""The ratings that exact refits read, of many rows in one pass (see `gpu.online.exact`)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpu.host.arena import Int
+from gpu.host.online.rating_table import find
+from gpu.ratings import Rows
+
+BEFORE_ALL = np.int64(-(2**63))  # positions
+
+
+@njit(cache=True, nogil=True)
+def newest_of_users(
+    users: NDArray[np.int64], rows: Rows, positions: NDArray[np.int64], most: Int, is_read: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
+    """Of each user's `most` newest ratings, those of items for which `is_read` (I,) holds.
+
+    Args:
+        users: rows of users, (B,).
+        positions: of the ratings in `rows`; the highest are the newest.
+
+    Returns:
+        (items int32 (N,), values float32 (N,), bounds int64 (B + 1,)): user b has the ratings `bounds[b]` to
+        `bounds[b + 1]`, ascending by item.
+    """
+    n_ratings = 0
+    for user in users:
+        n_ratings += rows.lengths[user]
+    items, values = np.empty(n_ratings, dtype=np.int32), np.empty(n_ratings, dtype=np.float32)
+    bounds, n = np.zeros(len(users) + 1, dtype=np.int64), 0
+    for b in range(len(users)):
+        first, length = rows.starts[users[b]], rows.lengths[users[b]]
+        oldest = BEFORE_ALL
+        if length > most:
+            oldest = np.partition(positions[first : first + length], length - most)[length - most]
+        for place in range(first, first + length):
+            if is_read[rows.items[place]] and positions[place] >= oldest:
+                items[n], values[n] = rows.items[place], rows.values[place]
+                n += 1
+        bounds[b + 1] = n
+    return items[:n], values[:n], bounds
+
+
+@njit(cache=True, nogil=True)
+def values_of_pairs(items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows) -> NDArray[np.float32]:
+    """What `users[n]` gave `items[n]`, for each n; all of them have rated."""
+    found = np.empty(len(users), dtype=np.float32)
+    for n in range(len(users)):
+        found[n] = rows.values[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], items[n])]
+    return found

@@ -1,0 +1,255 @@
+"""Refits of items newer than the snapshot, on the host ([004] Alg. 4 in closed form; see `gpu.online.host_model`).
+
+Observation i of item j is one of its raters: x_i = [u_i; 1; |R|^-½ (r_ik − b̄_ik) where k ∈ R(i;j); |N|^-½ where
+k ∈ N(i;j)] against r_ij − μ − b_i, of dimension F + 1 + 2K. Implicit models add absences: beside each rater who likes
+the item, users drawn from those who have not rated it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.host.arena import Int
+from gpu.host.bounds import learned
+from gpu.host.online.rating_table import find
+from gpu.host.online.refit_users import MAX_DRAWS, curvature, dot, draw, sigmoid
+from gpu.host.solve import BATCH, add_observations, solve
+from gpu.ratings import Rows
+from gpu.refit_rules import Rules
+from gpu.training.views import Arrays
+
+
+@njit(cache=True, nogil=True)
+def sampled(
+    item_key: np.uint64, raters: NDArray[np.int32], user_keys: NDArray[np.uint64], rules: Rules
+) -> NDArray[np.int32]:
+    """The raters that a refit reads: all, or `max_ratings` drawn by key, still ascending."""
+    if len(raters) <= rules.max_ratings:
+        return raters
+    words = np.empty(len(raters), dtype=np.uint64)
+    for n in range(len(raters)):
+        words[n] = draw(rules.seed, item_key, user_keys[raters[n]], 0)
+    read: NDArray[np.int32] = raters[words < np.sort(words)[rules.max_ratings]]
+    return read
+
+
+@njit(cache=True, nogil=True)
+def rating_of(user: Int, item: Int, rows: Rows) -> np.float32:
+    """The rating a rater gave."""
+    value: np.float32 = rows.values[find(rows.items, rows.starts[user], rows.lengths[user], item)]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def likers(item: Int, read: NDArray[np.int32], rows: Rows, middle: np.float32) -> NDArray[np.int32]:
+    """Those of the raters `read` whose rating of the item is not below `middle`, in their order."""
+    found, n = np.empty_like(read), 0
+    for user in read:
+        if rating_of(user, item, rows) >= middle:
+            found[n] = user
+            n += 1
+    return found[:n]
+
+
+@njit(cache=True, nogil=True)
+def observe(
+    row: NDArray[np.float64], counts: NDArray[np.int64], item: Int, user: Int, rows: Rows, arrays: Arrays
+) -> None:
+    """Fill x_i in `row` (D,), and count in `counts` (D,) which of its terms take part."""
+    n_factors, n_neighbours = arrays.user_factors.shape[1], arrays.neighbours.shape[1]
+    for f in range(n_factors):
+        row[f] = arrays.user_factors[user, f]
+    row[n_factors] = 1
+    explicit, implicit = n_factors + 1, n_factors + 1 + n_neighbours
+    row[explicit:] = 0
+    start, length = rows.starts[user], rows.lengths[user]
+    n_rated, n_unrated = 0, 0
+    for k in range(n_neighbours):
+        other = arrays.neighbours[item, k]
+        if other >= np.uint32(len(arrays.item_bias)):
+            continue
+        place = find(rows.items, start, length, np.int64(other))
+        if place < start + length and rows.items[place] == other:
+            if arrays.is_implicit:
+                row[explicit + k] = 1.0 if rows.values[place] >= arrays.middle else -1.0
+            else:
+                known = arrays.mean + arrays.user_baseline[user] + arrays.item_baseline[other]
+                row[explicit + k] = learned(rows.values[place], arrays) - known
+            counts[explicit + k] += 1
+            n_rated += 1
+        else:
+            row[implicit + k] = 1
+            counts[implicit + k] += 1
+            n_unrated += 1
+    for k in range(n_neighbours):
+        row[explicit + k] /= np.sqrt(max(n_rated, 1))
+        row[implicit + k] /= np.sqrt(max(n_unrated, 1))
+    counts[:explicit] += 1
+
+
+@njit(cache=True, nogil=True)
+def draw_absent(
+    item_key: np.uint64,
+    rater_key: np.uint64,
+    number: Int,
+    raters: NDArray[np.int32],
+    pool: NDArray[np.int64],
+    pool_keys: NDArray[np.uint64],
+    seed: np.uint64,
+) -> Int:
+    """A user of `pool` who is not in `raters` (ascending): the next at or after a random key; −1 if none was hit.
+
+    Keys, not places, are drawn, so that a user who has left the pool changes only the draws that would hit them.
+    """
+    for attempt in range(MAX_DRAWS):
+        word = draw(seed, item_key, rater_key, number * MAX_DRAWS + attempt)
+        user: Int = pool[np.searchsorted(pool_keys, word) % len(pool)]
+        place = find(raters, 0, len(raters), user)
+        if place == len(raters) or raters[place] != user:
+            return user
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def draw_absences(
+    item_key: np.uint64,
+    likers: NDArray[np.int32],
+    raters: NDArray[np.int32],
+    user_keys: NDArray[np.uint64],
+    pool: NDArray[np.int64],
+    pool_keys: NDArray[np.uint64],
+    rules: Rules,
+) -> NDArray[np.int64]:
+    """Users whose absence counts against the item: `n_negatives` for each of `likers`, none of them in `raters`."""
+    absent = np.empty(len(likers) * rules.n_negatives, dtype=np.int64)
+    n = 0
+    for rater in likers if len(pool) else likers[:0]:
+        for number in range(rules.n_negatives):
+            user = draw_absent(item_key, user_keys[rater], number, raters, pool, pool_keys, rules.seed)
+            if user >= 0:
+                absent[n] = user
+                n += 1
+    return absent[:n]
+
+
+@njit(cache=True, nogil=True)
+def ridge_of(term: Int, n: Int, n_factors: Int, n_neighbours: Int, rules: Rules) -> float:
+    """Ridge of a term that takes part in `n` observations."""
+    if term < n_factors:
+        return rules.factor * n + rules.factor_prior
+    if term == n_factors:
+        return rules.bias * n + rules.bias_prior
+    unit = rules.weight_unit if term <= n_factors + n_neighbours else 1.0
+    return unit * (rules.weight * n + rules.weight_prior)
+
+
+@njit(cache=True, nogil=True)
+def step(
+    found: NDArray[np.float64],
+    matrix: NDArray[np.float64],
+    right: NDArray[np.float64],
+    item: Int,
+    users: NDArray[np.int64],
+    n_raters: Int,
+    rows: Rows,
+    arrays: Arrays,
+) -> NDArray[np.int64]:
+    """Add all observations to the system for the step from `found`; the first `n_raters` of `users` are the raters.
+
+    Returns:
+        (D,) in how many observations each term takes part.
+    """
+    counts = np.zeros(len(found), dtype=np.int64)
+    observed, weights, targets = np.zeros((BATCH, len(found))), np.zeros(BATCH), np.zeros(BATCH)
+    for first in range(0, len(users), BATCH):
+        weights[:], targets[:], observed[:] = 0, 0, 0
+        for b in range(min(BATCH, len(users) - first)):
+            user = users[first + b]
+            observe(observed[b], counts, item, user, rows, arrays)
+            score = arrays.mean + arrays.user_bias[user] + dot(found, observed[b])
+            if arrays.is_implicit:
+                expected = sigmoid(score)
+                is_like = first + b < n_raters and rating_of(user, item, rows) >= arrays.middle
+                targets[b], weights[b] = (1.0 if is_like else 0.0) - expected, curvature(score)
+            else:
+                targets[b], weights[b] = learned(rating_of(user, item, rows), arrays) - score, 1.0
+        add_observations(matrix, right, observed, weights, targets)
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def fit_item(
+    item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules
+) -> NDArray[np.float64]:
+    """[v; b̂; w; c] (D,) of a new item: ridge regression, or `n_steps` Newton steps from zero for implicit models."""
+    n_factors, n_neighbours = arrays.user_factors.shape[1], arrays.neighbours.shape[1]
+    n_terms = n_factors + 1 + 2 * n_neighbours
+    users = np.concatenate((raters.astype(np.int64), absent))
+    found, right = np.zeros(n_terms), np.empty(n_terms)
+    matrix = np.empty((n_terms, n_terms))
+    for _ in range(rules.n_steps if arrays.is_implicit else 1):
+        matrix[:], right[:] = 0, 0
+        counts = step(found, matrix, right, item, users, len(raters), rows, arrays)
+        for a in range(n_terms):
+            ridge = ridge_of(a, counts[a], n_factors, n_neighbours, rules)
+            matrix[a, a] += ridge
+            right[a] -= ridge * found[a]
+        solve(matrix, right)
+        for a in range(n_terms):
+            found[a] += right[a]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def refit_item(
+    item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules
+) -> None:
+    """Refit one item from its raters and drawn absences, in place in `arrays`; without raters it has no parameters."""
+    n_factors, n_neighbours = arrays.user_factors.shape[1], arrays.neighbours.shape[1]
+    found = np.zeros(n_factors + 1 + 2 * n_neighbours)
+    if len(raters):
+        found = fit_item(item, raters, absent, rows, arrays, rules)
+    for f in range(n_factors):
+        arrays.item_factors[item, f] = found[f]
+    arrays.item_bias[item] = found[n_factors]
+    for k in range(n_neighbours):
+        arrays.explicit_weights[item, k] = found[n_factors + 1 + k]
+        arrays.implicit_weights[item, k] = found[n_factors + 1 + n_neighbours + k]
+
+
+@njit(cache=True, nogil=True)
+def refit_items(
+    items: NDArray[np.int64],
+    raters: NDArray[np.int32],
+    rater_bounds: NDArray[np.int64],
+    absent: NDArray[np.int64],
+    absent_bounds: NDArray[np.int64],
+    rows: Rows,
+    arrays: Arrays,
+    rules: Rules,
+) -> None:
+    """`refit_item` for items (B,); item b has `raters[rater_bounds[b] : rater_bounds[b + 1]]`, absences likewise."""
+    for b in range(len(items)):
+        part = slice(rater_bounds[b], rater_bounds[b + 1])
+        drawn = slice(absent_bounds[b], absent_bounds[b + 1])
+        refit_item(items[b], raters[part], absent[drawn], rows, arrays, rules)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def refit_items_parallel(
+    items: NDArray[np.int64],
+    raters: NDArray[np.int32],
+    rater_bounds: NDArray[np.int64],
+    absent: NDArray[np.int64],
+    absent_bounds: NDArray[np.int64],
+    rows: Rows,
+    arrays: Arrays,
+    rules: Rules,
+) -> None:
+    """`refit_items` on all threads."""
+    for b in prange(len(items)):
+        part = slice(rater_bounds[b], rater_bounds[b + 1])
+        drawn = slice(absent_bounds[b], absent_bounds[b + 1])
+        refit_item(items[b], raters[part], absent[drawn], rows, arrays, rules)

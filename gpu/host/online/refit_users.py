@@ -1,0 +1,313 @@
+"""Refits of single users on the host ([004] Alg. 4 in closed form; see `gpu.online.host_model`).
+
+A refit reads the item side of a model and one user's ratings, and nothing else: no sum is carried from one refit to
+the next, and each runs over the ratings in the order of the items. So the result depends on what there is, not on how
+it came about.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.host.arena import Int
+from gpu.host.bounds import learned
+from gpu.host.lsh import GOLDEN, mix
+from gpu.host.online.rating_table import find
+from gpu.host.solve import BATCH, add_observations, solve
+from gpu.ratings import Rows
+from gpu.refit_rules import Rules
+from gpu.training.views import Arrays
+
+UNRATED = np.float32(-1e30)
+MAX_DRAWS = 64  # attempts at one negative; somebody who has rated nearly all gets fewer negatives
+CHUNK = 8  # users that one thread refits in a row
+
+
+class Samples(NamedTuple):
+    """Observations of one refit: what is to be explained by the part that is fitted.
+
+    Attributes:
+        items: int64 (S,), item rows.
+        offsets: float64 (S,), the part of the score that is given.
+        targets: float64 (S,), rating; for implicit models 1 for a like, 0 for a dislike and what is drawn.
+        counts: float64 (S,), observations that each stands for: a drawn item may stand for several draws.
+    """
+
+    items: NDArray[np.int64]
+    offsets: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def draw(seed: np.uint64, owner: np.uint64, other: np.uint64, number: Int) -> np.uint64:
+    """Random word number `number` for a pair of keys: the same whenever and wherever it is drawn."""
+    return mix(mix(mix(owner ^ mix(seed)) ^ other) + np.uint64(number + 1) * GOLDEN)
+
+
+@njit(cache=True, nogil=True)
+def newest(
+    items: NDArray[np.int32], values: NDArray[np.float32], positions: NDArray[np.int64], n: Int
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The `n` ratings with the highest positions, still ascending by item."""
+    if len(items) <= n:
+        return items, values
+    first = np.partition(positions, len(positions) - n)[len(positions) - n]
+    return items[positions >= first], values[positions >= first]
+
+
+@njit(cache=True, nogil=True)
+def shrunk_mean(values: NDArray[np.float32], arrays: Arrays, rules: Rules) -> float:
+    """b̄_i of somebody with these ratings: their mean distance from μ, shrunk to 0; 0 for implicit models."""
+    if arrays.is_implicit:
+        return 0.0
+    total = 0.0
+    for value in values:
+        total += learned(value, arrays) - arrays.mean
+    return total / (len(values) + rules.baseline_prior)
+
+
+@njit(cache=True, nogil=True)
+def fill_line(
+    line: NDArray[np.float32], items: NDArray[np.int32], values: NDArray[np.float32], baseline: float, arrays: Arrays
+) -> None:
+    """Write the residuals of somebody's ratings into an empty line (I,)."""
+    for n in range(len(items)):
+        known = arrays.mean + baseline + arrays.item_baseline[items[n]]
+        if arrays.is_implicit:
+            line[items[n]] = np.float32(1) if values[n] >= arrays.middle else np.float32(-1)
+        else:
+            line[items[n]] = np.float32(learned(values[n], arrays) - known)
+
+
+@njit(cache=True, nogil=True)
+def neighbour_terms(item: Int, line: NDArray[np.float32], arrays: Arrays) -> float:
+    """Both neighbour sums of [004] eq. 1 for `item`, given the line of somebody's residuals."""
+    explicit, implicit = 0.0, 0.0
+    n_rated, n_unrated = 0, 0
+    for k in range(arrays.neighbours.shape[1]):
+        other = arrays.neighbours[item, k]
+        if other >= np.uint32(len(line)):
+            continue
+        if line[other] != UNRATED:
+            explicit += line[other] * arrays.explicit_weights[item, k]
+            n_rated += 1
+        else:
+            implicit += arrays.implicit_weights[item, k]
+            n_unrated += 1
+    terms: float = explicit / np.sqrt(max(n_rated, 1)) + implicit / np.sqrt(max(n_unrated, 1))
+    return terms
+
+
+@njit(cache=True, nogil=True)
+def draw_unrated(
+    key: np.uint64,
+    item_key: np.uint64,
+    number: Int,
+    rated: NDArray[np.int32],
+    pool: NDArray[np.int64],
+    seed: np.uint64,
+) -> Int:
+    """An item of `pool` that is not in `rated` (ascending), uniform; −1 if none was hit."""
+    for attempt in range(MAX_DRAWS):
+        word = draw(seed, key, item_key, number * MAX_DRAWS + attempt)
+        item: Int = pool[np.int64(((word >> np.uint64(32)) * np.uint64(len(pool))) >> np.uint64(32))]
+        place = find(rated, 0, len(rated), item)
+        if place == len(rated) or rated[place] != item:
+            return item
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def samples_of(
+    key: np.uint64,
+    rated: NDArray[np.int32],
+    items: NDArray[np.int32],
+    values: NDArray[np.float32],
+    line: NDArray[np.float32],
+    arrays: Arrays,
+    pool: NDArray[np.int64],
+    is_trained: NDArray[np.bool_],
+    item_keys: NDArray[np.uint64],
+    rules: Rules,
+) -> Samples:
+    """What a refit of a user learns from: ratings of trained items and, for implicit models, draws beside each like.
+
+    Args:
+        rated: all they have rated, ascending; never drawn.
+        items, values: the part of it that is learned.
+        pool: trained items in the order of their keys.
+    """
+    n_draws = min(rules.n_negatives, max(1, rules.max_negatives // max(1, len(items)))) if arrays.is_implicit else 0
+    chosen = np.empty((1 + n_draws) * len(items), dtype=np.int64)
+    targets, counts = np.empty(len(chosen)), np.ones(len(chosen))
+    n = 0
+    for p in range(len(items)):
+        if not is_trained[items[p]]:
+            continue
+        is_like = values[p] >= arrays.middle
+        chosen[n], targets[n] = items[p], is_like if arrays.is_implicit else learned(values[p], arrays)
+        n += 1
+        for number in range(n_draws if is_like else 0):
+            item = draw_unrated(key, item_keys[items[p]], number, rated, pool, rules.seed)
+            if item >= 0:
+                chosen[n], targets[n], counts[n] = item, 0.0, rules.n_negatives / n_draws
+                n += 1
+    offsets = np.empty(n)
+    for s in range(n):
+        offsets[s] = arrays.mean + arrays.item_bias[chosen[s]] + neighbour_terms(chosen[s], line, arrays)
+    return Samples(chosen[:n], offsets, targets[:n], counts[:n])
+
+
+@njit(cache=True, nogil=True)
+def set_ridge(matrix: NDArray[np.float64], n: float, n_factors: Int, rules: Rules) -> None:
+    """Start a system of F factors and a bias: only the ridge."""
+    matrix[:] = 0
+    for a in range(len(rules.spread)):
+        for c in range(a, len(rules.spread)):
+            matrix[a, c] = rules.spread[a, c]
+    for f in range(n_factors):
+        matrix[f, f] += rules.factor * n + rules.factor_prior
+    matrix[n_factors, n_factors] = rules.bias * n + rules.bias_prior
+
+
+@njit(cache=True, nogil=True)
+def sigmoid(score: float) -> float:
+    """Probability of log-odds `score`."""
+    probability: float = 1 / (1 + np.exp(-score))
+    return probability
+
+
+@njit(cache=True, nogil=True)
+def curvature(score: float) -> float:
+    """Weight of an observation in a Newton step of the cross-entropy: (σ(x) − ½) / x.
+
+    It bounds the loss by a parabola from above, where σ(1 − σ), vanishing for large scores, lets a step run away.
+    """
+    if abs(score) < 1e-3:
+        return 0.25
+    return (sigmoid(score) - 0.5) / score
+
+
+@njit(cache=True, nogil=True)
+def dot(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Inner product, summed in order."""
+    total = 0.0
+    for n in range(len(one)):
+        total += one[n] * other[n]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def step(
+    found: NDArray[np.float64],
+    matrix: NDArray[np.float64],
+    right: NDArray[np.float64],
+    rows: NDArray[np.float64],
+    samples: Samples,
+    arrays: Arrays,
+) -> None:
+    """Add all samples to the system for the step from `found`: x = [v_j; 1], error against the score there."""
+    n_factors = arrays.item_factors.shape[1]
+    weights, targets = np.zeros(BATCH), np.zeros(BATCH)
+    for first in range(0, len(samples.items), BATCH):
+        weights[:], targets[:], rows[:] = 0, 0, 0
+        for b in range(min(BATCH, len(samples.items) - first)):
+            s = first + b
+            for f in range(n_factors):
+                rows[b, f] = arrays.item_factors[samples.items[s], f]
+            rows[b, n_factors] = 1
+            score = samples.offsets[s] + dot(found, rows[b])
+            expected = sigmoid(score) if arrays.is_implicit else score
+            targets[b] = samples.counts[s] * (samples.targets[s] - expected)
+            weights[b] = samples.counts[s] * (curvature(score) if arrays.is_implicit else 1.0)
+        add_observations(matrix, right, rows, weights, targets)
+
+
+@njit(cache=True, nogil=True)
+def fit_user(samples: Samples, arrays: Arrays, rules: Rules) -> NDArray[np.float64]:
+    """[u; b] (F + 1,) of the samples: ridge regression, or `n_steps` Newton steps from zero for implicit models."""
+    n_factors = arrays.item_factors.shape[1]
+    found, right = np.zeros(n_factors + 1), np.empty(n_factors + 1)
+    matrix, rows = np.empty((n_factors + 1, n_factors + 1)), np.empty((BATCH, n_factors + 1))
+    for _ in range(rules.n_steps if arrays.is_implicit else 1):
+        set_ridge(matrix, samples.counts.sum(), n_factors, rules)
+        for a in range(n_factors + 1):
+            right[a] = -matrix[a, a] * found[a]
+        step(found, matrix, right, rows, samples, arrays)
+        solve(matrix, right)
+        for a in range(n_factors + 1):
+            found[a] += right[a]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def fold_in(
+    key: np.uint64,
+    rated: NDArray[np.int32],
+    items: NDArray[np.int32],
+    values: NDArray[np.float32],
+    line: NDArray[np.float32],
+    arrays: Arrays,
+    pool: NDArray[np.int64],
+    is_trained: NDArray[np.bool_],
+    item_keys: NDArray[np.uint64],
+    rules: Rules,
+) -> tuple[NDArray[np.float64], float]:
+    """([u; b], b̄_i) of somebody, see `samples_of`; the empty `line` is left empty."""
+    baseline = shrunk_mean(values, arrays, rules)
+    fill_line(line, items, values, baseline, arrays)
+    samples = samples_of(key, rated, items, values, line, arrays, pool, is_trained, item_keys, rules)
+    for item in items:
+        line[item] = UNRATED
+    return fit_user(samples, arrays, rules), baseline
+
+
+@njit(cache=True, nogil=True)
+def refit_users(
+    users: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+    rows: Rows,
+    positions: NDArray[np.int64],
+    arrays: Arrays,
+    pool: NDArray[np.int64],
+    is_trained: NDArray[np.bool_],
+    item_keys: NDArray[np.uint64],
+    rules: Rules,
+) -> None:
+    """Refit `users` (B,) with `keys` (B,) from their rows, in place in `arrays`."""
+    line = np.full(len(arrays.item_bias), UNRATED)
+    n_factors = arrays.item_factors.shape[1]
+    for b in range(len(users)):
+        first = rows.starts[users[b]]
+        last = first + rows.lengths[users[b]]
+        rated = rows.items[first:last]
+        items, values = newest(rated, rows.values[first:last], positions[first:last], rules.max_ratings)
+        found, baseline = fold_in(
+            keys[b], rated, items, values, line, arrays, pool, is_trained, item_keys, rules
+        )  # fmt: skip
+        for f in range(n_factors):
+            arrays.user_factors[users[b], f] = found[f]
+        arrays.user_bias[users[b]], arrays.user_baseline[users[b]] = found[n_factors], baseline
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def refit_users_parallel(
+    users: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+    rows: Rows,
+    positions: NDArray[np.int64],
+    arrays: Arrays,
+    pool: NDArray[np.int64],
+    is_trained: NDArray[np.bool_],
+    item_keys: NDArray[np.uint64],
+    rules: Rules,
+) -> None:
+    """`refit_users` on all threads."""
+    for chunk in prange((len(users) + CHUNK - 1) // CHUNK):
+        part = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, len(users)))
+        refit_users(users[part], keys[part], rows, positions, arrays, pool, is_trained, item_keys, rules)

@@ -1,0 +1,90 @@
+"""Compiled kernels are found in folders that cannot be written, and kept in memory where there is no folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Calls one kernel; with "read-only", no folder can be written, as on a read-only root.
+# With "full", no file can be written.
+PROGRAM = """
+import json, sys
+from numba.core import caching
+def refuse(self):
+    raise OSError(30, "Read-only file system", self.get_cache_path())
+if "read-only" in sys.argv:
+    for locator in vars(caching).values():
+        if isinstance(locator, type) and hasattr(locator, "ensure_cache_path"):
+            locator.ensure_cache_path = refuse
+if "full" in sys.argv:
+    def fail(self, path):
+        raise OSError(28, "No space left on device", path)
+    caching.IndexDataCacheFile._open_for_write = fail
+import numpy as np
+from gpu.host import solve
+from gpu.host.jit import compilation, kernel_cache
+if "take-turns" in sys.argv:
+    kernel_cache.take_turns()
+compiled = []
+with compilation.watched(compiled.append):
+    matrix, right = np.eye(3) * 2, np.ones(3)
+    solve.solve(matrix, right)
+names = {"solve.solve", "solve.factorize"}
+found = sorted(compiled), compilation.can_save(), sorted(compilation.uncached(names))
+print(json.dumps([right.round(6).tolist(), *found]))
+"""
+BOTH, NONE = ["solve.factorize", "solve.solve"], list[str]()
+SOLUTION = [0.5, 0.5, 0.5]
+
+
+def started(folder: Path, *how: str) -> subprocess.Popen[str]:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-c", PROGRAM, *how]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def answer(process: subprocess.Popen[str]) -> list[object]:
+    written, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors
+    return json.loads(written)
+
+
+def run(folder: Path, *how: str) -> list[object]:
+    return answer(started(folder, *how))
+
+
+def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    assert run(tmp_path) == [SOLUTION, BOTH, True, NONE]
+    assert run(tmp_path, "read-only") == [SOLUTION, NONE, False, NONE]
+
+
+def test_without_any_folder_kernels_are_compiled_in_memory(tmp_path: Path) -> None:
+    assert run(tmp_path / "none", "read-only") == [SOLUTION, BOTH, False, NONE]
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("ending", [".nbi", ".nbc"])
+def test_a_damaged_file_is_compiled_again(tmp_path: Path, ending: str) -> None:
+    run(tmp_path)
+    damaged = [file for file in tmp_path.rglob(f"*{ending}") if file.name.startswith("solve")]
+    assert damaged
+    for file in damaged:
+        file.write_bytes(file.read_bytes()[:40])
+    assert run(tmp_path) == [SOLUTION, BOTH, True, NONE]
+    assert run(tmp_path) == [SOLUTION, NONE, True, NONE]
+
+
+def test_a_full_disk_does_not_end_a_compilation(tmp_path: Path) -> None:
+    assert run(tmp_path, "full") == [SOLUTION, BOTH, True, NONE]
+    assert not list(tmp_path.rglob("*.nb?"))
+
+
+def test_of_two_processes_that_take_turns_one_compiles(tmp_path: Path) -> None:
+    both = [started(tmp_path, "take-turns") for _ in range(2)]
+    compiled = [answer(process)[1] for process in both]
+    assert sorted(name for names in compiled for name in names) == BOTH

@@ -1,0 +1,40 @@
+"""Which process goes when there is no more memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from service import tuning
+from service.jobs import trainer_process
+from service.storage.files import FileLock
+
+
+def score_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text("ascii"))
+
+
+def test_a_trainer_goes_before_the_service(tmp_path: Path) -> None:
+    lock = FileLock.try_take(tmp_path / "lock")
+    assert lock is not None
+    process = trainer_process.TrainerProcess(["/bin/sleep", "60"], lock)
+    try:
+        assert score_of(process._process.pid) == tuning.TRAINER_OOM_SCORE
+    finally:
+        process.end()
+
+
+def test_a_worker_goes_before_the_service_and_after_a_trainer(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from service import process; from service.settings import Settings;"
+        "process._in_loop = lambda main: main.close() or int(Path('/proc/self/oom_score_adj').read_text());"
+        "sys.exit(process.run_worker(Settings(data=Path(sys.argv[1]))) // 10)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
+    assert ended.returncode == tuning.WORKER_OOM_SCORE // 10
+    assert 0 < tuning.WORKER_OOM_SCORE < tuning.TRAINER_OOM_SCORE
+
+
+def test_a_process_that_is_gone_is_no_error() -> None:
+    tuning.prefer_as_victim(1, 2**22 + 1)

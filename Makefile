@@ -41,8 +41,9 @@ format: $(VENV)/dev ## rewrite the code as the checks want it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/dev ## rewrite the generated parts of docs/
+docs: $(VENV)/dev ## rewrite the generated parts of docs/, then build the site: site/index.html
 	$(BIN)/python -m docs.generate
+	$(BIN)/zensical build --strict --clean
 
 lock: $(VENV)/base ## resolve what the images install, and write its hashes into locks/
 	@$(INSTALL) uv
@@ -66,7 +67,7 @@ soak: $(VENV)/dev ## mixed load and trainings for MINUTES (30); prints what grow
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),30)
 
 clean: ## forget the environment, the demo's data and all caches
-	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba-cache
+	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba-cache .cache site
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \

@@ -1,6 +1,6 @@
 """Writes the generated parts of the documentation: `make docs`. A test compares them with the code.
 
-A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`, each on a line of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from service.metrics import Metrics
 from service.settings import Settings
 
 PROCESS = "process_"  # what the metrics library says of any process
-OPERATIONS = Path(__file__).parent / "operations.md"
+DOCS = Path(__file__).parent
+OPERATIONS = DOCS / "operations.md"
+NOTES = DOCS / "decisions"
+GENERATED = (OPERATIONS, NOTES / "README.md", DOCS.parent / "mkdocs.yml")
 
 
 def settings_table() -> str:
@@ -33,12 +36,35 @@ def metrics_table() -> str:
     return "\n".join(["| Series | Kind | Meaning |", "| --- | --- | --- |", *rows])
 
 
+def list_of_notes() -> str:
+    """Every decision note with its number and title."""
+    notes = [(path, path.read_text("utf-8").partition("\n")[0].removeprefix("# ")) for path in _notes()]
+    return "\n".join(f"* {int(path.name[:4])}: [{title}]({path.name})" for path, title in notes)
+
+
+def navigation_of_notes() -> str:
+    """Every decision note as an entry of `nav` in mkdocs.yml; the site takes the title from the note."""
+    return "\n".join(f"      - decisions/{path.name}" for path in _notes())
+
+
+PARTS = {
+    "settings": settings_table,
+    "metrics": metrics_table,
+    "notes": list_of_notes,
+    "navigation of notes": navigation_of_notes,
+}
+
+
 def filled(text: str) -> str:
     """`text` with every generated part as the code has it now."""
-    for name, part in (("settings", settings_table()), ("metrics", metrics_table())):
-        pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-        text = pattern.sub(lambda match, part=part: f"{match[1]}{part}\n{match[2]}", text)  # type: ignore[misc]
+    for name, part in PARTS.items():
+        pattern = re.compile(rf"(<!-- begin {name} -->\n).*?([ #]*<!-- end {name} -->)", re.DOTALL)
+        text = pattern.sub(lambda match, part=part: f"{match[1]}{part()}\n{match[2]}", text)  # type: ignore[misc]
     return text
+
+
+def _notes() -> list[Path]:
+    return sorted(NOTES.glob("[0-9]*.md"))
 
 
 def _default(value: object) -> str:
@@ -52,4 +78,5 @@ def _exposed(name: str, kind: str) -> str:
 
 
 if __name__ == "__main__":
-    OPERATIONS.write_text(filled(OPERATIONS.read_text("utf-8")), "utf-8")
+    for page in GENERATED:
+        page.write_text(filled(page.read_text("utf-8")), "utf-8")

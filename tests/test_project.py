@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.__main__ import app as measurements
-from docs.generate import OPERATIONS, filled
+from docs.generate import GENERATED, OPERATIONS, filled
 from service.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
@@ -166,9 +166,11 @@ def test_functions_and_modules_are_short():
     assert not {name: n for name, n in n_lines.items() if n > LONGEST_MODULE}
 
 
-def test_operations_tables_match_the_code():
-    text = OPERATIONS.read_text("utf-8")
-    assert text == filled(text), "run: make docs"
+def test_generated_parts_match_what_they_are_made_from():
+    for page in GENERATED:
+        text = page.read_text("utf-8")
+        assert "<!-- begin " in text, page.name
+        assert text == filled(text), f"{page.name}: run `make docs`"
 
 
 def test_metrics_named_in_the_documentation_exist():

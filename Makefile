@@ -2,7 +2,7 @@
 #
 #   PYTHON=python3.13   the interpreter of a new environment (3.11 to 3.13)
 #   VENV=.venv          where the environment lies
-#   RATINGS=file        `make demo`: rate these instead of the synthetic catalogue
+#   RATINGS=file        `make demo`: rate these instead of the synthetic catalog
 #   PORT=9000           `make demo`: serve here instead of on 8000, or any free port if that is taken
 #   ARGS="…"            `make test`, `make bench`, `make loadtest`, `make faults`: handed on
 #   TRIALS=50           `make faults`: how often processes are killed

@@ -1,7 +1,7 @@
-"""`python -m benchmarks accuracy`: what each way of finding neighbours is worth and what it takes ([004] table 7).
+"""`python -m benchmarks accuracy`: what each way of finding neighbors is worth and what it takes ([004] table 7).
 
-Each model is trained once a seed, which moves its start, its order of visits, its hashes and its random neighbours; the
-split stays. Beside CULSH-MF stand the same descent without neighbours, and ALS with the shipped defaults.
+Each model is trained once a seed, which moves its start, its order of visits, its hashes and its random neighbors; the
+split stays. Beside CULSH-MF stand the same descent without neighbors, and ALS with the shipped defaults.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Row:
     """One model.
 
     `test_rmse` is a median over the seeds after the last epoch, `rmse_by_seed` each, `seconds` a median of whole
-    trainings, neighbours included. Of finding the neighbours: `neighbours_s` is a median; `kept_mib` what stays for
+    trainings, neighbors included. Of finding the neighbors: `neighbors_s` is a median; `kept_mib` what stays for
     learning online (sums and signatures) with the lists; `peak_mib` what was taken meanwhile, on a device of its own.
     """
 
     algorithm: str
-    neighbours: str
+    neighbors: str
     n_factors: int
-    n_neighbours: int
+    n_neighbors: int
     test_rmse: float
     rmse_by_seed: tuple[float, ...]
     seconds: float
-    neighbours_s: float = NAN
+    neighbors_s: float = NAN
     kept_mib: float = NAN
     peak_mib: float = NAN
     filled_at_random: float = NAN
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Finding:
-    """What finding neighbours once took; see `Row`."""
+    """What finding neighbors once took; see `Row`."""
 
     seconds: float
     kept_mib: float
@@ -63,14 +63,14 @@ class Finding:
 
 
 def run(
-    train: gpu.Ratings, test: gpu.Ratings, factors: Sequence[int], n_neighbours: int, seeds: Sequence[int], backend: str
+    train: gpu.Ratings, test: gpu.Ratings, factors: Sequence[int], n_neighbors: int, seeds: Sequence[int], backend: str
 ) -> Iterator[Row]:
-    """Every way at each F with K = `n_neighbours`, the descent without them, then ALS."""
+    """Every way at each F with K = `n_neighbors`, the descent without them, then ALS."""
     for n_factors in factors:
         size = {"n_factors": n_factors}
         yield measure(train, test, params_for("sgd", size), seeds, backend)
         for way in WAYS:
-            params = params_for("culsh", {**size, **way, "n_neighbours": n_neighbours})
+            params = params_for("culsh", {**size, **way, "n_neighbors": n_neighbors})
             yield measure(train, test, params, seeds, backend)
     yield measure(train, test, params_for("als", {}), seeds, backend)
 
@@ -90,12 +90,12 @@ def measure(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, seeds: Se
     errors, seconds = zip(*(fitted(train, test, setting, chosen) for setting in settings), strict=True)
     found = [finding(train, setting, chosen) for setting in settings if isinstance(setting, CulshParams)]
     return Row(
-        params.algorithm, neighbours_of(params), params.width, getattr(params, "n_neighbours", 0),
+        params.algorithm, neighbors_of(params), params.width, getattr(params, "n_neighbors", 0),
         statistics.median(errors), errors, statistics.median(seconds), *medians(found),
     )  # fmt: skip
 
 
-def neighbours_of(params: gpu.Params) -> str:
+def neighbors_of(params: gpu.Params) -> str:
     """The way to them, with Ψ where there is one."""
     if not isinstance(params, CulshParams):
         return "none"
@@ -116,9 +116,9 @@ def fitted(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, backend: g
 
 
 def finding(train: gpu.Ratings, params: CulshParams, backend: gpu.Backend) -> Finding:
-    """Find the neighbours on their own, twice: the time of the one that is measured for memory does not count."""
+    """Find the neighbors on their own, twice: the time of the one that is measured for memory does not count."""
     peak = peak_mib(lambda: similarity.find(train, params, backend), backend)
-    found = similarity.neighbours(train, params, backend)
+    found = similarity.neighbors(train, params, backend)
     n_signature = found.projections.shape[1] // 8 * train.n_items
-    kept = (found.neighbours.nbytes + found.projections.nbytes + n_signature) / MIB
+    kept = (found.neighbors.nbytes + found.projections.nbytes + n_signature) / MIB
     return Finding(found.seconds, kept, peak, found.filled)

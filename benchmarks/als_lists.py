@@ -1,7 +1,7 @@
 """`python -m benchmarks als-lists`: lists of als-implicit beside the package `implicit`, on the splits of `ranking`.
 
 Ratings count as ones in both, as the peer's published figures have them. Its confidence of a rated pair is its `alpha`,
-ours 1 + α: their 5 is our 4. Its regularisation is λ for every row, our exponent 0.
+ours 1 + α: their 5 is our 4. Its regularization is λ for every row, our exponent 0.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Splits:
 
 
 def run(ratings: Path, seed: int) -> Iterator[Row]:
-    """The peer at its best two, ours with the same parameters, and ours with the regulariser that the peer lacks."""
+    """The peer at its best two, ours with the same parameters, and ours with the regularizer that the peer lacks."""
     splits = Splits(offline.Data.split(ratings_file.read(ratings), 0.0, seed).train, seed)
     peer = als_peer.installed()
     for params in PEERS_BEST:

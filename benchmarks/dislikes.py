@@ -99,9 +99,9 @@ def share_of_neighbors(follower: Follower, items: NDArray[np.int64], value: floa
 
 def neighbors_of(model: gpu.Model, item: int) -> NDArray[np.int32]:
     """The first of the model's own list, else of the cosines of factors."""
-    if model.neighbours.shape[1]:
-        listed = model.neighbours[item, :N_SHOWN]
-        known: NDArray[np.int32] = listed[listed != gpu.NO_NEIGHBOUR]
+    if model.neighbors.shape[1]:
+        listed = model.neighbors[item, :N_SHOWN]
+        known: NDArray[np.int32] = listed[listed != gpu.NO_NEIGHBOR]
         return known
     return topn.similar(model.item_factors, item, N_SHOWN, model.item_trained)[0]
 

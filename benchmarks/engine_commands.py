@@ -169,7 +169,7 @@ def neighbors(
     from benchmarks import neighbors as table
     from gpu.params import CulshParams
 
-    params = CulshParams(n_neighbours=n_neighbors, n_bits=n_bits)
+    params = CulshParams(n_neighbors=n_neighbors, n_bits=n_bits)
     show(list(table.run(_matrix(ratings, None), params, chosen(backend), runs)), json)
 
 

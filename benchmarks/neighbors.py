@@ -32,7 +32,7 @@ class Row:
     similarity: str
     psi: str
     n_bits: int
-    n_neighbours: int
+    n_neighbors: int
     weights_ms: float
     sums_ms: float
     signatures_ms: float
@@ -56,7 +56,7 @@ class Steps:
         if self.params.similarity in ("simlsh", "rp_cos", "minhash"):
             packed = self._signatures(found)
             counts, keys = self.lsh.items_of(self.ratings)
-            given = packed, counts, self.params.n_neighbours, self.params.seed, keys
+            given = packed, counts, self.params.n_neighbors, self.params.seed, keys
             self._time(found, "lists_ms", lambda: simlsh.top_k(*given, backend=self.backend))
         self._time(found, "total_ms", self.find)
         return found
@@ -116,4 +116,4 @@ def measure(steps: Steps, psi: str, n_runs: int) -> Row:
     params = steps.params
     n_bits = 0 if params.similarity in ("gsm", "random") else simlsh.n_words(params) * simlsh.WORD_BITS
     times = weights, sums, signatures, lists, total
-    return Row(params.similarity, psi, n_bits, params.n_neighbours, *times, taken, filled)
+    return Row(params.similarity, psi, n_bits, params.n_neighbors, *times, taken, filled)

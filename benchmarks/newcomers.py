@@ -39,7 +39,7 @@ class Row:
 
     algorithm: str
     n_factors: int
-    n_neighbours: int
+    n_neighbors: int
     known_users: str
     test_ratings_of: str
     n_ratings: int
@@ -141,7 +141,7 @@ def rows(trials: Sequence[Trial], online: Sequence[Learned], known_users: str) -
         after = [rmse(learned.errors, mask) for learned, mask in zip(online, masks, strict=True)]
         differences = tuple(one - other for one, other in zip(after, retrained, strict=True))
         yield Row(
-            params.algorithm, params.width, getattr(params, "n_neighbours", 0), known_users, part,
+            params.algorithm, params.width, getattr(params, "n_neighbors", 0), known_users, part,
             round(median(int(mask.sum()) for mask in masks)), median(retrained), median(unseen), median(after),
             median(differences), differences, retraining_s, online_s,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Error against time of factorisations, as a picture.
+"""Error against time of factorizations, as a picture.
 
 `python -m benchmarks.nmf_plot PICTURE LINES TITLE [LINES TITLE …]`
 draws what `python -m benchmarks nmf --json` printed.

@@ -20,7 +20,7 @@ from benchmarks.report import say
 from gpu.params import CulshParams, Params, SgdParams
 
 SHARES = (0.01, 0.005, 0.001)
-MODELS = (SgdParams(n_factors=128), CulshParams(n_factors=32, n_neighbours=32))
+MODELS = (SgdParams(n_factors=128), CulshParams(n_factors=32, n_neighbors=32))
 PAPER = {  # (Netflix, MovieLens-10M) at `SHARES`
     "sgd": ((0.00116, 0.00157), (0.00055, 0.00092), (0.00032, 0.00040)),
     "culsh": ((0.00096, 0.00166), (0.00045, 0.00076), (0.00011, 0.00006)),
@@ -33,7 +33,7 @@ class Row:
 
     algorithm: str
     n_factors: int
-    n_neighbours: int
+    n_neighbors: int
     noise: float
     clean_rmse: float
     shift: float
@@ -60,7 +60,7 @@ def row(
     shifts = tuple(after - before for before, after in zip(clean, noisy, strict=True))
     say(f"  {params.algorithm}, {share:.1%}: {statistics.median(shifts):+.5f}")
     return Row(
-        params.algorithm, params.width, getattr(params, "n_neighbours", 0), share,
+        params.algorithm, params.width, getattr(params, "n_neighbors", 0), share,
         statistics.median(clean), statistics.median(shifts), shifts, *paper,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ import gpu
 from benchmarks.report import say
 from gpu.backend import choose
 from gpu.errors import InvalidInput
-from gpu.model import NO_NEIGHBOUR, Model
+from gpu.model import NO_NEIGHBOR, Model
 from gpu.online.host_model import OnlineModel
 from gpu.online.rating_table import RatingTable
 from gpu.params import CulshParams, GradientParams, params_for
@@ -75,7 +75,7 @@ class Learned:
     table_ms: float = NAN
     signatures_ms: float = NAN
     users_ms: float = NAN
-    neighbours_ms: float = NAN
+    neighbors_ms: float = NAN
     items_ms: float = NAN
 
 
@@ -121,15 +121,15 @@ class Stream:
 
 
 def random_model(params: GradientParams, ratings: gpu.Ratings, seed: int = 0) -> Model:
-    """Parameters of the size of trained ones, and random neighbours."""
+    """Parameters of the size of trained ones, and random neighbors."""
     rng, n_bits = np.random.default_rng(seed), simlsh.WORD_BITS * _words(params)
     mean, scale = (-1.4, (0.0, 1.0)) if params.is_implicit else (3.5, (1.0, 5.0))
     model = Model.zeros(params, mean, scale, ratings.n_users, ratings.n_items, n_bits)
     for name in ("user_factors", "item_factors", "explicit_weights", "implicit_weights"):
         array = getattr(model, name)
         array[:] = rng.standard_normal(array.shape, dtype=np.float32) * 0.1
-    model.neighbours[:] = rng.integers(0, ratings.n_items, model.neighbours.shape)
-    model.neighbours[model.neighbours == np.arange(ratings.n_items)[:, None]] = NO_NEIGHBOUR
+    model.neighbors[:] = rng.integers(0, ratings.n_items, model.neighbors.shape)
+    model.neighbors[model.neighbors == np.arange(ratings.n_items)[:, None]] = NO_NEIGHBOR
     model.user_trained[:], model.item_trained[:] = True, True
     return model
 

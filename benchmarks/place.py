@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from benchmarks.plant import STARS, drawn_model, ranks
 from benchmarks.report import say
 from gpu.backend import Backend
-from gpu.model import NO_NEIGHBOUR, Model
+from gpu.model import NO_NEIGHBOR, Model
 from gpu.online import Follower, place
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import Params
@@ -57,7 +57,7 @@ class Row:
     items: int
     new_items: int
     factors: int
-    neighbours: int
+    neighbors: int
     ratings: int
     changes: int
     model_gb: float
@@ -102,7 +102,7 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
     lesson_ms = _median_ms(lambda: slices.append(_learn(follower, table, rng, sizes.changes, next(positions))))
     taken = backend.device_bytes()
     return Row(
-        params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbours.shape[1], held,
+        params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbors.shape[1], held,
         sizes.changes, model_gb, placed_s, settled_s, slice_ms, taken.get("arrays", 0) / 1e9,
         taken.get("taken", 0) / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, read_ms,
         lesson_ms, max(slices[WARM_UP:]), 1e3 * sizes.changes / lesson_ms,
@@ -113,7 +113,7 @@ def _forget_items(model: Model, items: NDArray[np.int64]) -> None:
     """Make `items` (B,) newer than the snapshot."""
     for name in ("item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "item_trained"):
         getattr(model, name)[items] = 0
-    model.neighbours[items] = NO_NEIGHBOUR
+    model.neighbors[items] = NO_NEIGHBOR
 
 
 def _settle(follower: Follower) -> float:

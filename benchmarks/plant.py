@@ -1,6 +1,6 @@
 """`python -m benchmarks plant`: a data folder with a drawn model and a drawn history of any size.
 
-Values are drawn: factors and weights normal, lists of neighbours and sums of simLSH at random. How long an answer or a
+Values are drawn: factors and weights normal, lists of neighbors and sums of simLSH at random. How long an answer or a
 lesson takes depends on sizes, not on values, so a load test of such a service measures what a real one would take; what
 it recommends means nothing.
 """
@@ -30,7 +30,7 @@ from service.storage.segment import SCHEMA
 
 MEAN, SCALE, STARS = 3.0, (1.0, 5.0), np.arange(1, 6, dtype=np.float32)
 ITEM_SKEW, USER_SKEW = 0.8, 1 / 3  # the item of rank r has r ** -0.8 of the ratings, the user of rank r r ** -1/3
-DEVIATION = 1 / 8  # of factors, and of weights of neighbours
+DEVIATION = 1 / 8  # of factors, and of weights of neighbors
 MOST_BITS = 1000  # sums of simLSH lie between minus and plus this
 CHUNK = 1 << 17  # rows of an array that are drawn together
 PER_ENTRY, ENTRIES_PER_GROUP, GROUPS_PER_SEGMENT = 1000, 128, 16  # segments too long to be merged
@@ -184,7 +184,7 @@ def drawn_model(params: Params, n_users: int, n_items: int, seed: int) -> Model:
     model = Model.zeros(params, MEAN, SCALE, n_users, n_items, n_bits=getattr(params, "n_bits", 0))
     model.mark_trained(np.ones(n_users, np.int64), np.arange(1, n_items + 1))
     normal = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights", "implicit_weights"
-    jobs = [(name, first) for name in (*normal, "neighbours", "projections")
+    jobs = [(name, first) for name in (*normal, "neighbors", "projections")
             for first in range(0, len(getattr(model, name)), CHUNK)]  # fmt: skip
 
     def draw(number: int) -> None:
@@ -192,7 +192,7 @@ def drawn_model(params: Params, n_users: int, n_items: int, seed: int) -> Model:
         part, rng = getattr(model, name)[first : first + CHUNK], np.random.default_rng((seed, number))
         if name in normal:
             np.multiply(rng.standard_normal(part.shape, dtype=np.float32), DEVIATION, out=part)
-        elif name == "neighbours":
+        elif name == "neighbors":
             part[:] = rng.integers(0, n_items, part.shape, dtype=np.int32)
         else:
             part[:] = rng.integers(-MOST_BITS, MOST_BITS, part.shape, dtype=np.int32)

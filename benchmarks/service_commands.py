@@ -18,7 +18,7 @@ app = typer.Typer()
 
 @app.command()
 def topn(
-    items: Annotated[str, typer.Option(help="Comma-separated items of the catalogue.")] = "10000,100000,1000000",
+    items: Annotated[str, typer.Option(help="Comma-separated items of the catalog.")] = "10000,100000,1000000",
     users: Annotated[str, typer.Option(help="Comma-separated users of a call.")] = "1,64,1024",
     n: Annotated[str, typer.Option("--n", help="Comma-separated lengths of the lists.")] = "10",
     factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "64",

@@ -37,8 +37,8 @@ class Run:
     """One training.
 
     `epoch_ms` is a median without the first epoch; `prepare_s` what the first took longer: layout of the ratings, and
-    residuals of neighbours where there are any. `at_stops` holds RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20;
-    `epochs_to_target` and `seconds_to_target`, with neighbours and preparation, are NaN where the target was not
+    residuals of neighbors where there are any. `at_stops` holds RMSE or HR@10 after epochs 1, 2, 5, 10, 15, 20;
+    `epochs_to_target` and `seconds_to_target`, with neighbors and preparation, are NaN where the target was not
     reached. Bytes and FLOP of an epoch are counted (`sgd_cost`); `floor_ms` is what an H100 needs for them, `share` the
     floor over the time, NaN on the host.
     """
@@ -46,11 +46,11 @@ class Run:
     code: str
     algorithm: str
     n_factors: int
-    n_neighbours: int
+    n_neighbors: int
     n_users: int
     n_ratings: int
     epoch_ms: float
-    neighbours_s: float = NAN
+    neighbors_s: float = NAN
     prepare_s: float = NAN
     at_stops: tuple[float, ...] = ()
     target: float = NAN
@@ -128,7 +128,7 @@ def measure(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gp
     """One training of `params.n_epochs`, two at least."""
     loop.train(training_of(data, dataclasses.replace(params, n_epochs=1), backend))
     training = training_of(data, params, backend)
-    neighbours_s = training.seconds
+    neighbors_s = training.seconds
     seconds: list[float] = []
     values: list[float] = []
 
@@ -140,8 +140,8 @@ def measure(data: Estimates | Lists, params: SgdParams | EsgdParams, backend: gp
     epoch_s = float(statistics.median(np.diff(seconds)))
     reached = next((epoch for epoch, value in enumerate(values) if data.is_reached(value, target)), None)
     found = Run(
-        f"nearfield, {where(backend)}", params.algorithm, params.n_factors, sgd_cost.n_neighbours(params),
-        data.train.n_users, len(data.train), epoch_s * 1e3, neighbours_s, seconds[0] - neighbours_s - epoch_s,
+        f"nearfield, {where(backend)}", params.algorithm, params.n_factors, sgd_cost.n_neighbors(params),
+        data.train.n_users, len(data.train), epoch_s * 1e3, neighbors_s, seconds[0] - neighbors_s - epoch_s,
         tuple(values[stop - 1] for stop in STOPS if stop <= len(values)), target,
         *((NAN, NAN) if reached is None else (reached + 1, seconds[reached])),
     )  # fmt: skip

@@ -2,13 +2,13 @@
 
 Counted is the useful work alone, of S samples: the ratings, and for implicit feedback s negatives with each.
 
-* Device memory: a record of 8 bytes a sample; what its user gave the K neighbours, 2 K bytes, or K / 8 for implicit
+* Device memory: a record of 8 bytes a sample; what its user gave the K neighbors, 2 K bytes, or K / 8 for implicit
   feedback; every table read and written once, in float32. Implicit feedback draws samples anew in each epoch, so that
   records and bits are written as well.
 * Rows: what a sample reads and writes of a row that is not in registers. CUSGD++ and CULSH-MF hold the item in
   registers and users in shared memory: 2 (F b + 4) bytes, b bytes a factor. ESGD holds nothing: both rows are read and
   added to, 16 F bytes, at best in the L2 cache.
-* FLOP: 8 F a sample, 2 F of them for u·v and 3 F for each of the two rows; 6 K for neighbours.
+* FLOP: 8 F a sample, 2 F of them for u·v and 3 F for each of the two rows; 6 K for neighbors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Work:
 
 def work_of(ratings: gpu.Ratings, params: SgdParams | EsgdParams) -> Work:
     """The work of an epoch over `ratings`."""
-    n_factors, k = params.n_factors, n_neighbours(params)
+    n_factors, k = params.n_factors, n_neighbors(params)
     n_rows = ratings.n_users + ratings.n_items
     samples = len(ratings) * (1 + (params.n_negatives if isinstance(params, CulshImplicitParams) else 0))
     in_sample = RECORD + (-(-k // 8) if params.is_implicit else 2 * k)
@@ -62,6 +62,6 @@ def work_of(ratings: gpu.Ratings, params: SgdParams | EsgdParams) -> Work:
     return Work(moved, samples * 2 * in_tile, SHARED, flop)
 
 
-def n_neighbours(params: SgdParams | EsgdParams) -> int:
-    """K, 0 for algorithms without neighbours."""
-    return params.n_neighbours if isinstance(params, CulshParams) else 0
+def n_neighbors(params: SgdParams | EsgdParams) -> int:
+    """K, 0 for algorithms without neighbors."""
+    return params.n_neighbors if isinstance(params, CulshParams) else 0

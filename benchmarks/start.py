@@ -1,4 +1,4 @@
-"""`python -m benchmarks start`: seconds from `nearfield serve` to ready, and the memory of each process afterwards."""
+"""`python -m benchmarks start`: seconds from `nearfield serve` to ready, and the memory of each process afterward."""
 
 from __future__ import annotations
 

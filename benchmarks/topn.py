@@ -33,13 +33,13 @@ PER_READ = 64  # users whose products share a read of the factors
 
 @dataclass(frozen=True)
 class Shape:
-    """What is asked: catalogue, lists, and what each user has rated, which stays out of the lists."""
+    """What is asked: catalog, lists, and what each user has rated, which stays out of the lists."""
 
     items: int
     users: int
     n: int
     factors: int
-    neighbours: int
+    neighbors: int
     rated: int
 
 
@@ -56,31 +56,31 @@ class Time(Shape):
 
 
 def run(shapes: Sequence[Shape], backend: gpu.Backend) -> Iterator[Time]:
-    """Measure every shape; shapes of one catalogue follow each other."""
+    """Measure every shape; shapes of one catalog follow each other."""
     peer = als_peer.installed() if backend.name == "host" else None
     index, planted = None, None
     for shape in shapes:
-        if index is None or planted != (shape.items, shape.factors, shape.neighbours):
-            planted = shape.items, shape.factors, shape.neighbours
+        if index is None or planted != (shape.items, shape.factors, shape.neighbors):
+            planted = shape.items, shape.factors, shape.neighbors
             index = None  # its memory goes before the next is placed
             index = ItemIndex(model_of(shape), backend)
         rows = ratings_of(shape)
         calls: dict[str, Callable[[], Any]] = {backend.name: _ours(index, rows, shape.n)}
-        if peer is not None and not shape.neighbours:
+        if peer is not None and not shape.neighbors:
             calls["implicit"] = _theirs(peer, index.model, rows, shape.n)
         yield from _times(calls, shape)
 
 
 def model_of(shape: Shape) -> Model:
-    """A model of planted factors; neighbours, if any, and their weights at random."""
+    """A model of planted factors; neighbors, if any, and their weights at random."""
     rng, params = np.random.default_rng(0), AlsParams(n_factors=shape.factors)
-    given = CulshParams(n_factors=shape.factors, n_neighbours=shape.neighbours) if shape.neighbours else params
+    given = CulshParams(n_factors=shape.factors, n_neighbors=shape.neighbors) if shape.neighbors else params
     model = Model.zeros(given, 0.0, (0.0, 1.0), N_USERS, shape.items)
     for first in range(0, shape.items, CHUNK):
         part = model.item_factors[first : first + CHUNK]
         part[:] = rng.standard_normal(part.shape, dtype=np.float32) / 8
-        slots = len(part), shape.neighbours
-        model.neighbours[first : first + CHUNK] = rng.integers(0, shape.items, slots)
+        slots = len(part), shape.neighbors
+        model.neighbors[first : first + CHUNK] = rng.integers(0, shape.items, slots)
         model.explicit_weights[first : first + CHUNK] = rng.standard_normal(slots, dtype=np.float32) / 8
         model.implicit_weights[first : first + CHUNK] = rng.standard_normal(slots, dtype=np.float32) / 8
     model.user_factors[:] = rng.standard_normal(model.user_factors.shape, dtype=np.float32) / 8

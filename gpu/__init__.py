@@ -24,7 +24,7 @@ from gpu.errors import (
     NotEnoughMemory,
     TrainingDiverged,
 )
-from gpu.model import NO_NEIGHBOUR, Model
+from gpu.model import NO_NEIGHBOR, Model
 from gpu.params import (
     AlsImplicitParams,
     AlsParams,
@@ -47,7 +47,7 @@ from gpu.training.outliers import winsorized
 __all__ = [
     "ALGORITHMS",
     "HOST",
-    "NO_NEIGHBOUR",
+    "NO_NEIGHBOR",
     "AlsImplicitParams",
     "AlsParams",
     "Backend",

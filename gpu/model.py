@@ -1,4 +1,4 @@
-"""`Model`: the named arrays of one trained model. It holds parameters only: no ids, no ratings, no behaviour.
+"""`Model`: the named arrays of one trained model. It holds parameters only: no ids, no ratings, no behavior.
 
 Arrays live in buffers that may be longer than the model, so that new users and items cost no copy (`gpu.growing`).
 """
@@ -16,10 +16,10 @@ from gpu.growing import Growing
 from gpu.params import Params
 from gpu.training.calibration import NEUTRAL, Calibration
 
-NO_NEIGHBOUR = NO_SLOT = -1
+NO_NEIGHBOR = NO_SLOT = -1
 MAX_WEIGHTED = 20_000  # items with weights: a model of 1.6 GB, some minutes of training on a few cores
 
-# name -> (axes, dtype). U users, I items, F factors, K neighbours, H hash bits, T items with weights.
+# name -> (axes, dtype). U users, I items, F factors, K neighbors, H hash bits, T items with weights.
 ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "user_factors": ("UF", np.float32),
     "item_factors": ("IF", np.float32),
@@ -29,7 +29,7 @@ ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "item_baseline": ("I", np.float32),
     "user_trained": ("U", np.bool_),
     "item_trained": ("I", np.bool_),
-    "neighbours": ("IK", np.int32),
+    "neighbors": ("IK", np.int32),
     "explicit_weights": ("IK", np.float32),
     "implicit_weights": ("IK", np.float32),
     "projections": ("IH", np.int32),
@@ -41,7 +41,7 @@ HOST_ONLY = "item_counts", "item_slots", "item_weights"  # which no device reads
 
 
 class Model:
-    """One model: `r̂ = mean + user_bias + item_bias + neighbour terms + user_factors · item_factors` ([004] eq. 1).
+    """One model: `r̂ = mean + user_bias + item_bias + neighbor terms + user_factors · item_factors` ([004] eq. 1).
 
     Attributes:
         params: hyperparameters it was trained with; `params.algorithm` names it.
@@ -49,10 +49,10 @@ class Model:
         scale: (smallest, largest) training rating; estimates are clipped to it. (0, 1) for implicit models.
         calibration: what training took from its data (`gpu.training.calibration`).
         user_factors (U, F), item_factors (I, F), user_bias (U,), item_bias (I,): float32, learned.
-        user_baseline (U,), item_baseline (I,): float32, the fixed baselines inside the neighbour residuals
+        user_baseline (U,), item_baseline (I,): float32, the fixed baselines inside the neighbor residuals
             r − (mean + user_baseline + item_baseline); 0 for rows unknown at training.
         user_trained (U,), item_trained (I,): bool, whether the row took part in training (false: newer, folded in).
-        neighbours (I, K): int32 item rows, best first, `NO_NEIGHBOUR` where there are fewer than K.
+        neighbors (I, K): int32 item rows, best first, `NO_NEIGHBOR` where there are fewer than K.
         explicit_weights, implicit_weights (I, K): float32, W and C.
         projections (I, H): int32, saved sums of simLSH in fixed point; their signs are the signature.
             H = 0 where the model has none.
@@ -72,7 +72,7 @@ class Model:
     item_baseline: NDArray[np.float32]
     user_trained: NDArray[np.bool_]
     item_trained: NDArray[np.bool_]
-    neighbours: NDArray[np.int32]
+    neighbors: NDArray[np.int32]
     explicit_weights: NDArray[np.float32]
     implicit_weights: NDArray[np.float32]
     projections: NDArray[np.int32]
@@ -109,7 +109,7 @@ class Model:
         n_bits: int = 0,
         calibration: Calibration = NEUTRAL,
     ) -> Model:
-        """A model of zeros with no neighbours and nothing marked as trained."""
+        """A model of zeros with no neighbors and nothing marked as trained."""
         shapes = _shapes(params, n_users, n_items, n_bits)
         arrays = {name: np.full(shapes[name], _fill(name), dtype=dtype) for name, (_, dtype) in ARRAYS.items()}
         return cls(params, mean, scale, arrays, calibration)
@@ -175,19 +175,19 @@ class Model:
             getattr(self, name)[:] *= np.float32(calibration.unit**power)
 
     def grow(self, n_users: int, n_items: int) -> None:
-        """Lengthen to at least (n_users, n_items); new rows are zero, without neighbours and not trained."""
+        """Lengthen to at least (n_users, n_items); new rows are zero, without neighbors and not trained."""
         lengths = {"U": n_users, "I": n_items, "T": 0}
         for name, (axes, _) in ARRAYS.items():
             self._buffers[name].grow(lengths[axes[0]])
         self._point()
 
     def mapped(self, user_rows: NDArray[np.int64], item_rows: NDArray[np.int64], n_users: int, n_items: int) -> Model:
-        """This model with its row x moved to row `user_rows[x]` / `item_rows[x]`; neighbour lists follow.
+        """This model with its row x moved to row `user_rows[x]` / `item_rows[x]`; neighbor lists follow.
 
         No growth of the result copies its arrays. Both share `item_weights`, which nobody writes to.
 
         Args:
-            user_rows (U,), item_rows (I,): distinct new rows; a negative one drops the row (as a neighbour too).
+            user_rows (U,), item_rows (I,): distinct new rows; a negative one drops the row (as a neighbor too).
             n_users, n_items: length of the result; rows that nothing moves to are new.
         """
         moved = self._empty(n_users, n_items)
@@ -197,9 +197,9 @@ class Model:
                 continue
             keep = targets[axes[0]] >= 0
             getattr(moved, name)[targets[axes[0]][keep]] = getattr(self, name)[keep]
-        renamed = np.append(item_rows, NO_NEIGHBOUR)  # the last entry is what NO_NEIGHBOUR (-1) looks up
-        kept = moved.neighbours[item_rows[item_rows >= 0]]
-        moved.neighbours[item_rows[item_rows >= 0]] = np.maximum(renamed[kept], NO_NEIGHBOUR)
+        renamed = np.append(item_rows, NO_NEIGHBOR)  # the last entry is what NO_NEIGHBOR (-1) looks up
+        kept = moved.neighbors[item_rows[item_rows >= 0]]
+        moved.neighbors[item_rows[item_rows >= 0]] = np.maximum(renamed[kept], NO_NEIGHBOR)
         return moved
 
     def _adopt(self, buffers: dict[str, Growing]) -> None:
@@ -224,8 +224,8 @@ class Model:
 
 
 def _shapes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str, tuple[int, ...]]:
-    n_neighbours = getattr(params, "n_neighbours", 0)
-    sizes = {"U": n_users, "I": n_items, "F": params.width, "K": n_neighbours, "H": n_bits, "T": 0}
+    n_neighbors = getattr(params, "n_neighbors", 0)
+    sizes = {"U": n_users, "I": n_items, "F": params.width, "K": n_neighbors, "H": n_bits, "T": 0}
     return {name: tuple(sizes[axis] for axis in axes) for name, (axes, _) in ARRAYS.items()}
 
 
@@ -245,7 +245,7 @@ def weight_bytes(params: Params, n_items: int) -> int:
 
 def _fill(name: str) -> int:
     """What a new row holds."""
-    return {"neighbours": NO_NEIGHBOUR, "item_slots": NO_SLOT}.get(name, 0)
+    return {"neighbors": NO_NEIGHBOR, "item_slots": NO_SLOT}.get(name, 0)
 
 
 def _check_arrays(arrays: dict[str, NDArray[Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, get_args
 
@@ -11,10 +12,11 @@ from gpu.errors import InvalidParams
 
 MAX_SIZE = 1e30  # of any number that is looked at more closely; every range is narrower
 MAX_SHOWN = 80  # characters of a refused value
+RENAMED = {"n_neighbours": "n_neighbors"}  # parameters, by the name of older versions
 
 _RANGES: dict[str, tuple[float, float]] = {
     "n_factors": (1, 1024),
-    "n_neighbours": (0, 1024),
+    "n_neighbors": (0, 1024),
     "n_epochs": (1, 10_000),
     "n_negatives": (1, 100),
     "n_bits": (64, 16_384),
@@ -32,6 +34,19 @@ _RANGES: dict[str, tuple[float, float]] = {
     "tile": (0, 1024),
     "tolerance": (0, 1),
 }
+
+
+def check_names(algorithm: str, known: set[str], given: Iterable[str]) -> None:
+    """Return if `algorithm` has parameters of all these names.
+
+    Raises:
+        InvalidParams: it lacks one; where an older version had it, the message says its name of today.
+    """
+    for name in given:
+        if RENAMED.get(name) in known:
+            raise InvalidParams(f"Invalid parameter of {algorithm}: {name!r} is called {RENAMED[name]!r} now")
+        if name not in known:
+            raise InvalidParams(f"Invalid parameter of {algorithm}: expected one of {sorted(known)}, got {name!r}")
 
 
 def converted(name: str, value: Any, wanted: Any) -> Any:

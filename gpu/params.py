@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_type_hints
 
 from gpu.errors import InvalidParams
-from gpu.param_ranges import check_ranges, converted
+from gpu.param_ranges import check_names, check_ranges, converted
 
 Similarity = Literal["simlsh", "gsm", "minhash", "rp_cos", "random"]
 Psi = Literal["residual", "power"]
@@ -82,7 +82,7 @@ class RegularizedParams(FactorParams):
     """What every algorithm has whose factors are held back by a ridge.
 
     Attributes (beyond `FactorParams`):
-        regularization: λ of both factor matrices; more pulls rows with few ratings harder towards zero.
+        regularization: λ of both factor matrices; more pulls rows with few ratings harder toward zero.
     """
 
     regularization: float = 0.055
@@ -101,7 +101,7 @@ class AlsParams(RegularizedParams):
         solver: `cg`, or `cholesky` for the exact solution (several times slower).
         precision: what a device computes A in: `float16` on tensor cores with sums in float32 (solutions within about
             1 % of exact, test errors the same to four digits), or `float32`. The host always uses float32.
-        biases: whether rows have a bias and ratings are centred; without, it is the objective of cuMF.
+        biases: whether rows have a bias and ratings are centered; without, it is the objective of cuMF.
     """
 
     algorithm: ClassVar[str] = "als"
@@ -183,7 +183,7 @@ class EsgdParams(GradientParams):
 
 @dataclass(frozen=True)
 class SgdParams(GradientParams):
-    """CUSGD++ ([004] Alg. 2): factors and biases by stochastic gradient descent, eq. 5 without neighbours.
+    """CUSGD++ ([004] Alg. 2): factors and biases by stochastic gradient descent, eq. 5 without neighbors.
 
     Attributes (beyond `GradientParams`):
         learning_rate, learning_rate_decay: α and β of γ_t = α / (1 + β·t^1.5) (eq. 7), t = epoch from 0.
@@ -204,19 +204,19 @@ class SgdParams(GradientParams):
 
 @dataclass(frozen=True)
 class CulshParams(SgdParams):
-    """CULSH-MF ([004] eq. 1, 5, 7): factors, biases and the weights W, C of K neighbours found by hashing.
+    """CULSH-MF ([004] eq. 1, 5, 7): factors, biases and the weights W, C of K neighbors found by hashing.
 
     Attributes (beyond `SgdParams`):
-        n_neighbours: K, neighbours per item. 0 turns the model into CUSGD++.
+        n_neighbors: K, neighbors per item. 0 turns the model into CUSGD++.
         weight_learning_rate, weight_regularization: α and λ of W and C.
-        similarity: how neighbours are chosen; all but `simlsh` are comparators for measuring.
-        n_bits: length of the simLSH signature; more ranks neighbours better and costs time and memory.
+        similarity: how neighbors are chosen; all but `simlsh` are comparators for measuring.
+        n_bits: length of the simLSH signature; more ranks neighbors better and costs time and memory.
         psi: weight of a rating in the hash: `power` (r², the paper) finds items that the same users rate, `residual`
             (r − b_ij) items that they rate alike; implicit models ignore it (1 for a like, −1 for a dislike).
     """
 
     algorithm: ClassVar[str] = "culsh"
-    n_neighbours: int = 32
+    n_neighbors: int = 32
     weight_learning_rate: float = 0.001
     weight_regularization: float = 0.02
     similarity: Similarity = "simlsh"
@@ -241,7 +241,7 @@ class CulshImplicitParams(CulshParams):
     is_implicit: ClassVar[bool] = True
     is_logit: ClassVar[bool] = True
     n_factors: int = 64
-    n_neighbours: int = 16
+    n_neighbors: int = 16
     learning_rate: float = 0.15
     learning_rate_decay: float = 0.05
     regularization: float = 0.01
@@ -252,7 +252,7 @@ class CulshImplicitParams(CulshParams):
 
 @dataclass(frozen=True)
 class NmfParams(FactorParams):
-    """Non-negative factorisation by FAST-HALS ([002]): A ≈ W H, no entry below 0, where an unrated pair is a 0.
+    """Non-negative factorization by FAST-HALS ([002]): A ≈ W H, no entry below 0, where an unrated pair is a 0.
 
     Attributes (beyond `FactorParams`):
         tolerance: it stops before `n_epochs` once an epoch lowers the relative error by less than this share of it.
@@ -316,10 +316,7 @@ def params_for(algorithm: str, given: Mapping[str, Any]) -> Params:
     if algorithm not in PARAMETERS:
         raise InvalidParams(f"Invalid algorithm: expected one of {', '.join(sorted(PARAMETERS))}, got {algorithm!r}")
     kind = PARAMETERS[algorithm]
-    known = {field.name for field in dataclasses.fields(kind)}
-    for name in given:
-        if name not in known:
-            raise InvalidParams(f"Invalid parameter of {algorithm}: expected one of {sorted(known)}, got {name!r}")
+    check_names(algorithm, {field.name for field in dataclasses.fields(kind)}, given)
     types = get_type_hints(kind)
     return kind(**{name: converted(name, value, types[name]) for name, value in given.items()})
 

@@ -1,6 +1,6 @@
 """Constants of online learning: how strongly refits of single users and items are held back.
 
-Models trained by ALS are refitted exactly, by what they were trained to minimise (`Objective`).
+Models trained by ALS are refitted exactly, by what they were trained to minimize (`Objective`).
 
 For all others (`Rules`) a ridge, in the units of training (`gpu.training.calibration`), is λ n + λ0, with the model's
 own λ and n the ratings that a term takes part in. λ0 keeps users with one rating near the average. A row fitted in one
@@ -136,7 +136,7 @@ def ridges(
 
 
 def objective_of(model: Model) -> Objective:
-    """What a model of ALS or NMF was trained to minimise."""
+    """What a model of ALS or NMF was trained to minimize."""
     params, known = model.params, model.calibration
     if isinstance(params, NmfParams):
         return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0)

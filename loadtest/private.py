@@ -1,4 +1,4 @@
-"""A service of our own to measure where no address is given: started by its command line, thrown away afterwards."""
+"""A service of our own to measure where no address is given: started by its command line, thrown away afterward."""
 
 from __future__ import annotations
 

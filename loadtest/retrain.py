@@ -1,4 +1,4 @@
-"""Trainings in a row while something else is measured: the worst neighbour that a service has in daily life."""
+"""Trainings in a row while something else is measured: the worst neighbor that a service has in daily life."""
 
 from __future__ import annotations
 

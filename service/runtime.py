@@ -88,7 +88,7 @@ class Runtime(Parts):
         self._booting = asyncio.create_task(self._boot(server))
 
     async def stop(self) -> None:
-        """Stop every part, the last one started first; what is in the stream is in the log afterwards."""
+        """Stop every part, the last one started first; what is in the stream is in the log afterward."""
         self._is_stopping = True
         if self._server is not None:
             self._server.give_up()

@@ -26,16 +26,16 @@ def baselines(matrix):
 
 
 def residual(matrix, model, user, item):
-    """r_ij − b̄_ij as it stands in the first neighbour sum of eq. 1; implicit feedback: 1 of a like, −1 of a dislike."""
+    """r_ij − b̄_ij as it stands in the first neighbor sum of eq. 1; implicit feedback: 1 of a like, −1 of a dislike."""
     if model["implicit"]:
         return 1.0 if matrix[user, item] >= model["middle"] else -1.0
     return matrix[user, item] - (model["mean"] + model["user_baseline"][user] + model["item_baseline"][item])
 
 
-def neighbour_sets(matrix, model, user, item):
+def neighbor_sets(matrix, model, user, item):
     """(R, N): slots of S(item) that the user has rated, and has not; empty slots (−1) are in neither."""
-    slots = [k for k, other in enumerate(model["neighbours"][item]) if other >= 0]
-    rated = [k for k in slots if not np.isnan(matrix[user, model["neighbours"][item][k]])]
+    slots = [k for k, other in enumerate(model["neighbors"][item]) if other >= 0]
+    rated = [k for k in slots if not np.isnan(matrix[user, model["neighbors"][item][k]])]
     return rated, [k for k in slots if k not in rated]
 
 
@@ -51,11 +51,11 @@ def weighted_sum(matrix, model, user, item):
 
 def score(matrix, model, user, item):
     """Eq. 1, and what item weights add to it, not clipped."""
-    rated, unrated = neighbour_sets(matrix, model, user, item)
+    rated, unrated = neighbor_sets(matrix, model, user, item)
     total = model["mean"] + model["user_bias"][user] + model["item_bias"][item]
     total += model["user_factors"][user] @ model["item_factors"][item] + weighted_sum(matrix, model, user, item)
     for k in rated:
-        other = model["neighbours"][item][k]
+        other = model["neighbors"][item][k]
         total += len(rated) ** -0.5 * residual(matrix, model, user, other) * model["explicit_weights"][item][k]
     for k in unrated:
         total += len(unrated) ** -0.5 * model["implicit_weights"][item][k]
@@ -78,7 +78,7 @@ def list_score(matrix, model, user, item):
 def sgd_step(matrix, model, user, item, target, rates):
     """Eq. 5 for one sample, in place. `rates`: step, weight_step, and λ of factors, biases and weights."""
     step, weight_step, decay, bias_decay, weight_decay = rates
-    rated, unrated = neighbour_sets(matrix, model, user, item)
+    rated, unrated = neighbor_sets(matrix, model, user, item)
     estimate = score(matrix, model, user, item)
     error = target - (1 / (1 + np.exp(-estimate)) if model["implicit"] else estimate)
     u, v = model["user_factors"][user].copy(), model["item_factors"][item].copy()
@@ -88,7 +88,7 @@ def sgd_step(matrix, model, user, item, target, rates):
     model["item_bias"][item] += step * (error - bias_decay * model["item_bias"][item])
     for k in rated:
         w = model["explicit_weights"][item][k]
-        pull = len(rated) ** -0.5 * error * residual(matrix, model, user, model["neighbours"][item][k])
+        pull = len(rated) ** -0.5 * error * residual(matrix, model, user, model["neighbors"][item][k])
         model["explicit_weights"][item][k] += weight_step * (pull - weight_decay * w)
     for k in unrated:
         c = model["implicit_weights"][item][k]
@@ -344,7 +344,7 @@ def one_bit_minhash(user_keys, n_bits, seed):
 
 
 def user_terms(matrix, model, user, items):
-    """μ + b̂_j + the neighbour terms of each of `items`: the part of eq. 1 that is given when u and b are fitted."""
+    """μ + b̂_j + the neighbor terms of each of `items`: the part of eq. 1 that is given when u and b are fitted."""
     bare = {**model, "user_bias": np.zeros_like(model["user_bias"])}
     bare["user_factors"] = np.zeros_like(model["user_factors"])
     return np.array([score(matrix, bare, user, item) for item in items])
@@ -374,13 +374,13 @@ def spread_prior(model, trained, prior, floor):
 
 def item_observations(matrix, model, item, users):
     """x_i of each user for a new item: [u; 1; W terms; C terms]."""
-    k = len(model["neighbours"][item])
+    k = len(model["neighbors"][item])
     rows = np.zeros((len(users), model["user_factors"].shape[1] + 1 + 2 * k))
     for row, user in zip(rows, users, strict=True):
-        rated, unrated = neighbour_sets(matrix, model, user, item)
+        rated, unrated = neighbor_sets(matrix, model, user, item)
         row[: -1 - 2 * k], row[-1 - 2 * k] = model["user_factors"][user], 1
         for slot in rated:
-            row[slot - 2 * k] = len(rated) ** -0.5 * residual(matrix, model, user, model["neighbours"][item][slot])
+            row[slot - 2 * k] = len(rated) ** -0.5 * residual(matrix, model, user, model["neighbors"][item][slot])
         for slot in unrated:
             row[slot - k] = len(unrated) ** -0.5
     return rows
@@ -388,11 +388,11 @@ def item_observations(matrix, model, item, users):
 
 def item_ridge(model, item, matrix, users, ridge):
     """Diagonal for a new item; `ridge`: λ, λ0 of factors, bias and weights, each λ by how often the term takes part."""
-    k = len(model["neighbours"][item])
+    k = len(model["neighbors"][item])
     counts = np.full(model["user_factors"].shape[1] + 1 + 2 * k, len(users))
     counts[len(counts) - 2 * k :] = 0
     for user in users:
-        rated, unrated = neighbour_sets(matrix, model, user, item)
+        rated, unrated = neighbor_sets(matrix, model, user, item)
         counts[np.array([slot - 2 * k for slot in rated] + [slot - k for slot in unrated], dtype=int)] += 1
     n_factors = model["user_factors"].shape[1]
     kinds = np.repeat([0, 1, 2], [n_factors, 1, 2 * k])
@@ -414,7 +414,7 @@ def logistic_gradient(x, offsets, labels, diagonal, found):
     return x.T @ (expected - labels) + diagonal * found
 
 
-# --- non-negative factorisation ([002] Alg. 1) ------------------------------------------------------------------------
+# --- non-negative factorization ([002] Alg. 1) ------------------------------------------------------------------------
 
 
 def hals_step_of_h(matrix, W, H, epsilon=1e-16):
@@ -435,7 +435,7 @@ def hals_step_of_w(matrix, W, H, epsilon=1e-16):
 
 
 def hals(matrix, W, H, n_epochs):
-    """[W, H] after an H step from a normalised start, then `n_epochs` of a W step and an H step each."""
+    """[W, H] after an H step from a normalized start, then `n_epochs` of a W step and an H step each."""
     H = hals_step_of_h(matrix, W, H)
     for _ in range(n_epochs):
         W = hals_step_of_w(matrix, W, H)

@@ -1,4 +1,4 @@
-"""Every example of docs/api.md, run in its order against a real service on the synthetic catalogue."""
+"""Every example of docs/api.md, run in its order against a real service on the synthetic catalog."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
 
 
 def imported(data: Path) -> Service:
-    """A service that holds a small synthetic catalogue, imported as a user would."""
+    """A service that holds a small synthetic catalog, imported as a user would."""
     service = Service(data)
     file = data.with_suffix(".csv")
     synthetic.write(file, synthetic.planted(0, 150, 60))

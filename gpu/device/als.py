@@ -133,7 +133,7 @@ def finish() -> None:
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
-    """Minimise over every row of `solved`, in place, while `fixed` stands still; rows without ratings become zero.
+    """Minimize over every row of `solved`, in place, while `fixed` stands still; rows without ratings become zero.
 
     Returns before the work is done: see `finish`.
 
@@ -153,7 +153,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
 
 
 def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tuple[float, float]) -> tuple[float, float]:
-    """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularisation).
+    """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularization).
 
     The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs, rated or not.
     """
@@ -162,6 +162,6 @@ def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tupl
 
 
 def penalty(side: Side, table: Table, problem: Problem) -> float:
-    """Regularisation of the objective: Σ ρ |x|² over the rows of `side`."""
+    """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
     del problem
     return losses.penalty(side, table)

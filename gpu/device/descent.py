@@ -41,7 +41,7 @@ SAMPLES = np.dtype([("records", "<u8"), ("near", "<u8")])
 
 @dataclass
 class Visits:
-    """Samples in tiles, with what their users gave their neighbours: all that a pass over them reads."""
+    """Samples in tiles, with what their users gave their neighbors: all that a pass over them reads."""
 
     pairs: Placed
     per_rating: int
@@ -113,7 +113,7 @@ class Descent:
             self._pass(self.visits, self._struct(rates), salt, None)
 
     def shrink(self, shares: Shares) -> None:
-        """Pull parameters towards zero by these shares."""
+        """Pull parameters toward zero by these shares."""
         self._parameters.shrink(shares)
 
     def finish(self) -> None:
@@ -169,16 +169,16 @@ class Descent:
         return Visits(pairs, per_rating, layout, self._near(pairs, layout))
 
     def _near(self, pairs: Placed, layout: Layout) -> Any:
-        neighbours, k = self._parameters.neighbours, self._geometry.n_neighbours
+        neighbors, k = self._parameters.neighbors, self._geometry.n_neighbors
         if not k:
             return cupy.empty(0, dtype=cupy.float16)
         if self._geometry.is_implicit:
             words = descent_neighbors.mask_words(k, self._geometry.has_dislikes)
             bits = cupy.empty((len(pairs.entries), words), dtype=cupy.uint32)
-            descent_neighbors.masks(self._rows, pairs, neighbours, layout.targets, bits, self._model.middle)
+            descent_neighbors.masks(self._rows, pairs, neighbors, layout.targets, bits, self._model.middle)
             return bits
         residuals = cupy.empty((len(pairs.entries), k), dtype=cupy.float16)
-        descent_neighbors.residuals(self._rows, pairs, neighbours, self._base, layout.targets, residuals)
+        descent_neighbors.residuals(self._rows, pairs, neighbors, self._base, layout.targets, residuals)
         return residuals
 
     def _struct(self, rates: Rates) -> Any:
@@ -221,10 +221,10 @@ class Descent:
 
 
 def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
-    """Memory that a training takes on the device, at its peak, once neighbours are found.
+    """Memory that a training takes on the device, at its peak, once neighbors are found.
 
-    Counted: the ratings (8 bytes, 16 a user; as much again by item, and the keys, where neighbours were found); items,
-    places and records of samples (18) with their neighbours, what a stable sort of them takes (72), segments (16);
+    Counted: the ratings (8 bytes, 16 a user; as much again by item, and the keys, where neighbors were found); items,
+    places and records of samples (18) with their neighbors, what a stable sort of them takes (72), segments (16);
     parameters of users twice, as copied and in their places; work space of sorts and sums.
     """
     geometry, n_users, n_items = Geometry.of(params), ratings.n_users, ratings.n_items
@@ -232,8 +232,8 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     a_sample = 18 + geometry.near_bytes + 72 * params.deterministic
     segments = 16 * segments_needed(n, n_tiles(ratings, params), n_items)
     users = n_users * (geometry.row_bytes + 4 * geometry.n_factors + 64)
-    items = n_items * (4 * geometry.n_factors + 16 * geometry.n_neighbours + 16)
-    by_item = 8 * len(ratings) + 24 * (n_users + n_items) if geometry.n_neighbours else 0
+    items = n_items * (4 * geometry.n_factors + 16 * geometry.n_neighbors + 16)
+    by_item = 8 * len(ratings) + 24 * (n_users + n_items) if geometry.n_neighbors else 0
     return 8 * len(ratings) + by_item + n * a_sample + segments + users + items + WORKSPACE
 
 

@@ -21,10 +21,10 @@ WARP = 32
 MOST_THREADS = 1024  # of a block
 PIECE = 4  # factors that a lane has at least, and that are added at once
 LEAST_LANES = 8  # where there are so many pieces: fewer ratings are in work at once, and see more of each other
-FACTORS_A_LANE, NEIGHBOURS_A_LANE = 16, 16  # at most, where there are lanes to share them
-MOST_NEIGHBOURS = 256
+FACTORS_A_LANE, NEIGHBORS_A_LANE = 16, 16  # at most, where there are lanes to share them
+MOST_NEIGHBORS = 256
 ITEMS = np.dtype([(name, "<u8") for name in (
-    "factors", "bias", "explicit_weights", "implicit_weights", "neighbours", "shares",
+    "factors", "bias", "explicit_weights", "implicit_weights", "neighbors", "shares",
 )])  # fmt: skip
 
 
@@ -34,7 +34,7 @@ class Geometry:
 
     lanes: int
     n_factors: int
-    n_neighbours: int
+    n_neighbors: int
     is_half: bool
     is_implicit: bool
     has_dislikes: bool
@@ -47,18 +47,18 @@ class Geometry:
         Args:
             has_dislikes: whether ratings may be dislikes, for implicit models. Default: what takes more memory.
         """
-        n_neighbours = int(getattr(params, "n_neighbours", 0))
-        if n_neighbours > MOST_NEIGHBOURS:
+        n_neighbors = int(getattr(params, "n_neighbors", 0))
+        if n_neighbors > MOST_NEIGHBORS:
             raise InvalidParams(
-                f"Invalid n_neighbours on the device: expected at most {MOST_NEIGHBOURS}, got {n_neighbours}; use host"
+                f"Invalid n_neighbors on the device: expected at most {MOST_NEIGHBORS}, got {n_neighbors}; use host"
             )
-        wanted = max(params.n_factors / FACTORS_A_LANE, n_neighbours / NEIGHBOURS_A_LANE, 1)
+        wanted = max(params.n_factors / FACTORS_A_LANE, n_neighbors / NEIGHBORS_A_LANE, 1)
         lanes = min(WARP, 1 << int(np.ceil(np.log2(wanted))))
         is_half = params.precision == "float16"
         lanes = max(lanes, min(LEAST_LANES, params.n_factors // PIECE))
         lanes = 1 << (lanes.bit_length() - 1)
         unit = lanes * PIECE
-        a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbours / lanes, 1))))) if n_neighbours else 0
+        a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbors / lanes, 1))))) if n_neighbors else 0
         n_factors = -(-params.n_factors // unit) * unit
         k = max(descent_neighbors.EIGHT, a_lane * lanes) if a_lane else 0
         has_dislikes = has_dislikes and params.is_implicit
@@ -71,14 +71,14 @@ class Geometry:
 
     @property
     def near_bytes(self) -> int:
-        """Of what a sample's user gave its neighbours."""
-        words = descent_neighbors.mask_words(self.n_neighbours, self.has_dislikes)
-        return 4 * words if self.is_implicit else 2 * self.n_neighbours
+        """Of what a sample's user gave its neighbors."""
+        words = descent_neighbors.mask_words(self.n_neighbors, self.has_dislikes)
+        return 4 * words if self.is_implicit else 2 * self.n_neighbors
 
     @property
     def threads(self) -> int:
         """Of a block: as many as a multiprocessor has registers for, counted generously, or as may learn at once."""
-        held, a_lane = self.n_factors / self.lanes, self.n_neighbours / self.lanes
+        held, a_lane = self.n_factors / self.lanes, self.n_neighbors / self.lanes
         wanted = 46 + 3.2 * held + (5 if self.is_implicit else 8) * a_lane
         fitting = next((n for n in (MOST_THREADS, 768, 640, 512, 448, 384) if 65536 // n >= wanted), 256)
         return min(fitting, max(WARP, 1 << ((self.most_groups * self.lanes).bit_length() - 1)))
@@ -86,7 +86,7 @@ class Geometry:
     def macros(self, *, learn: bool) -> dict[str, int]:
         """Of kernels/sgd.cu."""
         return {
-            "F": self.n_factors, "LANES": self.lanes, "K": self.n_neighbours, "HALF": int(self.is_half),
+            "F": self.n_factors, "LANES": self.lanes, "K": self.n_neighbors, "HALF": int(self.is_half),
             "IMPLICIT": int(self.is_implicit), "DISLIKES": int(self.has_dislikes), "LEARN": int(learn),
             "THREADS": self.threads,
         }  # fmt: skip
@@ -97,12 +97,12 @@ class Parameters:
 
     def __init__(self, model: Model, geometry: Geometry) -> None:
         """Copy those of `model`, users still in their own order."""
-        n, k = geometry.n_factors, geometry.n_neighbours
+        n, k = geometry.n_factors, geometry.n_neighbors
         self._number = cupy.float16 if geometry.is_half else cupy.float32
         self.users, self.user_bias = placed(_wide(model.user_factors, n)), placed(model.user_bias)
         self.items, self.item_bias = placed(_wide(model.item_factors, n)), placed(model.item_bias)
         self.shares = cupy.ones(model.n_items, dtype=cupy.float32)
-        self.neighbours = placed(_wide(model.neighbours, k, -1))
+        self.neighbors = placed(_wide(model.neighbors, k, -1))
         self.explicit, self.implicit = (
             placed(_wide(model.explicit_weights, k)),
             placed(_wide(model.implicit_weights, k)),
@@ -118,13 +118,13 @@ class Parameters:
     def struct(self) -> Any:
         """`Items` of the kernels, passed by value."""
         given = np.zeros((), dtype=ITEMS)
-        arrays = self.items, self.item_bias, self.explicit, self.implicit, self.neighbours, self.shares
+        arrays = self.items, self.item_bias, self.explicit, self.implicit, self.neighbors, self.shares
         for name, array in zip(ITEMS.names or (), arrays, strict=True):
             given[name] = array.data.ptr
         return given
 
     def shrink(self, shares: Shares) -> None:
-        """Pull them towards zero by these shares."""
+        """Pull them toward zero by these shares."""
         for share, arrays in (
             (shares.factors, (self.users, self.items)),
             (shares.biases, (self.user_bias, self.item_bias)),
@@ -140,7 +140,7 @@ class Parameters:
 
     def fetch(self, model: Model, at: Tiles) -> None:
         """Write them to `model`."""
-        n, k = model.user_factors.shape[1], model.neighbours.shape[1]
+        n, k = model.user_factors.shape[1], model.neighbors.shape[1]
         model.user_factors[:] = self.users[at.places, :n].astype(cupy.float32).get()
         model.user_bias[:] = self.user_bias[at.places].get()
         model.item_factors[:], model.item_bias[:] = self.items[:, :n].get(), self.item_bias.get()

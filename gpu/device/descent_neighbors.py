@@ -1,4 +1,4 @@
-"""What users gave the neighbours of items, for kernels that learn: residuals, or a bit each, and negatives.
+"""What users gave the neighbors of items, for kernels that learn: residuals, or a bit each, and negatives.
 
 Kernels, and who owns what in them: kernels/descent_neighbors.cu. All calls return before the work is done; equal
 inputs give equal bits.
@@ -19,7 +19,7 @@ from gpu.device.kernels import kernel
 from gpu.ratings import NO_MIDDLE
 
 NAME = "descent_neighbors"
-EIGHT, WORD = 8, 32  # neighbours of a chunk, and of a word of masks
+EIGHT, WORD = 8, 32  # neighbors of a chunk, and of a word of masks
 NARROW = 2**16 - 1  # items whose rows, and one more, fit 16 bits
 BITS_THREADS = 256  # as in kernels/descent_neighbors.cu
 MOST_BITS = 2**18  # of a bitmap: 32 KB, which every device has for six blocks or more
@@ -34,28 +34,28 @@ BASE = np.dtype([("user", "<u8"), ("item", "<u8"), ("mean", "<f4"), ("unused", "
 
 
 def residuals(
-    rows: Placed, pairs: Placed, neighbours: Any, base: tuple[float, Any, Any], target: Any | None, out: Any
+    rows: Placed, pairs: Placed, neighbors: Any, base: tuple[float, Any, Any], target: Any | None, out: Any
 ) -> None:
-    """Write r − b̄ of each pair's neighbours to `out`: float16, NaN where the user has not rated the neighbour.
+    """Write r − b̄ of each pair's neighbors to `out`: float16, NaN where the user has not rated the neighbor.
 
     Args:
         rows: the ratings by user.
         pairs: (user, item) pairs by user, the ratings themselves or others; their values are not read. An entry of −1
             is no pair: nothing is written.
-        neighbours: int32 (N, K), K from 1 to 256; −1 is none.
+        neighbors: int32 (N, K), K from 1 to 256; −1 is none.
         base: (μ, b̄ of users float32 (M,), b̄ of items float32 (N,)): subtracted as on the host, in float32, then
             rounded; what float16 cannot hold becomes its largest number.
         target: int32 (P,), the row of `out` of each pair; None for pair p in row p.
         out: float16 (at least P, `padded(K)`), C order; columns from K on become NaN.
     """
-    n_items, is_wide = len(neighbours), len(neighbours) > NARROW
+    n_items, is_wide = len(neighbors), len(neighbors) > NARROW
     mean, of_users, of_items = base
     given = np.zeros((), dtype=BASE)
     given["user"], given["item"], given["mean"] = of_users.data.ptr, of_items.data.ptr, mean
     line = HALF * (n_items + 1)
     threads = next(n for n, most in zip(LINE_THREADS, (*LINE_BYTES, line), strict=True) if line <= most)
-    macros = _macros(neighbours.shape[1], is_wide, line_threads=threads)
-    work = _sparse(pairs), _packed(neighbours, macros), given, _pointer(target), out
+    macros = _macros(neighbors.shape[1], is_wide, line_threads=threads)
+    work = _sparse(pairs), _packed(neighbors, macros), given, _pointer(target), out
     if _fits(line):
         _launch("residuals", macros, (threads, line), rows, np.int32(n_items), *work)
     else:
@@ -63,21 +63,19 @@ def residuals(
         _launch("residuals_by_search", macros, (BITS_THREADS, n_bits // 8), rows, np.uint32(n_bits), *work)
 
 
-def masks(
-    rows: Placed, pairs: Placed, neighbours: Any, target: Any | None, out: Any, middle: float = NO_MIDDLE
-) -> None:
-    """Write a bit for each neighbour of each pair: bit k % 32 of word k // 32 is 1 where the user has rated J(j, k).
+def masks(rows: Placed, pairs: Placed, neighbors: Any, target: Any | None, out: Any, middle: float = NO_MIDDLE) -> None:
+    """Write a bit for each neighbor of each pair: bit k % 32 of word k // 32 is 1 where the user has rated J(j, k).
 
     Where ratings may be dislikes, bits from `padded(K)` on say which of these are: ratings below `middle`.
 
     Args:
-        rows, pairs, neighbours, target: as of `residuals`.
+        rows, pairs, neighbors, target: as of `residuals`.
         out: uint32 (at least P, `mask_words`), C order.
     """
-    n_items, n_planes = len(neighbours), _n_planes(middle)
+    n_items, n_planes = len(neighbors), _n_planes(middle)
     n_bits = _n_bits(n_items, n_planes)
-    macros = _macros(neighbours.shape[1], n_items > NARROW, search=n_bits <= n_items, n_planes=n_planes)
-    given = _sparse(pairs), _packed(neighbours, macros), _pointer(target), np.float32(middle), out
+    macros = _macros(neighbors.shape[1], n_items > NARROW, search=n_bits <= n_items, n_planes=n_planes)
+    given = _sparse(pairs), _packed(neighbors, macros), _pointer(target), np.float32(middle), out
     _launch("masks", macros, (BITS_THREADS, n_planes * n_bits // 8), rows, np.uint32(n_bits), *given)
 
 
@@ -112,21 +110,21 @@ def samples(rows: Placed, n_negatives: int) -> tuple[Placed, Any]:
     return Placed(rows.starts * per_rating, rows.lengths * per_rating, items.ravel(), rows.values), items[:, 1:]
 
 
-def padded(n_neighbours: int) -> int:
-    """Columns of residuals of so many neighbours: whole chunks."""
-    return -(-n_neighbours // EIGHT) * EIGHT
+def padded(n_neighbors: int) -> int:
+    """Columns of residuals of so many neighbors: whole chunks."""
+    return -(-n_neighbors // EIGHT) * EIGHT
 
 
-def mask_words(n_neighbours: int, has_dislikes: bool) -> int:
+def mask_words(n_neighbors: int, has_dislikes: bool) -> int:
     """Words of 32 bits that `masks` writes for a pair."""
-    return -(-(padded(n_neighbours) * (1 + has_dislikes)) // WORD)
+    return -(-(padded(n_neighbors) * (1 + has_dislikes)) // WORD)
 
 
 def _macros(
-    n_neighbours: int, is_wide: bool, search: bool = False, n_planes: int = 1, line_threads: int = LINE_THREADS[0]
+    n_neighbors: int, is_wide: bool, search: bool = False, n_planes: int = 1, line_threads: int = LINE_THREADS[0]
 ) -> dict[str, int]:
     """The macros of `kernels/descent_neighbors.cu`."""
-    chunks, flags = padded(n_neighbours) // EIGHT, {"SEARCH": int(search), "DISLIKES": n_planes - 1}
+    chunks, flags = padded(n_neighbors) // EIGHT, {"SEARCH": int(search), "DISLIKES": n_planes - 1}
     return {"CHUNKS": chunks, "WIDE": int(is_wide), **flags, "LINE_THREADS": line_threads}
 
 
@@ -140,11 +138,11 @@ def _n_bits(n_items: int, n_planes: int = 1) -> int:
     return int(min(max(1 << n_items.bit_length(), LEAST_BITS), MOST_BITS // n_planes))
 
 
-def _packed(neighbours: Any, macros: dict[str, int]) -> Any:
-    """Neighbours as the kernels read them: (N, whole chunks), N for none."""
-    n_items, n_neighbours = neighbours.shape
-    out = cupy.empty((n_items, padded(n_neighbours)), dtype=cupy.int32 if macros["WIDE"] else cupy.uint16)
-    given = neighbours, np.int64(n_items), np.int32(n_neighbours), out
+def _packed(neighbors: Any, macros: dict[str, int]) -> Any:
+    """Neighbors as the kernels read them: (N, whole chunks), N for none."""
+    n_items, n_neighbors = neighbors.shape
+    out = cupy.empty((n_items, padded(n_neighbors)), dtype=cupy.int32 if macros["WIDE"] else cupy.uint16)
+    given = neighbors, np.int64(n_items), np.int32(n_neighbors), out
     kernel(NAME, "pack", macros)((-(-out.size // BITS_THREADS) or 1,), (BITS_THREADS,), given)
     return out
 

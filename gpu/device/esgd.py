@@ -1,7 +1,7 @@
 """ESGD on a CUDA device, the twin of `gpu.host.esgd`. Kernels, who owns what, which races are meant: kernels/esgd.cu.
 
 Tables are float32. In float16 every addition would be rounded to 11 bits of p, an error of the size of γλp, the
-regularisation, and there are as many additions as ratings: nobody owns a row and could keep the rest of it.
+regularization, and there are as many additions as ratings: nobody owns a row and could keep the rest of it.
 
 What limits an epoch is the second-level cache, which adds 2 · 4 F bytes a rating: on an H100, 99 million ratings at
 F = 32, 13.9 ms, of which 3.1 are left where nothing is added (docs/performance.md).

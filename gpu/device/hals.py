@@ -1,4 +1,4 @@
-"""FAST-HALS on a CUDA device, plain and locality-optimised (PL-NMF, [002] Alg. 3 to 5); see `gpu.training.nmf`.
+"""FAST-HALS on a CUDA device, plain and locality-optimized (PL-NMF, [002] Alg. 3 to 5); see `gpu.training.nmf`.
 
 The twin of `gpu.host.hals`, with the same sweep: before a tile of T columns is updated, what all columns take from it
 is subtracted, which draws phases 1 and 3 together. One kernel goes through all tiles, with the norms of W ([002] has
@@ -190,7 +190,7 @@ def _sum_of_products(one: Any, other: Any) -> Any:
     return parts.sum()
 
 
-def sweep(side: Side, gram: Any, *, tile: int, normalise: bool) -> None:
+def sweep(side: Side, gram: Any, *, tile: int, normalize: bool) -> None:
     """Update every column in turn: x_k ← max(ε, x_k d + p_k − Σ_s gram_sk x_s), new values left of k, old from k on.
 
     Returns before the work is done: see `finish`.
@@ -199,32 +199,32 @@ def sweep(side: Side, gram: Any, *, tile: int, normalise: bool) -> None:
         side: holds the products.
         gram: (K, K) of the other side.
         tile: T, as `put` was given it; 0 for plain FAST-HALS, one column after the other.
-        normalise: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
+        normalize: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
     """
     if tile:
-        _sweep_tiles(side, gram, tile, normalise)
+        _sweep_tiles(side, gram, tile, normalize)
     else:
-        _sweep_plain(side, gram, normalise)
+        _sweep_plain(side, gram, normalize)
     _to_rows(side)
 
 
-def _sweep_plain(side: Side, gram: Any, normalise: bool) -> None:
+def _sweep_plain(side: Side, gram: Any, normalize: bool) -> None:
     """[002] Alg. 1, lines 6 to 8 or 12 to 16."""
     table, epsilon = side.columns, side.columns.dtype.type(EPSILON)
     for k in range(len(table)):
         found = side.products[k] - gram[k] @ table
-        found += table[k] * gram[k, k] if normalise else table[k]
+        found += table[k] * gram[k, k] if normalize else table[k]
         cupy.maximum(found, epsilon, out=found)
-        if normalise:
+        if normalize:
             found /= cupy.sqrt(_sum_of_products(found, found)).astype(table.dtype)
         cupy.maximum(found, epsilon, out=table[k])
 
 
-def _sweep_tiles(side: Side, gram: Any, tile: int, normalise: bool) -> None:
+def _sweep_tiles(side: Side, gram: Any, tile: int, normalize: bool) -> None:
     """[002] Alg. 2. Of W every column waits for the norm of the last, in a grid that is on the device as a whole."""
     (k, n), dtype = side.columns.shape, side.columns.dtype
-    if normalise:
-        function, threads, parts = "sweep_normalising", NORM_THREADS, [side.parts]
+    if normalize:
+        function, threads, parts = "sweep_normalizing", NORM_THREADS, [side.parts]
         blocks, rows = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
         side.parts.data.memset_async(MARK, side.parts.nbytes)
     else:

@@ -1,6 +1,6 @@
 """The plan of a product of sparse rows: which rows a warp takes whole, which come in parts, in what order.
 
-Parts go first, in the order of the columns they begin at, so that those at work together gather neighbouring rows of
+Parts go first, in the order of the columns they begin at, so that those at work together gather neighboring rows of
 the table, which stay in the cache; then whole rows, longest first. Rows without entries are among them: they become
 zero.
 """

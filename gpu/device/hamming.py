@@ -1,4 +1,4 @@
-"""Neighbours by agreement of signatures on a CUDA device: ranking, random filling, what a changed signature outdates.
+"""Neighbors by agreement of signatures on a CUDA device: ranking, random filling, what a changed signature outdates.
 
 The twin of `gpu.host.hamming`, key for key. Kernels, and who owns what: kernels/hamming.cu, ranks.cuh.
 """
@@ -75,7 +75,7 @@ def rank_buckets(best: Any, signatures: Any, order: Any, keys: Any, n_key_bits: 
 
 
 def rank_second_hand(best: Any, signatures: Any, candidates: Any, lists: Any) -> None:
-    """Rank for each candidate the neighbours of its neighbours; arguments as of the host's twin."""
+    """Rank for each candidate the neighbors of its neighbors; arguments as of the host's twin."""
     arguments = best, _k(best), signatures, _words(signatures), candidates, lists
     _run_lists("rank_second_hand", best, len(candidates), *arguments)
 
@@ -87,24 +87,24 @@ def rows_of(best: Any) -> Any:
     return rows
 
 
-def fill_at_random(neighbours: Any, candidates: Any, queries: Any, item_keys: Any, seed: np.uint64) -> int:
+def fill_at_random(neighbors: Any, candidates: Any, queries: Any, item_keys: Any, seed: np.uint64) -> int:
     """Fill empty slots with distinct random candidates, drawn by (seed, item key); returns how many were filled.
 
     Waits for the result. Arguments as of the host's twin.
     """
-    n_lists, k = neighbours.shape
+    n_lists, k = neighbors.shape
     n_filled = cupy.zeros(1, dtype=cupy.int32)
-    lists = neighbours, np.int32(k), np.int32(n_lists)
+    lists = neighbors, np.int32(k), np.int32(n_lists)
     drawn = candidates, np.int64(len(candidates)), queries, item_keys, np.uint64(seed), n_filled
     _run("fill_at_random", n_lists, *lists, *drawn)
     return int(n_filled[0])
 
 
-def outdated(neighbours: Any, owners: Any, changed: Any, signatures: Any, is_candidate: Any) -> Any:
+def outdated(neighbors: Any, owners: Any, changed: Any, signatures: Any, is_candidate: Any) -> Any:
     """Which lists may differ from a fresh ranking, bool (Q,); arguments as of the host's twin."""
     is_changed, stale = cupy.zeros(len(signatures), dtype=cupy.bool_), cupy.empty(len(owners), dtype=cupy.bool_)
     is_changed[changed] = True
-    lists = neighbours, np.int32(neighbours.shape[1]), owners, changed, np.int32(len(changed)), is_changed
+    lists = neighbors, np.int32(neighbors.shape[1]), owners, changed, np.int32(len(changed)), is_changed
     if len(owners):
         arguments = *lists, signatures, _words(signatures), is_candidate, stale
         kernel(NAME, "outdated", {})((len(owners),), (WARP,), arguments)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gpu.device import TENSOR_CORES, compute_capability
 from gpu.device.cuda.arrays import placed
 from gpu.device.kernels import kernel, module
-from gpu.model import NO_NEIGHBOUR, Model
+from gpu.model import NO_NEIGHBOR, Model
 from gpu.ranking.deduction import Deduction
 
 NAME, SCAN = "topn", "topn_scan"
@@ -29,14 +29,14 @@ MOST_LATER = 1 << 20  # entries of chains, or as many as lists have, beyond whic
 THREADS, EIGHT = 256, 8  # as in kernels/topn.cu
 
 POINTERS = (
-    "factors", "outer", "fixed", "baselines", "largest", "hidden", "neighbours", "explicit_weights",
+    "factors", "outer", "fixed", "baselines", "largest", "hidden", "neighbors", "explicit_weights",
     "implicit_weights", "starts", "owners", "heads", "nexts", "later", "n_later",
 )  # fmt: skip
 NUMBERS = ("n_items", "n_listed", "n_slots", "is_implicit")
 ITEMS = np.dtype(
     [(name, "<u8") for name in POINTERS] + [(name, "<i4") for name in NUMBERS] + [("middle", "<f4")], align=True
 )
-FRESH_POINTERS = "items", "factors", "biases", "baselines", "neighbours", "explicit_weights", "implicit_weights"
+FRESH_POINTERS = "items", "factors", "biases", "baselines", "neighbors", "explicit_weights", "implicit_weights"
 FRESH = np.dtype(
     [(name, "<u8") for name in FRESH_POINTERS]
     + [("mean", "<f4"), ("n", "<i4"), ("n_factors", "<i4"), ("is_linked", "<i4")],
@@ -44,8 +44,8 @@ FRESH = np.dtype(
 )
 
 
-class Catalogue:
-    """The item side of one model on the device, with room to grow; names are those of `Catalogue` in the kernels.
+class Catalog:
+    """The item side of one model on the device, with room to grow; names are those of `Catalog` in the kernels.
 
     Attributes:
         width: G.
@@ -57,7 +57,7 @@ class Catalogue:
     """
 
     def __init__(self, model: Model) -> None:
-        n_slots = model.neighbours.shape[1]
+        n_slots = model.neighbors.shape[1]
         self.width, self.n_slots = width_of(model.params.width), n_slots
         self.kernels: dict[tuple[str, int], Any] = {}
         self.n_items, self.n_listed, self._capacity, self._most_later = 0, 0, 0, 0
@@ -68,7 +68,7 @@ class Catalogue:
         self._fills: dict[str, tuple[tuple[int, ...], type, float]] = {
             "factors": ((self.width,), np.float32, 0), "outer": ((2,), np.float32, 0),
             "fixed": ((), np.float32, self.start), "baselines": ((), np.float32, self.mean),
-            "hidden": ((), np.uint8, 0), "neighbours": ((n_slots,), np.int32, NO_NEIGHBOUR),
+            "hidden": ((), np.uint8, 0), "neighbors": ((n_slots,), np.int32, NO_NEIGHBOR),
             "explicit_weights": ((n_slots,), np.float32, 0), "implicit_weights": ((n_slots,), np.float32, 0),
             "heads": ((), np.int32, -1),
         }  # fmt: skip
@@ -96,7 +96,7 @@ class Catalogue:
 
     def invert(self) -> None:
         """Make the inverse of the present lists; chains begin anew."""
-        flat = self.arrays["neighbours"][: self.n_items].ravel()
+        flat = self.arrays["neighbors"][: self.n_items].ravel()
         order = cupy.argsort(flat)
         owners = (order // self.n_slots).astype(cupy.int32)
         starts = cupy.searchsorted(flat[order], cupy.arange(self.n_items + 1, dtype=cupy.int32)).astype(cupy.int32)
@@ -146,38 +146,38 @@ def width_of(n_factors: int) -> int:
     return max(-(-n_factors // WIDTH), 1) * WIDTH
 
 
-def place(model: Model) -> Catalogue:
+def place(model: Model) -> Catalog:
     """The item side of `model`, placed."""
-    catalogue = Catalogue(model)
-    catalogue.grow(model.n_items)
+    catalog = Catalog(model)
+    catalog.grow(model.n_items)
     for first in range(0, model.n_items, CHUNK):
-        _renew(catalogue, model, np.arange(first, min(first + CHUNK, model.n_items)), is_linked=False)
-    if catalogue.n_slots and model.n_items:
-        catalogue.invert()
-    return catalogue
+        _renew(catalog, model, np.arange(first, min(first + CHUNK, model.n_items)), is_linked=False)
+    if catalog.n_slots and model.n_items:
+        catalog.invert()
+    return catalog
 
 
-def refresh(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
+def refresh(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
     """Take over the model's present length, and the parameters and lists of `items` (B,), distinct."""
-    if model.n_items > catalogue.n_items:
-        catalogue.grow(model.n_items)
-    catalogue.make_room(len(items) * catalogue.n_slots)
-    _renew(catalogue, model, items, is_linked=True)
+    if model.n_items > catalog.n_items:
+        catalog.grow(model.n_items)
+    catalog.make_room(len(items) * catalog.n_slots)
+    _renew(catalog, model, items, is_linked=True)
 
 
-def hide(catalogue: Catalogue, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
+def hide(catalog: Catalog, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
     """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
     del model
     rows = placed(items.astype(np.int32))
-    catalogue.arrays["hidden"][rows] = placed(hidden.astype(np.uint8))
-    _launch(catalogue, "reopen", len(items), rows, np.int32(len(items)))
+    catalog.arrays["hidden"][rows] = placed(hidden.astype(np.uint8))
+    _launch(catalog, "reopen", len(items), rows, np.int32(len(items)))
 
 
-def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64], *, is_linked: bool) -> None:
+def _renew(catalog: Catalog, model: Model, items: NDArray[np.int64], *, is_linked: bool) -> None:
     if not len(items):
         return
-    names = "item_baseline", "neighbours", "explicit_weights", "implicit_weights"
-    biases = catalogue.deduction.biases(model, items)
+    names = "item_baseline", "neighbors", "explicit_weights", "implicit_weights"
+    biases = catalog.deduction.biases(model, items)
     parts = [
         items.astype(np.int32),
         model.item_factors[items],
@@ -189,12 +189,12 @@ def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64], *, is_l
     fresh = np.zeros((), dtype=FRESH)
     for name, start in zip(FRESH_POINTERS, starts.tolist(), strict=False):
         fresh[name] = together.data.ptr + 4 * start
-    fresh["mean"], fresh["n"], fresh["n_factors"] = catalogue.mean, len(items), model.params.width
+    fresh["mean"], fresh["n"], fresh["n_factors"] = catalog.mean, len(items), model.params.width
     fresh["is_linked"] = is_linked
-    _launch(catalogue, "renew", len(items), fresh.view(f"V{FRESH.itemsize}"))
+    _launch(catalog, "renew", len(items), fresh.view(f"V{FRESH.itemsize}"))
 
 
-def _launch(catalogue: Catalogue, function: str, n_rows: int, *arguments: Any) -> None:
+def _launch(catalog: Catalog, function: str, n_rows: int, *arguments: Any) -> None:
     """Eight lanes a row."""
     blocks = -(-n_rows * EIGHT // THREADS)
-    kernel(NAME, function, {"G": catalogue.width})((blocks,), (THREADS,), (catalogue.structure, *arguments))
+    kernel(NAME, function, {"G": catalog.width})((blocks,), (THREADS,), (catalog.structure, *arguments))

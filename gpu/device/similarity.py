@@ -31,16 +31,16 @@ MOMENTS_SHARE = 4  # they may take a quarter of the free memory
 
 
 def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
-    """Memory that finding neighbours takes on the device, at its peak.
+    """Memory that finding neighbors takes on the device, at its peak.
 
     Counted: ratings by user and by item (16 bytes, 16 a user and an item), keys and baselines (12); Ψ and what it is
     computed from (8), or for `gsm` the test of float16 (24); drawn bits of a user (32), pieces of columns; sums and
-    signatures; ranks and lists (32 a neighbour) and work space of ranking (64 an item); agreements in memory at once,
+    signatures; ranks and lists (32 a neighbor) and work space of ranking (64 an item); agreements in memory at once,
     or dense rows and the moments of one item, since a batch of them takes what is there.
     """
     n_users, n_items, n_bits = ratings.n_users, ratings.n_items, params.n_bits
     placed = (40 if params.similarity == "gsm" else 24) * len(ratings) + 28 * (n_users + n_items)
-    ranking = (32 * params.n_neighbours + 64) * n_items
+    ranking = (32 * params.n_neighbors + 64) * n_items
     stride = -(-max(n_items, 1) // ROW_UNIT) * ROW_UNIT
     if params.similarity == "gsm":
         work = max(min(USERS_BYTES, 12 * n_users * stride), 12 * stride) + 4 * len(MOMENTS) * stride

@@ -3,10 +3,10 @@
 The twin of `gpu.host.topn`. Scores of all items never exist:
 
 1. A sample of the items, every so many tiles, is scored with a lower bound. Of each user, what is masked drops out of
-   it, and what has to do with neighbours gets its exact score. The n-th best of it is a floor: n items reach it.
+   it, and what has to do with neighbors gets its exact score. The n-th best of it is a floor: n items reach it.
 2. The scan scores every item with an upper bound and keeps the rows that may reach the floor, some hundred a user. It
    reads the factors once, which is what it takes.
-3. These rows, and whatever is touched by neighbours of a user's rated items, are scored exactly in float32, masked
+3. These rows, and whatever is touched by neighbors of a user's rated items, are scored exactly in float32, masked
    ones dropped, the rest sorted.
 
 So lists are those of the exact scores, ties to the lower row. Bounds: kernels/topn_scan.cu. A user whose rows do not
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import TENSOR_CORES, compute_capability
-from gpu.device.item_index import NAME, SCAN, TILE, USER_TILES, Catalogue
+from gpu.device.item_index import NAME, SCAN, TILE, USER_TILES, Catalog
 from gpu.device.kernels import kernel, module
 from gpu.device.topn_requests import Batch, Sizes, fetched, place
 from gpu.ranking.requests import Requests
@@ -43,7 +43,7 @@ AT_ONCE, RESERVED = 2, 1024  # blocks of the scan that a multiprocessor holds, a
 Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
-def rank(catalogue: Catalogue, requests: Requests, n: int) -> Answer:
+def rank(catalog: Catalog, requests: Requests, n: int) -> Answer:
     """The `n` best items of every user, best first; ties to the lower row.
 
     Returns:
@@ -54,16 +54,16 @@ def rank(catalogue: Catalogue, requests: Requests, n: int) -> Answer:
         return np.empty((n_users, n), dtype=np.int32), np.empty((n_users, n), dtype=np.float32)
     if n_users > MOST_USERS:
         parts = [
-            rank(catalogue, _part(requests, first, first + MOST_USERS), n) for first in range(0, n_users, MOST_USERS)
+            rank(catalog, _part(requests, first, first + MOST_USERS), n) for first in range(0, n_users, MOST_USERS)
         ]
         return np.concatenate([items for items, _ in parts]), np.concatenate([scores for _, scores in parts])
-    if n > WIDE or (compute_capability() < TENSOR_CORES and catalogue.n_items > FEW_ITEMS):
+    if n > WIDE or (compute_capability() < TENSOR_CORES and catalog.n_items > FEW_ITEMS):
         items, scores = np.full((n_users, n), -1, dtype=np.int32), np.full((n_users, n), -np.inf, dtype=np.float32)
         overflowed = np.arange(n_users)
     else:
-        items, scores, overflowed = _rank(catalogue, requests, n)
+        items, scores, overflowed = _rank(catalog, requests, n)
     for user in overflowed.tolist():
-        items[user], scores[user] = _sorted(catalogue, _part(requests, user, user + 1), n)
+        items[user], scores[user] = _sorted(catalog, _part(requests, user, user + 1), n)
     return items, scores
 
 
@@ -89,32 +89,32 @@ def _part(requests: Requests, first: int, last: int) -> Requests:
     )  # fmt: skip
 
 
-def _rank(catalogue: Catalogue, requests: Requests, n: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _rank(catalog: Catalog, requests: Requests, n: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Rows and scores (B, n), and the users whose rows did not fit."""
     masks = requests.lengths + np.diff(requests.exclude_starts)
-    sizes = sizes_of(catalogue.n_items, n, int(masks.max()))
-    batch = place(catalogue, requests, n, sizes)
+    sizes = sizes_of(catalog.n_items, n, int(masks.max()))
+    batch = place(catalog, requests, n, sizes)
     if sizes.stride == 1:
-        _score_all(catalogue, batch)
+        _score_all(catalog, batch)
     else:
-        _touch(catalogue, batch)
-        _scan(catalogue, "sample_scores", batch, sizes.n_sampled // TILE)
-        _score_touched(catalogue, batch, sizes.n_sampled // TILE, is_sampled=True)
-        _launch(catalogue, "set_floors", (batch.n_users,), WIDE, batch.structure)
-        _scan(catalogue, "scan", batch, -(-catalogue.n_items // TILE))
+        _touch(catalog, batch)
+        _scan(catalog, "sample_scores", batch, sizes.n_sampled // TILE)
+        _score_touched(catalog, batch, sizes.n_sampled // TILE, is_sampled=True)
+        _launch(catalog, "set_floors", (batch.n_users,), WIDE, batch.structure)
+        _scan(catalog, "scan", batch, -(-catalog.n_items // TILE))
         grid = _parts(8 * sizes.stride * n), batch.n_users  # what is expected; more takes turns
-        _launch(catalogue, "score_rows", grid, THREADS, batch.structure, np.int32(0))
-        _score_touched(catalogue, batch, -(-catalogue.n_items // TILE), is_sampled=False)
-    _launch(catalogue, "list_best", (batch.n_users,), WIDE, batch.structure)
+        _launch(catalog, "score_rows", grid, THREADS, batch.structure, np.int32(0))
+        _score_touched(catalog, batch, -(-catalog.n_items // TILE), is_sampled=False)
+    _launch(catalog, "list_best", (batch.n_users,), WIDE, batch.structure)
     out = fetched(batch.out)
     counts, found = out[: 2 * batch.n_users].reshape(-1, 2), out[2 * batch.n_users :].reshape(2, -1, n)
     return found[0].copy(), found[1].view(np.float32).copy(), np.flatnonzero(counts.max(axis=1) > sizes.room)
 
 
-def _sorted(catalogue: Catalogue, requests: Requests, n: int) -> Answer:
+def _sorted(catalog: Catalog, requests: Requests, n: int) -> Answer:
     """The list (n,) of one user, by the exact scores of all items."""
-    batch = place(catalogue, requests, n, Sizes(1, 0, catalogue.n_items))
-    _score_all(catalogue, batch)
+    batch = place(catalog, requests, n, Sizes(1, 0, catalog.n_items))
+    _score_all(catalog, batch)
     n_keys = int(batch.out[1])
     keys = cupy.sort(batch.keys[0, :n_keys])[::-1][:n].get()
     items, scores = np.full(n, -1, dtype=np.int32), np.full(n, -np.inf, dtype=np.float32)
@@ -124,25 +124,25 @@ def _sorted(catalogue: Catalogue, requests: Requests, n: int) -> Answer:
     return items, scores
 
 
-def _score_all(catalogue: Catalogue, batch: Batch) -> None:
+def _score_all(catalog: Catalog, batch: Batch) -> None:
     """Score every item exactly, or every candidate."""
-    _launch(catalogue, "reset", (-(-batch.n_users // WIDE),), WIDE, batch.structure)
-    _touch(catalogue, batch)
-    grid = _parts(8 * catalogue.n_items), batch.n_users
-    _launch(catalogue, "score_rows", grid, THREADS, batch.structure, np.int32(1))
+    _launch(catalog, "reset", (-(-batch.n_users // WIDE),), WIDE, batch.structure)
+    _touch(catalog, batch)
+    grid = _parts(8 * catalog.n_items), batch.n_users
+    _launch(catalog, "score_rows", grid, THREADS, batch.structure, np.int32(1))
 
 
-def _touch(catalogue: Catalogue, batch: Batch) -> None:
-    """Mark what has to do with neighbours of rated items."""
+def _touch(catalog: Catalog, batch: Batch) -> None:
+    """Mark what has to do with neighbors of rated items."""
     if batch.touched.size:
         batch.touched.data.memset_async(0, batch.touched.nbytes)
-        _launch(catalogue, "touch", (TOUCHING, batch.n_users), THREADS, batch.structure)
+        _launch(catalog, "touch", (TOUCHING, batch.n_users), THREADS, batch.structure)
 
 
-def _score_touched(catalogue: Catalogue, batch: Batch, n_tiles: int, *, is_sampled: bool) -> None:
+def _score_touched(catalog: Catalog, batch: Batch, n_tiles: int, *, is_sampled: bool) -> None:
     if batch.touched.size:
         _launch(
-            catalogue, "score_touched", (_parts(n_tiles), batch.n_users), THREADS, batch.structure, np.int32(is_sampled)
+            catalog, "score_touched", (_parts(n_tiles), batch.n_users), THREADS, batch.structure, np.int32(is_sampled)
         )
 
 
@@ -151,22 +151,22 @@ def _parts(n_threads: int) -> int:
     return min(-(-n_threads // THREADS), MOST_PARTS)
 
 
-def _launch(catalogue: Catalogue, function: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
-    found = catalogue.kernels.get((function, 0))
+def _launch(catalog: Catalog, function: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
+    found = catalog.kernels.get((function, 0))
     if found is None:
-        found = catalogue.kernels[function, 0] = kernel(NAME, function, {"G": catalogue.width})
-    found(grid, (threads,), (catalogue.structure, *arguments))
+        found = catalog.kernels[function, 0] = kernel(NAME, function, {"G": catalog.width})
+    found(grid, (threads,), (catalog.structure, *arguments))
 
 
-def _scan(catalogue: Catalogue, function: str, batch: Batch, n_tiles: int) -> None:
+def _scan(catalog: Catalog, function: str, batch: Batch, n_tiles: int) -> None:
     tiles = USER_TILES[batch.n_users > 16 * USER_TILES[0]]
-    threads, users, shared, blocks = _geometry(catalogue.width, tiles, cupy.cuda.Device().id)
-    found = catalogue.kernels.get((function, tiles))
+    threads, users, shared, blocks = _geometry(catalog.width, tiles, cupy.cuda.Device().id)
+    found = catalog.kernels.get((function, tiles))
     if found is None:
-        found = catalogue.kernels[function, tiles] = kernel(SCAN, function, {"G": catalogue.width, "MT": tiles}, shared)
+        found = catalog.kernels[function, tiles] = kernel(SCAN, function, {"G": catalog.width, "MT": tiles}, shared)
     chunks = -(-batch.n_users // users)
     grid = min(-(-n_tiles * 32 // threads), max(blocks // chunks, 1)), chunks
-    found(grid, (threads,), (catalogue.structure, batch.structure), shared_mem=shared)
+    found(grid, (threads,), (catalog.structure, batch.structure), shared_mem=shared)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.item_index import TILE, Catalogue
+from gpu.device.item_index import TILE, Catalog
 from gpu.ranking.requests import Requests
 from gpu.ratings import NO_MIDDLE
 
@@ -52,11 +52,11 @@ class Batch(NamedTuple):
     held: tuple[Any, ...]
 
 
-def place(catalogue: Catalogue, requests: Requests, n: int, sizes: Sizes) -> Batch:
+def place(catalog: Catalog, requests: Requests, n: int, sizes: Sizes) -> Batch:
     """Place the requests and make room for work and answer."""
-    n_users, n_tiles = len(requests.biases), -(-catalogue.n_items // TILE)
-    task, words = np.zeros((), dtype=TASK), n_tiles if catalogue.n_slots else 0
-    given = _placed(_parts_of(catalogue, requests), task)
+    n_users, n_tiles = len(requests.biases), -(-catalog.n_items // TILE)
+    task, words = np.zeros((), dtype=TASK), n_tiles if catalog.n_slots else 0
+    given = _placed(_parts_of(catalog, requests), task)
     work = {
         "keys": cupy.empty((n_users, sizes.room), dtype=cupy.uint64),
         "rows": cupy.empty((n_users, sizes.room if sizes.stride > 1 else 0), dtype=cupy.int32),
@@ -87,16 +87,16 @@ def _placed(parts: dict[str, NDArray[Any]], task: Any) -> Any:
     return given
 
 
-def _parts_of(catalogue: Catalogue, requests: Requests) -> dict[str, NDArray[Any]]:
+def _parts_of(catalog: Catalog, requests: Requests) -> dict[str, NDArray[Any]]:
     """The arrays of `Task` that hold the user side, of four-byte numbers each."""
-    seen_starts, places = _seen(requests, catalogue.n_slots > 0 or not requests.include_seen)
-    has_values = catalogue.n_slots and not (catalogue.is_implicit and catalogue.middle == NO_MIDDLE)
+    seen_starts, places = _seen(requests, catalog.n_slots > 0 or not requests.include_seen)
+    has_values = catalog.n_slots and not (catalog.is_implicit and catalog.middle == NO_MIDDLE)
     return {
-        "factors": _padded(requests.factors, catalogue.width),
+        "factors": _padded(requests.factors, catalog.width),
         "biases": requests.biases.astype(np.float32, copy=False),
         "baselines": requests.baselines.astype(np.float32, copy=False), "seen_starts": seen_starts,
         "seen": requests.items[places],
-        "values": np.clip(requests.values[places], *catalogue.learned_scale).astype(np.float32, copy=False)
+        "values": np.clip(requests.values[places], *catalog.learned_scale).astype(np.float32, copy=False)
         if has_values
         else np.zeros(0, dtype=np.float32),
         "excluded_starts": _from_zero(requests.exclude_starts),

@@ -80,7 +80,7 @@ def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray
     """`n` shares of about equal work.
 
     Long rows are dealt one by one, the longest first: those that go through the blocks of the fixed side together
-    then use much of each block. Short rows stay in their order, since then neighbours in memory are read in turn.
+    then use much of each block. Short rows stay in their order, since then neighbors in memory are read in turn.
     """
     long_rows, short_rows = np.flatnonzero(lengths >= LONG), np.flatnonzero((lengths > 0) & (lengths < LONG))
     long_rows = long_rows[np.argsort(-lengths[long_rows], kind="stable")]
@@ -105,7 +105,7 @@ def finish() -> None:
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
-    """Minimise over every row of `solved`, in place, while `fixed` stands still; rows without ratings become zero.
+    """Minimize over every row of `solved`, in place, while `fixed` stands still; rows without ratings become zero.
 
     Args:
         side: the ratings of the rows of `solved`; entries are rows of `fixed`.
@@ -216,7 +216,7 @@ def _add_gram(table: Table, first: int, last: int, gram: NDArray[np.float32]) ->
 
 
 def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tuple[float, float]) -> tuple[float, float]:
-    """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularisation).
+    """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularization).
 
     The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs, rated or not.
     """
@@ -276,7 +276,7 @@ def _dot(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
 
 
 def penalty(side: Side, table: Table, problem: Problem) -> float:
-    """Regularisation of the objective: Σ ρ |x|² over the rows of `side`."""
+    """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
     del problem
     squares = np.einsum("rd,rd->r", table, table, dtype=np.float64)
     return float(side.ridges @ squares)

@@ -1,6 +1,6 @@
 """Tables of factors in blocks of transposed rows, and products with sparse rows that are written in that form.
 
-A block holds `LANES` rows, column by column, so that loops over one column run over neighbouring numbers; the last one
+A block holds `LANES` rows, column by column, so that loops over one column run over neighboring numbers; the last one
 is filled up with zeros. A row is computed by one thread, and sums over rows are made of the sums of blocks: results do
 not depend on the number of threads. Indices are unsigned: signed ones keep loops from becoming vectors.
 """

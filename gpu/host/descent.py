@@ -65,7 +65,7 @@ class Descent:
         self._learn(epoch, rates, self._blocks.user_bounds)
 
     def shrink(self, shares: Shares) -> None:
-        """Pull parameters towards zero by these shares."""
+        """Pull parameters toward zero by these shares."""
         model = self.model
         for share, arrays in (
             (shares.factors, (model.user_factors, model.item_factors)),

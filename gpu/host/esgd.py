@@ -111,7 +111,7 @@ def learn_epoch(
 def _step(
     p: NDArray[np.float32], q: NDArray[np.float32], target: np.float32, step: np.float32, regularization: np.float32
 ) -> None:
-    """Move p and q (F,) towards `target`, both from their values before."""
+    """Move p and q (F,) toward `target`, both from their values before."""
     dot = _ZERO
     for f in range(len(p)):
         dot += p[f] * q[f]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
 from gpu.host.online.rating_table import find
-from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbour_terms
+from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbor_terms
 from gpu.ratings import Rows
 from gpu.training.views import Arrays
 
@@ -24,19 +24,19 @@ def predict(
     rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], arrays: Arrays, out: NDArray[np.float32]
 ) -> None:
     """Eq. 1 for each pair, into `out` (B,). Pairs of one user should stand together: their row is read once."""
-    n_neighbours = arrays.neighbours.shape[1]
+    n_neighbors = arrays.neighbors.shape[1]
     for run in prange(_N_RUNS):
         first, last = len(users) * run // _N_RUNS, len(users) * (run + 1) // _N_RUNS
         line = np.full(len(arrays.item_bias) + 1, UNRATED)
         line[-1] = ABSENT
-        near = np.empty((3, n_neighbours), np.float32)
+        near = np.empty((3, n_neighbors), np.float32)
         for x in range(first, last):
             user, item = users[x], items[x]
             if x == first or user != users[x - 1]:
                 if x > first:
                     clear(line, rows, users[x - 1])
                 fill(line, rows, user, arrays)
-            terms, _, _ = neighbour_terms(item, line, arrays, near)
+            terms, _, _ = neighbor_terms(item, line, arrays, near)
             terms += np.float32(weight_terms(item, user, rows, arrays))
             out[x] = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + dot(user, item, arrays)
 
@@ -65,11 +65,11 @@ def score_pairs(
 
 @njit(nogil=True, cache=True)
 def near_terms(item: Int, b: Int, baseline: np.float32, rows: Rows, arrays: Arrays) -> float:
-    """Both neighbour sums of eq. 1 of `item` for row `b` of `rows`, looked up in its items, which ascend."""
+    """Both neighbor sums of eq. 1 of `item` for row `b` of `rows`, looked up in its items, which ascend."""
     start, length = rows.starts[b], rows.lengths[b]
     explicit, implicit, n_rated, n_unrated = 0.0, 0.0, 0, 0
-    for k in range(arrays.neighbours.shape[1]):
-        other = np.int64(arrays.neighbours[item, k])
+    for k in range(arrays.neighbors.shape[1]):
+        other = np.int64(arrays.neighbors[item, k])
         if other >= len(arrays.item_bias):
             continue
         place = find(rows.items, start, length, other)

@@ -1,8 +1,8 @@
-"""FAST-HALS on the CPU, plain and locality-optimised (PL-NMF, [002] Alg. 1 and 2); see `gpu.training.nmf` for the loop.
+"""FAST-HALS on the CPU, plain and locality-optimized (PL-NMF, [002] Alg. 1 and 2); see `gpu.training.nmf` for the loop.
 
 W and Hᵀ are both tables of rows with K columns, and one sweep over the columns solves either. A *side* keeps its table
 twice: as rows, which products with A gather, and in blocks of `LANES` rows, transposed inside a block, so that every
-loop of a sweep runs over neighbouring numbers of one column.
+loop of a sweep runs over neighboring numbers of one column.
 
 The sweep is [002] Alg. 2 with phases 1 and 3 drawn together: just before a tile is updated, one product subtracts what
 all columns take from it, new ones on its left and old ones on its right. The table is read once a tile, as by the two
@@ -147,35 +147,35 @@ def sum_of_products(one: Floats, other: Floats) -> float:
     return float(np.einsum("ij,ij->", one, other, dtype=np.float64))
 
 
-def sweep(side: Side, gram: Floats, *, tile: int, normalise: bool) -> None:
+def sweep(side: Side, gram: Floats, *, tile: int, normalize: bool) -> None:
     """Update every column in turn: x_k ← max(ε, x_k d + p_k − Σ_s gram_sk x_s), new values left of k, old from k on.
 
     Args:
-        side: holds the products; with `normalise` they are used up.
+        side: holds the products; with `normalize` they are used up.
         gram: (K, K) of the other side.
         tile: T; 0 for plain FAST-HALS, one column after the other.
-        normalise: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
+        normalize: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
     """
     epsilon = side.blocks.dtype.type(EPSILON)
     if not tile:
-        _sweep_plain(side, gram, epsilon, normalise)
-    elif normalise:
-        _sweep_normalising(side.blocks, side.products, side.changes, gram, tile, len(side.rows), epsilon)
+        _sweep_plain(side, gram, epsilon, normalize)
+    elif normalize:
+        _sweep_normalizing(side.blocks, side.products, side.changes, gram, tile, len(side.rows), epsilon)
     else:
         _sweep_blocks(side.blocks, side.products, side.changes, gram, len(side.rows), epsilon)
     to_rows(side.blocks, side.rows)
 
 
-def _sweep_plain(side: Side, gram: Floats, epsilon: Any, normalise: bool) -> None:
+def _sweep_plain(side: Side, gram: Floats, epsilon: Any, normalize: bool) -> None:
     """[002] Alg. 1, lines 6 to 8 or 12 to 16."""
     rows, n = side.rows, len(side.rows)
     to_rows(side.blocks, rows)
     for k in range(rows.shape[1]):
-        column = rows[:, k] * (gram[k, k] if normalise else 1)
+        column = rows[:, k] * (gram[k, k] if normalize else 1)
         column += side.products[:, k].ravel()[:n]
         column -= rows @ gram[k]
         np.maximum(column, epsilon, out=column)
-        rows[:, k] = np.maximum(column / np.sqrt(column @ column), epsilon) if normalise else column
+        rows[:, k] = np.maximum(column / np.sqrt(column @ column), epsilon) if normalize else column
     to_blocks(rows, side.blocks)
 
 
@@ -273,7 +273,7 @@ def _sweep_block(block: Floats, products: Floats, change: Floats, gram: Floats, 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sweep_normalising(
+def _sweep_normalizing(
     blocks: Floats, products: Floats, changes: Floats, gram: Floats, tile: int, n: int, epsilon: Any
 ) -> None:
     """A sweep with norms: every column waits for the norm of the one before."""

@@ -1,6 +1,6 @@
-"""Neighbours by agreement of signatures on the host: ranking, random filling, and what a changed signature outdates.
+"""Neighbors by agreement of signatures on the host: ranking, random filling, and what a changed signature outdates.
 
-A rank key holds agreement · 2³² + (2³² − 1 − row): the larger key is the better neighbour, ties go to the lower row.
+A rank key holds agreement · 2³² + (2³² − 1 − row): the larger key is the better neighbor, ties go to the lower row.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def agreement(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> np.int64:
 
 @njit(cache=True, nogil=True)
 def rank_key(one: NDArray[np.uint64], other: NDArray[np.uint64], row: np.int64) -> np.int64:
-    """Rank key of item `row` with signature `other` as a neighbour of `one`; always ≥ 0."""
+    """Rank key of item `row` with signature `other` as a neighbor of `one`; always ≥ 0."""
     return (agreement(one, other) << np.int64(32)) | (ROW_MASK - row)
 
 
@@ -147,7 +147,7 @@ def rank_buckets(
 def rank_second_hand(
     best: NDArray[np.int64], signatures: NDArray[np.uint64], candidates: NDArray[np.int64], lists: NDArray[np.int32]
 ) -> None:
-    """Rank for each candidate the neighbours of its neighbours.
+    """Rank for each candidate the neighbors of its neighbors.
 
     Args:
         best: (I, K) rank keys as in `rank_block`, improved in place.
@@ -177,7 +177,7 @@ def rows_of(best: NDArray[np.int64]) -> NDArray[np.int32]:
 
 @njit(cache=True, nogil=True)
 def fill_at_random(
-    neighbours: NDArray[np.int32],
+    neighbors: NDArray[np.int32],
     candidates: NDArray[np.int64],
     queries: NDArray[np.int64],
     item_keys: NDArray[np.uint64],
@@ -189,7 +189,7 @@ def fill_at_random(
     """
     n_filled = 0
     for q in range(len(queries)):
-        row = neighbours[q]
+        row = neighbors[q]
         place = np.searchsorted(candidates, queries[q])
         is_candidate = place < len(candidates) and candidates[place] == queries[q]
         wanted = min(len(row), len(candidates) - is_candidate)
@@ -209,7 +209,7 @@ def fill_at_random(
 
 @njit(cache=True, nogil=True)
 def outdated(
-    neighbours: NDArray[np.int32],
+    neighbors: NDArray[np.int32],
     owners: NDArray[np.int64],
     changed: NDArray[np.int64],
     signatures: NDArray[np.uint64],
@@ -221,7 +221,7 @@ def outdated(
     worst member. Every other list is exact as it stands.
 
     Args:
-        neighbours: (Q, K) exact lists from before the change, best first.
+        neighbors: (Q, K) exact lists from before the change, best first.
         owners: (Q,) whose lists they are.
         signatures, is_candidate: (I, W), (I,) after the change.
     """
@@ -231,11 +231,11 @@ def outdated(
     for q in range(len(owners)):
         owner = signatures[owners[q]]
         stale[q] = is_changed[owners[q]]
-        for member in neighbours[q]:
+        for member in neighbors[q]:
             stale[q] |= member >= 0 and is_changed[member]
-        if stale[q] or neighbours.shape[1] == 0:
+        if stale[q] or neighbors.shape[1] == 0:
             continue
-        last = neighbours[q, -1]
+        last = neighbors[q, -1]
         worst = rank_key(owner, signatures[last], np.int64(last)) if last >= 0 else np.int64(-1)
         for j in changed:
             if is_candidate[j] and rank_key(owner, signatures[j], j) > worst:

@@ -1,4 +1,4 @@
-"""Item side of the scores on the host: factors in panels, neighbour lists inverted (see `gpu.ranking.item_index`)."""
+"""Item side of the scores on the host: factors in panels, neighbor lists inverted (see `gpu.ranking.item_index`)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Tables(NamedTuple):
 
     Attributes:
         panels: float32 (P, G, PANEL), item factors, transposed inside a panel; zeros beyond I and F.
-        plain: float32 (P · PANEL,), what the score of somebody who has rated no neighbour of the item begins with:
+        plain: float32 (P · PANEL,), what the score of somebody who has rated no neighbor of the item begins with:
             `fixed` and |N|^-½ Σ c; −inf where an item is hidden or there is none.
         fixed: float32 (P · PANEL,), μ + b̂_j − the item's `gpu.ranking.deduction`; −inf as above.
         baselines: float32 (I,), μ + b̄_j, what a rating's residual is taken from.
         implicit_sums: float32 (P · PANEL,), Σ_k c_jk.
-        n_slots: int32 (P · PANEL,), neighbours of each item.
-        starts, lengths: int64 (I,), inverse lists: where each item is a neighbour.
-        owners, explicit_weights, implicit_weights: flat; the item whose neighbour it is, w and c of that slot. Owners
+        n_slots: int32 (P · PANEL,), neighbors of each item.
+        starts, lengths: int64 (I,), inverse lists: where each item is a neighbor.
+        owners, explicit_weights, implicit_weights: flat; the item whose neighbor it is, w and c of that slot. Owners
             ascend in each list, so that a score is summed in an order that depends on the model alone.
         is_implicit: whether a residual is the sign of a like (1) or of a dislike (−1),
         middle: which is a rating below it.
@@ -60,7 +60,7 @@ class Tables(NamedTuple):
     item_weights: NDArray[np.float32]
 
 
-class Catalogue:
+class Catalog:
     """The tables of one model with room to grow.
 
     Attributes:
@@ -91,7 +91,7 @@ class Catalogue:
             "hidden": Growing(np.zeros(0, dtype=np.bool_)),
         }
         self.inverse = Arena(np.int32, np.float32, np.float32)
-        self.inverse.make_room(ENLIST_ROOM * model.neighbours.size)
+        self.inverse.make_room(ENLIST_ROOM * model.neighbors.size)
         self.listed: dict[int, NDArray[np.int32]] = {}  # lists of refreshed new items, as they stand in the inverse
         self.n_items = 0
         self.mean, self.is_implicit = np.float32(model.mean), model.is_implicit
@@ -131,56 +131,56 @@ def prepare(n_factors: int) -> None:
     del n_factors
 
 
-def place(model: Model) -> Catalogue:
+def place(model: Model) -> Catalog:
     """The item side of `model`."""
-    catalogue = Catalogue(model)
-    _renew(catalogue, model, np.arange(model.n_items))
-    return catalogue
+    catalog = Catalog(model)
+    _renew(catalog, model, np.arange(model.n_items))
+    return catalog
 
 
-def refresh(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
+def refresh(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
     """Take over the model's present length, and the parameters and lists of `items` (B,), distinct.
 
     Trained ones have kept their lists.
     """
-    inverse = catalogue.inverse
+    inverse = catalog.inverse
     for item in items.tolist():
         if model.item_trained[item]:
-            unlist(item, model.neighbours[item], inverse.directory, inverse.columns)
+            unlist(item, model.neighbors[item], inverse.directory, inverse.columns)
             continue
-        if item in catalogue.listed:
-            unlist(item, catalogue.listed[item], inverse.directory, inverse.columns)
-        catalogue.listed[item] = model.neighbours[item].copy()
-    _renew(catalogue, model, items)
+        if item in catalog.listed:
+            unlist(item, catalog.listed[item], inverse.directory, inverse.columns)
+        catalog.listed[item] = model.neighbors[item].copy()
+    _renew(catalog, model, items)
 
 
-def hide(catalogue: Catalogue, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
+def hide(catalog: Catalog, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
     """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
-    catalogue.hidden[items] = hidden
-    _open(catalogue, model, items)
+    catalog.hidden[items] = hidden
+    _open(catalog, model, items)
 
 
-def _renew(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
-    catalogue.grow(model.n_items)
-    catalogue.item_slots = model.item_slots
-    pack(catalogue.panels, model.item_factors, items)
-    _enlist(catalogue, model, items)
-    is_slot = model.neighbours[items] >= 0
-    catalogue.baselines[items] = model.item_baseline[items] + catalogue.mean
-    catalogue.implicit_sums[items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
-    catalogue.n_slots[items] = np.count_nonzero(is_slot, axis=1)
-    _open(catalogue, model, items)
+def _renew(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
+    catalog.grow(model.n_items)
+    catalog.item_slots = model.item_slots
+    pack(catalog.panels, model.item_factors, items)
+    _enlist(catalog, model, items)
+    is_slot = model.neighbors[items] >= 0
+    catalog.baselines[items] = model.item_baseline[items] + catalog.mean
+    catalog.implicit_sums[items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
+    catalog.n_slots[items] = np.count_nonzero(is_slot, axis=1)
+    _open(catalog, model, items)
 
 
-def _open(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
+def _open(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
     """What the scores of `items` begin with."""
-    biases = catalogue.deduction.biases(model, items)
-    begin(catalogue.tables, catalogue.hidden, items, biases, catalogue.mean)
+    biases = catalog.deduction.biases(model, items)
+    begin(catalog.tables, catalog.hidden, items, biases, catalog.mean)
 
 
-def _enlist(catalogue: Catalogue, model: Model, items: NDArray[np.int64]) -> None:
-    slots = model.neighbours, model.explicit_weights, model.implicit_weights
-    inverse, n_slots, done = catalogue.inverse, len(items) * model.neighbours.shape[1], 0
+def _enlist(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
+    slots = model.neighbors, model.explicit_weights, model.implicit_weights
+    inverse, n_slots, done = catalog.inverse, len(items) * model.neighbors.shape[1], 0
     while (done := enlist(items, done, slots, inverse.directory, inverse.columns)) < n_slots:
         inverse.make_room(2 * int(inverse.lengths.max()) + n_slots - done)
 
@@ -207,7 +207,7 @@ def pack(panels: NDArray[np.float32], item_factors: NDArray[np.float32], items: 
 
 @njit(cache=True, nogil=True)
 def unlist(item: Int, listed: NDArray[np.int32], inverse: Directory, columns: InverseColumns) -> None:
-    """Take `item` out of the inverse lists of its former neighbours, where it is in them."""
+    """Take `item` out of the inverse lists of its former neighbors, where it is in them."""
     starts, lengths = inverse[0], inverse[1]
     owners, explicit, implicit = columns
     for x in listed:
@@ -233,19 +233,19 @@ def enlist(
     """Put the slots of `items` into the inverse lists, from the `first` slot on, counted over all of them.
 
     Args:
-        slots: neighbours, W and C of all items, (I, K).
+        slots: neighbors, W and C of all items, (I, K).
 
     Returns:
         The first slot that found no room; len(items) · K once all are in.
     """
     starts, lengths, capacities, ends = inverse
     owners, explicit, implicit = columns
-    neighbours, explicit_weights, implicit_weights = slots
-    n_slots = neighbours.shape[1]
+    neighbors, explicit_weights, implicit_weights = slots
+    n_slots = neighbors.shape[1]
     n_all: int = len(items) * n_slots
     for slot in range(first, n_all):
         j, k = items[slot // n_slots], slot % n_slots
-        x = neighbours[j, k]
+        x = neighbors[j, k]
         if x < 0:
             continue
         capacity = capacities[x]

@@ -1,7 +1,7 @@
-"""What a user has to do with neighbours of items on the host: terms of [004] eq. 1 through inverse lists.
+"""What a user has to do with neighbors of items on the host: terms of [004] eq. 1 through inverse lists.
 
-Each rated item adds its W and C to the items that have it as a neighbour, O(|Ω_i|·K) a user instead of O(I·K); what a
-rated neighbour takes from the sum over C is subtracted from the whole sum. Sums lie by item in memory that is only set
+Each rated item adds its W and C to the items that have it as a neighbor, O(|Ω_i|·K) a user instead of O(I·K); what a
+rated neighbor takes from the sum over C is subtracted from the whole sum. Sums lie by item in memory that is only set
 up, and only read, where there are any: in blocks of items, so that roots are taken in vectors.
 """
 
@@ -17,13 +17,13 @@ from gpu.host.arena import Int
 from gpu.host.item_index import Tables
 from gpu.ranking.requests import Requests
 
-BLOCK = 16  # items, of which the panels of the catalogue have whole numbers
+BLOCK = 16  # items, of which the panels of the catalog have whole numbers
 DENSE = 64  # items an entry, from which on blocks are set up in order, all of them: it is cheaper than one by one
 PARTS = 8  # of the users, that threads share
 
 
 class Touched(NamedTuple):
-    """Blocks with items that have a neighbour that the user has rated, ascending; B users.
+    """Blocks with items that have a neighbor that the user has rated, ascending; B users.
 
     Attributes:
         starts, lengths: int64 (B,).
@@ -95,7 +95,7 @@ def add_ratings(
     explicit: NDArray[np.float32],
     implicit: NDArray[np.float32],
 ) -> None:
-    """Sum what each rated item gives to the items that have it as a neighbour."""
+    """Sum what each rated item gives to the items that have it as a neighbor."""
     start = requests.starts[request]
     for n in range(start, start + requests.lengths[request]):
         x = requests.items[n]

@@ -1,8 +1,8 @@
-"""Stochastic gradient descent with neighbour terms ([004] eq. 1 and 5) on the CPU.
+"""Stochastic gradient descent with neighbor terms ([004] eq. 1 and 5) on the CPU.
 
 A thread owns one block of users and one block of items at a time (the D × D scheme of MCULSH-MF): no two threads
 share a row, so there are no locks and the result does not depend on the number of threads. Within a block it goes user
-by user: the user's residuals r − b̄ are scattered once into a dense line of length N + 1, where the K neighbour
+by user: the user's residuals r − b̄ are scattered once into a dense line of length N + 1, where the K neighbor
 residuals of each of their ratings are then K loads from a cache line nearby.
 """
 
@@ -28,7 +28,7 @@ _N_RUNS = 64
 
 
 def lines(n: int, n_items: int) -> NDArray[np.float32]:
-    """`n` empty lines of residuals (n, N + 1); the last entry is what an absent neighbour looks up."""
+    """`n` empty lines of residuals (n, N + 1); the last entry is what an absent neighbor looks up."""
     empty = np.full((n, n_items + 1), UNRATED)
     empty[:, n_items] = ABSENT
     return empty
@@ -56,20 +56,20 @@ def clear(line: NDArray[np.float32], rows: Rows, user: int) -> None:
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
-def neighbour_terms(
+def neighbor_terms(
     item: int, line: NDArray[np.float32], arrays: Arrays, near: NDArray[np.float32]
 ) -> tuple[np.float32, np.float32, np.float32]:
-    """(both neighbour sums of eq. 1, |R|^-½, |N|^-½) of `item`.
+    """(both neighbor sums of eq. 1, |R|^-½, |N|^-½) of `item`.
 
     What was looked up is left in `near` (3, K): the residual (0 where not rated), 1 in R, 1 in N. Gathering first and
     masks instead of branches let both loops become vector instructions.
     """
     absent = np.uint32(len(line) - 1)
-    n_neighbours = arrays.neighbours.shape[1]
-    for k in range(n_neighbours):
-        near[0, k] = line[min(arrays.neighbours[item, k], absent)]
+    n_neighbors = arrays.neighbors.shape[1]
+    for k in range(n_neighbors):
+        near[0, k] = line[min(arrays.neighbors[item, k], absent)]
     explicit, implicit, n_rated, n_unrated = _ZERO, _ZERO, _ZERO, _ZERO
-    for k in range(n_neighbours):
+    for k in range(n_neighbors):
         found = near[0, k]
         near[1, k] = _ONE if found > IS_RATED else _ZERO
         near[2, k] = _ONE - near[1, k] if found > _IS_PRESENT else _ZERO
@@ -111,7 +111,7 @@ def _step_weights(
     item: int, push_rated: np.float32, push_unrated: np.float32, near: NDArray[np.float32], arrays: Arrays,
     rates: Rates,
 ) -> None:  # fmt: skip
-    """Move w of the rated and c of the unrated neighbours of `item`, as `near` says."""
+    """Move w of the rated and c of the unrated neighbors of `item`, as `near` says."""
     w, c = arrays.explicit_weights, arrays.implicit_weights
     decay = rates.weight_step * rates.weight_regularization
     for k in range(w.shape[1]):
@@ -128,7 +128,7 @@ def _visit(
     """Learn the samples of `user` in one item group."""
     for p in range(samples.cuts[user, group], samples.cuts[user, group + 1]):
         item = samples.items[p]
-        terms, norm_rated, norm_unrated = neighbour_terms(item, line, arrays, near)
+        terms, norm_rated, norm_unrated = neighbor_terms(item, line, arrays, near)
         score = arrays.mean + arrays.user_bias[user] + arrays.item_bias[item] + terms + dot(user, item, arrays)
         error = samples.targets[p] - (_ONE / (_ONE + np.exp(-score)) if arrays.is_implicit else score)
         _step(user, item, error, arrays, rates)
@@ -144,7 +144,7 @@ def learn_epoch(
     """One pass of eq. 5 over `samples`, in place.
 
     Args:
-        rows: the training ratings, from which the neighbour residuals come.
+        rows: the training ratings, from which the neighbor residuals come.
         samples: what to learn, cut into D item groups.
         order: (M,) users in the order of visits; `order[bounds[d] : bounds[d + 1]]` is user group d.
         bounds: (D + 1,).
@@ -153,19 +153,19 @@ def learn_epoch(
         arrays, rates: what moves, and how far.
     """
     n_groups = len(shifts)
-    n_neighbours = arrays.neighbours.shape[1]
+    n_neighbors = arrays.neighbors.shape[1]
     for shift in shifts:
         for d in prange(n_groups):
             group = (d + shift) % n_groups
-            near = np.empty((3, n_neighbours), np.float32)
+            near = np.empty((3, n_neighbors), np.float32)
             for x in range(bounds[d], bounds[d + 1]):
                 user = order[x]
                 if samples.cuts[user, group] == samples.cuts[user, group + 1]:
                     continue
-                if n_neighbours:
+                if n_neighbors:
                     fill(lines[d], rows, user, arrays)
                 _visit(user, group, samples, lines[d], near, arrays, rates)
-                if n_neighbours:
+                if n_neighbors:
                     clear(lines[d], rows, user)
 
 

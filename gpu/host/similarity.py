@@ -13,12 +13,12 @@ from gpu.training.baselines import baselines
 
 
 def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
-    """Memory that finding neighbours takes beside the ratings.
+    """Memory that finding neighbors takes beside the ratings.
 
     Ψ and what it is computed from (48 bytes a rating), sums and signatures, ranks and lists; for `gsm` a line of
     moments a thread, for `minhash` signatures only.
     """
-    n_items, lists = ratings.n_items, 32 * ratings.n_items * params.n_neighbours
+    n_items, lists = ratings.n_items, 32 * ratings.n_items * params.n_neighbors
     if params.similarity == "gsm":
         return lists + 64 * n_items * get_num_threads()
     if params.similarity in ("minhash", "random"):
@@ -101,7 +101,7 @@ def keep_largest(similarity: NDArray[np.float64], best: NDArray[np.int32]) -> No
 
 @njit(cache=True, nogil=True, parallel=True)
 def correlate(
-    neighbours: NDArray[np.int32],
+    neighbors: NDArray[np.int32],
     user_starts: NDArray[np.int64],
     items: NDArray[np.int32],
     values: NDArray[np.float64],
@@ -111,14 +111,14 @@ def correlate(
     shrinkage: float,
     n_tasks: int,
 ) -> None:
-    """Fill `neighbours` (I, K), −1 where fewer are correlated. Σ|Ω_i|² steps; 6·I doubles of memory a task.
+    """Fill `neighbors` (I, K), −1 where fewer are correlated. Σ|Ω_i|² steps; 6·I doubles of memory a task.
 
     Args:
-        user_starts, items, values: ratings by user, centred by item; `user_starts` (M + 1,).
+        user_starts, items, values: ratings by user, centered by item; `user_starts` (M + 1,).
         item_starts, users, item_values: the same by item; `item_starts` (I + 1,).
         n_tasks: task t owns items t, t + n_tasks, …
     """
-    n_items = len(neighbours)
+    n_items = len(neighbors)
     for task in prange(n_tasks):
         moments = np.empty((n_items, 6))
         similarity = np.empty(n_items)
@@ -129,7 +129,7 @@ def correlate(
                 add_common(moments, item_values[n], items[row], values[row])
             for other in range(n_items):
                 similarity[other] = pearson(moments[other], shrinkage) if other != j else 0.0
-            keep_largest(similarity, neighbours[j])
+            keep_largest(similarity, neighbors[j])
 
 
 @njit(cache=True, nogil=True, parallel=True)

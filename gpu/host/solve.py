@@ -75,7 +75,7 @@ def solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def solve_nonnegative(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
-    """Minimise ½ xᵀ matrix x − right · x over x ≥ 0; x replaces `right`, the lower triangle is filled in.
+    """Minimize ½ xᵀ matrix x − right · x over x ≥ 0; x replaces `right`, the lower triangle is filled in.
 
     By coordinate descent from zero: HALS for one row. The matrix has to be positive definite.
     """

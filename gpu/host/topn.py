@@ -5,7 +5,7 @@ items: no horizontal sum, and every score is added up in the same order whether 
 Answers are therefore bit-identical for any batch. Four users share each read of a panel, all users its stay in the
 cache; no more than four panels of scores exist at a time.
 
-Neighbour terms ([004] eq. 1) go through inverse lists (`gpu.host.neighbor_blocks`): what most items begin with is the
+Neighbor terms ([004] eq. 1) go through inverse lists (`gpu.host.neighbor_blocks`): what most items begin with is the
 same for all users. Item weights give every item of every user a sum of its own before the panels are read
 (`gpu.host.online.weighted`).
 
@@ -23,7 +23,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.item_index import LANE, PANEL, Catalogue, Tables
+from gpu.host.item_index import LANE, PANEL, Catalog, Tables
 from gpu.host.lists import collect, collect_some, join
 from gpu.host.neighbor_blocks import BLOCK, Touched, touched
 from gpu.host.online.rating_table import find
@@ -35,13 +35,13 @@ READ_COST = 4  # multiplications that take as long as reading a factor from memo
 SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user that ascend by item, and are read as panels go by
 
 
-def rank(catalogue: Catalogue, requests: Requests, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def rank(catalog: Catalog, requests: Requests, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The `n` best items of every user, best first; ties to the lower row.
 
     Returns:
         int32 (B, n) rows and float32 (B, n) scores; −1 and −inf where there are no more.
     """
-    tables = catalogue.tables
+    tables = catalog.tables
     n_users = len(requests.biases)
     requests = requests._replace(factors=_padded(requests.factors, tables.panels.shape[1]))
     cost = (n_users + READ_COST) * tables.panels.size + int(requests.lengths.sum()) * len(tables.item_weights)

@@ -151,7 +151,7 @@ def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, bac
     if _learns_on_device(params, backend):
         return users + A_USER * n_users + 3 * items + AN_ITEM * n_items + A_RATING * n_ratings + _batch_bytes(params)
     solving = items + A_SOLVER if isinstance(params, ExactParams) else 0
-    return 2 * items + solving  # laid out for ranking, neighbours in both directions
+    return 2 * items + solving  # laid out for ranking, neighbors in both directions
 
 
 def _learns_on_device(params: Params, backend: Backend) -> TypeGuard[GradientParams]:
@@ -160,7 +160,7 @@ def _learns_on_device(params: Params, backend: Backend) -> TypeGuard[GradientPar
 
 def _batch_bytes(params: GradientParams) -> int:
     """Samples of users, sums of those in several parts (half a matrix each), and observations of new items."""
-    rules, n_neighbours = item_rules(params), getattr(params, "n_neighbours", 0)
+    rules, n_neighbors = item_rules(params), getattr(params, "n_neighbors", 0)
     sums = PARTS * 2 * (params.n_factors + 16) ** 2
-    observations = ITEMS * rules.max_ratings * (1 + rules.n_negatives) * (8 * n_neighbours + 12)
+    observations = ITEMS * rules.max_ratings * (1 + rules.n_negatives) * (8 * n_neighbors + 12)
     return SAMPLES * 24 + sums + observations + A_BATCH

@@ -178,7 +178,7 @@ class Drift:
     def _readers_of(self, user: int, item: int) -> list[int]:
         """Refitted items that the user has rated and whose neighbor `item` is: they read that rating."""
         rated = [other for other in self._table.row(user)[0].tolist() if other in self._as_trained.items]
-        is_read: NDArray[np.bool_] = (self._model.neighbours[rated] == item).any(axis=1)
+        is_read: NDArray[np.bool_] = (self._model.neighbors[rated] == item).any(axis=1)
         return [other for other, reads in zip(rated, is_read, strict=True) if reads]
 
 

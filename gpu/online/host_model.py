@@ -7,7 +7,7 @@ events were batched, deletes and replays leave no trace.
 1. A trained item whose ratings have changed by a share is solved over them, with the snapshot's users fixed
    (`gpu.online.drift`).
 2. A touched user is solved over the ratings of trained items, with the items fixed.
-3. An item newer than the snapshot gets neighbours by its present signature among all items, where the model has such
+3. An item newer than the snapshot gets neighbors by its present signature among all items, where the model has such
    lists, and is then solved over its raters, but those of `gpu.online.prolific`. It follows whenever one of them
    changes.
 
@@ -267,8 +267,8 @@ def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.flo
 def _signatures(
     model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], backend: Backend
 ) -> Signatures | None:
-    """What makes lists for new items; None where the model has no neighbours or they were not found by hashing."""
-    if not isinstance(model.params, CulshParams) or not model.neighbours.shape[1] or not model.projections.shape[1]:
+    """What makes lists for new items; None where the model has no neighbors or they were not found by hashing."""
+    if not isinstance(model.params, CulshParams) or not model.neighbors.shape[1] or not model.projections.shape[1]:
         return None
     return Signatures(model, model.params, table, user_keys, item_keys, backend)
 

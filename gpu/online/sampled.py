@@ -2,7 +2,7 @@
 
 * A user: with the items fixed, u and b enter the score linearly. They solve
   (Σ z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ y z over the ratings of trained items, z_j = [v_j; 1], y_j = r − μ − b̂_j −
-  the neighbour terms; P, of u alone, says where users are expected (`gpu.refit_rules`). Implicit models, without P:
+  the neighbor terms; P, of u alone, says where users are expected (`gpu.refit_rules`). Implicit models, without P:
   Newton steps of the cross-entropy, with s drawn negatives a rating.
 * An item newer than the snapshot: v, b̂, w, c over its raters, or a sample of them, in the same way. Trained items whose
   ratings have changed too (`gpu.online.drift`).
@@ -176,7 +176,7 @@ class SampledRefits:
 
     def _read(self, column: Column, raters: NDArray[np.int32]) -> Rows:
         """What `raters` gave the item and its neighbors, as rows of their own."""
-        neighbors = self._model.neighbours[column.item]
+        neighbors = self._model.neighbors[column.item]
         items = np.unique(np.append(neighbors[neighbors >= 0], column.item)).astype(np.int64)
         return picked(items, raters, self._table.rows, self._table.positions, column.upto)
 

@@ -35,7 +35,7 @@ class _Hashing:
 
 
 class Signatures:
-    """Neighbour lists of the items newer than the snapshot: over all items, by their present signatures.
+    """Neighbor lists of the items newer than the snapshot: over all items, by their present signatures.
 
     Sums cover exactly the present ratings, with the snapshot's baselines inside Ψ. A snapshot's own sums cover its
     training ratings, which is less; so before the first list is made, each item is hashed once from the table, and
@@ -141,7 +141,7 @@ class Signatures:
         simlsh.refresh(self._packed, self._model.projections, changed, self._backend)
         new = set(changed[~self._model.item_trained[changed]].tolist())
         owners = _sorted(self._listed - self._stale - new)
-        lists, counts = self._model.neighbours[owners], self._table.item_counts
+        lists, counts = self._model.neighbors[owners], self._table.item_counts
         outdated = simlsh.outdated(lists, owners, changed, self._packed, counts, self._backend)
         self._listed |= new
         self._stale |= new | set(owners[outdated].tolist())
@@ -151,11 +151,11 @@ class Signatures:
         n_lists = min(LISTED_PER_SLICE, max(PAIRS_PER_SLICE // len(self._packed), 1))
         part = _sorted(self._stale)[:n_lists]
         found = simlsh.top_k(
-            self._packed, self._table.item_counts, self._params.n_neighbours, self._params.seed, self._item_keys,
+            self._packed, self._table.item_counts, self._params.n_neighbors, self._params.seed, self._item_keys,
             queries=part, backend=self._backend,
-        ).neighbours  # fmt: skip
-        differs = (found != self._model.neighbours[part]).any(axis=1)
-        self._model.neighbours[part] = found
+        ).neighbors  # fmt: skip
+        differs = (found != self._model.neighbors[part]).any(axis=1)
+        self._model.neighbors[part] = found
         self.relisted.update(part[differs].tolist())
         self._stale.difference_update(part.tolist())
         self._listed.difference_update(part[self._table.item_counts[part] == 0].tolist())

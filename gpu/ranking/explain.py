@@ -28,8 +28,8 @@ def reasons(
 ) -> list[Reasons]:
     """Up to `n` rated items that speak for each target, with what each adds to its score, largest first.
 
-    Where the user has rated neighbours of a target: their terms |R|^-½ (r − b) w of [004] eq. 1. Where none of
-    these speaks for it, or the model has no neighbours: the user's vector, taken apart. It is linear in the ratings,
+    Where the user has rated neighbors of a target: their terms |R|^-½ (r − b) w of [004] eq. 1. Where none of
+    these speaks for it, or the model has no neighbors: the user's vector, taken apart. It is linear in the ratings,
     so each has its share in the product with the target's; for ALS and NMF models all shares add up to that product.
     Models with item weights: x_i B_ij, and these add up to the score.
 
@@ -42,7 +42,7 @@ def reasons(
         For each target (item row, contribution > 0); empty where nothing speaks for it.
     """
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
-    near = _neighbour_shares(model, items, values, targets)
+    near = _neighbor_shares(model, items, values, targets)
     is_far = ~(near > 0).any(axis=1)
     if is_far.any():
         near[is_far] = shares(model, items, values, np.asarray(targets)[is_far], gram)
@@ -58,7 +58,7 @@ def shares(
 ) -> NDArray[np.float64]:
     """Rating x's share of v_t · u = Σ_x y_x v_tᵀ A⁻¹ z_x for each target, float64 (T, B).
 
-    Arguments as in `reasons`. A, y and z are those of a refit without neighbours. Items that were not trained have
+    Arguments as in `reasons`. A, y and z are those of a refit without neighbors. Items that were not trained have
     no share, and the part of a bias is left out: it speaks for every item alike.
     """
     found = np.zeros((len(targets), len(items)))
@@ -94,18 +94,18 @@ def _best(items: NDArray[np.integer], near: NDArray[np.float64], n: int) -> Reas
     return [(int(items[place]), float(near[place])) for place in order if near[place] > 0]
 
 
-def _neighbour_shares(
+def _neighbor_shares(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: Sequence[int]
 ) -> NDArray[np.float64]:
-    """What each rated item adds through W; 0 for those that are no neighbour of the target, (T, B)."""
+    """What each rated item adds through W; 0 for those that are no neighbor of the target, (T, B)."""
     found = np.zeros((len(targets), len(items)))
-    if not isinstance(model.params, SgdParams) or not model.neighbours.shape[1]:
+    if not isinstance(model.params, SgdParams) or not model.neighbors.shape[1]:
         return found
     residuals = residuals_of(
         model, items, values, _baseline(model, values, user_rules(model.params, model.calibration.unit))
     )
     for place, target in enumerate(targets):
-        slots = dict(zip(model.neighbours[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
+        slots = dict(zip(model.neighbors[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
         n_rated = sum(item in slots for item in items.tolist())
         weights = np.array([slots.get(item, 0.0) for item in items.tolist()])
         found[place] = weights * residuals / np.sqrt(max(1, n_rated))

@@ -26,7 +26,7 @@ class Users(NamedTuple):
     Attributes:
         factors: float32 (B, F).
         biases: float32 (B,).
-        baselines: float32 (B,), b̄_i of the neighbour residuals r − (μ + b̄_i + b̄_j).
+        baselines: float32 (B,), b̄_i of the neighbor residuals r − (μ + b̄_i + b̄_j).
     """
 
     factors: NDArray[np.float32]
@@ -86,7 +86,7 @@ def recommend(
         _given(candidates, n_users), include_seen,
     )  # fmt: skip
     width = min(offset + n, n_items)
-    items, best = index.backend.primitives("topn").rank(index.catalogue, requests, width)
+    items, best = index.backend.primitives("topn").rank(index.catalog, requests, width)
     return _page(items, -1, offset, n), _page(best, -np.inf, offset, n)
 
 
@@ -122,7 +122,7 @@ def nobody(model: Model) -> Users:
 def residuals_of(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float32], baseline: float
 ) -> NDArray[np.float32]:
-    """What each rating contributes to neighbour terms, float32 (B,).
+    """What each rating contributes to neighbor terms, float32 (B,).
 
     r − b_ij against the fixed baselines; for implicit models 1 for a like, −1 for a dislike.
     """

@@ -1,6 +1,6 @@
 """ALS ([000] Alg. 1; [001]): the two half-iterations, in cuMF's order (items first), explicit or implicit.
 
-While one side stands still, each row of the other minimises its own part of the objective: (A + ρ I) x = b with
+While one side stands still, each row of the other minimizes its own part of the objective: (A + ρ I) x = b with
 A = Σ w z zᵀ and b = Σ y z over the row's ratings.
 
 * Explicit: z = v, or [v; 1] with biases; w = 1, y = r − μ − b̂ of the other side's row; ρ = λ n.
@@ -37,7 +37,7 @@ START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal
 
 
 class Problem(NamedTuple):
-    """What both half-iterations minimise and how; the same for both sides.
+    """What both half-iterations minimize and how; the same for both sides.
 
     Attributes:
         n_factors: F.
@@ -187,7 +187,7 @@ def width(problem: Problem) -> int:
 def start_tables(ratings: Ratings, problem: Problem, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(users, items) before the first half: random users, zeros for items and for rows without ratings.
 
-    Targets that are not centred are all positive, and so is the start then.
+    Targets that are not centered are all positive, and so is the start then.
     """
     generator = np.random.default_rng(seed)
     shape = (ratings.n_users, width(problem))

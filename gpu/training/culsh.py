@@ -1,4 +1,4 @@
-"""CULSH-MF ([004] Alg. 3): CUSGD++ plus the weights W and C of hashed neighbours; explicit or implicit feedback.
+"""CULSH-MF ([004] Alg. 3): CUSGD++ plus the weights W and C of hashed neighbors; explicit or implicit feedback.
 
 Implicit feedback ([004] §5.4) learns the cross-entropy of "liked or not": every like is a 1, every dislike (a rating
 below `middle`) a 0, and beside each like `n_negatives` items that the user has not rated are drawn as 0 in every epoch.
@@ -36,7 +36,7 @@ def trainer(
     needed = max(step.bytes_needed(ratings, params) for step in steps)
     check_training(needed, params.n_factors, ratings, backend)
     known = baselines(ratings)._replace(middle=calibration.middle)
-    found = similarity.neighbours(ratings, params, backend, known)
+    found = similarity.neighbors(ratings, params, backend, known)
     if isinstance(params, CulshImplicitParams):
         known = biases = _implicit_baselines(known, params, ratings)
     else:
@@ -44,12 +44,12 @@ def trainer(
     model = start_model(ratings, params, known, biases, found.projections.shape[1])
     if isinstance(params, CulshImplicitParams):
         model.scale, model.calibration = (0.0, 1.0), calibration
-    model.neighbours[:], model.projections[:] = found.neighbours, found.projections
+    model.neighbors[:], model.projections[:] = found.neighbors, found.projections
     return DescentTrainer(model, params, ratings, backend, test, found.seconds)
 
 
 def _implicit_baselines(known: Baselines, params: CulshImplicitParams, ratings: Ratings) -> Baselines:
-    """μ = the log-odds of a positive among the samples; no other baseline, since neighbour residuals are 1 and −1."""
+    """μ = the log-odds of a positive among the samples; no other baseline, since neighbor residuals are 1 and −1."""
     n_likes = max(int(np.count_nonzero(are_likes(ratings.by_user.values, known.middle))), 1)
     n_dislikes = max(len(ratings) - n_likes, 0)
     mean = -math.log((params.n_negatives * n_likes + n_dislikes) / n_likes)

@@ -6,7 +6,7 @@ with e = x − p·q, p ← p + γ(e q − λp) and q ← q + γ(e p − λq), bo
 fixed γ.
 
 Order of visits. The ratings stay as one array as they lie in memory: by user, since `Ratings` keeps the last rating of
-each pair and no arrival order. A block takes `BLOCK` of them, in pieces of `CHUNK` neighbours that one warp reads
+each pair and no arrival order. A block takes `BLOCK` of them, in pieces of `CHUNK` neighbors that one warp reads
 at once, and visits them in the order of one random array, the same for every block and epoch (*Rand* of [003]). Block
 b takes pieces 64 b, 64 b + 1, … of a walk round the array in strides near the golden ratio of it: an index is computed,
 nothing is moved. So whatever is visited at about the same time is spread evenly over all users, which matters where
@@ -40,7 +40,7 @@ from gpu.training.check import diverged
 from gpu.training.loop import Trainer
 
 BLOCK = 2048  # sh_size, ratings that a block holds: the nearest to [003]'s 2000 that threads divide
-CHUNK = 32  # neighbours in memory that stay together, one read of a warp
+CHUNK = 32  # neighbors in memory that stay together, one read of a warp
 # Factors start uniform from 0 to this over √F. A start of one sign gives all products one sign, and so a first
 # direction to learn along; one around 0 takes some epochs longer to leave it.
 START = 0.3

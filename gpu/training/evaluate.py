@@ -29,7 +29,7 @@ def predict(
     """Eq. 1 of [004] for each pair of user and item.
 
     Args:
-        rows: what each user has rated (M rows): the neighbour terms are read from it.
+        rows: what each user has rated (M rows): the neighbor terms are read from it.
         users, items: rows, (B,). Cheapest where pairs of one user stand together.
 
     Returns:

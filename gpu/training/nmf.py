@@ -1,4 +1,4 @@
-"""NMF: A ≈ W H without a negative entry, by FAST-HALS in its locality-optimised form, PL-NMF ([002] Alg. 1 and 2).
+"""NMF: A ≈ W H without a negative entry, by FAST-HALS in its locality-optimized form, PL-NMF ([002] Alg. 1 and 2).
 
 A is V × D, W is V × K with columns of length 1, H is K × D. An epoch is a W step and an H step, so that the error it
 reports belongs to the factors it leaves; one H step comes before the first epoch. That is the alternation of [002]
@@ -37,7 +37,7 @@ DENSE_FROM = 0.15  # share of entries from which a product with a dense A is fas
 
 
 class Factors(NamedTuple):
-    """What a factorisation found.
+    """What a factorization found.
 
     Attributes:
         W: (V, K), columns of length 1.
@@ -140,7 +140,7 @@ class Alternation:
     def _solve(self, solved: Any, fixed: Any, gram: Any, *, is_W: bool) -> None:
         with np.errstate(over="ignore", invalid="ignore"):  # the error that is left tells
             self._hals.multiply(self._matrix, is_W, fixed, solved)
-            self._hals.sweep(solved, gram, tile=self.tile, normalise=is_W)
+            self._hals.sweep(solved, gram, tile=self.tile, normalize=is_W)
 
     def _start(self, shape: tuple[int, int], mean: float, dtype: type[np.floating]) -> tuple[Floats, Floats]:
         """W (V, K) with columns of length 1 and Hᵀ (D, K), both above 0."""
@@ -164,7 +164,7 @@ class Alternation:
         matrix, rows, columns = hals.place(cell, dtype), hals.put(one, tile), hals.put(one, tile)
         for solved, fixed, is_W in ((rows, columns, True), (columns, rows, False)):
             hals.multiply(matrix, is_W, fixed, solved)
-            hals.sweep(solved, hals.gram(fixed), tile=tile, normalise=is_W)
+            hals.sweep(solved, hals.gram(fixed), tile=tile, normalize=is_W)
         hals.inner(columns)
         hals.finish()
 

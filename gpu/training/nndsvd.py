@@ -1,6 +1,6 @@
 """NNDSVD: a start for NMF from the leading singular vectors (Boutsidis and Gallopoulos, 2008).
 
-They are found by a randomised range finder with power iterations (Halko, Martinsson and Tropp, 2011, Alg. 4.4): only
+They are found by a randomized range finder with power iterations (Halko, Martinsson and Tropp, 2011, Alg. 4.4): only
 products with A are needed, sparse or dense, wherever it lies.
 """
 

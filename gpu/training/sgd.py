@@ -40,7 +40,7 @@ class Descent(Protocol):
         """One epoch of eq. 5; may return before it is done."""
 
     def shrink(self, shares: Shares) -> None:
-        """Pull parameters towards zero by these shares; may return before it is done."""
+        """Pull parameters toward zero by these shares; may return before it is done."""
 
     def finish(self) -> None:
         """Wait for what was begun."""

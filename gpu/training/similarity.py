@@ -1,4 +1,4 @@
-"""Neighbours of items for training: simLSH, or one of the comparators that show what it is worth.
+"""Neighbors of items for training: simLSH, or one of the comparators that show what it is worth.
 
 Comparators are for `train` and the benchmarks and are not kept up to date online.
 """
@@ -20,17 +20,17 @@ from gpu.training.baselines import Baselines
 GSM_SHRINKAGE = 100.0  # [004]: Pearson on n common raters counts n / (n + 100)
 
 
-class Neighbours(NamedTuple):
-    """Neighbour lists in host memory, and what is saved to keep hashing.
+class Neighbors(NamedTuple):
+    """Neighbor lists in host memory, and what is saved to keep hashing.
 
     Attributes:
-        neighbours: int32 (I, K) item rows, best first; `NO_NEIGHBOUR` where there are fewer than K.
+        neighbors: int32 (I, K) item rows, best first; `NO_NEIGHBOR` where there are fewer than K.
         projections: int32 (I, H), sums of simLSH; H = 0 for the comparators.
-        filled: share of the neighbours that were drawn at random.
+        filled: share of the neighbors that were drawn at random.
         seconds: wall time of finding them, without bringing sums from a device.
     """
 
-    neighbours: NDArray[np.int32]
+    neighbors: NDArray[np.int32]
     projections: NDArray[np.int32]
     filled: float
     seconds: float
@@ -40,28 +40,28 @@ class Found(NamedTuple):
     """The same where a backend computes: arrays of NumPy, or of CuPy on a device.
 
     Attributes:
-        neighbours, filled, projections: as in `Neighbours`; `projections` is None for the comparators.
+        neighbors, filled, projections: as in `Neighbors`; `projections` is None for the comparators.
     """
 
-    neighbours: Any
+    neighbors: Any
     filled: float
     projections: Any = None
 
 
-def neighbours(
+def neighbors(
     ratings: Ratings, params: CulshParams, backend: Backend = HOST, known: Baselines | None = None
-) -> Neighbours:
-    """The K = `params.n_neighbours` neighbours of every item, by `params.similarity`; see `find`."""
+) -> Neighbors:
+    """The K = `params.n_neighbors` neighbors of every item, by `params.similarity`; see `find`."""
     began = time.perf_counter()
     found = find(ratings, params, backend, known)
     fetch = backend.primitives("lsh").fetch
-    lists, seconds = fetch(found.neighbours), time.perf_counter() - began
+    lists, seconds = fetch(found.neighbors), time.perf_counter() - began
     none = np.zeros((ratings.n_items, 0), dtype=np.int32)
-    return Neighbours(lists, none if found.projections is None else fetch(found.projections), found.filled, seconds)
+    return Neighbors(lists, none if found.projections is None else fetch(found.projections), found.filled, seconds)
 
 
 def find(ratings: Ratings, params: CulshParams, backend: Backend = HOST, known: Baselines | None = None) -> Found:
-    """The K neighbours of every item, left where `backend` computes.
+    """The K neighbors of every item, left where `backend` computes.
 
     * `simlsh`: agreement of signatures ([004] eq. 3), see `gpu.training.simlsh`.
     * `gsm`: exact Pearson correlation on common raters, shrunk by n/(n + 100).
@@ -72,7 +72,7 @@ def find(ratings: Ratings, params: CulshParams, backend: Backend = HOST, known: 
     Args:
         known: baselines of these ratings if the caller has them. Default: computed here, by `backend`.
     """
-    k, hashing = params.n_neighbours, {"simlsh": _simlsh, "rp_cos": _rp_cos, "minhash": _minhash}
+    k, hashing = params.n_neighbors, {"simlsh": _simlsh, "rp_cos": _rp_cos, "minhash": _minhash}
     if k == 0 or params.similarity not in hashing:
         comparators = backend.primitives("similarity")
         exact = k > 0 and params.similarity == "gsm"
@@ -81,7 +81,7 @@ def find(ratings: Ratings, params: CulshParams, backend: Backend = HOST, known: 
     sums, packed = hashing[params.similarity](ratings, params, backend, known)
     counts, keys = backend.primitives("lsh").items_of(ratings)
     ranking = simlsh.top_k(packed, counts, k, params.seed, keys, backend=backend)
-    return Found(ranking.neighbours, ranking.filled, sums)
+    return Found(ranking.neighbors, ranking.filled, sums)
 
 
 def _simlsh(ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 Item j keeps the sums A_j = Σ_{i∈Ω̂_j} Ψ(r_ij) Φ(H_i) over H projections; its signature is their signs. Φ(H_i), ±1 for
 each projection, is drawn by a counter-based generator keyed by (seed, user key), so every process agrees and nothing
 is stored per user. Ψ is fixed point and A_j int32: sums are exact and free of order, and what was added can be
-subtracted. Neighbours are the items whose signatures agree in most bits.
+subtracted. Neighbors are the items whose signatures agree in most bits.
 
 Written once for both backends: arrays of NumPy are worked on by the host, those of a device by `backend`, and each
 answer lies where its arguments do. Both give the same integers.
@@ -25,7 +25,7 @@ from gpu.training.baselines import Baselines
 WORD_BITS = 64
 
 # Steps of Ψ in one width of the rating scale (residual) or one largest square (power). A sixteenth of a star on five:
-# neighbours found with 1,024 steps train models that are no better.
+# neighbors found with 1,024 steps train models that are no better.
 PSI_STEPS = 64
 # Ψ saturates here (two widths): it is a signed byte, whose eight bits a device multiplies at once. A sum of n random
 # signs has the deviation 127·√n at most, so int32 is out of reach. Should it wrap all the same, subtraction still
@@ -145,15 +145,15 @@ def refresh(
 
 
 class Ranking(NamedTuple):
-    """Neighbour lists.
+    """Neighbor lists.
 
     Attributes:
-        neighbours: int32 (Q, K) item rows, best first; `NO_NEIGHBOUR` where there are fewer than K other items with
+        neighbors: int32 (Q, K) item rows, best first; `NO_NEIGHBOR` where there are fewer than K other items with
             ratings, and throughout the list of an item without ratings.
-        filled: share of the neighbours that were drawn at random.
+        filled: share of the neighbors that were drawn at random.
     """
 
-    neighbours: NDArray[np.int32]
+    neighbors: NDArray[np.int32]
     filled: float
 
 
@@ -168,7 +168,7 @@ def top_k(
 ) -> Ranking:
     """The K items whose signatures agree best with each query's; ties to the lower row, never the item itself.
 
-    Only items with ratings are neighbours. For given `queries`, or with up to `ALL_PAIRS_LIMIT` items with ratings,
+    Only items with ratings are neighbors. For given `queries`, or with up to `ALL_PAIRS_LIMIT` items with ratings,
     all pairs are compared: exact, W popcounts a pair. Otherwise candidates are found in buckets (`rank_in_buckets`)
     and slots left over are filled at random.
 
@@ -186,8 +186,8 @@ def top_k(
         best = _no_ranks(packed, len(rows), k)
         rated = np.flatnonzero(counts[rows])
         best[rated] = rank_all_pairs(packed, candidates, rows[rated], k, backend)
-    neighbours = _twin("hamming", packed, backend).rows_of(best)
-    return completed(neighbours, counts, rows, seed, item_keys, backend)
+    neighbors = _twin("hamming", packed, backend).rows_of(best)
+    return completed(neighbors, counts, rows, seed, item_keys, backend)
 
 
 def rank_all_pairs(
@@ -207,7 +207,7 @@ def rank_in_buckets(
 
     One table of coarse keys per 16 bits of the signature, sorted by these and the 48 bits after them. A key is the
     leading bits, as many as leave `BUCKET_SIZE` items in a bucket on average; the mates of all tables, at most
-    `BUCKET_WINDOW` on each side, are ranked by the whole signature. Then the neighbours of neighbours are,
+    `BUCKET_WINDOW` on each side, are ranked by the whole signature. Then the neighbors of neighbors are,
     `REFINEMENTS` times: keys alone miss most pairs that agree in 60 % of their bits. Costs 4·W sorts and at most
     I·(8·W·`BUCKET_WINDOW` + `REFINEMENTS`·K²) pairs.
     """
@@ -224,7 +224,7 @@ def rank_in_buckets(
 
 
 def completed(
-    neighbours: NDArray[np.int32],
+    neighbors: NDArray[np.int32],
     counts: NDArray[np.int64],
     queries: NDArray[np.int64],
     seed: int,
@@ -233,15 +233,15 @@ def completed(
 ) -> Ranking:
     """Fill the empty slots of lists (Q, K) in place with random items that have ratings."""
     rated = np.flatnonzero(counts[queries])
-    lists = neighbours[rated]
-    hamming = _twin("hamming", neighbours, backend)
+    lists = neighbors[rated]
+    hamming = _twin("hamming", neighbors, backend)
     n_filled = hamming.fill_at_random(lists, np.flatnonzero(counts), queries[rated], item_keys, np.uint64(seed))
-    neighbours[rated] = lists
-    return Ranking(neighbours, n_filled / max(1, int(np.count_nonzero(lists >= 0))))
+    neighbors[rated] = lists
+    return Ranking(neighbors, n_filled / max(1, int(np.count_nonzero(lists >= 0))))
 
 
 def outdated(
-    neighbours: NDArray[np.int32],
+    neighbors: NDArray[np.int32],
     owners: NDArray[np.integer],
     changed: NDArray[np.integer],
     packed: NDArray[np.uint64],
@@ -253,7 +253,7 @@ def outdated(
     A list is outdated if its owner or a member changed, or if a changed item now ranks before its last member.
 
     Args:
-        neighbours: int32 (Q, K), exact before the change.
+        neighbors: int32 (Q, K), exact before the change.
         owners: item rows that the lists belong to, (Q,).
         changed: item rows whose signature is new, or that have gained their first or lost their last rating.
         packed, counts: signatures and numbers of ratings after the change, (I, W) and (I,).
@@ -263,7 +263,7 @@ def outdated(
     """
     hamming = _twin("hamming", packed, backend)
     stale: NDArray[np.bool_] = hamming.outdated(
-        neighbours, owners.astype(np.int64), changed.astype(np.int64), packed, counts > 0
+        neighbors, owners.astype(np.int64), changed.astype(np.int64), packed, counts > 0
     )
     return stale
 

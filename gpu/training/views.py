@@ -28,7 +28,7 @@ class Arrays(NamedTuple):
     item_bias: NDArray[np.float32]
     user_baseline: NDArray[np.float32]
     item_baseline: NDArray[np.float32]
-    neighbours: NDArray[np.uint32]
+    neighbors: NDArray[np.uint32]
     explicit_weights: NDArray[np.float32]
     implicit_weights: NDArray[np.float32]
     item_slots: NDArray[np.int32]
@@ -49,7 +49,7 @@ class Samples(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Step lengths γ and regularisation λ of one epoch (eq. 5)."""
+    """Step lengths γ and regularization λ of one epoch (eq. 5)."""
 
     step: np.float32
     weight_step: np.float32
@@ -74,7 +74,7 @@ class Shares(NamedTuple):
 def arrays_of(model: Model) -> Arrays:
     """The view of `model` that primitives take.
 
-    Neighbours become unsigned, so that `NO_NEIGHBOUR` is larger than any row and an index needs no sign check.
+    Neighbors become unsigned, so that `NO_NEIGHBOR` is larger than any row and an index needs no sign check.
     """
     low, high = model.learned_scale
     return Arrays(
@@ -89,7 +89,7 @@ def arrays_of(model: Model) -> Arrays:
         model.item_bias,
         model.user_baseline,
         model.item_baseline,
-        model.neighbours.view(np.uint32),
+        model.neighbors.view(np.uint32),
         model.explicit_weights,
         model.implicit_weights,
         model.item_slots,

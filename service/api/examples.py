@@ -152,7 +152,7 @@ COMPONENTS: dict[str, Any] = {
     "AnonymousBody": BODIES["recommend_several"]["nobody, by ratings that are not stored"],
     "Fault": _fault,
     "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
-    "ItemNeighbours": {"item": ITEM, "neighbors": [_scored], **_by_model},
+    "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},
     "ItemRating": _item_rating,
     "Job": _job,
     "JobList": {"jobs": [_job]},
@@ -190,7 +190,7 @@ COMPONENTS: dict[str, Any] = {
     "ScoredItem": _explained,
     "ScoredUser": {"user": "synthetic-viewer-0126", "score": 0.846},
     "StoredCalibration": _calibration,
-    "UserNeighbours": {
+    "UserNeighbors": {
         "user": USER,
         "neighbors": [{"user": "synthetic-viewer-0126", "score": 0.846}],
         **_by_model,

@@ -78,7 +78,7 @@ class Page(Wait):
     min_ratings: MinRatings = Popular().min_ratings
 
 
-class NeighboursQuery(Wait):
+class NeighborsQuery(Wait):
     """Parameters of the neighbor lists."""
 
     n: Count = _DEFAULT.n

@@ -226,7 +226,7 @@ def _free_port() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--ratings", type=Path, help="a file of ratings instead of the synthetic catalogue")
+    parser.add_argument("--ratings", type=Path, help="a file of ratings instead of the synthetic catalog")
     parser.add_argument("--port", type=int, default=0, help="port to serve on; default: 8000 if it is free, else any")
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
 """Training and measuring on files, with no service behind it: what `nearfield train` and `nearfield evaluate` do.
 
 `train` leaves a snapshot in `OUT/<version>/` and, beside it in `OUT/<version>.parquet`, the ratings it learned from:
-the neighbour terms of a prediction and the items that need no ranking are read from them.
+the neighbor terms of a prediction and the items that need no ranking are read from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A synthetic catalogue with planted tastes: ratings to try the service on where no real ones are at hand.
+"""A synthetic catalog with planted tastes: ratings to try the service on where no real ones are at hand.
 
 Nothing in it is real, and every id says so ("synthetic-viewer-0007", "synthetic-western-012"). Each viewer loves one
 genre, likes a second and avoids a third; a rating is the item's quality plus that taste plus noise, and viewers find
@@ -25,7 +25,7 @@ POPULARITY_SKEW = 0.3  # the item of popularity rank x is met with odds in propo
 LOWEST, HIGHEST = 0.5, 5.0
 
 
-class Catalogue(NamedTuple):
+class Catalog(NamedTuple):
     """Planted ratings as parallel arrays of length N, with the truth they were drawn from.
 
     Attributes:
@@ -50,12 +50,12 @@ class Catalogue(NamedTuple):
         return f"synthetic-{GENRES[self.genre[item]]}-{item:03d}"
 
     def loves(self, viewer: int) -> str:
-        """The genre planted as the viewer's favourite."""
+        """The genre planted as the viewer's favorite."""
         return GENRES[int(self.taste[viewer].argmax())]
 
 
-def planted(seed: int = 0, n_viewers: int = N_VIEWERS, n_items: int = N_ITEMS) -> Catalogue:
-    """Draw a catalogue; equal arguments give equal ratings, in an order shuffled over viewers and items."""
+def planted(seed: int = 0, n_viewers: int = N_VIEWERS, n_items: int = N_ITEMS) -> Catalog:
+    """Draw a catalog; equal arguments give equal ratings, in an order shuffled over viewers and items."""
     rng = np.random.default_rng(seed)
     taste = _tastes(rng, n_viewers)
     genre = np.arange(n_items) % len(GENRES)
@@ -64,16 +64,16 @@ def planted(seed: int = 0, n_viewers: int = N_VIEWERS, n_items: int = N_ITEMS) -
     felt = MEAN + quality[items] + taste[viewers, genre[items]] + rng.normal(0, NOISE, len(items))
     ratings = np.clip(np.round(felt * 2) / 2, LOWEST, HIGHEST)
     order = rng.permutation(len(items))
-    return Catalogue(viewers[order], items[order], ratings[order], taste, genre)
+    return Catalog(viewers[order], items[order], ratings[order], taste, genre)
 
 
-def write(path: Path, catalogue: Catalogue) -> None:
+def write(path: Path, catalog: Catalog) -> None:
     """Write the ratings as CSV with a header: user,item,rating."""
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("user", "item", "rating"))
-        for viewer, item, rating in zip(catalogue.viewers, catalogue.items, catalogue.ratings, strict=True):
-            rows.writerow((catalogue.viewer_id(viewer), catalogue.item_id(item), f"{rating:g}"))
+        for viewer, item, rating in zip(catalog.viewers, catalog.items, catalog.ratings, strict=True):
+            rows.writerow((catalog.viewer_id(viewer), catalog.item_id(item), f"{rating:g}"))
 
 
 def _tastes(rng: np.random.Generator, n_viewers: int) -> NDArray[np.float64]:

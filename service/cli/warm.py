@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def compile_all() -> None:
-    """Do once on a small synthetic catalogue, for every algorithm, what trainer and engine do all day."""
+    """Do once on a small synthetic catalog, for every algorithm, what trainer and engine do all day."""
     rehearse_history()
     drawn = synthetic.planted(0, N_VIEWERS, N_ITEMS)
     ratings = gpu.Ratings.from_coo(drawn.viewers, drawn.items, drawn.ratings, (N_VIEWERS, N_ITEMS))

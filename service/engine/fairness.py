@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from gpu.ranking.topn import MAX_N
-from service.engine.queries import Neighbours, Popular, Query, Recommend, UserRatings
+from service.engine.queries import Neighbors, Popular, Query, Recommend, UserRatings
 
 MAX_COST = 4096  # of a batch that is answered together, unless one query alone costs more
 LIGHT = 256  # up to here a query does not wait for others of the same client that cost more
@@ -43,7 +43,7 @@ def cost_of(query: Query) -> int:
         return cost_of_list(query) * (1 if query.users is None else len(query.users))
     if isinstance(query, Popular):
         return _width(query)
-    if isinstance(query, Neighbours):
+    if isinstance(query, Neighbors):
         return OF_ALL + query.n
     if isinstance(query, UserRatings):
         return query.n + query.offset // IDS_AN_ITEM

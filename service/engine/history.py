@@ -185,7 +185,7 @@ class History:
     def _apply_batch(self, batch: pa.RecordBatch) -> None:
         kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
         start = 0
-        # A forgotten user gets a new row afterwards, so codes are turned into rows run by run.
+        # A forgotten user gets a new row afterward, so codes are turned into rows run by run.
         for special in [*np.flatnonzero(kinds != "rating"), batch.num_rows]:
             self._apply_run(batch.slice(start, special - start))
             if special < batch.num_rows:

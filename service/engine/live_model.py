@@ -169,9 +169,9 @@ class Resident:
         if self.model.params.has_item_weights:
             scores = weighted.partial_correlations(self.model, item)
             return topn.others(scores, item, n, ~(hidden | self._unknown))
-        if not self.model.neighbours.shape[1]:
+        if not self.model.neighbors.shape[1]:
             return topn.similar(self.model.item_factors, item, n, ~(hidden | self._unknown))
-        listed = self.model.neighbours[item]
+        listed = self.model.neighbors[item]
         listed = listed[listed >= 0]
         listed = listed[~hidden[listed]]
         shares = self.online.agreement(item, listed)

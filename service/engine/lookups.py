@@ -1,4 +1,4 @@
-"""`Lookups`: what is known of one user or one item: neighbours, estimates, ratings. Belongs to the engine thread."""
+"""`Lookups`: what is known of one user or one item: neighbors, estimates, ratings. Belongs to the engine thread."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from service.engine.history import History
 from service.engine.live_model import Resident
 from service.engine.queries import (
     Estimate,
-    ItemNeighbours,
-    Neighbours,
+    ItemNeighbors,
+    Neighbors,
     Rating,
     RatingEstimate,
     RatingsOfUser,
     ScoredItem,
     ScoredUser,
-    UserNeighbours,
+    UserNeighbors,
     UserRatings,
 )
 from service.errors import UnknownItem, UnknownUser
@@ -38,22 +38,22 @@ class Lookups:
         """Args: `resident`, `estimator`: the live model of a name, or the default one; raise `UnknownModel`."""
         self._history, self._resident, self._estimator = history, resident, estimator
 
-    def neighbours(self, query: Neighbours, as_of: str) -> ItemNeighbours | UserNeighbours:
+    def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:
         """By whatever the model tells alike items and users by; see `Resident`."""
         resident = self._resident(query.model)
         return self._of_user(query, resident, as_of) if query.kind == "user" else self._of_item(query, resident, as_of)
 
-    def _of_item(self, query: Neighbours, resident: Resident, as_of: str) -> ItemNeighbours:
+    def _of_item(self, query: Neighbors, resident: Resident, as_of: str) -> ItemNeighbors:
         rows, scores = resident.similar_items(self._item(query.id), query.n, self._history.hidden)
         ids = self._history.items.ids(rows.tolist())
         found = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
-        return ItemNeighbours(query.id, found, resident.name, resident.shown_version, as_of)
+        return ItemNeighbors(query.id, found, resident.name, resident.shown_version, as_of)
 
-    def _of_user(self, query: Neighbours, resident: Resident, as_of: str) -> UserNeighbours:
+    def _of_user(self, query: Neighbors, resident: Resident, as_of: str) -> UserNeighbors:
         rows, scores = resident.similar_users(self._user(query.id), query.n)
         ids = self._history.users.ids(rows.tolist())
         found = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
-        return UserNeighbours(query.id, found, resident.name, resident.shown_version, as_of)
+        return UserNeighbors(query.id, found, resident.name, resident.shown_version, as_of)
 
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
         """By the model asked for, else by the first live one that estimates ratings."""

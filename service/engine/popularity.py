@@ -20,7 +20,7 @@ Top = TypeVar("Top", NDArray[np.int64], None)
 
 
 class Popularity:
-    """Items by how many users have rated them; a mean shrunk towards the overall mean breaks ties.
+    """Items by how many users have rated them; a mean shrunk toward the overall mean breaks ties.
 
     The score is one number: the count plus the place, from 0 to below 1, of the shrunk mean among all numbers, where
     the overall mean has the place ½. An item without ratings is never listed.

@@ -44,7 +44,7 @@ class Recommend(Struct, frozen=True, kw_only=True):
     fallback: Fallback = "popular"
 
 
-class Neighbours(Struct, frozen=True, kw_only=True):
+class Neighbors(Struct, frozen=True, kw_only=True):
     """The `n` items or users most like the one with `id`."""
 
     kind: Literal["item", "user"]
@@ -80,7 +80,7 @@ class UserRatings(Struct, frozen=True, kw_only=True):
     offset: int = 0
 
 
-Query = Recommend | Neighbours | Estimate | Popular | UserRatings
+Query = Recommend | Neighbors | Estimate | Popular | UserRatings
 
 
 class Reason(Struct, gc=False):
@@ -125,7 +125,7 @@ class Recommendation(Struct):
     request_id: str = ""
 
 
-class ItemNeighbours(Struct):
+class ItemNeighbors(Struct):
     """Items most like `item`.
 
     Attributes:
@@ -140,7 +140,7 @@ class ItemNeighbours(Struct):
     as_of: str
 
 
-class UserNeighbours(Struct):
+class UserNeighbors(Struct):
     """Users most like `user`; `score` is the cosine of the factors, of `ease` that of likes and dislikes."""
 
     user: str
@@ -196,8 +196,8 @@ class RatingsOfUser(Struct):
 Answer = (
     Recommendation
     | list[Recommendation]
-    | ItemNeighbours
-    | UserNeighbours
+    | ItemNeighbors
+    | UserNeighbors
     | RatingEstimate
     | PopularItems
     | RatingsOfUser

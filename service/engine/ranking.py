@@ -19,7 +19,7 @@ from service.engine.popularity import Popularity
 from service.engine.queries import (
     Answer,
     Estimate,
-    Neighbours,
+    Neighbors,
     Popular,
     PopularItems,
     Query,
@@ -71,7 +71,7 @@ class Ranking:
         self.expected: frozenset[str] = frozenset()
         lookups = Lookups(history, self._resident, self._estimator)
         self._answer_to: dict[type, Callable[[Any, str], Answer]] = {
-            Neighbours: lookups.neighbours,
+            Neighbors: lookups.neighbors,
             Estimate: lookups.estimate,
             UserRatings: lookups.user_ratings,
             Popular: self._popular,
@@ -267,7 +267,7 @@ class Ranking:
     def _unpersonal(
         self, query: Recommend, user: str | None, seen: NDArray[np.int32], resident: Resident | None
     ) -> Recommendation:
-        """The most popular items that the query allows, labelled as such."""
+        """The most popular items that the query allows, labeled as such."""
         shown = ~self._history.hidden
         shown[self._rows(query.exclude)] = False
         if not query.include_seen:

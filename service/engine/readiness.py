@@ -24,7 +24,7 @@ class Readiness(NamedTuple):
 
 
 class Stages:
-    """Progress of the stages of a start, and obstacles that come and go afterwards. Safe from any thread."""
+    """Progress of the stages of a start, and obstacles that come and go afterward. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

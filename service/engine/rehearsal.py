@@ -18,13 +18,13 @@ from gpu.online import place
 from gpu.params import params_for
 from service.engine.history import History
 from service.engine.live_model import Resident
-from service.engine.queries import Estimate, Neighbours, Popular, Query, Recommend, UserRatings
+from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.engine.ranking import Ranking
 from service.errors import ServiceError
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.manifest import FORMAT, Manifest
 
-SMALL = {"n_factors": 4, "n_neighbours": 2, "n_bits": 64}  # what a model made for a rehearsal has of these
+SMALL = {"n_factors": 4, "n_neighbors": 2, "n_bits": 64}  # what a model made for a rehearsal has of these
 N_USERS, N_ITEMS = 8, 6  # that the model was trained on: requests of several users are scored four at a time
 USER, NEW_USER, STRANGER = "u0", "new", "stranger"
 ITEM, NEW_ITEM = "i0", "new"
@@ -125,8 +125,8 @@ def _model(algorithm: str) -> Model:
     model = Model.zeros(params, 1.0, (0.0, 5.0), N_USERS, N_ITEMS, n_bits=getattr(params, "n_bits", 0))
     for factors in (model.user_factors, model.item_factors):
         factors[:] = 0.1 + np.arange(factors.size, dtype=np.float32).reshape(factors.shape) % 7 / 10
-    if model.neighbours.shape[1]:
-        model.neighbours[:] = (np.arange(N_ITEMS)[:, None] + [1, 2]) % N_ITEMS
+    if model.neighbors.shape[1]:
+        model.neighbors[:] = (np.arange(N_ITEMS)[:, None] + [1, 2]) % N_ITEMS
         model.explicit_weights[:] = model.implicit_weights[:] = 0.1
     if params.has_item_weights:
         slots, weights = np.arange(N_ITEMS, dtype=np.int32), np.full((N_ITEMS, N_ITEMS), 0.1, dtype=np.float32)
@@ -151,7 +151,7 @@ def _queries() -> Sequence[Query]:
         Recommend(users=everybody, **filters),  # type: ignore[arg-type]
         Recommend(ratings=[(ITEM, 4.0), ("i3", 1.0)], explain=True),
         Recommend(ratings=[(ITEM, -1.0), ("unknown", 1.0)], **filters),  # type: ignore[arg-type]
-        *(Neighbours(kind="item", id=item) for item in (ITEM, NEW_ITEM)),
-        *(Neighbours(kind="user", id=user) for user in (USER, NEW_USER)),
+        *(Neighbors(kind="item", id=item) for item in (ITEM, NEW_ITEM)),
+        *(Neighbors(kind="user", id=user) for user in (USER, NEW_USER)),
         *(Estimate(user=user, item=item) for user in (USER, STRANGER) for item in (ITEM, NEW_ITEM, "unknown")),
     ]

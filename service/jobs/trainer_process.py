@@ -94,7 +94,7 @@ class TrainerProcess:
 
 @contextlib.contextmanager
 def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerProcess]:
-    """A trainer for `job`, which is gone afterwards."""
+    """A trainer for `job`, which is gone afterward."""
     options: dict[str, Any] = {
         "data": settings.data,
         "job": job["id"],

@@ -30,7 +30,7 @@ class Sum(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, file: BufferedReader) -> Sum:
-        """That of an open file, which stands at its start afterwards."""
+        """That of an open file, which stands at its start afterward."""
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         n_bytes = file.tell()
         file.seek(0)

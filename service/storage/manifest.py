@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
+from gpu.param_ranges import RENAMED
 from gpu.params import Params
 from gpu.ratings import NO_MIDDLE
 from gpu.training.calibration import Calibration, Kind, before_calibration
 from service.errors import NewerSnapshot
 
-FORMAT = 2
+FORMAT = 3
 # Defaults that snapshots of format 1 were trained with and that have changed since. All others are today's.
 _DEFAULTS_OF_FORMAT_1: dict[str, dict[str, float]] = {
     "als": {"regularization": 0.07},
@@ -78,7 +79,7 @@ class Manifest(msgspec.Struct, frozen=True):
         watermark: stream id of the last entry that it was trained on.
         n_users, n_items: rows of its id tables.
         files: file name to SHA-256.
-        format: layout of the folder. Format 1 has none of what follows.
+        format: layout of the folder. Format 1 has none of what follows; format 2 spells "neighbours".
         calibration: what training took from the data.
         given: the hyperparameters that were asked for; all others were defaults or the settings of a service.
         n_ratings: ratings it was trained on; None where nobody counted.
@@ -106,7 +107,7 @@ class _Stated(msgspec.Struct):
 
 
 def read(content: bytes) -> Manifest:
-    """The manifest that `content` is; of format 1 with what such a model was trained on.
+    """The manifest that `content` is; of an older format with the names of today, and what such a model was trained on.
 
     Raises:
         NewerSnapshot: it was written by a newer version.
@@ -119,12 +120,21 @@ def read(content: bytes) -> Manifest:
             f"this one reads up to {FORMAT}: upgrade"
         )
     manifest = msgspec.json.decode(content, type=Manifest)
-    return manifest if manifest.format == FORMAT else _of_format_1(manifest)
+    if manifest.format < FORMAT:
+        manifest = _with_names_of_today(manifest)
+    return _of_format_1(manifest) if manifest.format == 1 else manifest
 
 
 def changed(params: Params) -> dict[str, Any]:
     """The hyperparameters that are not the defaults."""
     return _changed(params.algorithm, dataclasses.asdict(params), {})
+
+
+def _with_names_of_today(manifest: Manifest) -> Manifest:
+    def renamed(parameters: dict[str, Any]) -> dict[str, Any]:
+        return {RENAMED.get(name, name): value for name, value in parameters.items()}
+
+    return msgspec.structs.replace(manifest, parameters=renamed(manifest.parameters), given=renamed(manifest.given))
 
 
 def _of_format_1(manifest: Manifest) -> Manifest:

@@ -89,7 +89,7 @@ class RedisServer:
             self.socket.parent.rmdir()
 
     def give_up(self) -> None:
-        """Let a `start` that still waits for the server fail; call `stop` afterwards."""
+        """Let a `start` that still waits for the server fail; call `stop` afterward."""
         self._stopping.set()
 
     @property

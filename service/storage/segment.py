@@ -76,7 +76,7 @@ def _subjects(kind: str, entries: list[Entry]) -> pa.Table:
 
 
 def entries_of(batch: pa.RecordBatch) -> list[Entry]:
-    """The entries whose rows `batch` holds: `table_of` backwards, without noops."""
+    """The entries whose rows `batch` holds: `table_of` backward, without noops."""
     entries: list[Entry] = []
     columns = (column.to_pylist() for column in plain(batch).columns)
     for ms, seq, _, kind, user, item, rating, timestamp in zip(*columns, strict=True):

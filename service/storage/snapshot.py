@@ -293,7 +293,7 @@ def _written_ns(path: Path) -> int:
 
 def _loaded(path: Path, manifest: Manifest) -> Snapshot:
     params = params_for(manifest.algorithm, manifest.parameters)
-    arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, may_lack_counts=manifest.format == 1)
+    arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, format_=manifest.format)
     model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
     snapshot = Snapshot(
         manifest, model, snapshot_files.read_ids(path / USERS_FILE), snapshot_files.read_ids(path / ITEMS_FILE)

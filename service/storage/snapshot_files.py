@@ -18,6 +18,7 @@ from service.storage import files
 
 PART_BYTES = 4 * 2**20  # what is read between two moments at which other threads can go on
 PART_IDS = 5_000  # strings that are made at once
+_NAMES_BEFORE_FORMAT_3 = {"neighbours": "neighbors"}
 
 
 class IdColumn(Sequence[str]):
@@ -49,19 +50,20 @@ class IdColumn(Sequence[str]):
             yield from self[first : first + PART_IDS]
 
 
-def read_arrays(path: Path, *, may_lack_counts: bool) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, *, format_: int) -> dict[str, NDArray[Any]]:
     """The arrays of the file, by name; those of item weights are empty where it has none.
 
     Args:
-        may_lack_counts: whether zeros stand for `item_counts` where the file has none: it may be older than them.
+        format_: of the snapshot. Before 3 a name is another; in 1, zeros stand for `item_counts` where there are none.
     """
     from safetensors import safe_open  # noqa: PLC0415 (only a process that loads a model pays for it)
 
     with safe_open(path, framework="numpy") as file:
-        found = {name: _read_array(file, name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+        names = _NAMES_BEFORE_FORMAT_3 if format_ < 3 else {}
+        found = {names.get(name, name): _read_array(file, name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
     if "item_bias" in found:
         n_items = len(found["item_bias"])
-        if may_lack_counts:
+        if format_ == 1:
             found.setdefault("item_counts", np.zeros(n_items, dtype=np.int32))
         found.setdefault("item_slots", np.full(n_items, NO_SLOT, dtype=np.int32))
         found.setdefault("item_weights", np.zeros((0, 0), dtype=np.float32))

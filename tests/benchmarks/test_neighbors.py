@@ -18,7 +18,7 @@ def steps_of(row):
 
 
 def test_every_similarity_has_its_steps(train):
-    rows = list(neighbors.run(train, CulshParams(n_neighbours=4, n_bits=100), gpu.HOST, 2))
+    rows = list(neighbors.run(train, CulshParams(n_neighbors=4, n_bits=100), gpu.HOST, 2))
     assert {(row.similarity, row.psi): steps_of(row) for row in rows} == {
         ("simlsh", "residual"): list(STEPS),
         ("simlsh", "power"): list(STEPS),
@@ -28,7 +28,7 @@ def test_every_similarity_has_its_steps(train):
         ("random", ""): [],
     }
     assert {row.n_bits for row in rows} == {0, 128}
-    assert all(row.total_ms > 0 and row.n_neighbours == 4 and math.isnan(row.peak_megabytes) for row in rows)
+    assert all(row.total_ms > 0 and row.n_neighbors == 4 and math.isnan(row.peak_megabytes) for row in rows)
     assert rows[-1].filled_at_random == 1.0
 
 

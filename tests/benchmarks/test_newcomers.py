@@ -8,7 +8,7 @@ from benchmarks import newcomers
 from benchmarks.newcomers import Newcomers, Trial
 from gpu.params import CulshParams, params_for
 
-PARAMS = CulshParams(n_factors=4, n_neighbours=4, n_epochs=3, n_bits=64)
+PARAMS = CulshParams(n_factors=4, n_neighbors=4, n_epochs=3, n_bits=64)
 
 
 @pytest.fixture(autouse=True)

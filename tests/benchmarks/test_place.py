@@ -11,10 +11,10 @@ from gpu.params import params_for
 def test_a_small_one_on_the_host(n_new, monkeypatch):
     monkeypatch.setattr(place, "CHUNK", 300)
     monkeypatch.setattr(place, "ROUNDS", 2)
-    params = params_for("culsh", {"n_factors": 4, "n_neighbours": 3, "n_bits": 64})
+    params = params_for("culsh", {"n_factors": 4, "n_neighbors": 3, "n_bits": 64})
     row = place.run(params, place.Sizes(400, 300, n_new, 1000, 50), HOST)
     assert (row.users, row.items, row.new_items, row.changes) == (400, 300, n_new, 50)
-    assert (row.factors, row.neighbours) == (4, 3)
+    assert (row.factors, row.neighbors) == (4, 3)
     assert 900 < row.ratings <= 1000
     assert row.read_ms > 0
     assert row.lesson_ms > 0
@@ -29,8 +29,8 @@ def test_new_items_are_those_that_the_model_does_not_know(monkeypatch):
     monkeypatch.setattr(place, "WARM_UP", 0)
     real = place.place
     monkeypatch.setattr(place, "place", lambda model, *given: (found.append(model), real(model, *given))[1])
-    params = params_for("culsh", {"n_factors": 4, "n_neighbours": 3, "n_bits": 64})
+    params = params_for("culsh", {"n_factors": 4, "n_neighbors": 3, "n_bits": 64})
     place.run(params, place.Sizes(40, 60, 7, 600, 5), HOST)
     (model,) = found
     assert (~model.item_trained).sum() == 7
-    assert (model.neighbours[~model.item_trained] >= 0).any()  # listed, once it had settled
+    assert (model.neighbors[~model.item_trained] >= 0).any()  # listed, once it had settled

@@ -13,7 +13,7 @@ from service.engine.history import History
 from service.storage import live_versions, snapshot
 from service.storage.rating_log import RatingLog
 
-PARAMS = params_for("culsh", {"n_factors": 4, "n_neighbours": 3, "n_bits": 64})
+PARAMS = params_for("culsh", {"n_factors": 4, "n_neighbors": 3, "n_bits": 64})
 USERS, ITEMS, RATINGS = 700, 900, 5000
 
 

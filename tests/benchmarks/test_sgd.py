@@ -15,7 +15,7 @@ from tests.benchmarks.test_als import UNWANTED
 
 
 def tuned(algorithm, **given):
-    sizes = {"n_neighbours": 4, "n_bits": 128} if algorithm.startswith("culsh") else {}
+    sizes = {"n_neighbors": 4, "n_bits": 128} if algorithm.startswith("culsh") else {}
     return params_for(algorithm, {"n_factors": 4, "n_epochs": 3, **sizes, **given})
 
 
@@ -28,8 +28,8 @@ def test_a_run_is_that_of_a_training(algorithm, train, held_out):
     assert row.at_stops == pytest.approx(errors[:2])  # after epochs 1 and 2; there is no fifth
     assert (row.algorithm, row.n_users, row.n_ratings) == (algorithm, train.n_users, len(train))
     assert row.epochs_to_target == 1 + next(n for n, error in enumerate(errors) if error <= errors[1])
-    assert row.seconds_to_target > row.neighbours_s >= 0
-    assert (row.neighbours_s > 0) == (row.n_neighbours > 0)
+    assert row.seconds_to_target > row.neighbors_s >= 0
+    assert (row.neighbors_s > 0) == (row.n_neighbors > 0)
     assert np.isnan(row.floor_ms)  # the ceilings are those of a card
 
 

@@ -59,10 +59,10 @@ def test_scale_runs_every_algorithm_on_every_set(data):
 
 def test_neighbors_in_the_next_list_are_counted(monkeypatch):
     """Item 0 has neighbors 1 to 10, of which the list shows three; item 5 has 1 to 4 and 6 to 11."""
-    neighbors = np.full((20, 12), gpu.NO_NEIGHBOUR, dtype=np.int32)
+    neighbors = np.full((20, 12), gpu.NO_NEIGHBOR, dtype=np.int32)
     neighbors[0, :11] = np.arange(1, 12)
     neighbors[5, :10] = [*range(1, 5), *range(6, 12)]
-    model = SimpleNamespace(neighbours=neighbors)
+    model = SimpleNamespace(neighbors=neighbors)
     asked = []
     follower = SimpleNamespace(
         model=model, index="index", fold_in=lambda items, values: asked.append((items.tolist(), values.tolist()))

@@ -1,4 +1,4 @@
-"""`Storm`: a client that writes while processes are killed, and knows what must be there afterwards.
+"""`Storm`: a client that writes while processes are killed, and knows what must be there afterward.
 
 It records every entry of the stream as Redis has it (the tap), so that an undisturbed service can be given the same
 ones under the same ids.
@@ -28,7 +28,7 @@ from tests.service.waiting import eventually
 N_USERS, N_ITEMS, N_FACTORS = 24, 16, 4
 MODELS = ("als", "culsh")
 TRAINING = {"als": {"n_factors": N_FACTORS, "n_epochs": 2}, "culsh": {"n_factors": N_FACTORS, "n_epochs": 2}}
-TRAINING["culsh"] |= {"n_neighbours": 2, "n_bits": 64}
+TRAINING["culsh"] |= {"n_neighbors": 2, "n_bits": 64}
 OPERATIONS = ("post", "post", "post", "post", "overwrite", "delete", "hide", "show", "forget", "retrain", "activate")
 Pair = tuple[str, str]
 
@@ -208,7 +208,7 @@ class Storm:
             client.set(COMMIT, client.xinfo_stream(RATINGS)["last-generated-id"])
         time.sleep(0.05)
 
-    # --- afterwards
+    # --- afterward
 
     def _tap_all(self) -> None:
         """Record each entry within milliseconds: what is in the log may be trimmed by a forgetting soon after."""

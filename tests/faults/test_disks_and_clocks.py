@@ -1,4 +1,4 @@
-"""Disks that are full, a Redis that freezes, a clock that goes backwards, files that are altered."""
+"""Disks that are full, a Redis that freezes, a clock that goes backward, files that are altered."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_frozen_redis_goes_on(tmp_path: Path) -> None:
         service.kill()
 
 
-def test_a_clock_that_goes_backwards_changes_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_goes_backward_changes_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours by a day, and that of Redis: an entry from tomorrow stands for what it gave out before it was set back."""
     data = tmp_path / "data"
     with serving(data, backend="host", worker=False) as service:

@@ -35,7 +35,7 @@ def test_nothing_acknowledged_is_lost_and_answers_are_those_of_an_undisturbed_ru
                 storm.trial(*list(VICTIMS.items())[number % len(VICTIMS)])
         assert storm.n_kills >= LEAST_KILLS
         storm.settle()
-        total = results.row("all of these, afterwards")
+        total = results.row("all of these, afterward")
         total.n_trials, total.n_acknowledged = results.TRIALS or N_SHORT, len(storm.acknowledged)
         total.n_lost, total.n_duplicated = storm.count_lost(), storm.count_duplicated()
         assert (total.n_lost, total.n_duplicated) == (0, 0)

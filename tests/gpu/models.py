@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
-from gpu.model import ARRAYS, NO_NEIGHBOUR, NO_SLOT, Model
+from gpu.model import ARRAYS, NO_NEIGHBOR, NO_SLOT, Model
 from gpu.online.rating_table import RatingTable
 from gpu.params import AlsImplicitParams, AlsParams, CulshParams, FactorParams, GradientParams, Params
 from gpu.ratings import Ratings
@@ -20,16 +20,16 @@ OF_RATINGS = Calibration(
 )
 
 
-def random_params(kind: type[Params], n_factors: int = 6, n_neighbours: int = 4, n_bits: int = 128) -> Params:
+def random_params(kind: type[Params], n_factors: int = 6, n_neighbors: int = 4, n_bits: int = 128) -> Params:
     if issubclass(kind, CulshParams):
-        return kind(n_factors=n_factors, n_neighbours=n_neighbours, n_bits=n_bits, seed=5)
+        return kind(n_factors=n_factors, n_neighbors=n_neighbors, n_bits=n_bits, seed=5)
     if not issubclass(kind, FactorParams):
         return kind()
     return kind(n_factors=n_factors, seed=5)
 
 
 def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> Model:
-    """All parameters at random; every fourth slot or so has no neighbour, every row is trained.
+    """All parameters at random; every fourth slot or so has no neighbor, every row is trained.
 
     Implicit models take ratings of 1 and 2 for dislikes.
     """
@@ -46,9 +46,9 @@ def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> M
     model.user_trained[:], model.item_trained[:] = True, True
     for item in range(n_items):
         others = np.delete(np.arange(n_items), item)
-        chosen = rng.permutation(others)[: model.neighbours.shape[1]]
-        chosen[rng.random(len(chosen)) < 0.25] = NO_NEIGHBOUR
-        model.neighbours[item, : len(chosen)] = chosen
+        chosen = rng.permutation(others)[: model.neighbors.shape[1]]
+        chosen[rng.random(len(chosen)) < 0.25] = NO_NEIGHBOR
+        model.neighbors[item, : len(chosen)] = chosen
     model.item_counts[:] = rng.integers(1, 50, n_items)
     return model
 

@@ -25,12 +25,12 @@ def matrices(draw, max_users: int = 7, max_items: int = 9, min_ratings: int = 0)
 
 
 def random_model(matrix: np.ndarray, k: int, implicit: bool, seed: int, n_factors: int = 3) -> Model:
-    """A model with random parameters; some of its neighbour slots are empty, anywhere in a list.
+    """A model with random parameters; some of its neighbor slots are empty, anywhere in a list.
 
     Implicit models of odd seeds take ratings of 1 and 2 for dislikes.
     """
     kind: type[Params] = CulshImplicitParams if implicit else CulshParams
-    params = kind(n_factors=n_factors, n_neighbours=k, n_bits=64)
+    params = kind(n_factors=n_factors, n_neighbors=k, n_bits=64)
     generator = np.random.default_rng(seed)
     n_users, n_items = matrix.shape
     middle = 3.0 if implicit and seed % 2 else NO_MIDDLE
@@ -41,7 +41,7 @@ def random_model(matrix: np.ndarray, k: int, implicit: bool, seed: int, n_factor
     if not implicit:
         model.user_baseline[:] = generator.standard_normal(n_users)
         model.item_baseline[:] = generator.standard_normal(n_items)
-    model.neighbours[:] = generator.integers(-1, n_items, (n_items, k))
+    model.neighbors[:] = generator.integers(-1, n_items, (n_items, k))
     return model
 
 
@@ -49,4 +49,4 @@ def as_reference(model: Model) -> dict:
     """The model as the oracle wants it: a dict of float64 copies."""
     arrays = {name: a.astype(np.float64) for name, a in model.arrays.items() if a.dtype == np.float32}
     numbers = {"mean": model.mean, "middle": model.middle, "implicit": model.is_implicit}
-    return arrays | numbers | {"neighbours": model.neighbours.tolist(), "item_slots": model.item_slots}
+    return arrays | numbers | {"neighbors": model.neighbors.tolist(), "item_slots": model.item_slots}

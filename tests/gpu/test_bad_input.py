@@ -12,7 +12,7 @@ from gpu.algorithms import ALGORITHMS
 from gpu.ratings import Ratings
 from tests.data import planted
 
-SMALL = {"n_factors": 16, "n_epochs": 3, "n_bits": 64, "n_neighbours": 4}
+SMALL = {"n_factors": 16, "n_epochs": 3, "n_bits": 64, "n_neighbors": 4}
 USERS, ITEMS, VALUES = planted(100, 60, 25).coo()
 ALTERNATE = np.arange(len(VALUES)) % 2 == 1
 ADVICE = re.compile(r"; (use|train|lower|raise|add)|expected finite numbers, not all 0")

@@ -13,7 +13,7 @@ from gpu.backend import Backend
 from gpu.params import CulshParams, Params, Similarity
 from tests.data import planted
 
-SMALL = {"n_factors": 4, "n_epochs": 1, "n_neighbours": 2, "n_bits": 64}
+SMALL = {"n_factors": 4, "n_epochs": 1, "n_neighbors": 2, "n_bits": 64}
 ALL = sorted(gpu.ALGORITHMS)
 
 
@@ -61,8 +61,8 @@ def test_estimates_grow_with_the_problem(algorithm: str, backend: Backend) -> No
 
 
 @pytest.mark.parametrize("name", get_args(Similarity))
-def test_finding_neighbours_is_estimated_too(name: Similarity, backend: Backend) -> None:
+def test_finding_neighbors_is_estimated_too(name: Similarity, backend: Backend) -> None:
     estimate = backend.primitives("similarity").bytes_needed
     few, many = (gpu.Ratings.from_coo(np.arange(n), np.arange(n), np.ones(n), (n, n)) for n in (1000, 3000))
-    small, large = CulshParams(similarity=name, n_neighbours=2, n_bits=64), CulshParams(similarity=name, n_bits=640)
+    small, large = CulshParams(similarity=name, n_neighbors=2, n_bits=64), CulshParams(similarity=name, n_bits=640)
     assert estimate(few, small) < estimate(many, small) < estimate(many, large)

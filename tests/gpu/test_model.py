@@ -8,23 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.errors import InvalidInput
-from gpu.model import NO_NEIGHBOUR, Model
+from gpu.model import NO_NEIGHBOR, Model
 from gpu.params import CulshParams, SgdParams
 from gpu.training import evaluate
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import matrices, random_model
 
 
-def test_a_new_model_is_zeros_without_neighbours() -> None:
-    model = Model.zeros(CulshParams(n_factors=4, n_neighbours=3), 3.5, (1, 5), 6, 5, n_bits=128)
+def test_a_new_model_is_zeros_without_neighbors() -> None:
+    model = Model.zeros(CulshParams(n_factors=4, n_neighbors=3), 3.5, (1, 5), 6, 5, n_bits=128)
     assert (model.n_users, model.n_items, model.projections.shape) == (6, 5, (5, 128))
-    assert (model.neighbours == NO_NEIGHBOUR).all()
+    assert (model.neighbors == NO_NEIGHBOR).all()
     assert not model.user_trained.any()
     assert not model.is_implicit
 
 
-def test_a_model_without_neighbours_has_empty_lists() -> None:
-    assert Model.zeros(SgdParams(), 0.0, (1, 5), 2, 3).neighbours.shape == (3, 0)
+def test_a_model_without_neighbors_has_empty_lists() -> None:
+    assert Model.zeros(SgdParams(), 0.0, (1, 5), 2, 3).neighbors.shape == (3, 0)
 
 
 def test_growing_keeps_old_rows_and_adds_empty_ones() -> None:
@@ -35,7 +35,7 @@ def test_growing_keeps_old_rows_and_adds_empty_ones() -> None:
     assert (model.n_users, model.n_items) == (40, 30)
     for name, array in model.arrays.items():
         np.testing.assert_array_equal(array[: len(before[name])], before[name])
-        assert (array[len(before[name]) :] == (-1 if name in ("neighbours", "item_slots") else 0)).all()
+        assert (array[len(before[name]) :] == (-1 if name in ("neighbors", "item_slots") else 0)).all()
 
 
 @given(matrices(), st.integers(0, 3), st.booleans(), st.integers(0, 99))
@@ -53,11 +53,11 @@ def test_a_moved_model_predicts_the_same(matrix: np.ndarray, k: int, implicit: b
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_dropped_item_is_nobodys_neighbour() -> None:
+def test_a_dropped_item_is_nobodys_neighbor() -> None:
     model = random_model(np.full((2, 4), np.nan), 2, False, 0)
-    model.neighbours[:] = [[1, 2], [0, 3], [3, 1], [2, 0]]
+    model.neighbors[:] = [[1, 2], [0, 3], [3, 1], [2, 0]]
     moved = model.mapped(np.array([0, -1]), np.array([2, -1, 0, 1]), 1, 3)
-    assert moved.neighbours.tolist() == [[1, NO_NEIGHBOUR], [0, 2], [NO_NEIGHBOUR, 0]]
+    assert moved.neighbors.tolist() == [[1, NO_NEIGHBOR], [0, 2], [NO_NEIGHBOR, 0]]
 
 
 def test_arrays_must_fit_together() -> None:

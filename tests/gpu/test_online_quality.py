@@ -40,7 +40,7 @@ def folded_in(params: Params, train: Ratings, unseen: np.ndarray) -> tuple[gpu.M
     [
         SgdParams(n_factors=8),
         EsgdParams(n_factors=8, n_epochs=40),
-        CulshParams(n_factors=8, n_neighbours=8, n_bits=512),
+        CulshParams(n_factors=8, n_neighbors=8, n_bits=512),
         AlsParams(n_factors=8),
     ],
 )

@@ -77,8 +77,8 @@ def test_absurd_values_are_refused_in_a_short_sentence(algorithm: str, value: ob
 
 
 def test_parameters_of_other_algorithms_are_refused() -> None:
-    with pytest.raises(InvalidParams, match="n_neighbours"):
-        params_for("sgd", {"n_neighbours": 8})
+    with pytest.raises(InvalidParams, match="n_neighbors"):
+        params_for("sgd", {"n_neighbors": 8})
     with pytest.raises(InvalidParams, match="als, als-implicit, culsh, culsh-implicit, ease, esgd, nmf, sgd"):
         params_for("svd", {})
 
@@ -123,3 +123,10 @@ def test_direct_construction_is_checked_too() -> None:
 def test_parameters_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         SgdParams().n_factors = 3  # type: ignore[misc]
+
+
+def test_a_parameter_of_an_older_version_is_refused_with_its_name_of_today() -> None:
+    with pytest.raises(InvalidParams, match="Invalid parameter of culsh: 'n_neighbours' is called 'n_neighbors' now"):
+        params_for("culsh", {"n_neighbours": 8})
+    with pytest.raises(InvalidParams, match="expected one of"):
+        params_for("als", {"n_neighbours": 8})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.storage.events import Entry, RatingEvent, StreamId
 
 N_USERS, N_ITEMS = 60, 40
-SMALL = {"n_factors": 8, "n_epochs": 5, "n_neighbours": 4, "n_bits": 256}
+SMALL = {"n_factors": 8, "n_epochs": 5, "n_neighbors": 4, "n_bits": 256}
 
 
 def liking(user: int, item: int) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.engine.queries import Estimate, Neighbours, Recommend, Recommendation
+from service.engine.queries import Estimate, Neighbors, Recommend, Recommendation
 from service.storage import live_versions, snapshot
 from tests.service.planted import events
 from tests.service.waiting import eventually
@@ -59,11 +59,11 @@ def test_who_likes_nothing_gets_popular_items_without_what_is_disliked(ease: Who
 
 
 def test_neighbors_are_alike_in_both_directions(ease: Whole) -> None:
-    whole = {f"i{item}": ease.ask(Neighbours(kind="item", id=f"i{item}", n=39)).neighbors for item in (2, 8)}
+    whole = {f"i{item}": ease.ask(Neighbors(kind="item", id=f"i{item}", n=39)).neighbors for item in (2, 8)}
     to = {name: {one.item: one.score for one in found} for name, found in whole.items()}
     assert to["i2"]["i8"] == pytest.approx(to["i8"]["i2"], abs=1e-6)
     assert all(int(one.item[1:]) % 2 == 0 for one in whole["i2"][:10])
-    users = ease.ask(Neighbours(kind="user", id="u2", n=10)).neighbors
+    users = ease.ask(Neighbors(kind="user", id="u2", n=10)).neighbors
     assert all(int(one.user[1:]) % 2 == 0 for one in users)
 
 
@@ -76,7 +76,7 @@ def test_estimates_lie_between_0_and_1(ease: Whole) -> None:
 def test_a_new_item_is_listed_from_the_next_training_on(ease: Whole) -> None:
     ease.rate(*((f"u{user}", "new", 5.0) for user in range(0, 40, 2)))
     assert scores(ease.recommend("u50", n=40))["new"] == 0
-    assert ease.ask(Neighbours(kind="item", id="new", n=3)).neighbors == []
+    assert ease.ask(Neighbors(kind="item", id="new", n=3)).neighbors == []
     only_new = ease.rate(("late", "new", 5.0))
     assert not ease.recommend("late").personalized
     ease.train("ease")
@@ -88,7 +88,7 @@ def test_a_new_item_is_listed_from_the_next_training_on(ease: Whole) -> None:
 def test_a_forgotten_user_leaves_the_served_state_and_the_snapshots(ease: Whole) -> None:
     position = ease.subject("forget", "u3")
     assert ease.recommend("u3").fallback == "popular"
-    assert "u3" not in {one.user for one in ease.ask(Neighbours(kind="user", id="u5", n=60)).neighbors}
+    assert "u3" not in {one.user for one in ease.ask(Neighbors(kind="user", id="u5", n=60)).neighbors}
     job = ease.ended(ease.jobs.submit_forgetting("u3", position))
     assert (job.state, job.error) == ("succeeded", None)
     (version,) = snapshot.versions(ease.data / "snapshots")

@@ -42,7 +42,7 @@ def service(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(service):
     """The service with a model for estimates and lists."""
-    job = service.retrain("culsh", **FAST, n_neighbours=8)
+    job = service.retrain("culsh", **FAST, n_neighbors=8)
     assert (job["state"], job["promoted"]) == ("succeeded", True), job
     return service
 
@@ -176,7 +176,7 @@ def test_a_forgotten_user_is_gone_everywhere(trained):
 
 def test_retrain_reports_progress_and_can_be_rolled_back(trained):
     first = next(model for model in trained.get("/admin/models").json()["models"] if model["live"])
-    job = trained.retrain("culsh", **FAST, n_neighbours=8, seed=1)
+    job = trained.retrain("culsh", **FAST, n_neighbors=8, seed=1)
     assert (job["state"], job["progress"]) == ("succeeded", 1.0), job
     answer = trained.client.post(f"/admin/models/{first['version']}/activate")
     assert answer.status_code in (200, 202), answer.text

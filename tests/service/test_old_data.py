@@ -67,6 +67,6 @@ def test_what_nobody_asked_for_is_not_taken_for_given(data: Path) -> None:
     assert given == {
         "als": {"n_factors": 8},
         "als-implicit": {"n_factors": 8},
-        "culsh": {"n_factors": 8, "n_epochs": 15, "n_neighbours": 4, "n_bits": 64},
-        "culsh-implicit": {"n_factors": 8, "n_epochs": 10, "n_neighbours": 4, "n_bits": 64},
+        "culsh": {"n_factors": 8, "n_epochs": 15, "n_neighbors": 4, "n_bits": 64},
+        "culsh-implicit": {"n_factors": 8, "n_epochs": 10, "n_neighbors": 4, "n_bits": 64},
     }

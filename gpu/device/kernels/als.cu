@@ -15,7 +15,7 @@
 // triangle of 16 x 16 tiles of A as accumulators. NARROW (up to 144 columns): up to three warps, each with its own code for
 // consecutive tiles, last row first (few distinct tiles to read). Else: squares of EDGE x EDGE tiles, one a warp, and one
 // code for all: more codes no longer fit the instruction cache (measured: several times slower). Vectors of the solver
-// are held by every warp alike, a lane two neighbours of each 64.
+// are held by every warp alike, a lane two neighbors of each 64.
 //
 // Shared memory: STAGES stages of STAGE ratings, row stride an odd multiple of 16 bytes (neither `cp.async` nor `ldmatrix`
 // conflicts); rings of column numbers, ratings and work items that run ahead of them; parts of products. The pipeline runs

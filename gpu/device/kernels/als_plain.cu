@@ -45,7 +45,7 @@ template <class Number> __device__ __forceinline__ Number warp_sum(Number x) {
 // --- A and b ---------------------------------------------------------------------------------------------------------
 
 // Where column c of a staged rating lies: pieces of four, first those that begin a tile, then the rest, so that lanes
-// with neighbouring tiles read neighbouring 16 bytes.
+// with neighboring tiles read neighboring 16 bytes.
 __device__ __forceinline__ int staged(int c) {
     const int piece = c % TILE / 4;
     return (piece * N_TILES + c / TILE) * 4 + c % 4;

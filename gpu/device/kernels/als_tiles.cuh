@@ -19,7 +19,7 @@ constexpr int HELD = PER_WARP + SPARE;
 constexpr int THREADS = 32 * WARPS;
 constexpr int VT = NARROW ? DT : T;            // tiles across a vector of the solver
 constexpr int PARTS = NARROW ? WARPS : SQUARES;  // of a product, each entry's, to be added
-constexpr int PAIRS = (16 * VT + 63) / 64;     // of neighbouring entries of a vector that a lane holds
+constexpr int PAIRS = (16 * VT + 63) / 64;     // of neighboring entries of a vector that a lane holds
 constexpr int VECTOR = 2 * PAIRS;
 constexpr int WORDS = 8 * PAIRS + 4;           // a lane's operands, room included; an odd multiple of 4
 

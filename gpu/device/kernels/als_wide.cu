@@ -141,7 +141,7 @@ template <int GROUP, bool IS_FIRST> __device__ __forceinline__ void accumulate(S
     for (int step = IS_FIRST; step * 16 < count; ++step) add_ratings<GROUP, false>(sums, planes + step * (2048 >> 4));
 }
 
-// Two neighbouring ratings of a column beside the factors, for `multiply`; zeros beyond the columns that there are.
+// Two neighboring ratings of a column beside the factors, for `multiply`; zeros beyond the columns that there are.
 __device__ __forceinline__ unsigned side_of(const Shared& shared, int slot, int column, int rating) {
     if (column < 2) return *(const unsigned*)(shared.right[slot][column] + rating);
     if (!BIASES || column > 4) return 0;

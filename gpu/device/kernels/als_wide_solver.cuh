@@ -88,7 +88,7 @@ template <int GROUP> __device__ __forceinline__ void convert(Matrix& matrix, Sum
     }
 }
 
-// Columns' parts of a product: a tile's transpose times the vector's elements of this warp's rows. Parts of four neighbouring
+// Columns' parts of a product: a tile's transpose times the vector's elements of this warp's rows. Parts of four neighboring
 // tiles meet in one accumulator: for each of them the vector stands in two columns of its own.
 template <int GROUP> __device__ __forceinline__ void multiply_columns(
     float (&columns)[Share<GROUP>::top][4], const Matrix& matrix, const unsigned* own, int warp

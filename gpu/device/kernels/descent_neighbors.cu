@@ -1,17 +1,17 @@
-// What the learning kernels read beside the ratings: for each pair (i, j), what user i gave the K neighbours of item j.
+// What the learning kernels read beside the ratings: for each pair (i, j), what user i gave the K neighbors of item j.
 //
 //   residuals    r_i,J(j,k) − b̄_i,J(j,k) as FP16, NaN where i has not rated J(j,k)   (constants of [004] eq. 1)
 //   masks        one bit for each k: i has rated J(j,k), and, where DISLIKES, another: the rating is below `middle`
 //                                                       (implicit feedback: residuals are 1, and −1 of a dislike)
 //   draw         items that i has not rated, from a counter-based generator           ([004] §5.4)
 //
-// Compiled for CHUNKS: K in chunks of 8 neighbours; WIDE 0 or 1: neighbours in 16 or 32 bits; SEARCH 0 or 1: the bitmap
+// Compiled for CHUNKS: K in chunks of 8 neighbors; WIDE 0 or 1: neighbors in 16 or 32 bits; SEARCH 0 or 1: the bitmap
 // is smaller than N and only a hint; DISLIKES 0 or 1: whether ratings may be dislikes; LINE_THREADS: threads of a block
 // with a line.
 //
 // Who owns what. A block owns a row of ratings (a user) and its pairs at a time, and takes the next row as it comes free.
-// It keeps the row in shared memory as N + 1 numbers (`residuals`) or bits (others): every neighbour is one look-up. A
-// thread takes 8 neighbours of a pair: 16 bytes of `residuals`, 8 bits of a mask, whose word 2 or 4 lanes put together:
+// It keeps the row in shared memory as N + 1 numbers (`residuals`) or bits (others): every neighbor is one look-up. A
+// thread takes 8 neighbors of a pair: 16 bytes of `residuals`, 8 bits of a mask, whose word 2 or 4 lanes put together:
 // all bytes of what is rated, then those of what is disliked.
 // `draw`: a thread takes a rating and all its draws. Shared memory is emptied by the row's own entries, so that
 // short rows do not pay for N.
@@ -19,12 +19,12 @@
 // Shared memory: `residuals` 2 (N + 1) bytes; others n_bits / 8, a power of two, `masks` once more for dislikes. Where N is larger than n_bits, a bit
 // stands for all items of equal remainder, and a bit that is set sends to a binary search in the row.
 //
-// Limits: 2³² look-ups of 8 neighbours a row. Races: none; a place of the output has one writer, and barriers part
+// Limits: 2³² look-ups of 8 neighbors a row. Races: none; a place of the output has one writer, and barriers part
 // filling, reading and emptying of shared memory. Entries of a row are distinct, but share words of a bitmap: atomicOr.
 
 constexpr unsigned short NOT_RATED = 0x7FFF;  // a NaN
 constexpr float LARGEST_HALF = 65504.0f;
-constexpr int EIGHT = 8;                      // neighbours of a chunk
+constexpr int EIGHT = 8;                      // neighbors of a chunk
 constexpr int BITS_THREADS = 256;
 constexpr int AT_ONCE = WIDE ? 1 : 2;         // chunks that a thread of `residuals` loads before it looks them up
 constexpr int PLANES = 1 + DISLIKES, BYTES = PLANES * CHUNKS;  // of masks
@@ -50,17 +50,17 @@ struct Base {             // b̄_ij = (mean + user[i]) + item[j]
 };
 static_assert(sizeof(Sparse) == 32 && sizeof(Base) == 24, "as NumPy writes them");
 
-// --- neighbours ------------------------------------------------------------------------------------------------------
+// --- neighbors ------------------------------------------------------------------------------------------------------
 
-// Neighbours (N, K) in whole chunks; what is absent, and what fills the last chunk, becomes N. Grid: a thread a number.
+// Neighbors (N, K) in whole chunks; what is absent, and what fills the last chunk, becomes N. Grid: a thread a number.
 extern "C" __global__ void __launch_bounds__(BITS_THREADS) pack(
-    const int* __restrict__ neighbours, long long n_items, int n_neighbours, Index* __restrict__ out
+    const int* __restrict__ neighbors, long long n_items, int n_neighbors, Index* __restrict__ out
 ) {
     const long long at = (long long)blockIdx.x * BITS_THREADS + threadIdx.x;
     const long long item = at / (CHUNKS * EIGHT);
     const int k = at % (CHUNKS * EIGHT);
     if (item >= n_items) return;
-    const int found = k < n_neighbours ? neighbours[item * n_neighbours + k] : -1;
+    const int found = k < n_neighbors ? neighbors[item * n_neighbors + k] : -1;
     out[at] = (Index)(found < 0 ? (int)n_items : found);
 }
 
@@ -97,9 +97,9 @@ __device__ __forceinline__ unsigned short residual(const Sparse& rows, const Bas
     return half;
 }
 
-// Give each chunk of the row's pairs to a thread: `chunk(neighbours, place in the output)`.
+// Give each chunk of the row's pairs to a thread: `chunk(neighbors, place in the output)`.
 template <class Take> __device__ __forceinline__ void for_each_chunk(
-    const Sparse& pairs, long long row, const Chunk* __restrict__ neighbours, const int* __restrict__ target, Take take
+    const Sparse& pairs, long long row, const Chunk* __restrict__ neighbors, const int* __restrict__ target, Take take
 ) {
     const long long begin = pairs.starts[row];
     const unsigned total = (unsigned)pairs.lengths[row] * CHUNKS;
@@ -117,7 +117,7 @@ template <class Take> __device__ __forceinline__ void for_each_chunk(
 #pragma unroll
         for (int n = 0; n < AT_ONCE; ++n) {
             const unsigned c = min(first + n * blockDim.x, total - 1);
-            chunks[n] = neighbours[(unsigned long long)max(items[n], 0) * CHUNKS + c % CHUNKS];
+            chunks[n] = neighbors[(unsigned long long)max(items[n], 0) * CHUNKS + c % CHUNKS];
         }
 #pragma unroll
         for (int n = 0; n < AT_ONCE; ++n)
@@ -134,7 +134,7 @@ __device__ __forceinline__ uint4 packed(const unsigned short (&halves)[EIGHT]) {
 
 // `out` in pieces of 8: (places, CHUNKS). Grid: as many blocks as fit.
 extern "C" __global__ void __launch_bounds__(LINE_THREADS) residuals(
-    const Sparse rows, long long n_rows, int n_items, const Sparse pairs, const Chunk* __restrict__ neighbours,
+    const Sparse rows, long long n_rows, int n_items, const Sparse pairs, const Chunk* __restrict__ neighbors,
     const Base base, const int* __restrict__ target, uint4* __restrict__ out, unsigned* taken
 ) {
     extern __shared__ __align__(16) unsigned short line[];  // of each item; the last stands for what is absent
@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(LINE_THREADS) residuals(
         for (long long at = begin + threadIdx.x; at < end; at += LINE_THREADS)
             line[rows.entries[at]] = residual(rows, base, at, of_user);
         __syncthreads();  // the line is complete
-        for_each_chunk(pairs, row, neighbours, target, [&](const Chunk& chunk, long long place) {
+        for_each_chunk(pairs, row, neighbors, target, [&](const Chunk& chunk, long long place) {
             unsigned short halves[EIGHT];
 #pragma unroll
             for (int k = 0; k < EIGHT; ++k) halves[k] = line[chunk.x[k]];
@@ -218,7 +218,7 @@ struct Dislikes {
 
 // `residuals` where a line does not fit: what may be rated is looked up in the row.
 extern "C" __global__ void __launch_bounds__(BITS_THREADS) residuals_by_search(
-    const Sparse rows, long long n_rows, unsigned n_bits, const Sparse pairs, const Chunk* __restrict__ neighbours,
+    const Sparse rows, long long n_rows, unsigned n_bits, const Sparse pairs, const Chunk* __restrict__ neighbors,
     const Base base, const int* __restrict__ target, uint4* __restrict__ out, unsigned* taken
 ) {
     Bitmap bitmap = empty_bitmap(n_bits);
@@ -227,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) residuals_by_search(
         bitmap.fill(rows, row);
         const float of_user = base.mean + base.user[row];
         __syncthreads();  // the bitmap is complete
-        for_each_chunk(pairs, row, neighbours, target, [&](const Chunk& chunk, long long place) {
+        for_each_chunk(pairs, row, neighbors, target, [&](const Chunk& chunk, long long place) {
             unsigned short halves[EIGHT];
 #pragma unroll
             for (int k = 0; k < EIGHT; ++k) {
@@ -245,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) residuals_by_search(
 
 // `out`: (places, WORDS). LANES lanes next to each other take the bytes of a word.
 extern "C" __global__ void __launch_bounds__(BITS_THREADS) masks(
-    const Sparse rows, long long n_rows, unsigned n_bits, const Sparse pairs, const Chunk* __restrict__ neighbours,
+    const Sparse rows, long long n_rows, unsigned n_bits, const Sparse pairs, const Chunk* __restrict__ neighbors,
     const int* __restrict__ target, float middle, unsigned* __restrict__ out, unsigned* taken
 ) {
     Bitmap bitmap = empty_bitmap(n_bits, PLANES);
@@ -264,7 +264,7 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) masks(
             const int item = first + threadIdx.x < total ? __ldg(pairs.entries + pair) : -1;
             unsigned bits = 0;
             if (item >= 0 && byte < BYTES) {
-                const Chunk near = neighbours[(unsigned long long)item * CHUNKS + byte % CHUNKS];
+                const Chunk near = neighbors[(unsigned long long)item * CHUNKS + byte % CHUNKS];
 #pragma unroll
                 for (int k = 0; k < EIGHT; ++k)
                     bits |= (unsigned)(byte < CHUNKS ? bitmap.holds(near.x[k]) : dislikes.holds(near.x[k])) << k;

@@ -2,7 +2,7 @@
 //
 // A tile is a set of users whose factors fit the shared memory of a block. Its ratings become records (user's place in
 // the tile, target), those of one item side by side; records of an item are cut into segments of at most `longest`,
-// about equally long, and the segments are listed longest first, so that neighbours in the list take equally long.
+// about equally long, and the segments are listed longest first, so that neighbors in the list take equally long.
 //
 // Who owns what. A block of 1,024 threads sorts one tile after the other: a warp reads the row of a user, a thread
 // counts or places one rating; all threads scan the counts of items. Shared memory: the counts (N + 1 ints, where

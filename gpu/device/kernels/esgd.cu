@@ -6,7 +6,7 @@
 // Order of visits: see gpu/training/esgd.py. Chunk c of the walk starts at rating (c · stride mod n_chunks) · CHUNK.
 //
 // Who owns what. A block owns BLOCK ratings: it reads them in BLOCK / THREADS steps into shared memory (st; a warp reads
-// CHUNK neighbours of each array at once) and visits them in the order of `visits`, the same for all blocks. A
+// CHUNK neighbors of each array at once) and visits them in the order of `visits`, the same for all blocks. A
 // rating has LANES consecutive threads, a power of two, with HELD pieces each: [003] has a thread a factor; a piece a
 // thread is a quarter of the instructions and of little else (2 % of the time at F = 16). F = 96, say, is 24 pieces on
 // 32 lanes: 8 stay idle.

@@ -9,7 +9,7 @@
 // Compiled for DOUBLE 0 or 1: float or double; CHUNK: columns whose targets a thread sums at once, whole pieces of 16
 // bytes.
 //
-// Who owns what. Tables lie by columns (K, n), a thread has a row, so that a warp reads neighbouring numbers of one. A
+// Who owns what. Tables lie by columns (K, n), a thread has a row, so that a warp reads neighboring numbers of one. A
 // block owns consecutive rows: their part of the table and of the targets is read and written by no other, so that it
 // goes through all tiles by itself. In `take_all`, where a block has several times as many threads as rows, groups of
 // threads share the columns of the table among them, and add what they found one after the other.
@@ -22,7 +22,7 @@
 // Shared memory: `weights` (K, CHUNK), then, where there is room (`in_shared`), targets (T, rows), which turn into
 // changes one by one, and a column that waits for its norm (rows,); else they lie in `targets` (T + 1, n).
 //
-// Limits: blocks of `sweep_normalising` must all be on the device at once: one a multiprocessor, and no more of them
+// Limits: blocks of `sweep_normalizing` must all be on the device at once: one a multiprocessor, and no more of them
 // than a block has threads. Races: none; every column has `parts` of its own, sums of a block and of the grid have
 // shared memory of their own, with a barrier between two uses of it, and where a row passes from one thread to another,
 // as it does between `take_all` and the rest, a barrier of the block lies between.
@@ -38,7 +38,7 @@ constexpr int PIECE = 16 / sizeof(Number);
 constexpr int IN_FLIGHT = 8;               // columns that a thread reads at once
 constexpr int SUM_THREADS = 256;
 constexpr int ROW_THREADS = 128;           // of `sweep`
-constexpr int NORM_THREADS = 1024;         // of `sweep_normalising`
+constexpr int NORM_THREADS = 1024;         // of `sweep_normalizing`
 
 struct alignas(16) Piece { Number x[PIECE]; };
 
@@ -229,7 +229,7 @@ __device__ __forceinline__ double awaited(const unsigned long long* parts, doubl
 
 // All columns of W. A pass over the block's rows completes column t − 1 of a tile, whose norm is known, and finds
 // column t but for its norm. `parts`: (K, blocks), all MARK when the kernel starts.
-extern "C" __global__ void __launch_bounds__(NORM_THREADS) sweep_normalising(
+extern "C" __global__ void __launch_bounds__(NORM_THREADS) sweep_normalizing(
     const Side side, unsigned long long* parts
 ) {
     extern __shared__ __align__(16) unsigned char memory[];

@@ -1,4 +1,4 @@
-// Neighbours by agreement of signatures: every pair on tensor cores, bucket mates, neighbours of neighbours, random filling,
+// Neighbors by agreement of signatures: every pair on tensor cores, bucket mates, neighbors of neighbors, random filling,
 // and which lists a changed signature outdates. Rank keys and lists: ranks.cuh.
 //
 // The agreement of two signatures of B bits is B − |a| − |b| + 2 |a ∧ b|: a product of bits (`mma.m16n8k256`) and the
@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(WARP) rank_buckets(
     copy_list(best + item * k, list, k);
 }
 
-// Rank for each candidate the neighbours of its neighbours in `lists`. Grid: a warp a candidate.
+// Rank for each candidate the neighbors of its neighbors in `lists`. Grid: a warp a candidate.
 extern "C" __global__ void __launch_bounds__(WARP) rank_second_hand(
     Rank* __restrict__ best, int k, const Word* __restrict__ signatures, int n_words, const long long* __restrict__ candidates,
     const int* __restrict__ lists

@@ -1,6 +1,6 @@
 // Lists of the best: rank keys in descending order, of which a warp keeps one in shared memory.
 //
-// A rank key holds agreement · 2³² + (2³² − 1 − row), so the larger key is the better neighbour and ties go to the lower row.
+// A rank key holds agreement · 2³² + (2³² − 1 − row), so the larger key is the better neighbor and ties go to the lower row.
 // No key is −1, which stands for an empty slot.
 
 typedef long long Rank;

@@ -73,16 +73,16 @@ extern "C" __global__ void __launch_bounds__(TILE) sort_tiles(unsigned n, Batch 
     batch.sorted[first + rank] = key, batch.tiled[first + rank] = at;
 }
 
-struct Neighbours {     // of an entry of `sorted` in the order of all
+struct Neighbors {     // of an entry of `sorted` in the order of all
     unsigned place;     // entries before it
     unsigned entry;     // the one right before it, if there is one,
     Key before, after;  // its key, and the key right after; ~0: none
 };
 
 // Equal keys stand in the order of their tiles, which is that of their changes.
-__device__ __forceinline__ Neighbours neighbours_of(unsigned at, unsigned n, const Key* sorted) {
+__device__ __forceinline__ Neighbors neighbors_of(unsigned at, unsigned n, const Key* sorted) {
     const Key key = sorted[at];
-    Neighbours found = {0, 0, ~(Key)0, ~(Key)0};
+    Neighbors found = {0, 0, ~(Key)0, ~(Key)0};
     for (unsigned first = 0; first < n; first += TILE) {
         const unsigned size = min(TILE, n - first);
         const bool is_own = at - first < TILE;
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(TILE) look(unsigned n, Table table,
     const unsigned at = blockIdx.x * TILE + threadIdx.x;
     if (at >= n) return;
     const Key key = batch.sorted[at];
-    const Neighbours near = neighbours_of(at, n, batch.sorted);
+    const Neighbors near = neighbors_of(at, n, batch.sorted);
     const int change = batch.tiled[at], user = user_of(key), item = item_of(key);
     const bool is_first = near.before != key, is_last = near.after != key, is_head = user_of(near.before) != user;
     float held = __int_as_float(0x7fc00000);

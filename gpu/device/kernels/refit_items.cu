@@ -4,7 +4,7 @@
 //   (Σ w x xᵀ + diag(λ n + λ0)) [v; w; c; b̂] = Σ w y x   over raters i (implicit: and drawn others) of one item,
 //   x = [u_i; |R|^-½ (r_ik − b̄_ik) where k ∈ R(i;j); |N|^-½ where k ∈ N(i;j); 1], y = r_ij − μ − b_i.
 //
-// Compiled for one kind of model: F factors, K neighbours, IMPLICIT as 0 or 1, DIM = F + 1 + 2 K.
+// Compiled for one kind of model: F factors, K neighbors, IMPLICIT as 0 or 1, DIM = F + 1 + 2 K.
 //
 // Who owns what. `list_due`: a warp a new item. `refit_few`, for items of FEW raters or less and models of ratings: a block an item,
 // whose observations lie in shared memory; it solves the dual system, as small as there are observations,
@@ -12,12 +12,12 @@
 //   (Z D⁻¹ Zᵀ + 1) a = y, x = D⁻¹ Zᵀ a,   D the ridge,
 //
 // in one warp, a lane a row. All others in two steps. `observe_items`: a block an item; it draws the raters that are read and sorts
-// them. `solve_items`: a block an item, see ridge.cuh. Neighbour terms of an observation: LOOKERS lanes, each a neighbour,
+// them. `solve_items`: a block an item, see ridge.cuh. Neighbor terms of an observation: LOOKERS lanes, each a neighbor,
 // which is looked up by bisection in the rater's row. Shared memory: a word a rater that is read and a count a term; FEW
 // observations; two stages of observations.
 //
 // Limits: two stages, and `Few`, fit a block's shared memory. Races: places of raters are given out by atomic adds and
-// sorted afterwards; places in the list of due items as well, which leave no trace; counts are whole numbers.
+// sorted afterward; places in the list of due items as well, which leave no trace; counts are whole numbers.
 //
 // Its parts are put before it, in this order: rows, blocks, draws, ridge.
 
@@ -36,7 +36,7 @@ struct Items {  // those that are refitted, and where what is found goes
     const int* due;              // which of them; the n-th block has the n-th of these
     const Word* keys;            // of all items
     const float* baseline;
-    const unsigned* neighbours;  // none: 2^32 − 1
+    const unsigned* neighbors;  // none: 2^32 − 1
     float *factors, *bias, *explicit_weights, *implicit_weights;
     int* absent;                 // by new item: users drawn, −1 for none; (new items, ABSENT)
     long long n_items;
@@ -113,7 +113,7 @@ __device__ __forceinline__ void observe(const Table& table, const Users& users, 
     int n_rated = 0, n_unrated = 0;
     for (int first = 0; first < K; first += LOOKERS) {
         const int k = first + threadIdx.x % LOOKERS;
-        const unsigned other = is_user && k < K ? side.neighbours[(long long)item * K + k] : ~0u;
+        const unsigned other = is_user && k < K ? side.neighbors[(long long)item * K + k] : ~0u;
         const bool is_there = other < (Word)side.n_items;
         const long long place = is_there ? find(table.items, start, length, (int)other) : start + length;
         const bool is_rated = place < start + length && table.items[place] == (int)other, is_unrated = is_there && !is_rated;
@@ -156,7 +156,7 @@ __device__ __forceinline__ void write_term(const Items& side, long long item, in
 
 // --- due --------------------------------------------------------------------------------------------------------------
 
-// Lists the new items that are due: a neighbour, a rater or one of the users drawn for it has changed. In `due` their slots, those of few
+// Lists the new items that are due: a neighbor, a rater or one of the users drawn for it has changed. In `due` their slots, those of few
 // raters from the front, all others from the back; how many is counted in `n_due`, then all. Grid: a warp of `n` new items.
 extern "C" __global__ void __launch_bounds__(OBSERVE_THREADS) list_due(
     const long long* rows, int n, const int* absent, int n_absent, const unsigned char* is_touched, const long long* n_raters,

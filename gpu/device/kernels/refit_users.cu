@@ -1,13 +1,13 @@
 // Refits of single users ([004] Alg. 4 in closed form): see gpu/host/online/refit_users.py, whose steps and draws these are.
 //
 //   (Σ w z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ w y z   over samples of one user's ratings of trained items, z = [v_j; 1],
-//   y = r − μ − b̂_j − the neighbour terms of [004] eq. 1; implicit: Newton steps on the cross-entropy, with drawn negatives.
+//   y = r − μ − b̂_j − the neighbor terms of [004] eq. 1; implicit: Newton steps on the cross-entropy, with drawn negatives.
 //
-// Compiled for one kind of model: F factors, K neighbours, IMPLICIT as 0 or 1, DIM = F + 1.
+// Compiled for one kind of model: F factors, K neighbors, IMPLICIT as 0 or 1, DIM = F + 1.
 //
 // Who owns what. `describe_users`: a block a user; lists what is learned and where its samples go. All others: a block a part
 // of PART samples of a user, so that a user with very many ratings takes hardly longer than any other. `list_samples`: a
-// thread a sample, which it draws; then a warp a sample, whose neighbour terms it works out, a lane a neighbour. What the user has
+// thread a sample, which it draws; then a warp a sample, whose neighbor terms it works out, a lane a neighbor. What the user has
 // rated lies in shared memory, ascending, with the first place of each of BUCKETS ranges of items, so that a look-up is
 // a step or two. `solve_users` forms a share of the system, see ridge.cuh; the last block of a user adds all shares in order
 // and solves. The result depends on nothing but that user. One launch a Newton step.
@@ -20,7 +20,7 @@
 
 struct Items {  // the side that stands still
     const float *factors, *bias, *baseline, *explicit_weights, *implicit_weights;
-    const unsigned* neighbours;  // none: 2^32 − 1
+    const unsigned* neighbors;  // none: 2^32 − 1
     const unsigned char* is_trained;
     const Word* keys;
     const long long* pool;       // trained items in the order of their keys
@@ -172,14 +172,14 @@ __device__ __forceinline__ int draw_unrated(const Table& table, const Items& sid
     return -1;
 }
 
-// Sum of both neighbour terms of `item`; for all lanes of a warp.
-__device__ __forceinline__ float neighbour_terms(const Items& side, int item, const Rated& rated) {
+// Sum of both neighbor terms of `item`; for all lanes of a warp.
+__device__ __forceinline__ float neighbor_terms(const Items& side, int item, const Rated& rated) {
     float of_rated = 0, of_unrated = 0;
     int n_rated = 0, n_unrated = 0;
     for (int first = 0; first < K; first += 32) {
         const int k = first + threadIdx.x % 32;
         const long long at = (long long)item * K + k;
-        const unsigned other = k < K ? side.neighbours[at] : ~0u;
+        const unsigned other = k < K ? side.neighbors[at] : ~0u;
         const bool is_there = other < (Word)side.n_items;
         const int place = is_there ? place_of(rated, (int)other) : -1;
         if (place >= 0) of_rated += rated.residuals[place] * side.explicit_weights[at];
@@ -189,7 +189,7 @@ __device__ __forceinline__ float neighbour_terms(const Items& side, int item, co
     return sum_of_lanes(of_rated * rsqrtf(max(n_rated, 1)) + of_unrated * rsqrtf(max(n_unrated, 1)));
 }
 
-// The s-th sample of a user with these ratings, without its neighbour terms.
+// The s-th sample of a user with these ratings, without its neighbor terms.
 __device__ __forceinline__ Sample sample_of(const Table& table, const Items& side, const Rules& rules, const Rated& rated, int user, Word key, int s, float value) {
     const int n_draws = draws_of(rules, rated.n), number = s % (1 + n_draws) - 1, place = s / (1 + n_draws), item = rated.items[place];
     const bool is_like = !IMPLICIT || rated.residuals[place] > 0;
@@ -226,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(PART) list_samples(Users users, con
     __syncthreads();
     for (int at = threadIdx.x / 32; K > 0 && at < n; at += PART / 32) {
         if (samples[at].item < 0) continue;
-        const float terms = neighbour_terms(side, samples[at].item, rated);
+        const float terms = neighbor_terms(side, samples[at].item, rated);
         if (threadIdx.x % 32 == 0) samples[at].offset += terms;
     }
     __syncthreads();

@@ -260,7 +260,7 @@ __device__ __forceinline__ float sigmoid(float score) { return 1 / (1 + expf(-sc
 // (σ(x) − ½) / x: see gpu/host/online/refit_users.py.
 __device__ __forceinline__ float curvature(float score) { return fabsf(score) < 1e-3f ? 0.25f : 0.5f * tanhf(0.5f * score) / score; }
 
-// Sum over N neighbouring lanes, in a fixed order, the same in each of them.
+// Sum over N neighboring lanes, in a fixed order, the same in each of them.
 template <int N = 32> __device__ __forceinline__ float sum_of_lanes(float mine) {
     for (int by = N / 2; by > 0; by /= 2) mine += __shfl_xor_sync(~0u, mine, by);
     return mine;

@@ -4,13 +4,13 @@
 //   x ← x + γ (e · partner − λ x) for u, v, b, b̂, w, c, every right-hand side from before the step
 //
 // Compiled for F (padded: a multiple of LANES · VEC), LANES (a group of lanes has a rating), K (padded: a multiple of
-// 2 · LANES; 0: no neighbours), HALF (u in float16 or float32), IMPLICIT, DISLIKES (whether ratings may be
+// 2 · LANES; 0: no neighbors), HALF (u in float16 or float32), IMPLICIT, DISLIKES (whether ratings may be
 // dislikes), LEARN (0: only the errors), THREADS.
 //
 // Who owns what. A block owns a tile of users, whose u and b it holds in shared memory until all ratings of the tile are
 // learned: the side that every rating reads and writes never leaves the multiprocessor. A group of LANES lanes
 // owns a segment, ratings of one item: v, b̂, w, c stay in its registers, the dot product is summed by shuffles. The groups of
-// a warp take neighbouring segments of the tile's list, equally long ones; warps take such packs in scattered order.
+// a warp take neighboring segments of the tile's list, equally long ones; warps take such packs in scattered order.
 // Long columns are thus split over tiles and segments; where a segment ends, what it has changed of v, b̂, w, c is added.
 // `learn_cells` is the reproducible form: a warp owns a cell of users × items, in sub-steps that form a Latin square.
 //
@@ -28,7 +28,7 @@ constexpr int WARP = 32, GROUPS = WARP / LANES, WARPS = THREADS / WARP;
 constexpr int VEC = F / LANES % 8 || !HALF ? 4 : 8;  // factors of u that a lane reads at a time: 16 bytes, or 8
 constexpr int CHUNKS = F / (LANES * VEC);
 constexpr int V = CHUNKS * VEC;                 // factors of a lane
-constexpr int KL = K / LANES;                   // neighbours of a lane
+constexpr int KL = K / LANES;                   // neighbors of a lane
 constexpr int BATCH = 4;                        // ratings whose records and residuals are on the way
 constexpr int OWN = LANES < BATCH ? BATCH / LANES : 1;  // records that a lane fetches of a batch
 constexpr int SWIZZLED = LANES == 4 && CHUNKS % 2 == 0;
@@ -38,7 +38,7 @@ struct Segment { int item, begin, length, unused; };
 struct Rates { float mean, step, shrink, bias_shrink, weight_step, weight_decay, low, high; };
 struct Items {
     float *factors, *bias, *explicit_weights, *implicit_weights;
-    const int* neighbours;
+    const int* neighbors;
     const float* shares;  // 1 over one more than the groups that are likely to learn from an item at the same time
 };
 struct Samples { const uint2* records; const void* near; };  // `near`: float16 (n, K); IMPLICIT: bits (n, K), where DISLIKES (n, 2 K), in whole words
@@ -107,7 +107,7 @@ __device__ __forceinline__ float group_sum(float x) {
 struct Column {
     float v[V], bias;
     float w[KL ? KL : 1], c[KL ? KL : 1];
-    unsigned present;  // bit k: this lane's neighbour k exists; beyond 32 neighbours a lane they are all taken to
+    unsigned present;  // bit k: this lane's neighbor k exists; beyond 32 neighbors a lane they are all taken to
     float n_present;   // of the whole item
 };
 
@@ -130,7 +130,7 @@ __device__ __forceinline__ void read_item(const Items& items, int row, int lane,
         for (int k = 0; k < KL; ++k) {
             item.w[k] = __ldcg(items.explicit_weights + first + k);
             item.c[k] = __ldcg(items.implicit_weights + first + k);
-            item.present |= (unsigned)(items.neighbours[first + k] >= 0) << k;
+            item.present |= (unsigned)(items.neighbors[first + k] >= 0) << k;
         }
         item.n_present = group_sum((float)__popc(item.present));
     }
@@ -191,7 +191,7 @@ __device__ __forceinline__ void write_item(const Items& items, int row, int lane
     }
 }
 
-// What a lane knows of the neighbours of one rating: as it lies in memory.
+// What a lane knows of the neighbors of one rating: as it lies in memory.
 struct alignas(KL % 8 == 0 && KL && !IMPLICIT ? 16 : 4) Near { unsigned pairs[KL > 1 && !IMPLICIT ? KL / 2 : 1 + DISLIKES]; };
 
 __device__ __forceinline__ void read_near(const void* near, long long place, int lane, Near& found) {
@@ -214,7 +214,7 @@ __device__ __forceinline__ void read_near(const void* near, long long place, int
 #endif
 }
 
-// Residuals of the rated neighbours (IMPLICIT: 1, and −1 of a dislike), 0 for all others, and which are rated (1) or not (0).
+// Residuals of the rated neighbors (IMPLICIT: 1, and −1 of a dislike), 0 for all others, and which are rated (1) or not (0).
 __device__ __forceinline__ void resolve(const Near& near, float (&residual)[KL ? KL : 1], unsigned& rated) {
     rated = 0;
 #if K && IMPLICIT

@@ -94,13 +94,13 @@ __device__ __forceinline__ bool is_outdated(const Signed& by, long long owner, c
 
 // Gather the new items, of `rows`, whose lists the `changed` items have outdated. Grid: a warp a new item.
 extern "C" __global__ void __launch_bounds__(FIND_THREADS) find_outdated(
-    const long long* rows, int n_rows, const int* changed, int n_changed, Signed by, const int* neighbours, int k, long long* outdated,
+    const long long* rows, int n_rows, const int* changed, int n_changed, Signed by, const int* neighbors, int k, long long* outdated,
     int* n_outdated
 ) {
     const int at = (blockIdx.x * FIND_THREADS + threadIdx.x) / WARP;
     if (at >= n_rows) return;
     const long long owner = rows[at];
-    const bool is_found = is_outdated(by, owner, neighbours + owner * k, k, changed, n_changed);
+    const bool is_found = is_outdated(by, owner, neighbors + owner * k, k, changed, n_changed);
     if (is_found && threadIdx.x % WARP == 0) outdated[atomicAdd(n_outdated, 1)] = owner;
 }
 
@@ -145,7 +145,7 @@ template <int THREADS> __device__ __forceinline__ Bound bound_of(const int* bins
 // Shared memory: two lists of k rank keys, then n_bins counts.
 template <int THREADS> __device__ __forceinline__ void take_list(
     const unsigned short* agreements, int stride, const long long* rows, long long n_items, const Signed& by, int n_bins, int k,
-    int* neighbours, unsigned char* is_due
+    int* neighbors, unsigned char* is_due
 ) {
     extern __shared__ __align__(16) Rank list[];
     __shared__ int n_found;
@@ -184,26 +184,26 @@ template <int THREADS> __device__ __forceinline__ void take_list(
     }
     __syncthreads();
     for (int at = threadIdx.x; at < k; at += THREADS) {
-        int& known = neighbours[all.item * k + at];
-        const int neighbour = row_of(sorted[at]);
-        if (known == neighbour) continue;
-        known = neighbour;
+        int& known = neighbors[all.item * k + at];
+        const int neighbor = row_of(sorted[at]);
+        if (known == neighbor) continue;
+        known = neighbor;
         is_due[all.item] = 1;
     }
 }
 
 // Grid: a block a list.
 extern "C" __global__ void __launch_bounds__(LIST_THREADS) take_lists(
-    const unsigned short* agreements, int stride, const long long* rows, long long n_items, Signed by, int n_bins, int k, int* neighbours,
+    const unsigned short* agreements, int stride, const long long* rows, long long n_items, Signed by, int n_bins, int k, int* neighbors,
     unsigned char* is_due
 ) {
-    take_list<LIST_THREADS>(agreements, stride, rows, n_items, by, n_bins, k, neighbours, is_due);
+    take_list<LIST_THREADS>(agreements, stride, rows, n_items, by, n_bins, k, neighbors, is_due);
 }
 
 // The same among many items, where a list alone would keep too little of the memory busy. Grid: a block a list.
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) take_lists_wide(
-    const unsigned short* agreements, int stride, const long long* rows, long long n_items, Signed by, int n_bins, int k, int* neighbours,
+    const unsigned short* agreements, int stride, const long long* rows, long long n_items, Signed by, int n_bins, int k, int* neighbors,
     unsigned char* is_due
 ) {
-    take_list<WIDE_THREADS>(agreements, stride, rows, n_items, by, n_bins, k, neighbours, is_due);
+    take_list<WIDE_THREADS>(agreements, stride, rows, n_items, by, n_bins, k, neighbors, is_due);
 }

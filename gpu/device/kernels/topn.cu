@@ -1,10 +1,10 @@
-// Exact top-N on a device, all but the scan of the items (topn_scan.cu): what a user has to do with neighbours, floors,
+// Exact top-N on a device, all but the scan of the items (topn_scan.cu): what a user has to do with neighbors, floors,
 // exact scores of the rows that the scan has found, the lists; and upkeep of the item side.
 //
 // A key is a score, as bits in ascending order, over the complement of its row: keys of a user are distinct, and their
 // order is that of the list. 0 is no key.
 //
-// Who owns what: eight lanes have an item of a user, or a row of the catalogue; a block of 1,024 threads the floor or the
+// Who owns what: eight lanes have an item of a user, or a row of the catalog; a block of 1,024 threads the floor or the
 // list of a user. Races: bits of `touched` are set by `atomicOr`; rows and keys are appended in any order, and sorted.
 // Every score is computed by `score` of topn_items.cuh in one order of additions: equal inputs give equal bits.
 
@@ -20,14 +20,14 @@ __device__ __forceinline__ float as_float(unsigned bits) {
     return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
 }
 
-// --- neighbours
+// --- neighbors
 
 __device__ __forceinline__ void touch_one(const Task& task, int user, int item) {
     atomicOr(task.touched + (long long)user * task.words + item / TILE, 1u << item % TILE);
 }
 
-// Mark the items that have a neighbour among a user's rated ones. Grid: parts x users; a warp has a rated item.
-extern "C" __global__ void __launch_bounds__(THREADS) touch(Catalogue items, Task task) {
+// Mark the items that have a neighbor among a user's rated ones. Grid: parts x users; a warp has a rated item.
+extern "C" __global__ void __launch_bounds__(THREADS) touch(Catalog items, Task task) {
     const int user = blockIdx.y, lane = threadIdx.x % 32, warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     for (int n = task.seen_starts[user] + warp; n < task.seen_starts[user + 1]; n += gridDim.x * (THREADS / 32)) {
         const int x = task.seen[n];
@@ -47,7 +47,7 @@ __device__ __forceinline__ void push(const Task& task, int user, int item, float
 
 // Score the touched items: those of the sample into it (`sampled`), else all into the keys of users without candidates.
 // Grid: parts x users; a warp has 32 tiles at a time.
-extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalogue items, Task task, int sampled) {
+extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalog items, Task task, int sampled) {
     const int user = blockIdx.y, lane = threadIdx.x % 32, warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     const int stride = sampled ? task.stride : 1, n_tiles = sampled ? task.n_sampled / TILE : task.n_tiles;
     if (task.has_candidates[user]) return;
@@ -95,7 +95,7 @@ __device__ __forceinline__ unsigned reached_by(int n, const unsigned (&mine)[4],
 }
 
 // What `n` items are known to reach: of the largest of groups of the sample, the n-th. Grid: users.
-extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalogue items, Task task) {
+extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalog items, Task task) {
     __shared__ int counts[32];
     const int user = blockIdx.x;
     if (threadIdx.x < 2) task.counts[2 * user + threadIdx.x] = 0;
@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalogue items, T
 
 // Score what may be in the lists. `all`: every item, of users without candidates; else what the scan has found. Grid:
 // parts x users.
-extern "C" __global__ void __launch_bounds__(THREADS) score_rows(Catalogue items, Task task, int all) {
+extern "C" __global__ void __launch_bounds__(THREADS) score_rows(Catalog items, Task task, int all) {
     const int user = blockIdx.y, place = threadIdx.x % 8, is_some = task.has_candidates[user];
     const int n_rows = is_some ? task.candidate_starts[user + 1] - task.candidate_starts[user]
                      : all     ? items.n_items
@@ -140,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) score_rows(Catalogue items
 }
 
 // Begin where no sample sets floors: nothing is found, everything is high enough. Grid: any, 1,024 threads a block.
-extern "C" __global__ void __launch_bounds__(WIDE) reset(Catalogue items, Task task) {
+extern "C" __global__ void __launch_bounds__(WIDE) reset(Catalog items, Task task) {
     const int user = blockIdx.x * WIDE + threadIdx.x;
     if (user >= task.n_users) return;
     task.floors[user] = LOWEST, task.counts[2 * user] = task.counts[2 * user + 1] = 0;
@@ -164,7 +164,7 @@ __device__ __forceinline__ unsigned long long cut(const unsigned long long* keys
 }
 
 // Sort the keys of each user and write the first `n`. Grid: users.
-extern "C" __global__ void __launch_bounds__(WIDE) list_best(Catalogue items, Task task) {
+extern "C" __global__ void __launch_bounds__(WIDE) list_best(Catalog items, Task task) {
     __shared__ unsigned long long best[WIDE];
     __shared__ int counts[64], n_best;
     const int user = blockIdx.x, n_keys = min(task.counts[2 * user + 1], task.room);
@@ -201,14 +201,14 @@ extern "C" __global__ void __launch_bounds__(WIDE) list_best(Catalogue items, Ta
 struct Fresh {                     // rows that are to replace those of `items` (n,), distinct
     const int* items;
     const float *factors, *biases, *baselines;  // (n, F), (n,), (n,)
-    const int* neighbours;                      // (n, K)
+    const int* neighbors;                      // (n, K)
     const float *explicit_weights, *implicit_weights;
     float mean;
     int n, n_factors, is_linked;   // whether inverse lists are to follow
 };
 
 // What a plain score begins with, and a bound on |v|, of a row that is up to date.
-__device__ __forceinline__ void open_row(const Catalogue& items, int item, int place) {
+__device__ __forceinline__ void open_row(const Catalog& items, int item, int place) {
     const Task nobody = {};
     const float* factors = items.factors + (long long)item * G;
     float squares = 0;
@@ -220,12 +220,12 @@ __device__ __forceinline__ void open_row(const Catalogue& items, int item, int p
     atomicMax((int*)items.largest, __float_as_int(fabsf(begin)));
 }
 
-// Link item under the neighbours that it has not had. The chains only grow: an item too many costs an exact score.
-__device__ __forceinline__ void link(const Catalogue& items, const Fresh& fresh, int n, int item, int place) {
+// Link item under the neighbors that it has not had. The chains only grow: an item too many costs an exact score.
+__device__ __forceinline__ void link(const Catalog& items, const Fresh& fresh, int n, int item, int place) {
     for (int k = place; k < items.n_slots; k += 8) {
-        const int x = fresh.neighbours[(long long)n * items.n_slots + k];
+        const int x = fresh.neighbors[(long long)n * items.n_slots + k];
         bool is_new = x >= 0;
-        for (int m = 0; is_new && m < items.n_slots; ++m) is_new = items.neighbours[(long long)item * items.n_slots + m] != x;
+        for (int m = 0; is_new && m < items.n_slots; ++m) is_new = items.neighbors[(long long)item * items.n_slots + m] != x;
         if (!is_new) continue;
         const int at = atomicAdd(items.n_later, 1);
         items.later[at] = item;
@@ -235,7 +235,7 @@ __device__ __forceinline__ void link(const Catalogue& items, const Fresh& fresh,
 }
 
 // Take rows over. Grid: eight lanes a row.
-extern "C" __global__ void __launch_bounds__(THREADS) renew(Catalogue items, Fresh fresh) {
+extern "C" __global__ void __launch_bounds__(THREADS) renew(Catalog items, Fresh fresh) {
     const int n = (blockIdx.x * THREADS + threadIdx.x) / 8, place = threadIdx.x % 8;
     if (n >= fresh.n) return;
     const int item = fresh.items[n];
@@ -244,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) renew(Catalogue items, Fre
     for (int f = place; f < G; f += 8) factors[f] = f < fresh.n_factors ? fresh.factors[(long long)n * fresh.n_factors + f] : 0.0f;
     for (int k = place; k < items.n_slots; k += 8) {
         const long long from = (long long)n * items.n_slots + k, to = (long long)item * items.n_slots + k;
-        items.neighbours[to] = fresh.neighbours[from];
+        items.neighbors[to] = fresh.neighbors[from];
         items.explicit_weights[to] = fresh.explicit_weights[from], items.implicit_weights[to] = fresh.implicit_weights[from];
     }
     if (place == 0) items.fixed[item] = fresh.biases[n] + fresh.mean, items.baselines[item] = fresh.baselines[n] + fresh.mean;
@@ -253,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) renew(Catalogue items, Fre
 }
 
 // Follow a change of `hidden` at `rows` (n,). Grid: eight lanes a row.
-extern "C" __global__ void __launch_bounds__(THREADS) reopen(Catalogue items, const int* rows, int n) {
+extern "C" __global__ void __launch_bounds__(THREADS) reopen(Catalog items, const int* rows, int n) {
     const int at = (blockIdx.x * THREADS + threadIdx.x) / 8;
     if (at < n) open_row(items, rows[at], threadIdx.x % 8);
 }

@@ -2,17 +2,17 @@
 //
 // Compiled for G, the factors of a row with its padding: a multiple of 16.
 
-struct Catalogue {                 // as gpu/device/item_index.py writes it; arrays of I items and spare ones
+struct Catalog {                 // as gpu/device/item_index.py writes it; arrays of I items and spare ones
     const float* factors;          // (I, G), zeros beyond F
     float2* outer;                 // what a plain score begins with (−inf: the item is hidden or there is none), |v| or more
     float* fixed;                  // μ + b_j
     float* baselines;              // μ + b̄_j
     float* largest;                // one number: no finite beginning of a plain score has more magnitude
     const unsigned char* hidden;
-    int* neighbours;               // (I, K), −1: none
+    int* neighbors;               // (I, K), −1: none
     float* explicit_weights;       // (I, K)
     float* implicit_weights;
-    const int *starts, *owners;    // where each of the first `n_listed` items is a neighbour; may hold more than is true
+    const int *starts, *owners;    // where each of the first `n_listed` items is a neighbor; may hold more than is true
     int *heads, *nexts, *later;    // the same, what came later: chains of places in `later`; −1 ends them
     int* n_later;
     int n_items, n_listed, n_slots, is_implicit;
@@ -25,7 +25,7 @@ struct Task {                      // as gpu/device/topn.py writes it; B users
     const int *excluded_starts, *excluded, *candidate_starts, *candidates;
     const int* has_candidates;     // (B,)
     float* sample;                 // (B, n_sampled)
-    unsigned* touched;             // (B, words), a bit for each item; without neighbours none
+    unsigned* touched;             // (B, words), a bit for each item; without neighbors none
     float* floors;                 // (B,): nothing below it can be in the list
     int* counts;                   // (B, 2): rows and keys found, those that had no room among them
     int* rows;                     // (B, room): rows that may belong to the list
@@ -50,7 +50,7 @@ __device__ __forceinline__ bool is_masked(const Task& task, int user, int item) 
     return (task.mask_seen && holds(task.seen, task.seen_starts, user, item)) || holds(task.excluded, task.excluded_starts, user, item);
 }
 
-// What follows is computed by eight neighbouring lanes together, `place` 0 to 7, in one order wherever it is asked for.
+// What follows is computed by eight neighboring lanes together, `place` 0 to 7, in one order wherever it is asked for.
 
 __device__ __forceinline__ unsigned eight() { return 0xffu << (threadIdx.x & 24); }
 template <class Number> __device__ __forceinline__ Number total(Number x) {
@@ -70,19 +70,19 @@ __device__ __forceinline__ float product(const float* user, const float* item, i
     return total(sum);
 }
 
-// What the rating of `item` at this place gives the items that have it as a neighbour.
-__device__ __forceinline__ float residual_of(const Catalogue& items, const Task& task, int user, int item, int place) {
+// What the rating of `item` at this place gives the items that have it as a neighbor.
+__device__ __forceinline__ float residual_of(const Catalog& items, const Task& task, int user, int item, int place) {
     if (!items.is_implicit) return task.values[place] - (items.baselines[item] + task.baselines[user]);
     return items.middle != NONE && task.values[place] < items.middle ? -1.0f : 1.0f;
 }
 
 // |R|^-½ Σ (r − b) w + |N|^-½ Σ c of [004] eq. 1; `user` below 0: of somebody who has rated nothing.
-__device__ __forceinline__ float terms(const Catalogue& items, const Task& task, int user, int item, int place) {
+__device__ __forceinline__ float terms(const Catalog& items, const Task& task, int user, int item, int place) {
     float explicit_sum = 0, implicit_sum = 0;
     int n_rated = 0, n_unrated = 0;
     for (int k = place; k < items.n_slots; k += 8) {
         const long long slot = (long long)item * items.n_slots + k;
-        const int x = items.neighbours[slot];
+        const int x = items.neighbors[slot];
         if (x < 0) continue;
         int low = user < 0 ? 0 : task.seen_starts[user], end = user < 0 ? 0 : task.seen_starts[user + 1], high = end;
         while (low < high) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ bool is_touched(const Task& task, int user, int item)
 }
 
 // The score that orders lists; −inf where the item is hidden. Adding 0 turns −0 into 0, which it equals.
-__device__ __forceinline__ float score(const Catalogue& items, const Task& task, int user, int item, bool touched, int place) {
+__device__ __forceinline__ float score(const Catalog& items, const Task& task, int user, int item, bool touched, int place) {
     float found = items.outer[item].x;
     if (found == NONE) return NONE;
     if (touched) found = items.fixed[item] + terms(items, task, user, item, place);

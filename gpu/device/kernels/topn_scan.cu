@@ -50,7 +50,7 @@ __device__ __forceinline__ void multiply(float (&c)[4], const uint4& a, unsigned
 }
 
 // Users of the block, as the lanes of a warp read them, and their bounds.
-__device__ __forceinline__ void take_users(Shared& shared, const Catalogue& items, const Task& task, int first) {
+__device__ __forceinline__ void take_users(Shared& shared, const Catalog& items, const Task& task, int first) {
     for (int at = threadIdx.x; at < COLUMNS * 2 * MT * 32; at += 32 * WARPS) {
         const int lane = at % 32, m = at / 32 % MT, step = at / 32 / MT;
         const int column = step / 2 * 16 + lane % 4 * 4 + step % 2 * 2;
@@ -77,7 +77,7 @@ struct Cursor {
     int tile, piece, slot;
 };
 
-__device__ __forceinline__ void fetch(Shared& shared, const Catalogue& items, Cursor& cursor, int n_tiles, int stride) {
+__device__ __forceinline__ void fetch(Shared& shared, const Catalog& items, Cursor& cursor, int n_tiles, int stride) {
     const int lane = threadIdx.x % 32;
     if (cursor.tile < n_tiles) {
         const unsigned to = address(shared.stages[threadIdx.x / 32][cursor.slot]) + 16 * lane;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void fetch(Shared& shared, const Catalogue& items, Cu
 
 // Both scans: `use(tile, products)` for every tile of the warp. A lane's products: user 16 m + lane / 4 + e / 2 * 8 of the
 // block, item 8 n + lane % 4 * 2 + e % 2 of the tile.
-template <class Use> __device__ __forceinline__ void scan_tiles(Shared& shared, const Catalogue& items, const Task& task, int n_tiles, int stride, Use use) {
+template <class Use> __device__ __forceinline__ void scan_tiles(Shared& shared, const Catalog& items, const Task& task, int n_tiles, int stride, Use use) {
     const int lane = threadIdx.x % 32, first = blockIdx.x * WARPS + threadIdx.x / 32;
     Cursor cursor = {first, 0, 0};
     for (int stage = 0; stage < STAGES - 1; ++stage) fetch(shared, items, cursor, n_tiles, stride);
@@ -132,7 +132,7 @@ template <class Use> __device__ __forceinline__ void scan_tiles(Shared& shared, 
 }
 
 // Scores of every `stride`-th tile that the exact ones do not fall below. Grid: tiles x users.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sample_scores(Catalogue items, Task task) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sample_scores(Catalog items, Task task) {
     Shared& shared = *(Shared*)memory;
     const int lane = threadIdx.x % 32, base = blockIdx.y * USERS;
     scan_tiles(shared, items, task, task.n_sampled / TILE, task.stride, [&](int tile, float (&products)[MT][4][4]) {
@@ -161,7 +161,7 @@ __device__ __forceinline__ void append(const Task& task, int user, int item) {
 }
 
 // Append every item that may reach the floor to its user's rows. Grid: tiles x users.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) scan(Catalogue items, Task task) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) scan(Catalog items, Task task) {
     Shared& shared = *(Shared*)memory;
     const int lane = threadIdx.x % 32, base = blockIdx.y * USERS;
     scan_tiles(shared, items, task, task.n_tiles, 1, [&](int tile, float (&products)[MT][4][4]) {

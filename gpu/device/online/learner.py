@@ -27,7 +27,7 @@ from gpu.ratings import Rows
 from gpu.refit_rules import Rules, beside_items, item_rules, user_rules
 
 OF_USERS = "user_factors", "user_bias", "user_baseline"  # that refits write
-OF_ITEMS = "item_factors", "item_bias", "neighbours", "explicit_weights", "implicit_weights"
+OF_ITEMS = "item_factors", "item_bias", "neighbors", "explicit_weights", "implicit_weights"
 Steps = tuple[tuple[str, Callable[[], None]], ...]
 
 
@@ -136,7 +136,7 @@ class LiveModel:
             ("table", lambda: found.append(self.table.apply(users, items, values, positions))),
             ("signatures", lambda: self._note(found[0])),
             ("users", lambda: self._refit_users(found[0].touched_users, found[0].n_ratings)),
-            ("neighbours", self._list_new_items),
+            ("neighbors", self._list_new_items),
             ("items", lambda: self._refit_items(found[0].touched_users)),
         )
 
@@ -225,7 +225,7 @@ def _rules_of_users(model: Model) -> Rules:
 
 
 def _signatures(model: Model, parameters: Parameters, table: RatingTable) -> Signatures | None:
-    """What makes lists for new items; None where the model has no neighbours or they were not found by hashing."""
-    if not isinstance(model.params, CulshParams) or not model.neighbours.shape[1] or not model.projections.shape[1]:
+    """What makes lists for new items; None where the model has no neighbors or they were not found by hashing."""
+    if not isinstance(model.params, CulshParams) or not model.neighbors.shape[1] or not model.projections.shape[1]:
         return None
     return Signatures(parameters, model.params, model.scale, model.calibration.origin, table)

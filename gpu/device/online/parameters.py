@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gpu.device.cuda.arrays import placed
 from gpu.device.cuda.growing import Counting, Growing
 from gpu.device.cuda.structures import structure
-from gpu.model import ARRAYS, HOST_ONLY, NO_NEIGHBOUR, Model
+from gpu.model import ARRAYS, HOST_ONLY, NO_NEIGHBOR, Model
 
 NAMES = tuple(name for name in ARRAYS if name not in HOST_ONLY)
 
@@ -35,7 +35,7 @@ class Parameters:
     item_baseline: Any
     user_trained: Any
     item_trained: Any
-    neighbours: Any
+    neighbors: Any
     explicit_weights: Any
     implicit_weights: Any
     projections: Any
@@ -47,7 +47,7 @@ class Parameters:
     def __init__(self, model: Model, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Copy `model`; keys of all its rows."""
         self.mean, self.middle, self.is_implicit = model.mean, model.middle, model.is_implicit
-        fills = {"neighbours": NO_NEIGHBOUR}
+        fills = {"neighbors": NO_NEIGHBOR}
         arrays = {name: (ARRAYS[name][0][0], placed(getattr(model, name))) for name in NAMES}
         arrays |= {"user_keys": ("U", placed(user_keys)), "item_keys": ("I", placed(item_keys))}
         arrays["is_touched"] = ("U", cupy.zeros(model.n_users, dtype=cupy.uint8))
@@ -80,7 +80,7 @@ class Parameters:
         return self._new_items.values
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Add rows with these keys: zeros without neighbours, not trained."""
+        """Add rows with these keys: zeros without neighbors, not trained."""
         n_users, n_items = self.n_users, self.n_items
         sizes = {"U": n_users + len(user_keys), "I": n_items + len(item_keys)}
         for axis, growing in self._growing.values():
@@ -103,7 +103,7 @@ class Parameters:
     @property
     def items_side(self) -> Any:
         """`Items` of kernels/refit_users.cu."""
-        names = "item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "neighbours"
+        names = "item_factors", "item_bias", "item_baseline", "explicit_weights", "implicit_weights", "neighbors"
         return structure(
             *self._arrays(*names, "item_trained", "item_keys"), self.item_pool, np.int64(self.n_items),
             np.int64(len(self.item_pool)), np.float32(self.mean), np.float32(self.middle),
@@ -125,7 +125,7 @@ class Parameters:
 
     def new_items_side(self, due: Any) -> tuple[Any, ...]:
         """The first fields of `Items` of kernels/refit_items.cu, for the new items in these places."""
-        names = "item_keys", "item_baseline", "neighbours", "item_factors", "item_bias"
+        names = "item_keys", "item_baseline", "neighbors", "item_factors", "item_bias"
         return self._new_items, due, *self._arrays(*names, "explicit_weights", "implicit_weights")
 
     def _arrays(self, *names: str) -> list[Growing]:

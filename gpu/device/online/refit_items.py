@@ -17,7 +17,7 @@ from gpu.device.online.refit_users import constants_of
 from gpu.refit_rules import Rules
 
 OBSERVE_THREADS, FEW_THREADS, WARP = 256, 128, 32  # as kernels/refit_items.cu has them
-AT_ONCE = 512  # items of many raters whose observations are held at a time: 140 MB with 32 neighbours
+AT_ONCE = 512  # items of many raters whose observations are held at a time: 140 MB with 32 neighbors
 WORD_BYTES = 4
 
 
@@ -27,8 +27,8 @@ class ItemRefits:
     def __init__(self, parameters: Parameters, rules: Rules) -> None:
         """`rules`: of items."""
         self._parameters, self._rules, self._constants = parameters, rules, constants_of(rules)
-        n_factors, self._n_neighbours = parameters.user_factors.shape[1], parameters.neighbours.shape[1]
-        sizes = {"F": n_factors, "K": self._n_neighbours, "DIM": n_factors + 1 + 2 * self._n_neighbours}
+        n_factors, self._n_neighbors = parameters.user_factors.shape[1], parameters.neighbors.shape[1]
+        sizes = {"F": n_factors, "K": self._n_neighbors, "DIM": n_factors + 1 + 2 * self._n_neighbors}
         self._run = Launcher("refit_items", {**sizes, "IMPLICIT": int(parameters.is_implicit)})
         n_absent = rules.n_negatives * rules.max_ratings if parameters.is_implicit else 0
         drawn = cupy.full((len(parameters.new_items), n_absent), -1, dtype=cupy.int32)
@@ -90,7 +90,7 @@ class ItemRefits:
         """Refit `n` items of many raters."""
         side, constants, observed = self._items(due), self._constants, self._observed.of(n)
         n_words = 1 << (self._rules.max_ratings - 1).bit_length()
-        shared = WORD_BYTES * (n_words + 2 * self._n_neighbours + 1)
+        shared = WORD_BYTES * (n_words + 2 * self._n_neighbors + 1)
         given = users, side, table.pointers, constants, observed, np.int32(n_words)
         self._run("observe_items", n, OBSERVE_THREADS, *given, shared=shared)
         threads, shared, _ = self._run.geometry
@@ -98,7 +98,7 @@ class ItemRefits:
 
     def _new_arrays(self, n: int) -> Any:
         """`Observed` of the kernels for `n` items, `AT_ONCE` at most."""
-        n, n_terms, rules = min(n, AT_ONCE), 2 * self._n_neighbours, self._rules
+        n, n_terms, rules = min(n, AT_ONCE), 2 * self._n_neighbors, self._rules
         room = rules.max_ratings * (1 + rules.n_negatives)
         terms = cupy.empty((n, room, n_terms), dtype=cupy.float32)
         offsets, targets = cupy.empty((2, n, room), dtype=cupy.float32)

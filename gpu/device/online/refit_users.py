@@ -30,8 +30,8 @@ class UserRefits:
         """`rules`: of users."""
         self._parameters, self._rules, self._constants = parameters, rules, constants_of(rules)
         self._spread = _placed(rules.spread) if len(rules.spread) else np.uint64(0)
-        n_factors, self._n_neighbours = parameters.item_factors.shape[1], parameters.neighbours.shape[1]
-        sizes = {"F": n_factors, "K": self._n_neighbours, "DIM": n_factors + 1}
+        n_factors, self._n_neighbors = parameters.item_factors.shape[1], parameters.neighbors.shape[1]
+        sizes = {"F": n_factors, "K": self._n_neighbors, "DIM": n_factors + 1}
         self._run = Launcher("refit_users", {**sizes, "IMPLICIT": int(parameters.is_implicit)})
         self._described = Scratch(self._new_arrays)
 

@@ -33,7 +33,7 @@ RANK_BYTES, COUNT_BYTES = 8, 4
 
 
 class Signatures:
-    """Neighbour lists of the items newer than the snapshot: over all items, by their present signatures."""
+    """Neighbor lists of the items newer than the snapshot: over all items, by their present signatures."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Signatures:
         n_new = len(self._parameters.new_items)
         if n_new * self._parameters.n_items <= RANKED_AT_ONCE:  # if it were all of them
             return None
-        return max(RANKED_AT_ONCE // (2 * self._params.n_neighbours * n_new), FEWEST_CHANGES)
+        return max(RANKED_AT_ONCE // (2 * self._params.n_neighbors * n_new), FEWEST_CHANGES)
 
     def prepare(self) -> Iterator[None]:
         """Hash all ratings of the table into `parameters.projections`, and make the lists; in slices."""
@@ -111,13 +111,13 @@ class Signatures:
 
     def _lists(self) -> Iterator[None]:
         """Some of these lists at a time."""
-        parameters, outdated, k = self._parameters, self._find_outdated(), self._params.n_neighbours
+        parameters, outdated, k = self._parameters, self._find_outdated(), self._params.n_neighbors
         items, shared = self._items.values, 2 * RANK_BYTES * k + COUNT_BYTES * (self._n_bits + 1)
         function, threads = LISTING[len(items) >= MANY_ITEMS]
         for first, agreements in hamming.agreeing(self._packed.values, self._ones.buffer, items, outdated):
             n, stride = agreements.shape
             rows = agreements, np.int32(stride), outdated[first:], np.int64(len(items)), self._signed
-            to = np.int32(self._n_bits + 1), np.int32(k), parameters.neighbours, parameters.is_due
+            to = np.int32(self._n_bits + 1), np.int32(k), parameters.neighbors, parameters.is_due
             self._run(function, n, threads, *rows, *to, shared=shared)
             yield
 
@@ -129,7 +129,7 @@ class Signatures:
         found = self._outdated.of(len(new))
         self._count.fill(0)
         rows = new, np.int32(len(new)), changed, np.int32(len(changed)), self._signed
-        lists = parameters.neighbours, np.int32(self._params.n_neighbours)
+        lists = parameters.neighbors, np.int32(self._params.n_neighbors)
         n_blocks = -(-len(new) * lsh.WARP // FIND_THREADS)
         self._run("find_outdated", n_blocks, FIND_THREADS, *rows, *lists, found, self._count)
         self._has_changed.values.fill(0)

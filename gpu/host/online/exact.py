@@ -1,4 +1,4 @@
-"""Exact refits of single rows on the host: what ALS or NMF minimises for one row, in float64 (see `gpu.online.exact`).
+"""Exact refits of single rows on the host: what ALS or NMF minimizes for one row, in float64 (see `gpu.online.exact`).
 
 The system of a row is added up over its ratings in their order, `BATCH` at a time. So the result is the same, bit for
 bit, with any other rows in the call and with any slices of the ratings (of a multiple of `BATCH`).

@@ -58,16 +58,16 @@ def observe(
     row: NDArray[np.float64], counts: NDArray[np.int64], item: Int, user: Int, rows: Rows, arrays: Arrays
 ) -> None:
     """Fill x_i in `row` (D,), and count in `counts` (D,) which of its terms take part."""
-    n_factors, n_neighbours = arrays.user_factors.shape[1], arrays.neighbours.shape[1]
+    n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
     for f in range(n_factors):
         row[f] = arrays.user_factors[user, f]
     row[n_factors] = 1
-    explicit, implicit = n_factors + 1, n_factors + 1 + n_neighbours
+    explicit, implicit = n_factors + 1, n_factors + 1 + n_neighbors
     row[explicit:] = 0
     start, length = rows.starts[user], rows.lengths[user]
     n_rated, n_unrated = 0, 0
-    for k in range(n_neighbours):
-        other = arrays.neighbours[item, k]
+    for k in range(n_neighbors):
+        other = arrays.neighbors[item, k]
         if other >= np.uint32(len(arrays.item_bias)):
             continue
         place = find(rows.items, start, length, np.int64(other))
@@ -83,7 +83,7 @@ def observe(
             row[implicit + k] = 1
             counts[implicit + k] += 1
             n_unrated += 1
-    for k in range(n_neighbours):
+    for k in range(n_neighbors):
         row[explicit + k] /= np.sqrt(max(n_rated, 1))
         row[implicit + k] /= np.sqrt(max(n_unrated, 1))
     counts[:explicit] += 1
@@ -135,13 +135,13 @@ def draw_absences(
 
 
 @njit(cache=True, nogil=True)
-def ridge_of(term: Int, n: Int, n_factors: Int, n_neighbours: Int, rules: Rules) -> float:
+def ridge_of(term: Int, n: Int, n_factors: Int, n_neighbors: Int, rules: Rules) -> float:
     """Ridge of a term that takes part in `n` observations."""
     if term < n_factors:
         return rules.factor * n + rules.factor_prior
     if term == n_factors:
         return rules.bias * n + rules.bias_prior
-    unit = rules.weight_unit if term <= n_factors + n_neighbours else 1.0
+    unit = rules.weight_unit if term <= n_factors + n_neighbors else 1.0
     return unit * (rules.weight * n + rules.weight_prior)
 
 
@@ -184,8 +184,8 @@ def fit_item(
     item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules
 ) -> NDArray[np.float64]:
     """[v; b̂; w; c] (D,) of a new item: ridge regression, or `n_steps` Newton steps from zero for implicit models."""
-    n_factors, n_neighbours = arrays.user_factors.shape[1], arrays.neighbours.shape[1]
-    n_terms = n_factors + 1 + 2 * n_neighbours
+    n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
+    n_terms = n_factors + 1 + 2 * n_neighbors
     users = np.concatenate((raters.astype(np.int64), absent))
     found, right = np.zeros(n_terms), np.empty(n_terms)
     matrix = np.empty((n_terms, n_terms))
@@ -193,7 +193,7 @@ def fit_item(
         matrix[:], right[:] = 0, 0
         counts = step(found, matrix, right, item, users, len(raters), rows, arrays)
         for a in range(n_terms):
-            ridge = ridge_of(a, counts[a], n_factors, n_neighbours, rules)
+            ridge = ridge_of(a, counts[a], n_factors, n_neighbors, rules)
             matrix[a, a] += ridge
             right[a] -= ridge * found[a]
         solve(matrix, right)
@@ -207,16 +207,16 @@ def refit_item(
     item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules
 ) -> None:
     """Refit one item from its raters and drawn absences, in place in `arrays`; without raters it has no parameters."""
-    n_factors, n_neighbours = arrays.user_factors.shape[1], arrays.neighbours.shape[1]
-    found = np.zeros(n_factors + 1 + 2 * n_neighbours)
+    n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
+    found = np.zeros(n_factors + 1 + 2 * n_neighbors)
     if len(raters):
         found = fit_item(item, raters, absent, rows, arrays, rules)
     for f in range(n_factors):
         arrays.item_factors[item, f] = found[f]
     arrays.item_bias[item] = found[n_factors]
-    for k in range(n_neighbours):
+    for k in range(n_neighbors):
         arrays.explicit_weights[item, k] = found[n_factors + 1 + k]
-        arrays.implicit_weights[item, k] = found[n_factors + 1 + n_neighbours + k]
+        arrays.implicit_weights[item, k] = found[n_factors + 1 + n_neighbors + k]
 
 
 @njit(cache=True, nogil=True)

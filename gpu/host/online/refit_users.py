@@ -85,12 +85,12 @@ def fill_line(
 
 
 @njit(cache=True, nogil=True)
-def neighbour_terms(item: Int, line: NDArray[np.float32], arrays: Arrays) -> float:
-    """Both neighbour sums of [004] eq. 1 for `item`, given the line of somebody's residuals."""
+def neighbor_terms(item: Int, line: NDArray[np.float32], arrays: Arrays) -> float:
+    """Both neighbor sums of [004] eq. 1 for `item`, given the line of somebody's residuals."""
     explicit, implicit = 0.0, 0.0
     n_rated, n_unrated = 0, 0
-    for k in range(arrays.neighbours.shape[1]):
-        other = arrays.neighbours[item, k]
+    for k in range(arrays.neighbors.shape[1]):
+        other = arrays.neighbors[item, k]
         if other >= np.uint32(len(line)):
             continue
         if line[other] != UNRATED:
@@ -159,7 +159,7 @@ def samples_of(
                 n += 1
     offsets = np.empty(n)
     for s in range(n):
-        offsets[s] = arrays.mean + arrays.item_bias[chosen[s]] + neighbour_terms(chosen[s], line, arrays)
+        offsets[s] = arrays.mean + arrays.item_bias[chosen[s]] + neighbor_terms(chosen[s], line, arrays)
     return Samples(chosen[:n], offsets, targets[:n], counts[:n])
 
 

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheRuntime, UserId, answers, check_n, reply
-from service.api.schemas import EstimateQuery, NeighboursQuery, RatingsQuery
+from service.api.schemas import EstimateQuery, NeighborsQuery, RatingsQuery
 from service.engine.queries import (
     Estimate,
-    ItemNeighbours,
-    Neighbours,
+    ItemNeighbors,
+    Neighbors,
     RatingEstimate,
     RatingsOfUser,
-    UserNeighbours,
+    UserNeighbors,
     UserRatings,
 )
 
@@ -23,26 +23,22 @@ router = APIRouter(tags=["lookups"])
 
 
 @router.get(
-    "/items/{item}/neighbors", responses=answers(ItemNeighbours, http_404="Unknown item, or no live model of that name")
+    "/items/{item}/neighbors", responses=answers(ItemNeighbors, http_404="Unknown item, or no live model of that name")
 )
-async def list_item_neighbors(
-    item: ItemId, query: Annotated[NeighboursQuery, Query()], runtime: TheRuntime
-) -> Response:
+async def list_item_neighbors(item: ItemId, query: Annotated[NeighborsQuery, Query()], runtime: TheRuntime) -> Response:
     """The items most like one item."""
     check_n(runtime, query.n)
-    asked = Neighbours(kind="item", id=item, n=query.n, model=query.model)
+    asked = Neighbors(kind="item", id=item, n=query.n, model=query.model)
     return reply(await runtime.ask(asked, query.position))
 
 
 @router.get(
-    "/users/{user}/neighbors", responses=answers(UserNeighbours, http_404="Unknown user, or no live model of that name")
+    "/users/{user}/neighbors", responses=answers(UserNeighbors, http_404="Unknown user, or no live model of that name")
 )
-async def list_user_neighbors(
-    user: UserId, query: Annotated[NeighboursQuery, Query()], runtime: TheRuntime
-) -> Response:
+async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Query()], runtime: TheRuntime) -> Response:
     """The users most like one user."""
     check_n(runtime, query.n)
-    asked = Neighbours(kind="user", id=user, n=query.n, model=query.model)
+    asked = Neighbors(kind="user", id=user, n=query.n, model=query.model)
     return reply(await runtime.ask(asked, query.position))
 
 

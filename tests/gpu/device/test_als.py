@@ -17,7 +17,7 @@ from gpu.training.als import Problem, width
 from tests.gpu.training.test_als import (
     EXPLICIT,
     IMPLICIT,
-    UNCENTRED,
+    UNCENTERED,
     assert_rows_agree,
     rows_of,
     signed,
@@ -29,11 +29,11 @@ pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33, 4096, 8192, 8193, 200_000]
 N_COLUMNS = 200_000
 DEVICE = Backend("device", "under test")
-KINDS = {"biases": EXPLICIT, "uncentred": UNCENTRED, "implicit": IMPLICIT, "signed": IMPLICIT}
+KINDS = {"biases": EXPLICIT, "uncentered": UNCENTERED, "implicit": IMPLICIT, "signed": IMPLICIT}
 FACTORS = [4, 5, 16, 31, 32, 64, 100, 128, 200, 256]
-OTHERS = "uncentred", "implicit", "signed"
+OTHERS = "uncentered", "implicit", "signed"
 CASES = [("biases", n) for n in FACTORS] + [(kind, n) for kind in OTHERS for n in (5, 32, 100, 128)]
-CASES += [("uncentred", 150), ("uncentred", 256), ("biases", 201)]  # of Hopper's kernel; its biases need whole pieces
+CASES += [("uncentered", 150), ("uncentered", 256), ("biases", 201)]  # of Hopper's kernel; its biases need whole pieces
 CASES += [(kind, n) for kind in ("biases", *OTHERS) for n in (257, 512)]  # in blocks
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float16"])
 SOLVERS = pytest.mark.parametrize("solver", ["cg", "cholesky"])
@@ -112,7 +112,7 @@ def test_the_form_that_tensor_cores_read_is_kept_up(kind, als):
     assert np.array_equal(solved.halves.get()[rated, :used], expected[rated, :used])
 
 
-@pytest.mark.parametrize("kind", ["uncentred", "biases"])
+@pytest.mark.parametrize("kind", ["uncentered", "biases"])
 def test_the_form_that_hoppers_tensor_cores_read_is_kept_up(kind, als):
     problem, rows, fixed, start = case(kind, 192, LENGTHS[:9], 5000)
     problem = problem._replace(precision="float16")

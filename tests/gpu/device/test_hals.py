@@ -42,11 +42,11 @@ def both_steps(
     rows, columns = primitives.put(W, tile), primitives.put(H, tile)
     S = primitives.gram(rows)
     primitives.multiply(placed, False, rows, columns)
-    primitives.sweep(columns, S, tile=tile, normalise=False)
+    primitives.sweep(columns, S, tile=tile, normalize=False)
     Q = primitives.gram(columns)
     inner, whole = primitives.inner(columns), primitives.sum_of_products(S, Q)
     primitives.multiply(placed, True, columns, rows)
-    primitives.sweep(rows, Q, tile=tile, normalise=True)
+    primitives.sweep(rows, Q, tile=tile, normalize=True)
     primitives.finish()
     return primitives.fetch(rows), primitives.fetch(columns), inner, whole
 
@@ -151,7 +151,7 @@ def test_what_overflows_is_not_hidden(hals):
     W, H = tables(300, 20, 4, np.float32)
     side = hals.put(W, 2)
     side.products[1, 7] = np.nan
-    hals.sweep(side, hals.gram(hals.put(H, 2)), tile=2, normalise=True)
+    hals.sweep(side, hals.gram(hals.put(H, 2)), tile=2, normalize=True)
     assert np.isnan(hals.fetch(side)).any()
 
 

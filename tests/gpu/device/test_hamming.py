@@ -50,7 +50,7 @@ def assert_lists_equal(packed: np.ndarray, counts: np.ndarray, k: int, queries: 
     rows = None if queries is None else placed(queries)[0]
     on_device = placed(packed, counts, keys)
     found = simlsh.top_k(on_device[0], on_device[1], k, 3, on_device[2], rows, DEVICE)
-    np.testing.assert_array_equal(found.neighbours.get(), expected.neighbours)
+    np.testing.assert_array_equal(found.neighbors.get(), expected.neighbors)
     assert found.filled == expected.filled
 
 
@@ -66,10 +66,10 @@ def test_all_pairs_are_ranked_as_on_the_host(n, n_words, k, hamming):
     assert_lists_equal(random, np.ones(n, np.int64), k)
 
 
-def test_neighbours_are_those_of_the_definition(hamming):
+def test_neighbors_are_those_of_the_definition(hamming):
     packed, counts = signatures(60, 2), np.random.default_rng(0).integers(0, 2, 60)
     on_device = placed(packed, counts, np.zeros(60, np.uint64))
-    found = simlsh.top_k(on_device[0], on_device[1], 7, 0, on_device[2], backend=DEVICE).neighbours.get()
+    found = simlsh.top_k(on_device[0], on_device[1], 7, 0, on_device[2], backend=DEVICE).neighbors.get()
     for item in range(60):
         assert found[item][found[item] >= 0].tolist() == reference.most_agreeing(unpacked(packed), counts, item, 7)
 
@@ -113,7 +113,7 @@ def test_the_same_lists_are_outdated_as_on_the_host(k, hamming):
     for seed in range(10):
         rng = np.random.default_rng(seed)
         packed, counts = rng.integers(0, 16, (50, 2), dtype=np.uint64), rng.integers(0, 3, 50)
-        lists = simlsh.top_k(packed, counts, k, 0, np.arange(50, dtype=np.uint64)).neighbours
+        lists = simlsh.top_k(packed, counts, k, 0, np.arange(50, dtype=np.uint64)).neighbors
         changed, owners = rng.choice(50, 1 + 40 * (seed % 2), replace=False), np.arange(3, 50)
         packed[changed] = rng.integers(0, 16, (len(changed), 2), dtype=np.uint64)
         expected = simlsh.outdated(lists[owners], owners, changed, packed, counts)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu.backend import HOST
-from gpu.model import NO_NEIGHBOUR, Model
+from gpu.model import NO_NEIGHBOR, Model
 from gpu.ranking.item_index import ItemIndex
 from tests.gpu.device.test_topn import DEVICE, NEAR, NEAR_IMPLICIT, PLAIN, ask, assert_right, model_of, rated
 
@@ -27,8 +27,8 @@ def change(model: Model, items: np.ndarray, seed: int) -> None:
     rng = np.random.default_rng(seed)
     model.item_factors[items] = rng.standard_normal((len(items), model.item_factors.shape[1])) / 4
     model.item_bias[items] = rng.standard_normal(len(items))
-    slots = len(items), model.neighbours.shape[1]
-    model.neighbours[items] = rng.integers(NO_NEIGHBOUR, model.n_items, slots)
+    slots = len(items), model.neighbors.shape[1]
+    model.neighbors[items] = rng.integers(NO_NEIGHBOR, model.n_items, slots)
     model.explicit_weights[items] = rng.standard_normal(slots)
     model.implicit_weights[items] = rng.standard_normal(slots)
 
@@ -81,20 +81,20 @@ def test_lists_that_change_for_ever_take_no_more_memory(item_index, monkeypatch)
     monkeypatch.setattr(item_index, "MOST_LATER", 1000)
     model, rows, rng = model_of(NEAR, 4, 60, 20), rated(4, 60, 15), np.random.default_rng(0)
     index = ItemIndex(model, DEVICE)
-    catalogue, sizes = index.catalogue, []
-    most = max(1000, 60 * catalogue.n_slots)
+    catalog, sizes = index.catalog, []
+    most = max(1000, 60 * catalog.n_slots)
     for step in range(120):
         if step % 40 == 39:
             model.grow(4, model.n_items + 5)
         some = np.unique(rng.integers(0, model.n_items, 20))
         change(model, some, step)
         index.refresh(some)
-        sizes.append(len(catalogue.arrays["later"]))
+        sizes.append(len(catalog.arrays["later"]))
         if step % 10 == 0:
             kept, fresh = ask(index, rows, 30), ask(ItemIndex(model, DEVICE), rows, 30)
             np.testing.assert_array_equal(kept[0], fresh[0])
             np.testing.assert_array_equal(kept[1], fresh[1])
-    assert sizes[-1] == sizes[len(sizes) // 2] <= 4 * (most + 20 * catalogue.n_slots)
+    assert sizes[-1] == sizes[len(sizes) // 2] <= 4 * (most + 20 * catalog.n_slots)
 
 
 def test_rows_are_placed_in_chunks(item_index, monkeypatch):

@@ -127,7 +127,7 @@ def test_sweeps_of_nmf_compile(double, chunk, architecture, tmp_path):
 @needs_nvcc
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
 @pytest.mark.parametrize("numbers", NEAR)
-def test_kernels_of_neighbours_compile(numbers, architecture, tmp_path):
+def test_kernels_of_neighbors_compile(numbers, architecture, tmp_path):
     names = "CHUNKS", "WIDE", "SEARCH", "DISLIKES", "LINE_THREADS"
     macros = dict(zip(names, numbers, strict=True))
     compile_with_nvcc("descent_neighbors", macros, architecture, tmp_path)

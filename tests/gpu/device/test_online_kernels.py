@@ -14,11 +14,11 @@ pytestmark = needs_nvcc
 
 
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
-@pytest.mark.parametrize(("n_factors", "n_neighbours", "is_implicit"), SIZES)
-def test_refits(n_factors: int, n_neighbours: int, is_implicit: int, architecture: str, tmp_path: Path) -> None:
-    macros = {"F": n_factors, "K": n_neighbours, "IMPLICIT": is_implicit}
+@pytest.mark.parametrize(("n_factors", "n_neighbors", "is_implicit"), SIZES)
+def test_refits(n_factors: int, n_neighbors: int, is_implicit: int, architecture: str, tmp_path: Path) -> None:
+    macros = {"F": n_factors, "K": n_neighbors, "IMPLICIT": is_implicit}
     compile_with_nvcc("refit_users", {**macros, "DIM": n_factors + 1}, architecture, tmp_path)
-    compile_with_nvcc("refit_items", {**macros, "DIM": n_factors + 1 + 2 * n_neighbours}, architecture, tmp_path)
+    compile_with_nvcc("refit_items", {**macros, "DIM": n_factors + 1 + 2 * n_neighbors}, architecture, tmp_path)
 
 
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])

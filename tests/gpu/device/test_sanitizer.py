@@ -104,7 +104,7 @@ def solve(hals: ModuleType, matrix: Any, solved: Any, fixed: Any, tile: int) -> 
     """The step of `solved`: W is the side of more rows."""
     is_W = solved.columns.shape[1] > fixed.columns.shape[1]
     hals.multiply(matrix, is_W, fixed, solved)
-    hals.sweep(solved, hals.gram(fixed), tile=tile, normalise=is_W)
+    hals.sweep(solved, hals.gram(fixed), tile=tile, normalize=is_W)
 
 
 @pytest.mark.parametrize("kind", [test_topn.PLAIN, test_topn.NEAR])

@@ -1,4 +1,4 @@
-"""Neighbours found on the device: simLSH and minHash list for list as on the host, GSM within rounding.
+"""Neighbors found on the device: simLSH and minHash list for list as on the host, GSM within rounding.
 
 Every array is an allocation of its own, so that compute-sanitizer sees what goes past its end:
 
@@ -38,18 +38,18 @@ def comparators(no_pool: None) -> ModuleType:
 @pytest.mark.parametrize("psi", ["power", "residual"])
 def test_lists_equal_the_hosts(name, psi, comparators):
     ratings = ratings_of(LENGTHS if name != "minhash" else [0, 1, 300, 8200, 40])
-    params = CulshParams(similarity=name, n_neighbours=5, n_bits=320, psi=psi, seed=4)
-    found, expected = (similarity.neighbours(ratings, params, backend) for backend in (DEVICE, similarity.HOST))
-    np.testing.assert_array_equal(found.neighbours, expected.neighbours)
+    params = CulshParams(similarity=name, n_neighbors=5, n_bits=320, psi=psi, seed=4)
+    found, expected = (similarity.neighbors(ratings, params, backend) for backend in (DEVICE, similarity.HOST))
+    np.testing.assert_array_equal(found.neighbors, expected.neighbors)
     np.testing.assert_array_equal(found.projections, expected.projections)
     assert found.filled == expected.filled
 
 
-def test_implicit_neighbours_and_none(comparators):
+def test_implicit_neighbors_and_none(comparators):
     ratings = ratings_of(LENGTHS)
-    for params in (CulshImplicitParams(n_bits=64), CulshParams(n_neighbours=0)):
-        found, expected = (similarity.neighbours(ratings, params, backend) for backend in (DEVICE, similarity.HOST))
-        np.testing.assert_array_equal(found.neighbours, expected.neighbours)
+    for params in (CulshImplicitParams(n_bits=64), CulshParams(n_neighbors=0)):
+        found, expected = (similarity.neighbors(ratings, params, backend) for backend in (DEVICE, similarity.HOST))
+        np.testing.assert_array_equal(found.neighbors, expected.neighbors)
         np.testing.assert_array_equal(found.projections, expected.projections)
 
 

@@ -1,4 +1,4 @@
-"""Ranking on the device against plain NumPy and its twin on the host: sizes, masks, ties, neighbours, bounds."""
+"""Ranking on the device against plain NumPy and its twin on the host: sizes, masks, ties, neighbors, bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu.backend import HOST, Backend
-from gpu.model import NO_NEIGHBOUR, Model
+from gpu.model import NO_NEIGHBOR, Model
 from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
@@ -30,18 +30,18 @@ def device() -> ModuleType:
 
 
 def model_of(kind: type[Params], n_users: int, n_items: int, n_factors: int, spread: float = 1.0) -> Model:
-    """Parameters at random; a sixth of the slots has no neighbour, ratings below 3 are dislikes."""
+    """Parameters at random; a sixth of the slots has no neighbor, ratings below 3 are dislikes."""
     rng = np.random.default_rng(n_items + n_factors)
-    given = {} if kind is PLAIN else {"n_neighbours": 8, "n_bits": 64}
+    given = {} if kind is PLAIN else {"n_neighbors": 8, "n_bits": 64}
     model = Model.zeros(
         kind(n_factors=n_factors, **given), 3.5, (1, 5), n_users, n_items, given.get("n_bits", 0), OF_RATINGS
     )
     for name in ("user_factors", "item_factors", "user_bias", "item_bias", "user_baseline", "item_baseline"):
         array = getattr(model, name)
         array[:] = spread * rng.standard_normal(array.shape, dtype=np.float32) / 4
-    slots = model.neighbours.shape
-    model.neighbours[:] = rng.integers(0, n_items, slots)
-    model.neighbours[rng.random(slots) < 1 / 6] = NO_NEIGHBOUR
+    slots = model.neighbors.shape
+    model.neighbors[:] = rng.integers(0, n_items, slots)
+    model.neighbors[rng.random(slots) < 1 / 6] = NO_NEIGHBOR
     model.explicit_weights[:], model.implicit_weights[:] = rng.standard_normal((2, *slots), dtype=np.float32) / 4
     return model
 
@@ -65,7 +65,7 @@ def exact_scores(model: Model, rows: Rows, user: int) -> np.ndarray:
     own = slice(rows.starts[user], rows.starts[user] + rows.lengths[user])
     scores = model.mean + model.user_bias[user] + model.item_bias.astype(np.float64)
     scores += model.item_factors.astype(np.float64) @ model.user_factors[user]
-    if not model.neighbours.shape[1]:
+    if not model.neighbors.shape[1]:
         return scores
     residuals = np.zeros(model.n_items + 1)
     residuals[rows.items[own]] = topn.residuals_of(
@@ -73,8 +73,8 @@ def exact_scores(model: Model, rows: Rows, user: int) -> np.ndarray:
     )
     is_rated = np.zeros(model.n_items + 1, dtype=bool)
     is_rated[rows.items[own]] = True
-    listed, is_slot = is_rated[model.neighbours], model.neighbours >= 0
-    explicit = np.where(listed & is_slot, residuals[model.neighbours] * model.explicit_weights, 0).sum(axis=1)
+    listed, is_slot = is_rated[model.neighbors], model.neighbors >= 0
+    explicit = np.where(listed & is_slot, residuals[model.neighbors] * model.explicit_weights, 0).sum(axis=1)
     implicit = np.where(~listed & is_slot, model.implicit_weights, 0).sum(axis=1)
     n_rated, n_unrated = (listed & is_slot).sum(axis=1), (~listed & is_slot).sum(axis=1)
     return scores + explicit / np.sqrt(np.maximum(n_rated, 1)) + implicit / np.sqrt(np.maximum(n_unrated, 1))

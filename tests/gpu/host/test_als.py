@@ -73,7 +73,7 @@ def test_gram_of_any_number_of_rows(n_columns: int) -> None:
     np.testing.assert_allclose(als.gram_of(table), exact.T @ exact, rtol=1e-5, atol=1e-5)
 
 
-def test_weights_of_the_regularisation() -> None:
+def test_weights_of_the_regularization() -> None:
     lengths = np.array([0, 1, 10])
     np.testing.assert_allclose(EXPLICIT.ridges(lengths, 100), 0.05 * lengths)
     np.testing.assert_allclose(IMPLICIT.ridges(lengths, 100), 0.1 * np.sqrt(lengths + 50.0) + 0.3)

@@ -35,12 +35,12 @@ def test_both_steps(size: tuple[int, int, int], form: object, tile: int) -> None
     placed = hals.place(form(matrix), np.float64)  # type: ignore[operator]
     rows, columns = hals.put(W, tile), hals.put(H.T, tile)
     hals.multiply(placed, False, rows, columns)
-    hals.sweep(columns, hals.gram(rows), tile=tile, normalise=False)
+    hals.sweep(columns, hals.gram(rows), tile=tile, normalize=False)
     H = reference.hals_step_of_h(matrix, W, H)
     np.testing.assert_allclose(hals.fetch(columns), H.T, rtol=1e-10, atol=1e-12)
     assert hals.inner(columns) == pytest.approx(np.sum(H * (W.T @ matrix)))
     hals.multiply(placed, True, columns, rows)
-    hals.sweep(rows, hals.gram(columns), tile=tile, normalise=True)
+    hals.sweep(rows, hals.gram(columns), tile=tile, normalize=True)
     np.testing.assert_allclose(hals.fetch(rows), reference.hals_step_of_w(matrix, W, H), rtol=1e-9, atol=1e-12)
 
 

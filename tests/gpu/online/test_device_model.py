@@ -44,7 +44,7 @@ from tests.gpu.models import SAMPLED_KINDS
 LEARNING = [kind for kind in SAMPLED_KINDS if kind is not CulshImplicitParams]
 BEFORE = [Event(user, item, 1.0 + (user + 2 * item) % 5) for user in range(3) for item in range(TRAINED_ITEMS)]
 OF_USERS = "user_factors", "user_bias", "user_baseline"
-OF_ITEMS = "item_factors", "item_bias", "neighbours", "explicit_weights", "implicit_weights"
+OF_ITEMS = "item_factors", "item_bias", "neighbors", "explicit_weights", "implicit_weights"
 OF_TRAINED_ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights"
 
 

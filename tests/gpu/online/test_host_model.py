@@ -143,13 +143,13 @@ def test_new_items_solve_the_ridge_regression_of_their_raters(kind: type[Params]
         constants.factor, constants.factor_prior, constants.bias, constants.bias_prior,
         constants.weight, constants.weight_prior,
     )  # fmt: skip
-    k = model.neighbours.shape[1]
+    k = model.neighbors.shape[1]
     for item in range(TRAINED_ITEMS, N_ITEMS):
         expected = reference.refit_item(matrix_of(follower.table), dense(model), item, ridge)
         found = [*model.item_factors[item], model.item_bias[item]]
         found += [*model.explicit_weights[item], *model.implicit_weights[item]]
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-        assert (model.neighbours[item] >= 0).sum() == k
+        assert (model.neighbors[item] >= 0).sum() == k
 
 
 def test_untouched_users_and_trained_items_keep_what_they_learned() -> None:
@@ -198,7 +198,7 @@ def test_deleting_every_rating_leaves_nothing_learned() -> None:
     model = follower.online.model
     for array in (model.user_factors[7], model.user_bias[7], model.item_factors[11], model.explicit_weights[11]):
         assert not np.any(array)
-    assert (model.neighbours[11] == -1).all()
+    assert (model.neighbors[11] == -1).all()
 
 
 def test_a_long_history_is_cut_to_its_newest_ratings(monkeypatch: pytest.MonkeyPatch) -> None:

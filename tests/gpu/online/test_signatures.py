@@ -49,9 +49,9 @@ def test_lists_of_new_items_follow_every_signature(kind: type[Params]) -> None:
         sums = sums_of(follower)
         np.testing.assert_array_equal(model.projections, sums)
         lists = simlsh.top_k(
-            simlsh.signatures(sums), counts, model.neighbours.shape[1], 5, ITEM_KEYS, np.arange(TRAINED_ITEMS, N_ITEMS)
+            simlsh.signatures(sums), counts, model.neighbors.shape[1], 5, ITEM_KEYS, np.arange(TRAINED_ITEMS, N_ITEMS)
         )
-        np.testing.assert_array_equal(model.neighbours[TRAINED_ITEMS:], lists.neighbours)
+        np.testing.assert_array_equal(model.neighbors[TRAINED_ITEMS:], lists.neighbors)
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 5])
@@ -103,4 +103,4 @@ def test_lists_among_many_items_are_made_one_at_a_time(monkeypatch: pytest.Monke
         follower.learn([Event(user, TRAINED_ITEMS + user % 2, 4.0) for user in range(N_USERS)])
         follower.online.settle()
     assert set(made) == {1}
-    np.testing.assert_array_equal(apart.online.model.neighbours, together.online.model.neighbours)
+    np.testing.assert_array_equal(apart.online.model.neighbors, together.online.model.neighbors)

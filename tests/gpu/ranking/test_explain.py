@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu.model import NO_NEIGHBOUR, Model
+from gpu.model import NO_NEIGHBOR, Model
 from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, Params, SgdParams
 from gpu.ranking import explain
 from gpu.ratings import Rows
@@ -26,9 +26,9 @@ def reasons(model: Model, target: int, n: int) -> explain.Reasons:
     return found
 
 
-def test_rated_neighbours_that_speak_for_the_target_come_first() -> None:
+def test_rated_neighbors_that_speak_for_the_target_come_first() -> None:
     model = random_model(random_params(CulshParams), 3, 10)
-    model.neighbours[9] = [5, 3, 0, 2]
+    model.neighbors[9] = [5, 3, 0, 2]
     model.explicit_weights[9] = [0.5, 9.0, 0.2, 0.4]
     found = reasons(model, 9, 5)
     baseline = np.sum(VALUES - model.mean) / (4 + user_rules(model.params).baseline_prior)
@@ -43,15 +43,15 @@ def test_rated_neighbours_that_speak_for_the_target_come_first() -> None:
 
 def test_every_like_of_an_implicit_model_counts_as_one() -> None:
     model = random_model(random_params(CulshImplicitParams), 3, 10)
-    model.neighbours[9] = [5, 7, NO_NEIGHBOUR, 1]
+    model.neighbors[9] = [5, 7, NO_NEIGHBOR, 1]
     model.explicit_weights[9] = [0.5, 0.7, 9.0, 9.0]
     found = reasons(model, 9, 5)
     assert found == [(7, pytest.approx(0.7 / 2**0.5)), (5, pytest.approx(0.5 / 2**0.5))]
 
 
-def test_a_disliked_neighbour_speaks_against_what_a_liked_one_speaks_for() -> None:
+def test_a_disliked_neighbor_speaks_against_what_a_liked_one_speaks_for() -> None:
     model = random_model(random_params(CulshImplicitParams), 3, 10)
-    model.neighbours[9] = [5, 2, NO_NEIGHBOUR, 0]  # rated 4, 1 and 5
+    model.neighbors[9] = [5, 2, NO_NEIGHBOR, 0]  # rated 4, 1 and 5
     model.explicit_weights[9] = [0.5, 0.7, 9.0, -0.1]
     assert reasons(model, 9, 5) == [(5, pytest.approx(0.5 / 3**0.5))]
     model.calibration = Calibration()
@@ -59,7 +59,7 @@ def test_a_disliked_neighbour_speaks_against_what_a_liked_one_speaks_for() -> No
 
 
 def test_a_dislike_pulls_the_other_way_where_nothing_else_speaks() -> None:
-    model = random_model(random_params(CulshImplicitParams, n_neighbours=0), 3, 10)
+    model = random_model(random_params(CulshImplicitParams, n_neighbors=0), 3, 10)
     model.mean, model.item_bias[:] = 0.0, 0.0
     disliked = explain.shares(model, ITEMS, np.full(4, 2, np.float32), np.array([9]))
     liked = explain.shares(model, ITEMS, np.full(4, 5, np.float32), np.array([9]))
@@ -67,7 +67,7 @@ def test_a_dislike_pulls_the_other_way_where_nothing_else_speaks() -> None:
     np.testing.assert_allclose(disliked, -liked)
 
 
-def test_without_neighbours_the_shares_add_up_to_the_score() -> None:
+def test_without_neighbors_the_shares_add_up_to_the_score() -> None:
     model = random_model(random_params(SgdParams), 3, 10)
     rules = user_rules(model.params)
     z = np.column_stack([model.item_factors[ITEMS], np.ones(4)]).astype(np.float64)

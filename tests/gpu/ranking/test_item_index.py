@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpu.backend import Backend
-from gpu.model import NO_NEIGHBOUR
+from gpu.model import NO_NEIGHBOR
 from gpu.params import Params
 from gpu.ranking.item_index import ItemIndex
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params, table_of
@@ -23,7 +23,7 @@ def test_an_index_follows_its_model(kind: type[Params], backend: Backend) -> Non
         changed = np.union1d(np.arange(known, n_items), rng.integers(250, n_items, 5))
         model.item_factors[changed] = rng.standard_normal((len(changed), model.item_factors.shape[1]))
         model.item_bias[changed] = rng.standard_normal(len(changed))
-        model.neighbours[changed] = rng.integers(NO_NEIGHBOUR, 250, (len(changed), model.neighbours.shape[1]))
+        model.neighbors[changed] = rng.integers(NO_NEIGHBOR, 250, (len(changed), model.neighbors.shape[1]))
         model.explicit_weights[changed] = rng.standard_normal(model.explicit_weights[changed].shape)
         model.implicit_weights[changed] = rng.standard_normal(model.implicit_weights[changed].shape)
         index.refresh(changed)

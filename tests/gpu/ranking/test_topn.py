@@ -224,11 +224,11 @@ def test_a_model_without_items_recommends_nothing(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("n_ratings", [2, 90])
-def test_few_and_many_ratings_of_a_long_catalogue(n_ratings: int, backend: Backend) -> None:
+def test_few_and_many_ratings_of_a_long_catalog(n_ratings: int, backend: Backend) -> None:
     """Blocks of items are set up one by one, or all."""
     rng = np.random.default_rng(0)
     model = Model.zeros(random_params(CulshParams), 3.0, (1, 5), 2, 5000, 0)
-    model.neighbours[:] = (np.arange(5000)[:, None] + rng.integers(1, 5000, 4)) % 5000
+    model.neighbors[:] = (np.arange(5000)[:, None] + rng.integers(1, 5000, 4)) % 5000
     for array in (model.explicit_weights, model.implicit_weights, model.item_factors, model.user_factors):
         array[:] = rng.standard_normal(array.shape)
     matrix = np.full((2, 5000), np.nan)

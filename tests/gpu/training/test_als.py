@@ -28,9 +28,9 @@ from tests.gpu.training.test_sgd import assert_equal_models, last_metrics
 LENGTHS = [0, 1, 15, 16, 17, 4096, 200_000]
 # Three steps: from there on float32 and float64 part ways, whoever computes, before both arrive at the solution.
 EXPLICIT = Problem(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 3, 1e-4, "cg", "float32")
-UNCENTRED = EXPLICIT._replace(biases=False, mean=0.0, prior=0.4)
+UNCENTERED = EXPLICIT._replace(biases=False, mean=0.0, prior=0.4)
 IMPLICIT = Problem(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.3, 3, 1e-4, "cg", "float32")
-KINDS = pytest.mark.parametrize("kind", [EXPLICIT, UNCENTRED, IMPLICIT], ids=["biases", "plain", "implicit"])
+KINDS = pytest.mark.parametrize("kind", [EXPLICIT, UNCENTERED, IMPLICIT], ids=["biases", "plain", "implicit"])
 SOLVERS = pytest.mark.parametrize("solver", ["cg", "cholesky"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float16"])
 
@@ -178,7 +178,7 @@ def test_six_steps_get_as_far_as_those_of_the_oracle(kind: Problem, precision: s
     for x, row in enumerate(pairs(rows)):
         a, b = reference.als_system(*row, fixed, problem)
         errors = [y - np.linalg.solve(a, b) for y in (start[x], expected[x], found[x])]
-        before, theirs, ours = (np.sqrt(e @ a @ e) for e in errors)  # what conjugate gradients minimise
+        before, theirs, ours = (np.sqrt(e @ a @ e) for e in errors)  # what conjugate gradients minimize
         assert ours <= 1.5 * theirs + max(1e-3, tolerance(backend, problem)[1]) * before
 
 

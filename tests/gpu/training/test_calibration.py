@@ -21,7 +21,7 @@ from tests.data import planted, split
 EXPLICIT = [
     AlsParams(n_factors=6, n_epochs=5, precision="float32"),
     SgdParams(n_factors=6, n_epochs=8, deterministic=True),
-    CulshParams(n_factors=6, n_neighbours=4, n_bits=256, n_epochs=8, deterministic=True),
+    CulshParams(n_factors=6, n_neighbors=4, n_bits=256, n_epochs=8, deterministic=True),
     EsgdParams(n_factors=6, n_epochs=8),
 ]
 SCALES = [(0.25, 0.0), (20.0, 0.0), (1.0, -3.0), (1e6, 0.0), (1e-6, 0.0)]

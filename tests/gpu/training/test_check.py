@@ -13,7 +13,7 @@ from gpu.ratings import Ratings
 from gpu.training.check import check_trained
 from tests.data import planted
 
-SMALL = {"n_factors": 4, "n_epochs": 10, "n_bits": 64, "n_neighbours": 2}
+SMALL = {"n_factors": 4, "n_epochs": 10, "n_bits": 64, "n_neighbors": 2}
 HELD_BACK = {
     "als": {"regularization": 1e4},
     "als-implicit": {"regularization": 1e4, "alpha": 2.0},

@@ -1,4 +1,4 @@
-"""CULSH-MF: neighbours earn their keep, implicit feedback ranks, and both are reproducible."""
+"""CULSH-MF: neighbors earn their keep, implicit feedback ranks, and both are reproducible."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from gpu.training.loop import EpochReport
 from tests.data import ML_100K, needs_ml_100k, planted, split
 from tests.gpu.training.test_sgd import assert_equal_models, last_metrics
 
-SMALL = CulshParams(n_factors=4, n_neighbours=8, n_epochs=8, n_bits=512, deterministic=True)
-IMPLICIT = CulshImplicitParams(n_factors=4, n_neighbours=8, n_epochs=8, n_bits=512, deterministic=True)
+SMALL = CulshParams(n_factors=4, n_neighbors=8, n_epochs=8, n_bits=512, deterministic=True)
+IMPLICIT = CulshImplicitParams(n_factors=4, n_neighbors=8, n_epochs=8, n_bits=512, deterministic=True)
 
 
 def in_groups(n_users: int = 400, n_groups: int = 8, per_group: int = 15, seed: int = 0) -> gpu.Ratings:
@@ -47,27 +47,27 @@ def test_equal_seeds_give_equal_models(backend: Backend, params: CulshParams) ->
     assert model.implicit_weights.any()
 
 
-def test_no_neighbours_is_cusgd(backend: Backend) -> None:
+def test_no_neighbors_is_cusgd(backend: Backend) -> None:
     ratings = planted()
     alone = gpu.fit(ratings, gpu.SgdParams(n_factors=4, n_epochs=8, deterministic=True), backend=backend)
-    culsh = gpu.fit(ratings, CulshParams(n_factors=4, n_epochs=8, n_neighbours=0, deterministic=True), backend=backend)
+    culsh = gpu.fit(ratings, CulshParams(n_factors=4, n_epochs=8, n_neighbors=0, deterministic=True), backend=backend)
     for name in ("user_factors", "item_factors", "user_bias", "item_bias"):
         np.testing.assert_array_equal(getattr(alone, name), getattr(culsh, name))
 
 
-def test_more_neighbours_than_items(backend: Backend) -> None:
+def test_more_neighbors_than_items(backend: Backend) -> None:
     users, items = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0])
     ratings = gpu.Ratings.from_coo(users, items, np.array([1.0, 5.0, 4.0, 2.0]), (3, 3))
     for params in (SMALL, IMPLICIT):
         model = gpu.fit(ratings, params, backend=backend)
-        assert (model.neighbours[2] == gpu.NO_NEIGHBOUR).all()
-        assert sorted(model.neighbours[0].tolist()) == [-1] * 7 + [1]
+        assert (model.neighbors[2] == gpu.NO_NEIGHBOR).all()
+        assert sorted(model.neighbors[0].tolist()) == [-1] * 7 + [1]
         assert not model.explicit_weights[:, 1:].any()
 
 
 @needs_ml_100k
 @pytest.mark.data
-def test_hashed_neighbours_beat_random_ones_on_real_ratings(backend: Backend) -> None:
+def test_hashed_neighbors_beat_random_ones_on_real_ratings(backend: Backend) -> None:
     users, items, values, _ = np.loadtxt(ML_100K, dtype=np.int64).T
     train, test = split(gpu.Ratings.from_coo(users, items, values), 0.2)
     hashed = last_metrics(train, test, CulshParams(n_factors=16), backend)["test_rmse"]
@@ -78,7 +78,7 @@ def test_hashed_neighbours_beat_random_ones_on_real_ratings(backend: Backend) ->
 
 def test_implicit_feedback_finds_the_groups(backend: Backend) -> None:
     train, test = split(in_groups())
-    params = CulshImplicitParams(n_factors=8, n_neighbours=8, n_epochs=30, n_bits=512)
+    params = CulshImplicitParams(n_factors=8, n_neighbors=8, n_epochs=30, n_bits=512)
     reports: list[EpochReport] = []
     model = gpu.fit(train, params, backend=backend, test=test, on_epoch=reports.append)
     assert reports[-1].metrics["train_loss"] < 0.7 * reports[0].metrics["train_loss"]
@@ -124,21 +124,21 @@ def of_two_tastes(n_users: int = 400, n_per_taste: int = 30, seed: int = 0) -> g
 
 def test_what_the_likes_of_others_are_like_is_learned_from_dislikes(backend: Backend) -> None:
     train, test = split(of_two_tastes())
-    params = CulshImplicitParams(n_factors=8, n_neighbours=8, n_epochs=15, n_bits=512)
+    params = CulshImplicitParams(n_factors=8, n_neighbors=8, n_epochs=15, n_bits=512)
     found = []
     for values in ("counts", "auto"):
         model = gpu.fit(train, dataclasses.replace(params, values=values), backend=backend)
         found.append(gpu.evaluate.ranking(model, train.by_user, test, relevant_from=3.0)["ndcg@10"])
-        mates = model.neighbours // 30 == np.arange(60)[:, None] // 30
+        mates = model.neighbors // 30 == np.arange(60)[:, None] // 30
         assert mates.mean() > 0.9 if values == "auto" else mates.mean() < 0.7
     assert found[1] > 1.3 * found[0]
 
 
 @pytest.mark.parametrize("items", [[3], [3, 5, 40]])
-def test_a_disliked_item_takes_its_neighbours_down(items: list[int], backend: Backend) -> None:
+def test_a_disliked_item_takes_its_neighbors_down(items: list[int], backend: Backend) -> None:
     """In lists of a known user and of one who passes by, who are the same but for one rating."""
     ratings = of_two_tastes()
-    params = CulshImplicitParams(n_factors=8, n_neighbours=8, n_epochs=15, n_bits=512, deterministic=True)
+    params = CulshImplicitParams(n_factors=8, n_neighbors=8, n_epochs=15, n_bits=512, deterministic=True)
     model = gpu.fit(ratings, params, backend=backend)
     model.grow(ratings.n_users + 1, ratings.n_items)
     keys, user = np.arange(ratings.n_users + 1, dtype=np.uint64), np.array([ratings.n_users])
@@ -152,7 +152,7 @@ def test_a_disliked_item_takes_its_neighbours_down(items: list[int], backend: Ba
         known, passing_by = topn.users_of(online.model, user), online.fold_in(np.array(items), values)
         for folded, to in ((known, ranks), (passing_by, anonymous)):
             order, _ = topn.recommend(online.index, folded, topn.rows_of(table.rows, user), 60)
-            to.append(np.mean([order[0].tolist().index(x) for x in model.neighbours[items[0]] if x not in items]))
+            to.append(np.mean([order[0].tolist().index(x) for x in model.neighbors[items[0]] if x not in items]))
     assert ranks[1] > ranks[0] + 5
     assert anonymous[1] > anonymous[0] + 5
 

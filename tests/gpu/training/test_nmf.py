@@ -199,7 +199,7 @@ def test_the_tile_follows_the_model_of_the_paper() -> None:
         np.array([["a"]]),
     ],
 )
-def test_matrices_that_cannot_be_factorised_are_refused(matrix: np.ndarray) -> None:
+def test_matrices_that_cannot_be_factorized_are_refused(matrix: np.ndarray) -> None:
     with pytest.raises(InvalidRatings, match="Invalid"):
         nmf.factorize(matrix, EXACT)
 

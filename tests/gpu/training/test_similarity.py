@@ -1,4 +1,4 @@
-"""Neighbours by simLSH and its comparators: planted groups are found, definitions are met."""
+"""Neighbors by simLSH and its comparators: planted groups are found, definitions are met."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def grouped() -> Ratings:
 
 @pytest.mark.parametrize("name", ["simlsh", "gsm", "minhash", "rp_cos"])
 def test_planted_groups_are_found(grouped: Ratings, name: Similarity) -> None:
-    found = similarity.neighbours(grouped, CulshParams(similarity=name, n_neighbours=PER_GROUP - 1)).neighbours
+    found = similarity.neighbors(grouped, CulshParams(similarity=name, n_neighbors=PER_GROUP - 1)).neighbors
     own = np.arange(GROUPS * PER_GROUP) // PER_GROUP
     assert np.mean(found // PER_GROUP == own[:, None]) > 0.95
 
 
 @pytest.mark.parametrize("psi", ["residual", "power"])
 def test_signatures_agree_with_the_exact_matrix(grouped: Ratings, psi: str) -> None:
-    exact = similarity.neighbours(grouped, CulshParams(similarity="gsm", n_neighbours=7)).neighbours
-    hashed = similarity.neighbours(grouped, CulshParams(psi=psi, n_neighbours=7)).neighbours
-    chance = similarity.neighbours(grouped, CulshParams(similarity="random", n_neighbours=7)).neighbours
+    exact = similarity.neighbors(grouped, CulshParams(similarity="gsm", n_neighbors=7)).neighbors
+    hashed = similarity.neighbors(grouped, CulshParams(psi=psi, n_neighbors=7)).neighbors
+    chance = similarity.neighbors(grouped, CulshParams(similarity="random", n_neighbors=7)).neighbors
     assert overlap(exact, hashed) > 0.9 > 0.3 > overlap(exact, chance)
 
 
@@ -63,43 +63,43 @@ def test_every_list_is_distinct_items_with_ratings(name: Similarity) -> None:
     users, items = np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0, 1, 0, 3, 1, 3, 5])
     values = np.array([1, 5, 2, 4, 3, 3, 5])
     ratings = Ratings.from_coo(users, items, values, (4, 7))
-    found = similarity.neighbours(ratings, CulshParams(similarity=name, n_neighbours=6, n_bits=64))
+    found = similarity.neighbors(ratings, CulshParams(similarity=name, n_neighbors=6, n_bits=64))
     rated = {0, 1, 3, 5}
-    for item, row in enumerate(found.neighbours.tolist()):
+    for item, row in enumerate(found.neighbors.tolist()):
         wanted = rated - {item} if item in rated else set()
         assert set(row[: len(wanted)]) == wanted
         assert row[len(wanted) :] == [-1] * (6 - len(wanted))
-    again = similarity.neighbours(ratings, CulshParams(similarity=name, n_neighbours=6, n_bits=64))
-    np.testing.assert_array_equal(found.neighbours, again.neighbours)
+    again = similarity.neighbors(ratings, CulshParams(similarity=name, n_neighbors=6, n_bits=64))
+    np.testing.assert_array_equal(found.neighbors, again.neighbors)
     assert 0.0 <= found.filled <= 1.0
 
 
 def test_only_simlsh_saves_projections(grouped: Ratings) -> None:
-    hashed = similarity.neighbours(grouped, CulshParams(n_bits=256))
+    hashed = similarity.neighbors(grouped, CulshParams(n_bits=256))
     expected = simlsh.projections(grouped, baselines(grouped), CulshParams(n_bits=256))
     np.testing.assert_array_equal(hashed.projections, expected)
-    assert similarity.neighbours(grouped, CulshParams(similarity="rp_cos")).projections.shape == (48, 0)
-    assert similarity.neighbours(grouped, CulshParams(n_neighbours=0)).neighbours.shape == (48, 0)
+    assert similarity.neighbors(grouped, CulshParams(similarity="rp_cos")).projections.shape == (48, 0)
+    assert similarity.neighbors(grouped, CulshParams(n_neighbors=0)).neighbors.shape == (48, 0)
 
 
-def test_random_neighbours_follow_the_item_key_not_the_row(grouped: Ratings) -> None:
-    params = CulshParams(similarity="random", n_neighbours=4)
-    found = similarity.neighbours(grouped, params)
-    other = similarity.neighbours(grouped, CulshParams(similarity="random", n_neighbours=4, seed=1))
+def test_random_neighbors_follow_the_item_key_not_the_row(grouped: Ratings) -> None:
+    params = CulshParams(similarity="random", n_neighbors=4)
+    found = similarity.neighbors(grouped, params)
+    other = similarity.neighbors(grouped, CulshParams(similarity="random", n_neighbors=4, seed=1))
     assert found.filled == 1.0
-    assert overlap(found.neighbours, other.neighbours) < 0.3
+    assert overlap(found.neighbors, other.neighbors) < 0.3
     users, items, values = grouped.coo()
     keys = grouped.item_keys.copy()
     keys[[3, 40]] = 1000, 3
-    moved = similarity.neighbours(Ratings.from_coo(users, items, values, item_keys=keys), params)
-    np.testing.assert_array_equal(moved.neighbours[40], found.neighbours[3])
+    moved = similarity.neighbors(Ratings.from_coo(users, items, values, item_keys=keys), params)
+    np.testing.assert_array_equal(moved.neighbors[40], found.neighbors[3])
 
 
 @settings(max_examples=60)
 @given(matrices, st.integers(1, 6))
 def test_gsm_is_shrunk_pearson_on_common_raters(rows: list[list[int | None]], k: int) -> None:
     ratings, matrix = of_matrix(rows)
-    found = similarity.neighbours(ratings, CulshParams(similarity="gsm", n_neighbours=k)).neighbours
+    found = similarity.neighbors(ratings, CulshParams(similarity="gsm", n_neighbors=k)).neighbors
     for item in range(5):
         exact = [reference.shrunk_pearson(matrix, item, j, similarity.GSM_SHRINKAGE) for j in range(5)]
         exact[item] = 0.0

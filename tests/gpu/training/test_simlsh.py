@@ -1,4 +1,4 @@
-"""simLSH against the oracle: exact sums, updates that undo each other, and neighbours by agreement."""
+"""simLSH against the oracle: exact sums, updates that undo each other, and neighbors by agreement."""
 
 from __future__ import annotations
 
@@ -135,24 +135,24 @@ def test_hashes_of_users_are_balanced_and_uncorrelated() -> None:
 
 @few
 @given(st.integers(0, 2**32), st.integers(1, 8), st.lists(st.integers(0, 2), min_size=N_ITEMS, max_size=N_ITEMS))
-def test_neighbours_are_the_most_agreeing_with_ties_to_the_lower_row(seed: int, k: int, counts: list[int]) -> None:
+def test_neighbors_are_the_most_agreeing_with_ties_to_the_lower_row(seed: int, k: int, counts: list[int]) -> None:
     rng = np.random.default_rng(seed)
     packed = rng.integers(0, 4, (N_ITEMS, 2), dtype=np.uint64)  # few bits vary: many ties
     counts_of = np.array(counts)
     ranking = simlsh.top_k(packed, counts_of, k, 0, ITEM_KEYS)
     for item in range(N_ITEMS):
         expected = reference.most_agreeing(unpacked(packed), counts_of, item, k)
-        assert ranking.neighbours[item].tolist() == expected + [-1] * (k - len(expected))
+        assert ranking.neighbors[item].tolist() == expected + [-1] * (k - len(expected))
     assert ranking.filled == 0.0
     queries = rng.integers(0, N_ITEMS, 4)
     some = simlsh.top_k(packed, counts_of, k, 0, ITEM_KEYS, queries=queries)
-    np.testing.assert_array_equal(some.neighbours, ranking.neighbours[queries])
+    np.testing.assert_array_equal(some.neighbors, ranking.neighbors[queries])
 
 
-def test_no_items_and_no_neighbours_are_empty_lists() -> None:
+def test_no_items_and_no_neighbors_are_empty_lists() -> None:
     nothing = np.zeros((0, 2), np.uint64)
-    assert simlsh.top_k(nothing, np.zeros(0, np.int64), 3, 0, np.zeros(0, np.uint64)).neighbours.shape == (0, 3)
-    assert simlsh.top_k(np.ones((4, 2), np.uint64), np.ones(4, np.int64), 0, 0, ITEM_KEYS).neighbours.shape == (4, 0)
+    assert simlsh.top_k(nothing, np.zeros(0, np.int64), 3, 0, np.zeros(0, np.uint64)).neighbors.shape == (0, 3)
+    assert simlsh.top_k(np.ones((4, 2), np.uint64), np.ones(4, np.int64), 0, 0, ITEM_KEYS).neighbors.shape == (4, 0)
 
 
 def planted(n_groups: int, per_group: int, flipped: float, seed: int = 0) -> np.ndarray:
@@ -174,17 +174,17 @@ def test_buckets_find_what_all_pairs_find(monkeypatch: pytest.MonkeyPatch) -> No
     everything = np.arange(len(packed))
     exact = simlsh.top_k(packed, np.ones(len(packed), np.int64), 11, 0, everything.astype(np.uint64))
     found = in_buckets(monkeypatch, packed, 11)
-    assert np.mean(exact.neighbours // 12 == (everything // 12)[:, None]) > 0.999
-    recall = np.mean([np.isin(a, b).mean() for a, b in zip(exact.neighbours, found.neighbours, strict=True)])
+    assert np.mean(exact.neighbors // 12 == (everything // 12)[:, None]) > 0.999
+    recall = np.mean([np.isin(a, b).mean() for a, b in zip(exact.neighbors, found.neighbors, strict=True)])
     assert recall > 0.98
-    assert not np.any(found.neighbours == everything[:, None])
+    assert not np.any(found.neighbors == everything[:, None])
     again = in_buckets(monkeypatch, packed, 11)
-    np.testing.assert_array_equal(found.neighbours, again.neighbours)
+    np.testing.assert_array_equal(found.neighbors, again.neighbors)
 
 
 def test_a_bucket_of_equal_signatures_costs_no_more_and_stays_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = np.zeros((5000, 8), dtype=np.uint64)
-    found = in_buckets(monkeypatch, packed, 4).neighbours
+    found = in_buckets(monkeypatch, packed, 4).neighbors
     assert found.min() >= 0
     assert all(len(set(row)) == 4 for row in found.tolist())
 
@@ -194,9 +194,9 @@ def test_what_no_bucket_holds_is_filled_at_random_by_item_key(monkeypatch: pytes
     monkeypatch.setattr(simlsh, "BUCKET_SIZE", 0.001)  # keys so wide that hardly any two items share one
     found = in_buckets(monkeypatch, packed, 5)
     assert found.filled > 0.5
-    assert found.neighbours.min() >= 0
-    assert all(len(set(row)) == 5 and j not in row for j, row in enumerate(found.neighbours.tolist()))
-    few_items = in_buckets(monkeypatch, packed[:3], 5).neighbours
+    assert found.neighbors.min() >= 0
+    assert all(len(set(row)) == 5 and j not in row for j, row in enumerate(found.neighbors.tolist()))
+    few_items = in_buckets(monkeypatch, packed[:3], 5).neighbors
     assert sorted(few_items[0].tolist()) == [-1, -1, -1, 1, 2]
 
 
@@ -206,11 +206,11 @@ def test_lists_that_are_not_outdated_are_still_exact(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     packed, counts = rng.integers(0, 16, (12, 1), dtype=np.uint64), rng.integers(0, 2, 12)
     keys, owners = np.arange(12, dtype=np.uint64), np.arange(12)
-    before = simlsh.top_k(packed, counts, k, 0, keys).neighbours
+    before = simlsh.top_k(packed, counts, k, 0, keys).neighbors
     changed = rng.choice(12, 3, replace=False)
     packed[changed], counts[changed] = rng.integers(0, 16, (3, 1), dtype=np.uint64), rng.integers(0, 2, 3)
     stale = simlsh.outdated(before, owners, changed, packed, counts)
-    after = simlsh.top_k(packed, counts, k, 0, keys).neighbours
+    after = simlsh.top_k(packed, counts, k, 0, keys).neighbors
     np.testing.assert_array_equal(before[~stale], after[~stale])
     assert stale[changed].all()
 
@@ -218,7 +218,7 @@ def test_lists_that_are_not_outdated_are_still_exact(seed: int, k: int) -> None:
 def test_a_far_away_change_outdates_no_other_list() -> None:
     packed = planted(n_groups=3, per_group=4, flipped=0.05)
     counts, keys = np.ones(12, np.int64), np.arange(12, dtype=np.uint64)
-    lists = simlsh.top_k(packed, counts, 3, 0, keys).neighbours
+    lists = simlsh.top_k(packed, counts, 3, 0, keys).neighbors
     packed[0] ^= np.uint64(1)
     stale = simlsh.outdated(lists, np.arange(12), np.array([0]), packed, counts)
     assert stale[:4].all()

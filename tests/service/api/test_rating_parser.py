@@ -1,4 +1,4 @@
-"""Each element of a body is judged alone, and nothing good is lost to a bad neighbour."""
+"""Each element of a body is judged alone, and nothing good is lost to a bad neighbor."""
 
 import json
 import math

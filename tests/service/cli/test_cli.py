@@ -20,7 +20,7 @@ from service.cli import synthetic
 from service.cli.__main__ import ALGORITHM_NAMES, run
 
 COMMANDS = ("serve", "worker", "import", "train", "evaluate", "topics")
-QUICK = ("n_epochs=3", "n_factors=8", "n_neighbours=4", "n_bits=128")
+QUICK = ("n_epochs=3", "n_factors=8", "n_neighbors=4", "n_bits=128")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The synthetic catalogue: reproducible, labelled, and with tastes that can be found again."""
+"""The synthetic catalog: reproducible, labeled, and with tastes that can be found again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_planted_taste_shows_in_what_is_rated_and_how():
     assert loved.mean() > 2 / len(synthetic.GENRES)
 
 
-def test_a_written_catalogue_reads_back_and_every_id_says_synthetic(tmp_path):
+def test_a_written_catalog_reads_back_and_every_id_says_synthetic(tmp_path):
     drawn = synthetic.planted(0, 30, 20)
     synthetic.write(tmp_path / "synthetic.csv", drawn)
     file = read(tmp_path / "synthetic.csv")

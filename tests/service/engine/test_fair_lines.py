@@ -7,7 +7,7 @@ from typing import NamedTuple
 from service.engine import fair_lines
 from service.engine.fair_lines import FairLines
 from service.engine.fairness import LIGHT, MAX_COST, Client, cost_of
-from service.engine.queries import Estimate, Neighbours, Popular, Recommend, UserRatings
+from service.engine.queries import Estimate, Neighbors, Popular, Recommend, UserRatings
 
 HEAVY = 4 * LIGHT
 ANN, BOB = Client("a", b"key"), Client("b", b"key")
@@ -108,6 +108,6 @@ def test_costs_follow_the_work() -> None:
     assert cost_of(Popular(offset=10**6)) >= MAX_COST
     assert cost_of(Recommend(user="u", candidates=["i"] * 10_000)) > LIGHT
     assert cost_of(Recommend(user="u", explain=True)) > plain
-    assert cost_of(Neighbours(kind="user", id="u")) > LIGHT
+    assert cost_of(Neighbors(kind="user", id="u")) > LIGHT
     assert cost_of(Estimate(user="u", item="i")) == 1
     assert cost_of(UserRatings(user="u")) == 100

@@ -71,7 +71,7 @@ class Twins:
         host, other = (resident.model for resident in self.residents)
         for name in ("user_factors", "user_bias", "user_baseline", "item_factors", "item_bias", "explicit_weights"):
             np.testing.assert_allclose(getattr(other, name), getattr(host, name), rtol=2e-3, atol=2e-4, err_msg=name)
-        for name in ("neighbours", "user_trained", "item_trained"):
+        for name in ("neighbors", "user_trained", "item_trained"):
             np.testing.assert_array_equal(getattr(other, name), getattr(host, name), err_msg=name)
         users = np.arange(len(self.history.users))
         rows = gpu.topn.rows_of(self.history.table.rows, users)

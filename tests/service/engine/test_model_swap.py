@@ -14,7 +14,7 @@ from gpu.errors import BackendUnavailable
 from gpu.model import bytes_of
 from gpu.params import params_for
 from service.engine import compilation
-from service.engine.queries import Estimate, Neighbours, Recommend, UserRatings
+from service.engine.queries import Estimate, Neighbors, Recommend, UserRatings
 from service.errors import CorruptSnapshot, UnknownItem, UnknownUser, UnknownVersion
 from service.storage import live_versions, snapshot
 from service.storage.events import RatingEvent, StreamId
@@ -48,7 +48,7 @@ def state(whole: Whole, algorithm: str) -> dict[str, np.ndarray]:
     for name, array in resident.model.arrays.items():
         rows_of_both = rows["U" if name.startswith("user") else "I"]
         found[name] = array if name == "item_weights" else array[rows_of_both]
-    found["neighbours"] = np.array([[id_of.get(row, "") for row in line] for line in found["neighbours"].tolist()])
+    found["neighbors"] = np.array([[id_of.get(row, "") for row in line] for line in found["neighbors"].tolist()])
     found["user_trained"] = np.zeros(0)  # whether a row is from the snapshot is not part of what is promised
     return found
 
@@ -166,7 +166,7 @@ def test_a_batch_with_an_error_does_not_hold_the_model_before(whole: Whole) -> N
     whole.train("als", n_factors=4)
     (resident,) = whole.engine.models()
     before = weakref.ref(resident)
-    queries = [Recommend(user="u1"), Neighbours(kind="item", id="unknown")]
+    queries = [Recommend(user="u1"), Neighbors(kind="item", id="unknown")]
     answers = whole.engine._ranking.answer(queries, StreamId(1, 1))
     assert isinstance(answers[1], UnknownItem)
     del resident, answers
@@ -314,15 +314,15 @@ def test_a_user_forgotten_while_a_model_is_mapped_stays_forgotten(whole: Whole) 
         with pytest.raises(UnknownUser):
             whole.ask(UserRatings(user=f"u{n}"))
         assert not whole.recommend(f"u{n}").personalized
-    similar = whole.ask(Neighbours(kind="user", id="u9", n=60)).neighbors
+    similar = whole.ask(Neighbors(kind="user", id="u9", n=60)).neighbors
     assert not {f"u{n}" for n in range(5)} & {one.user for one in similar}
 
 
-def test_new_items_have_neighbours_and_are_recommended(whole: Whole) -> None:
+def test_new_items_have_neighbors_and_are_recommended(whole: Whole) -> None:
     whole.send(events())
     whole.train("culsh", **SMALL | {"n_epochs": 20})
     whole.send([RatingEvent(f"u{user}", "brand-new", 5.0 if user % 2 == 0 else 1.0, 1.0) for user in range(40)])
-    found = whole.ask(Neighbours(kind="item", id="brand-new", n=4))
+    found = whole.ask(Neighbors(kind="item", id="brand-new", n=4))
     assert len(found.neighbors) == 4
     assert sum(int(one.item[1:]) % 2 == 0 for one in found.neighbors) >= 3
     likes, dislikes = (whole.ask(Estimate(user=user, item="brand-new")).estimate for user in ("u44", "u45"))

@@ -13,7 +13,7 @@ import gpu
 from gpu.online import place
 from service.engine.history import History
 from service.engine.live_model import Resident
-from service.engine.queries import Estimate, Neighbours, Popular, Query, Recommend, Recommendation, UserRatings
+from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, Recommendation, UserRatings
 from service.engine.ranking import Ranking
 from service.errors import NotReady, UnknownItem, UnknownModel, UnknownUser
 from service.storage.events import Entry, RatingEvent, StreamId
@@ -238,7 +238,7 @@ def test_without_a_model_everybody_gets_what_is_popular(make: Make) -> None:
     assert (answer.personalized, answer.model, answer.fallback) == (False, None, "popular")
     assert answer.warnings == ["no model is live yet: POST /admin/retrain trains one; these are the most popular items"]
     with pytest.raises(UnknownModel, match="no model is live yet: POST /admin/retrain trains one"):
-        ask(make(), Neighbours(kind="item", id="i1"))
+        ask(make(), Neighbors(kind="item", id="i1"))
 
 
 @pytest.mark.parametrize("model", [None, "als"])
@@ -251,7 +251,7 @@ def test_while_a_model_is_prepared_lists_are_popular_and_say_so(make: Make, mode
         "the model als is being prepared (GET /health/ready says how far it is): these are the most popular items"
     ]
     with pytest.raises(NotReady, match="the model als is being prepared"):
-        ask(ranking, Neighbours(kind="item", id="i1", model=model))
+        ask(ranking, Neighbors(kind="item", id="i1", model=model))
     with pytest.raises(UnknownModel, match="no model is live yet"):
         ask(ranking, Recommend(user="u1", model="sgd"))
 
@@ -274,12 +274,12 @@ def test_estimates_stay_within_the_scale(make: Make) -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_neighbours(make: Make, history: History, name: str) -> None:
+def test_neighbors(make: Make, history: History, name: str) -> None:
     ranking = make(name)
-    users = ask(ranking, Neighbours(kind="user", id="u2", n=7)).neighbors
+    users = ask(ranking, Neighbors(kind="user", id="u2", n=7)).neighbors
     assert len(users) == 7
     assert "u2" not in {one.user for one in users}
-    items = ask(ranking, Neighbours(kind="item", id="i2", n=3)).neighbors
+    items = ask(ranking, Neighbors(kind="item", id="i2", n=3)).neighbors
     assert len(items) == 3
     assert "i2" not in {one.item for one in items}
     for scores in ([one.score for one in users], [one.score for one in items]):
@@ -289,7 +289,7 @@ def test_neighbours(make: Make, history: History, name: str) -> None:
         assert sum(int(one.user[1:]) % 2 == 0 for one in users) == 7
     for kind, identifier, error in (("user", "nobody", UnknownUser), ("item", "nowhere", UnknownItem)):
         with pytest.raises(error):
-            ask(ranking, Neighbours(kind=kind, id=identifier))  # type: ignore[arg-type]
+            ask(ranking, Neighbors(kind=kind, id=identifier))  # type: ignore[arg-type]
 
 
 def test_ratings_of_a_user_newest_first(make: Make) -> None:

@@ -11,7 +11,7 @@ from gpu.algorithms import ALGORITHMS
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
-SMALL = {"n_factors": 8, "n_epochs": 3, "n_bits": 64, "n_neighbours": 2}
+SMALL = {"n_factors": 8, "n_epochs": 3, "n_bits": 64, "n_neighbors": 2}
 VALUES = [5.0, 4.0, 1.0, 3.0, 1e-6, 2.0, 0.0]
 LOWEST = "u0", "i1"  # a pair that is not held out
 

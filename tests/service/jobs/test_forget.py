@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.engine.queries import Estimate, Neighbours, Popular, Query, Recommend, UserRatings
+from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.errors import UnknownUser
 from service.storage import live_versions, snapshot
 from service.storage.events import StreamId
@@ -187,9 +187,9 @@ def answers(whole: Whole) -> dict[str, object]:
     for user in users:
         asked[f"list of {user}"] = Recommend(user=user, n=60, explain=True, include_seen=True)
         asked[f"list of {user}, new to them"] = Recommend(user=user, n=60)
-        asked[f"neighbors of {user}"] = Neighbours(kind="user", id=user, n=20)
+        asked[f"neighbors of {user}"] = Neighbors(kind="user", id=user, n=20)
         asked |= {f"estimate of {user} and {item}": Estimate(user=user, item=item) for item in items[::3]}
-    asked |= {f"neighbors of {item}": Neighbours(kind="item", id=item, n=20) for item in items}
+    asked |= {f"neighbors of {item}": Neighbors(kind="item", id=item, n=20) for item in items}
     found: list[object] = []
     for start in range(0, len(asked), 50):
         found += whole.ask_all(list(asked.values())[start : start + 50])

@@ -335,7 +335,7 @@ def test_force_overrides_the_comparison_and_says_so(
     for start in range(0, len(ratings), 1000):
         client.xadd(RATINGS, encode_ratings(ratings[start : start + 1000]))
     supervise(settings)
-    useless = {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbours": 0}
+    useless = {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbors": 0}
     first = ended(jobs, jobs.submit_training("culsh-implicit", useless))
     assert (first.state, first.promoted) == ("succeeded", False)
     assert "no better than the most popular items" in str(first.reason)

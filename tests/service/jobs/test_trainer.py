@@ -127,7 +127,7 @@ def tasteful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 # Too short a training to say anything, and one that holds back even what averages say.
 WORSE = {
-    "culsh-implicit": {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbours": 0},
+    "culsh-implicit": {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbors": 0},
     "sgd": {"n_factors": 8, "n_epochs": 2, "bias_regularization": 10.0},
 }
 

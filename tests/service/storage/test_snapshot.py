@@ -23,7 +23,7 @@ USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
 
 
 def a_model(algorithm: str = "culsh") -> Model:
-    params = params_for(algorithm, {"n_factors": 3} | ({} if algorithm == "sgd" else {"n_neighbours": 2}))
+    params = params_for(algorithm, {"n_factors": 3} | ({} if algorithm == "sgd" else {"n_neighbors": 2}))
     model = Model.zeros(params, 3.5, (1.0, 5.0), len(USERS), len(ITEMS), n_bits=64)
     generator = np.random.default_rng(0)
     model.user_factors[:] = generator.normal(size=model.user_factors.shape)
@@ -118,11 +118,36 @@ def test_a_snapshot_of_format_1_counts_values_as_they_are(tmp_path: Path) -> Non
 
 def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
     version = written(tmp_path)
-    stated(tmp_path, version, format=3, calibration="something else")
-    message = f"snapshot {version} was written by a newer version .format 3.; this one reads up to 2: upgrade"
+    stated(tmp_path, version, format=4, calibration="something else")
+    message = f"snapshot {version} was written by a newer version .format 4.; this one reads up to 3: upgrade"
     for read in (snapshot.read_manifest, snapshot.verify, snapshot.load):
         with pytest.raises(NewerSnapshot, match=message):
             read(tmp_path, version)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_older_formats_are_read_with_the_names_of_today(tmp_path: Path, number: int) -> None:
+    """They spell `neighbours`: an array, and a parameter."""
+    model = a_model()
+    version = snapshot.write(
+        tmp_path, model, USERS, ITEMS, metrics={}, watermark="5-1", given={"n_neighbors": 2}
+    ).version
+    path = tmp_path / version / "arrays.safetensors"
+    save_file({name.replace("neighbors", "neighbours"): array for name, array in model.arrays.items()}, path)
+    manifest = snapshot.read_manifest(tmp_path, version)
+    old: dict[str, object] = {"n_neighbours": 2}
+    stated(
+        tmp_path,
+        version,
+        format=number,
+        files=manifest.files | {path.name: hashlib.sha256(path.read_bytes()).hexdigest()},
+        parameters={name: value for name, value in manifest.parameters.items() if name != "n_neighbors"} | old,
+        given=old,
+    )
+    loaded = snapshot.load(tmp_path, version)
+    assert loaded.model.params == model.params
+    assert loaded.manifest.given["n_neighbors"] == 2
+    np.testing.assert_array_equal(loaded.model.neighbors, model.neighbors)
 
 
 def test_what_has_no_bound_is_null() -> None:
@@ -149,8 +174,8 @@ def test_a_snapshot_from_before_items_were_counted_has_no_counts(
 def test_counts_may_be_missing_in_the_first_format_alone(tmp_path: Path) -> None:
     path, arrays = tmp_path / "arrays", a_model().arrays
     save_file({"item_bias": arrays["item_bias"]}, path)
-    assert "item_counts" in snapshot_files.read_arrays(path, may_lack_counts=True)
-    assert "item_counts" not in snapshot_files.read_arrays(path, may_lack_counts=False)
+    assert "item_counts" in snapshot_files.read_arrays(path, format_=1)
+    assert "item_counts" not in snapshot_files.read_arrays(path, format_=3)
 
 
 def test_item_weights_are_stored_where_there_are_any(tmp_path: Path) -> None:
@@ -162,7 +187,7 @@ def test_item_weights_are_stored_where_there_are_any(tmp_path: Path) -> None:
     weights, slots = np.arange(4, dtype=np.float32).reshape(2, 2), np.array([1, -1, 0], dtype=np.int32)
     arrays = {**model.arrays, "item_weights": weights, "item_slots": slots}
     snapshot_files.write_arrays(path, Model(model.params, 0.0, (0.0, 1.0), arrays))
-    loaded = snapshot_files.read_arrays(path, may_lack_counts=False)
+    loaded = snapshot_files.read_arrays(path, format_=3)
     np.testing.assert_array_equal(loaded["item_weights"], weights)
     np.testing.assert_array_equal(loaded["item_slots"], slots)
 

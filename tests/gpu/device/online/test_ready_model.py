@@ -315,7 +315,7 @@ def test_two_models_side_by_side() -> None:
     run(table_of_both, ["slice", "rate20", "grow", "settle", "rate7", "forget", "settle"])
     alone = Told(CulshImplicitParams, 5, (DEVICE,))
     run(alone, ["slice", "rate20", "grow", "settle", "rate7", "forget", "settle"])
-    for name in ("user_factors", "item_factors", "neighbours"):
+    for name in ("user_factors", "item_factors", "neighbors"):
         one, other = getattr(second, name), getattr(alone.followers[0].model, name)
         np.testing.assert_array_equal(one, other, err_msg=name)
 
@@ -324,8 +324,8 @@ def test_agreement_is_that_of_the_host() -> None:
     told = Told(CulshParams, 7)
     run(told, ["rate20", "rate20", "settle"])
     host, device = told.followers
-    item = int(np.flatnonzero((host.model.neighbours >= 0).any(axis=1) & ~host.model.item_trained)[0])
-    others = host.model.neighbours[item][host.model.neighbours[item] >= 0]
+    item = int(np.flatnonzero((host.model.neighbors >= 0).any(axis=1) & ~host.model.item_trained)[0])
+    others = host.model.neighbors[item][host.model.neighbors[item] >= 0]
     np.testing.assert_array_equal(host.agreement(item, others), device.agreement(item, others))
     sgd = Told(SgdParams, 7, (DEVICE,))
     assert not sgd.followers[0].agreement(0, np.array([1, 2])).any()

@@ -145,7 +145,7 @@ class Twins:
         found = state(self.device)
         projections = found.pop("projections")
         assert_near(found, self.host.online.model, 1e-3)
-        if (self.host.online.model.neighbours[TRAINED_ITEMS:] >= 0).any():  # else nothing is hashed on the host
+        if (self.host.online.model.neighbors[TRAINED_ITEMS:] >= 0).any():  # else nothing is hashed on the host
             np.testing.assert_array_equal(projections, self.host.online.model.projections)
 
 
@@ -206,7 +206,7 @@ def test_deleting_every_rating_leaves_nothing_learned(kind: type[Params]) -> Non
     found = state(twins.device)
     for array in (found["user_factors"][7], found["user_bias"][7], found["item_factors"][11]):
         assert not np.any(array)
-    assert (found["neighbours"][11] == -1).all()
+    assert (found["neighbors"][11] == -1).all()
     twins.assert_alike()
 
 

@@ -32,24 +32,24 @@ def listed(here: World) -> tuple[Any, Any]:
 def ranked(here: World, parameters: Any) -> np.ndarray:
     """The lists of the new items by the host's ranking of the device's sums, (N_NEW, K)."""
     n_rated, new = here.table.item_counts, np.arange(N_ITEMS - N_NEW, N_ITEMS)
-    best = np.full((N_NEW, parameters.neighbours.shape[1]), -1, dtype=np.int64)
+    best = np.full((N_NEW, parameters.neighbors.shape[1]), -1, dtype=np.int64)
     hamming.rank_all(best, simlsh.signatures(parameters.projections.get()), np.flatnonzero(n_rated), new)
     return np.where(n_rated[new][:, None] > 0, hamming.rows_of(best), -1)
 
 
 def lists(parameters: Any) -> np.ndarray:
-    return parameters.neighbours.get()[N_ITEMS - N_NEW :].view(np.int32)
+    return parameters.neighbors.get()[N_ITEMS - N_NEW :].view(np.int32)
 
 
 @pytest.mark.parametrize("n_bits", [64, 2432])  # 64: nearly all agreements are those of many items
-@pytest.mark.parametrize("n_neighbours", [1, 32, 100, 1024])
+@pytest.mark.parametrize("n_neighbors", [1, 32, 100, 1024])
 @pytest.mark.parametrize("kind", [CulshParams, CulshImplicitParams])
 @pytest.mark.parametrize("many", [2, 10**6])  # both ways to make a list
 def test_lists_are_those_of_the_host(
-    kind: type[CulshParams], n_neighbours: int, n_bits: int, many: int, monkeypatch: pytest.MonkeyPatch
+    kind: type[CulshParams], n_neighbors: int, n_bits: int, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.import_module("gpu.device.online.signatures"), "MANY_ITEMS", many)
-    here = world(kind, (4, n_neighbours), LENGTHS, N_ITEMS, N_NEW)
+    here = world(kind, (4, n_neighbors), LENGTHS, N_ITEMS, N_NEW)
     here.model.params = dataclasses.replace(here.model.params, n_bits=n_bits)
     here.model.projections = np.zeros((N_ITEMS, n_bits), dtype=np.int32)
     parameters, _ = listed(here)

@@ -92,7 +92,7 @@ class Setting:
     def start(self) -> tuple[Any, Any]:
         """(users, items) before the first iteration."""
         users, items = als.start_tables(self.train, self.problem, self.params.seed)
-        return self.primitives.place(users, self.problem), self.primitives.place(items, self.problem)
+        return self.primitives.load(users, self.problem), self.primitives.load(items, self.problem)
 
     def train_loss(self, users: Any, items: Any) -> float:
         """The whole objective over the number of ratings."""

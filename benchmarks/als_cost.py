@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from gpu.ratings import Rows
-from gpu.training.als import Problem, width
+from gpu.training.als import AlsObjective, width
 
 Limit = Literal["memory", "arithmetic"]
 
@@ -59,7 +59,7 @@ class Work:
         return (memory_ms, "memory") if memory_ms >= arithmetic_ms else (arithmetic_ms, "arithmetic")
 
 
-def work_of(rows: Rows, n_columns: int, problem: Problem) -> Work:
+def work_of(rows: Rows, n_columns: int, problem: AlsObjective) -> Work:
     """The work of solving `rows` against a table of `n_columns` rows.
 
     Bytes: for each rating itself and a gathered row; the solved table read and written once. FLOP: F (F + 1) for each
@@ -75,7 +75,7 @@ def work_of(rows: Rows, n_columns: int, problem: Problem) -> Work:
     return Work(moved, flop, n_columns * in_row, problem.precision)
 
 
-def row_bytes(problem: Problem) -> int:
+def row_bytes(problem: AlsObjective) -> int:
     """Bytes of one row of the table that is gathered from."""
     if problem.precision == "float32":
         return width(problem) * 4
@@ -83,5 +83,5 @@ def row_bytes(problem: Problem) -> int:
     return math.ceil(columns / HALVES_OF_A_CHUNK) * HALVES_OF_A_CHUNK * 2
 
 
-def _solve_flop(size: int, problem: Problem) -> int:
+def _solve_flop(size: int, problem: AlsObjective) -> int:
     return size**3 // 3 if problem.solver == "cholesky" else problem.n_cg_steps * 2 * size**2

@@ -21,7 +21,7 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.methods import Ours
 from benchmarks.peers.contract import LISTS
 from benchmarks.rows import Row, Store
-from gpu.online import Follower, place
+from gpu.online import OnlineModel, prepare_online
 from gpu.online.rating_table import RatingTable
 from gpu.params import params_for
 from gpu.ranking import topn
@@ -72,11 +72,11 @@ def measure_one(dataset: Dataset, algorithm: str, backend: gpu.Backend, store: S
 
 def shares(model: gpu.Model, fold: Fold, backend: gpu.Backend) -> dict[str, float]:
     """Share of neighbors in the next list for each k, after one star and after five."""
-    follower, found = following(model, fold.train, backend), {}
+    online_model, found = following(model, fold.train, backend), {}
     for k in N_FILMS:
         drawn = draw(fold.train, k)
         for name, value in zip(("one star", "five stars"), drawn.stars, strict=True):
-            each = [share_of_neighbors(follower, items, value) for items in drawn.items]
+            each = [share_of_neighbors(online_model, items, value) for items in drawn.items]
             found[f"k = {k}, {name}"] = float(np.mean(each))
     return found
 
@@ -89,12 +89,12 @@ def draw(ratings: gpu.Ratings, k: int) -> Drawn:
     return Drawn(items, ratings.scale)
 
 
-def share_of_neighbors(follower: Follower, items: NDArray[np.int64], value: float) -> float:
+def share_of_neighbors(online_model: OnlineModel, items: NDArray[np.int64], value: float) -> float:
     """Mean over `items` of the share of their neighbors that the next list shows, if all were rated `value`."""
     values = np.full(len(items), value, dtype=np.float32)
     row = gpu.Rows(np.zeros(1, dtype=np.int64), np.array([len(items)]), items.astype(np.int32), values)
-    shown, _ = topn.recommend(follower.index, follower.fold_in(row.items, values), row, N_SHOWN)
-    return float(np.mean([np.isin(neighbors_of(follower.model, item), shown[0]).mean() for item in items.tolist()]))
+    shown, _ = topn.recommend(online_model.index, online_model.fold_in(row.items, values), row, N_SHOWN)
+    return float(np.mean([np.isin(neighbors_of(online_model.model, item), shown[0]).mean() for item in items.tolist()]))
 
 
 def neighbors_of(model: gpu.Model, item: int) -> NDArray[np.int32]:
@@ -106,13 +106,13 @@ def neighbors_of(model: gpu.Model, item: int) -> NDArray[np.int32]:
     return topn.similar(model.item_factors, item, N_SHOWN, model.item_trained)[0]
 
 
-def following(model: gpu.Model, ratings: gpu.Ratings, backend: gpu.Backend) -> Follower:
+def following(model: gpu.Model, ratings: gpu.Ratings, backend: gpu.Backend) -> OnlineModel:
     """The model as a service holds it, in the rows of a table of the ratings that it was trained on."""
     table = RatingTable(ratings.n_users, ratings.n_items)
     users, items, values = ratings.coo()
     positions = np.arange(len(values))
     table.apply(users, items, values, positions.astype(np.float64), positions)
     keys = (ratings.user_keys, ratings.item_keys)
-    follower = place(model, table, *keys, backend).follow(*keys)
-    follower.settle()
-    return follower
+    online_model = prepare_online(model, table, *keys, backend).follow(*keys)
+    online_model.settle()
+    return online_model

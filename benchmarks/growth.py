@@ -16,12 +16,12 @@ import numpy as np
 from benchmarks.report import say
 from gpu.errors import InvalidInput
 from gpu.model import Model
-from gpu.online import place
-from gpu.online.host_model import OnlineModel
+from gpu.online import prepare_online
+from gpu.online.host_model import HostModel
 from gpu.params import params_for
 from service import tuning
 from service.engine.history import History
-from service.engine.live_model import Resident
+from service.engine.live_model import LiveModel
 from service.engine.popularity import Popularity
 from service.engine.rehearsal import rehearse_history
 from service.storage.events import BATCH_RATINGS, Entry, RatingEvent, StreamId
@@ -55,32 +55,32 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
         raise InvalidInput(f"Invalid n_ratings: expected {least:,} or more, got {n_ratings:,}")
     history, popularity = History(), Popularity()
     rehearse_history()
-    lessons = _lessons(n_users, n_items, n_ratings)
-    changes = history.apply(next(lessons)).changes
+    pending_events = _lessons(n_users, n_items, n_ratings)
+    changes = history.apply(next(pending_events)).changes
     popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
-    resident = _resident(history, algorithm, n_factors)
+    live_model = _live_model(history, algorithm, n_factors)
     tuning.settle()
     steps: list[tuple[float, float]] = []
     ends = [n_lessons * row // n_rows for row in range(1, n_rows + 1)]
-    for number, entries in enumerate(lessons, 1):
+    for number, entries in enumerate(pending_events, 1):
         started, started_cpu = time.perf_counter(), time.thread_time()
         applied = history.apply(entries)
         changes = applied.changes
         popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
-        resident.learn(applied)
+        live_model.learn(applied)
         steps.append((time.perf_counter() - started, time.thread_time() - started_cpu))
-        _leave_out_refits(resident)
+        _leave_out_refits(live_model)
         if number in ends:
             yield _row(history, steps[N_WARM:] if number == ends[0] else steps)
             steps.clear()
 
 
-def _leave_out_refits(resident: Resident) -> None:
+def _leave_out_refits(live_model: LiveModel) -> None:
     """Make nobody wait for them: the engine never takes a lesson before the one before is learned."""
-    follower = resident.online
-    assert isinstance(follower, OnlineModel)  # noqa: S101 - on the host; this narrows the type
-    follower._users.clear()
-    follower._items.clear()
+    online_model = live_model.online
+    assert isinstance(online_model, HostModel)  # noqa: S101 - on the host; this narrows the type
+    online_model._users.clear()
+    online_model._items.clear()
 
 
 def _row(history: History, steps: list[tuple[float, float]]) -> Row:
@@ -102,7 +102,7 @@ def _lessons(n_users: int, n_items: int, n_ratings: int) -> Iterator[list[Entry]
         yield [Entry(StreamId(first + 1, 0), "rating", [RatingEvent(f"u{u}", f"i{i}", 4.0, 0.0) for u, i in pairs])]
 
 
-def _resident(history: History, algorithm: str, n_factors: int) -> Resident:
+def _live_model(history: History, algorithm: str, n_factors: int) -> LiveModel:
     """A model that knows what the history has so far."""
     params = params_for(algorithm, {"n_factors": n_factors})
     known = Model.zeros(
@@ -112,4 +112,4 @@ def _resident(history: History, algorithm: str, n_factors: int) -> Resident:
     rows = np.arange(len(history.users)), np.arange(len(history.items))
     model = known.mapped(*rows, len(history.users), len(history.items))
     manifest = Manifest("", algorithm, {}, 1.0, (0.0, 5.0), {}, str(history.position), len(rows[0]), len(rows[1]), {})
-    return Resident(manifest, place(model, history.table, history.users.keys, history.items.keys), history)
+    return LiveModel(manifest, prepare_online(model, history.table, history.users.keys, history.items.keys), history)

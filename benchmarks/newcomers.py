@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.report import say
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.params import GradientParams, Params, params_for, with_changes
 
@@ -168,7 +168,7 @@ def _learned_on_host(
 ) -> tuple[gpu.Model, float]:
     table, known = RatingTable(ratings.n_users, ratings.n_items), ratings if is_kept else ratings.where(~is_new)
     table.apply(*_events(known, 0))
-    online = OnlineModel(model, table, ratings.user_keys, ratings.item_keys)  # knows which rows it has not seen
+    online = HostModel(model, table, ratings.user_keys, ratings.item_keys)  # knows which rows it has not seen
     began = time.perf_counter()
     if not is_kept:
         online.note(table.apply(*_events(ratings.where(is_new), len(known))))
@@ -181,7 +181,7 @@ def _learned_on_device(
 ) -> tuple[gpu.Model, float]:
     live, known = importlib.import_module("gpu.device.online.learner"), ratings if is_kept else ratings.where(~is_new)
     began = time.perf_counter()
-    online = live.LiveModel(model, known.by_user, np.arange(len(known)), ratings.user_keys, ratings.item_keys)
+    online = live.DeviceLearner(model, known.by_user, np.arange(len(known)), ratings.user_keys, ratings.item_keys)
     online.finish()  # rows it has not seen are learned by now
     if not is_kept:
         users, items, values, _, positions = _events(ratings.where(is_new), len(known))

@@ -23,7 +23,7 @@ from benchmarks.report import say
 from gpu.backend import choose
 from gpu.errors import InvalidInput
 from gpu.model import NO_NEIGHBOR, Model
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.params import CulshParams, GradientParams, params_for
 from gpu.training import simlsh
@@ -142,7 +142,7 @@ class OnHost:
         users, items, values = ratings.coo()
         positions = np.arange(len(users))
         self._table.apply(users, items, values, positions.astype(np.float64), positions)
-        self._online = OnlineModel(model, self._table, *self._keys)
+        self._online = HostModel(model, self._table, *self._keys)
 
     def learn(self, batch: Batch, note: Callable[[], None] = lambda: None) -> None:
         """Learn a batch; calls `note` after the table and after the signatures."""
@@ -166,7 +166,7 @@ class OnDevice:
     def __init__(self, model: Model, stream: Stream, ratings: gpu.Ratings) -> None:
         live = importlib.import_module("gpu.device.online.learner")
         positions = np.arange(len(ratings))
-        self._live: Any = live.LiveModel(model, ratings.by_user, positions, stream.user_keys, stream.item_keys)
+        self._live: Any = live.DeviceLearner(model, ratings.by_user, positions, stream.user_keys, stream.item_keys)
 
     def learn(self, batch: Batch, note: Callable[[], None] | None = None) -> None:
         """Learn a batch; waits and calls `note` after each step, or does neither."""
@@ -204,42 +204,42 @@ def run(
         raise InvalidInput(f"Invalid algorithm: expected sgd, esgd, culsh or culsh-implicit, got {algorithm!r}")
     for place in places:
         stream = Stream(ratings, shape, 0)
-        follower = (OnDevice if place == "device" else OnHost)(random_model(params, ratings), stream, ratings)
+        online_model = (OnDevice if place == "device" else OnHost)(random_model(params, ratings), stream, ratings)
         n = n_batches * 8 if place == "device" else n_batches
         say(f"{place}: {len(ratings):,} ratings are there")
         head = place, algorithm, params.n_factors, *shape, n, (WARM_UP + n // 2) * shape.new_items
-        yield Learned(*head, *_measured(follower, stream, n, shape.ratings))
+        yield Learned(*head, *_measured(online_model, stream, n, shape.ratings))
 
 
-def _measured(follower: OnHost | OnDevice, stream: Stream, n: int, n_ratings: int) -> list[float]:
+def _measured(online_model: OnHost | OnDevice, stream: Stream, n: int, n_ratings: int) -> list[float]:
     """(batch, 99th percentile) in milliseconds, ratings per second, and milliseconds of steps as they come."""
     for _ in range(WARM_UP):
-        _steps_of(follower, stream.batch())
-    whole = [_whole(follower, stream.batch()) for _ in range(n)]
-    split = [_steps_of(follower, stream.batch()) for _ in range(n)]
+        _steps_of(online_model, stream.batch())
+    whole = [_whole(online_model, stream.batch()) for _ in range(n)]
+    split = [_steps_of(online_model, stream.batch()) for _ in range(n)]
     steps = [statistics.median(column) for column in zip(*split, strict=True)]
     batches = [stream.batch() for _ in range(n)]
     began = time.perf_counter()
     for batch in batches:
-        follower.learn(batch)
-    follower.finish()
+        online_model.learn(batch)
+    online_model.finish()
     rate = n * n_ratings / (time.perf_counter() - began)
     return [statistics.median(whole), float(np.quantile(whole, 0.99)), rate, *steps]
 
 
-def _whole(follower: OnHost | OnDevice, batch: Batch) -> float:
+def _whole(online_model: OnHost | OnDevice, batch: Batch) -> float:
     """Milliseconds of a batch."""
     began = time.perf_counter()
-    follower.learn(batch)
-    follower.finish()
+    online_model.learn(batch)
+    online_model.finish()
     return 1e3 * (time.perf_counter() - began)
 
 
-def _steps_of(follower: OnHost | OnDevice, batch: Batch) -> list[float]:
+def _steps_of(online_model: OnHost | OnDevice, batch: Batch) -> list[float]:
     """Milliseconds of each step of a batch."""
     times = [time.perf_counter()]
-    follower.learn(batch, lambda: times.append(time.perf_counter()))
-    follower.finish()
+    online_model.learn(batch, lambda: times.append(time.perf_counter()))
+    online_model.finish()
     return [1e3 * (after - before) for before, after in itertools.pairwise(times)]
 
 

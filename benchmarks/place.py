@@ -22,7 +22,7 @@ from benchmarks.plant import STARS, drawn_model, ranks
 from benchmarks.report import say
 from gpu.backend import Backend
 from gpu.model import NO_NEIGHBOR, Model
-from gpu.online import Follower, place
+from gpu.online import OnlineModel, prepare_online
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import Params
 from gpu.ranking import item_index, topn
@@ -90,16 +90,16 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
     item_index.prepare(params.width, backend)
     rehearse_model(params.algorithm)
     began = time.perf_counter()
-    placed = place(model, table, *keys_of_both, backend)
+    placed = prepare_online(model, table, *keys_of_both, backend)
     placed_s = time.perf_counter() - began
-    follower = placed.follow(*keys_of_both)
-    slice_ms = _settle(follower)
+    online_model = placed.follow(*keys_of_both)
+    slice_ms = _settle(online_model)
     settled_s = time.perf_counter() - began - placed_s
     say(f"placed in {placed_s:.1f} s, settled in {settled_s:.1f} s")
-    read_ms = _median_ms(lambda: _read(follower, table, rng.integers(0, sizes.users, N_READERS)))
+    read_ms = _median_ms(lambda: _read(online_model, table, rng.integers(0, sizes.users, N_READERS)))
     positions = itertools.count(sizes.ratings, sizes.changes)
     slices: list[float] = []
-    lesson_ms = _median_ms(lambda: slices.append(_learn(follower, table, rng, sizes.changes, next(positions))))
+    lesson_ms = _median_ms(lambda: slices.append(_learn(online_model, table, rng, sizes.changes, next(positions))))
     taken = backend.device_bytes()
     return Row(
         params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbors.shape[1], held,
@@ -116,12 +116,12 @@ def _forget_items(model: Model, items: NDArray[np.int64]) -> None:
     model.neighbors[items] = NO_NEIGHBOR
 
 
-def _settle(follower: Follower) -> float:
+def _settle(online_model: OnlineModel) -> float:
     """Milliseconds of the longest slice."""
     longest_s, is_done = 0.0, False
     while not is_done:
         began = time.perf_counter()
-        is_done = follower.settle(0.0)
+        is_done = online_model.settle(0.0)
         longest_s = max(longest_s, time.perf_counter() - began)
     return 1e3 * longest_s
 
@@ -133,15 +133,17 @@ def _rate(table: RatingTable, rng: np.random.Generator, users: NDArray[np.int64]
     return table.apply(users, items, values, np.zeros(len(users)), positions)
 
 
-def _read(follower: Follower, table: RatingTable, users: NDArray[np.int64]) -> None:
-    topn.recommend(follower.index, topn.users_of(follower.model, users), topn.rows_of(table.rows, users), N)
+def _read(online_model: OnlineModel, table: RatingTable, users: NDArray[np.int64]) -> None:
+    topn.recommend(online_model.index, topn.users_of(online_model.model, users), topn.rows_of(table.rows, users), N)
 
 
-def _learn(follower: Follower, table: RatingTable, rng: np.random.Generator, n_changes: int, first: int) -> float:
+def _learn(
+    online_model: OnlineModel, table: RatingTable, rng: np.random.Generator, n_changes: int, first: int
+) -> float:
     """Learn in slices, as an engine does; milliseconds of the longest."""
     users = rng.integers(0, table.n_users, n_changes)
-    follower.note(_rate(table, rng, users, first))
-    return _settle(follower)
+    online_model.note(_rate(table, rng, users, first))
+    return _settle(online_model)
 
 
 def _median_ms(call: Callable[[], None]) -> float:

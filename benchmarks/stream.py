@@ -23,7 +23,7 @@ from benchmarks.datasets import Dataset, Fold
 from benchmarks.methods import Ours
 from benchmarks.peers.contract import ESTIMATES
 from benchmarks.rows import Row, Store
-from gpu.online import place
+from gpu.online import prepare_online
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import params_for
 from service.cli import offline
@@ -100,7 +100,7 @@ def streamed(model: gpu.Model, parts: Parts, backend: gpu.Backend) -> tuple[floa
     """(RMSE after the last batch, seconds of each batch until all of it is learned). `model` is changed."""
     table, keys = RatingTable(model.n_users, model.n_items), (parts.first.user_keys, parts.first.item_keys)
     _apply(table, parts.first, 0)
-    online = place(model, table, *keys, backend).follow(*keys, since=len(parts.first))
+    online = prepare_online(model, table, *keys, backend).follow(*keys, since=len(parts.first))
     online.settle()
     seconds, n_seen = [], len(parts.first)
     for batch in parts.batches:

@@ -1,4 +1,4 @@
-"""`Parts`: what `serve` and `worker` have in common, and `Worker`: the parts of `nearfield worker`."""
+"""`Components`: what `serve` and `worker` have in common, and `Worker`: the parts of `nearfield worker`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERVER_STOP_S = 5.0
 _log = structlog.get_logger(__name__)
 
 
-class Parts:
+class Components:
     """What `serve` and `worker` have in common: things to stop, and a place for the first failure."""
 
     def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
@@ -94,7 +94,7 @@ class Parts:
         self._stop_together(supervisor.stop)
 
 
-class Worker(Parts):
+class Worker(Components):
     """`nearfield worker`: trainings for a service that shares DATA and Redis."""
 
     async def start(self) -> None:

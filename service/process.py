@@ -19,7 +19,7 @@ import uvloop
 
 from service import logs, threads, tuning
 from service.api.app import Application, create_app
-from service.components import Parts, Worker
+from service.components import Components, Worker
 from service.errors import InvalidSetting
 from service.runtime import Runtime
 from service.settings import Settings
@@ -190,7 +190,7 @@ def _end_in_time() -> None:
     faulthandler.dump_traceback_later(STOP_S, exit=True)
 
 
-def _status(parts: Parts) -> int:
+def _status(parts: Components) -> int:
     return 0 if parts.failure is None else 1
 
 

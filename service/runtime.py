@@ -14,7 +14,7 @@ import structlog
 from gpu import backend
 from gpu.backend import Backend
 from service.blocking_calls import BlockingCalls
-from service.components import Parts
+from service.components import Components
 from service.engine.engine import Engine
 from service.engine.history import History
 from service.engine.learner import Learner
@@ -52,7 +52,7 @@ _Value = TypeVar("_Value")
 _log = structlog.get_logger(__name__)
 
 
-class Runtime(Parts):
+class Runtime(Components):
     """`nearfield serve`: everything that answers, learns, archives and trains.
 
     Attributes:

@@ -22,7 +22,7 @@ from gpu.device.als_forms.tiling import tiling
 from gpu.device.cuda.arrays import free_bytes
 from gpu.errors import InvalidParams
 from gpu.ratings import Rows
-from gpu.training.als import WHOLE, Problem, block_problem, is_blocked
+from gpu.training.als import WHOLE, AlsObjective, block_problem, is_blocked
 
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
@@ -30,12 +30,12 @@ WORKSPACE = 64 * 2**20  # bytes that matrix products and reductions of CuPy may 
 SLOTS_SHARE = 16  # parts of rows may take 1/16 of the device's memory, on each side
 
 
-def is_fused(problem: Problem) -> bool:
+def is_fused(problem: AlsObjective) -> bool:
     """Whether tensor cores solve it."""
     return problem.precision == "float16" and problem.solver == "cg" and compute_capability() >= TENSOR_CORES
 
 
-def _path(problem: Problem) -> ModuleType:
+def _path(problem: AlsObjective) -> ModuleType:
     """The module whose kernels solve it, or one block of it.
 
     Raises:
@@ -48,12 +48,12 @@ def _path(problem: Problem) -> ModuleType:
     return wide if not is_blocked(problem) and wide.fits(problem) else fused
 
 
-def _solved_at_once(problem: Problem) -> Problem:
+def _solved_at_once(problem: AlsObjective) -> AlsObjective:
     """The problem whose rows the kernels solve: a block of it, where there are blocks."""
     return block_problem(problem) if is_blocked(problem) else problem
 
 
-def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: Problem) -> int:
+def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
     """Memory that a training takes on the device, at its peak.
 
     Counted: ratings (8 bytes, once a side), work items and split rows (32), sums of their errors (16), ρ and where rows
@@ -70,7 +70,7 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
     return tables + sides + 2 * 8 * PANEL * stride * problem.is_implicit + WORKSPACE
 
 
-def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: Problem) -> int:
+def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
     n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), _path(problem)
     if is_fused(problem):
         ranges = _n_ranges(n_columns, problem)
@@ -84,7 +84,7 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: Problem) ->
     return 8 * int(lengths.sum()) + (32 + 16) * n_items + 32 * n_split + (24 + 8) * len(lengths) + sums
 
 
-def prepare(rows: Rows, n_columns: int, problem: Problem, n_rated: int | None = None) -> Side:
+def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
     """Place the ratings of one side, with the plan of its half-iterations.
 
     Args:
@@ -104,7 +104,7 @@ def prepare(rows: Rows, n_columns: int, problem: Problem, n_rated: int | None = 
     return arrays.side_of(rows, work, batches, ridges, n_rated, n_slots * plain.slot_bytes(inner))
 
 
-def _n_ranges(n_columns: int, problem: Problem) -> int:
+def _n_ranges(n_columns: int, problem: AlsObjective) -> int:
     """Ranges of the fixed side; one where sums of a part of a row take as long to move as its ratings to gather."""
     if _path(problem) is wide:
         return 1
@@ -112,12 +112,12 @@ def _n_ranges(n_columns: int, problem: Problem) -> int:
     return plan.n_ranges(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
 
 
-def _max_slots(problem: Problem) -> int:
+def _max_slots(problem: AlsObjective) -> int:
     _, total = cupy.cuda.runtime.memGetInfo()
     return int(total // SLOTS_SHARE // _path(problem).slot_bytes(_solved_at_once(problem)))
 
 
-def place(table: NDArray[np.float32], problem: Problem) -> Table:
+def load(table: NDArray[np.float32], problem: AlsObjective) -> Table:
     """The table (rows, D) on the device, in every form that kernels read."""
     return arrays.table_of(table, problem, is_fused(problem))
 
@@ -132,7 +132,7 @@ def finish() -> None:
     cupy.cuda.get_current_stream().synchronize()
 
 
-def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """Minimize over every row of `solved`, in place, while `fixed` stands still; rows without ratings become zero.
 
     Returns before the work is done: see `finish`.
@@ -152,7 +152,9 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
         _path(problem).solve(side, solved, fixed, problem)
 
 
-def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tuple[float, float]) -> tuple[float, float]:
+def errors(
+    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+) -> tuple[float, float]:
     """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularization).
 
     The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs, rated or not.
@@ -161,7 +163,7 @@ def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tupl
     return squares, loss + (losses.of_unrated(table, fixed) if problem.is_implicit else 0.0)
 
 
-def penalty(side: Side, table: Table, problem: Problem) -> float:
+def penalty(side: Side, table: Table, problem: AlsObjective) -> float:
     """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
     del problem
     return losses.penalty(side, table)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from gpu.device import descent_neighbors, shared_memory
 from gpu.device.als import WORKSPACE
-from gpu.device.cuda.arrays import placed
-from gpu.device.cuda.ratings import Placed, rows_of
-from gpu.device.descent_layout import MOST_THREADS, WARP, Geometry, Parameters
+from gpu.device.cuda.arrays import to_device
+from gpu.device.cuda.ratings import DeviceRatings, rows_of
+from gpu.device.descent_layout import MOST_THREADS, WARP, DescentParameters, Geometry
 from gpu.device.descent_tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
 from gpu.device.kernels import kernel
 from gpu.model import Model
@@ -43,7 +43,7 @@ SAMPLES = np.dtype([("records", "<u8"), ("near", "<u8")])
 class Visits:
     """Samples in tiles, with what their users gave their neighbors: all that a pass over them reads."""
 
-    pairs: Placed
+    pairs: DeviceRatings
     per_rating: int
     layout: Layout
     near: Any
@@ -77,10 +77,10 @@ class Descent:
         self._n_negatives = int(getattr(params, "n_negatives", 0))
         self._n_samples = _n_samples(ratings, params)
         self._rows = rows_of(ratings)
-        self._base = float(model.mean), placed(model.user_baseline), placed(model.item_baseline)
+        self._base = float(model.mean), to_device(model.user_baseline), to_device(model.item_baseline)
         self._n_tiles = n_tiles(ratings, params)
         self._geometry = geometry or Geometry.of(params, self._most_groups(), model.middle > NO_MIDDLE)
-        self._parameters = Parameters(model, self._geometry)
+        self._parameters = DescentParameters(model, self._geometry)
         self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles)
 
     def compile(self) -> None:
@@ -153,7 +153,7 @@ class Descent:
     def _shares(self) -> Any:
         """1 over one more than the groups that are likely to learn from each item at once: float32 (N,)."""
         in_flight = self._n_blocks() * self._geometry.threads // self._geometry.lanes
-        return placed((1 / (1 + in_flight / self._n_samples * self._samples_of_items())).astype(np.float32))
+        return to_device((1 / (1 + in_flight / self._n_samples * self._samples_of_items())).astype(np.float32))
 
     def _samples_of_items(self) -> NDArray[np.float64]:
         n_likes = np.count_nonzero(are_likes(self._ratings.by_user.values, self._model.middle))
@@ -163,12 +163,12 @@ class Descent:
     def _n_blocks(self) -> int:
         return min(self.tiles.n_tiles, int(cupy.cuda.Device().attributes["MultiProcessorCount"]))
 
-    def _laid_out(self, pairs: Placed, per_rating: int) -> Visits:
+    def _laid_out(self, pairs: DeviceRatings, per_rating: int) -> Visits:
         given = pairs, per_rating, self.tiles, self._model.n_items, self._model.middle
         layout = in_order(*given, self._item_bounds) if self._params.deterministic else lay_out(*given)
         return Visits(pairs, per_rating, layout, self._near(pairs, layout))
 
-    def _near(self, pairs: Placed, layout: Layout) -> Any:
+    def _near(self, pairs: DeviceRatings, layout: Layout) -> Any:
         neighbors, k = self._parameters.neighbors, self._geometry.n_neighbors
         if not k:
             return cupy.empty(0, dtype=cupy.float16)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import descent_neighbors
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.descent_tiles import Tiles
 from gpu.errors import InvalidParams
 from gpu.model import Model
@@ -92,20 +92,20 @@ class Geometry:
         }  # fmt: skip
 
 
-class Parameters:
+class DescentParameters:
     """The learned parameters on the device, users in the order of their places."""
 
     def __init__(self, model: Model, geometry: Geometry) -> None:
         """Copy those of `model`, users still in their own order."""
         n, k = geometry.n_factors, geometry.n_neighbors
         self._number = cupy.float16 if geometry.is_half else cupy.float32
-        self.users, self.user_bias = placed(_wide(model.user_factors, n)), placed(model.user_bias)
-        self.items, self.item_bias = placed(_wide(model.item_factors, n)), placed(model.item_bias)
+        self.users, self.user_bias = to_device(_wide(model.user_factors, n)), to_device(model.user_bias)
+        self.items, self.item_bias = to_device(_wide(model.item_factors, n)), to_device(model.item_bias)
         self.shares = cupy.ones(model.n_items, dtype=cupy.float32)
-        self.neighbors = placed(_wide(model.neighbors, k, -1))
+        self.neighbors = to_device(_wide(model.neighbors, k, -1))
         self.explicit, self.implicit = (
-            placed(_wide(model.explicit_weights, k)),
-            placed(_wide(model.implicit_weights, k)),
+            to_device(_wide(model.explicit_weights, k)),
+            to_device(_wide(model.implicit_weights, k)),
         )
 
     def settle(self, at: Tiles) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from cupy_backends.cuda.api import driver
 
 from gpu.device import shared_memory
-from gpu.device.cuda.ratings import Placed
+from gpu.device.cuda.ratings import DeviceRatings
 from gpu.device.kernels import kernel
 from gpu.ratings import NO_MIDDLE
 
@@ -34,7 +34,12 @@ BASE = np.dtype([("user", "<u8"), ("item", "<u8"), ("mean", "<f4"), ("unused", "
 
 
 def residuals(
-    rows: Placed, pairs: Placed, neighbors: Any, base: tuple[float, Any, Any], target: Any | None, out: Any
+    rows: DeviceRatings,
+    pairs: DeviceRatings,
+    neighbors: Any,
+    base: tuple[float, Any, Any],
+    target: Any | None,
+    out: Any,
 ) -> None:
     """Write r − b̄ of each pair's neighbors to `out`: float16, NaN where the user has not rated the neighbor.
 
@@ -63,7 +68,9 @@ def residuals(
         _launch("residuals_by_search", macros, (BITS_THREADS, n_bits // 8), rows, np.uint32(n_bits), *work)
 
 
-def masks(rows: Placed, pairs: Placed, neighbors: Any, target: Any | None, out: Any, middle: float = NO_MIDDLE) -> None:
+def masks(
+    rows: DeviceRatings, pairs: DeviceRatings, neighbors: Any, target: Any | None, out: Any, middle: float = NO_MIDDLE
+) -> None:
     """Write a bit for each neighbor of each pair: bit k % 32 of word k // 32 is 1 where the user has rated J(j, k).
 
     Where ratings may be dislikes, bits from `padded(K)` on say which of these are: ratings below `middle`.
@@ -79,7 +86,7 @@ def masks(rows: Placed, pairs: Placed, neighbors: Any, target: Any | None, out: 
     _launch("masks", macros, (BITS_THREADS, n_planes * n_bits // 8), rows, np.uint32(n_bits), *given)
 
 
-def draw(rows: Placed, n_items: int, seed: int, epoch: int, middle: float, out: Any) -> None:
+def draw(rows: DeviceRatings, n_items: int, seed: int, epoch: int, middle: float, out: Any) -> None:
     """Items that the user of each rating has not rated, as `gpu.host.sgd.draw_negatives` draws them, bit for bit.
 
     Args:
@@ -94,7 +101,7 @@ def draw(rows: Placed, n_items: int, seed: int, epoch: int, middle: float, out: 
     _launch("draw", macros, (BITS_THREADS, n_bits // 8), rows, *given)
 
 
-def samples(rows: Placed, n_negatives: int) -> tuple[Placed, Any]:
+def samples(rows: DeviceRatings, n_negatives: int) -> tuple[DeviceRatings, Any]:
     """Room for the ratings, each followed by its negatives.
 
     Args:
@@ -107,7 +114,7 @@ def samples(rows: Placed, n_negatives: int) -> tuple[Placed, Any]:
     items = cupy.full((len(rows.entries), n_negatives + 1), -1, dtype=cupy.int32)
     items[:, 0] = rows.entries
     per_rating = n_negatives + 1
-    return Placed(rows.starts * per_rating, rows.lengths * per_rating, items.ravel(), rows.values), items[:, 1:]
+    return DeviceRatings(rows.starts * per_rating, rows.lengths * per_rating, items.ravel(), rows.values), items[:, 1:]
 
 
 def padded(n_neighbors: int) -> int:
@@ -147,10 +154,10 @@ def _packed(neighbors: Any, macros: dict[str, int]) -> Any:
     return out
 
 
-def _sparse(placed: Placed) -> Any:
+def _sparse(to_device: DeviceRatings) -> Any:
     """`Sparse` of the kernels: addresses, passed by value."""
     given = np.zeros((), dtype=SPARSE)
-    for name, array in zip(SPARSE.names or (), placed, strict=True):
+    for name, array in zip(SPARSE.names or (), to_device, strict=True):
         given[name] = 0 if array is None else array.data.ptr
     return given
 
@@ -159,7 +166,7 @@ def _pointer(array: Any | None) -> Any:
     return np.uint64(0 if array is None else array.data.ptr)
 
 
-def _launch(function: str, macros: dict[str, int], block: tuple[int, int], rows: Placed, *given: Any) -> None:
+def _launch(function: str, macros: dict[str, int], block: tuple[int, int], rows: DeviceRatings, *given: Any) -> None:
     """Run a kernel whose blocks, (threads, bytes) each, share the rows: as many as are on the device at once."""
     threads, shared_bytes = block
     n_rows = len(rows.starts)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import shared_memory
-from gpu.device.cuda.ratings import Placed
+from gpu.device.cuda.ratings import DeviceRatings
 from gpu.device.kernels import kernel
 
 NAME = "descent_tiles"
@@ -71,7 +71,7 @@ def deal(lengths: Any, n_tiles: int) -> Tiles:
     return Tiles(users, places, n_tiles, tile_users)
 
 
-def lay_out(pairs: Placed, per_rating: int, tiles: Tiles, n_items: int, middle: float) -> Layout:
+def lay_out(pairs: DeviceRatings, per_rating: int, tiles: Tiles, n_items: int, middle: float) -> Layout:
     """Sort what is learned of the users of each tile by item; the order within an item is another one every time.
 
     Args:
@@ -103,7 +103,7 @@ def segments_needed(n_samples: int, n_tiles: int, n_items: int) -> int:
 
 
 def in_order(
-    pairs: Placed, per_rating: int, tiles: Tiles, n_items: int, middle: float, item_bounds: NDArray[np.int64]
+    pairs: DeviceRatings, per_rating: int, tiles: Tiles, n_items: int, middle: float, item_bounds: NDArray[np.int64]
 ) -> Layout:
     """The same by a stable sort: items ascending, users of an item by place; equal bits for equal samples.
 
@@ -112,8 +112,8 @@ def in_order(
     """
     edges = cupy.arange(tiles.n_tiles + 1) * n_items
     sample = cupy.arange(len(pairs.entries))
-    place = tiles.places[cupy.searchsorted(pairs.starts, sample, side="right") - 1]
-    tile, local = cupy.divmod(place, tiles.tile_users)
+    position = tiles.places[cupy.searchsorted(pairs.starts, sample, side="right") - 1]
+    tile, local = cupy.divmod(position, tiles.tile_users)
     key = cupy.where(pairs.entries >= 0, tile * n_items + pairs.entries, edges[-1])
     order = cupy.lexsort(cupy.stack([local, key]))
     key = key[order]

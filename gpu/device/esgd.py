@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpu.device import compute_capability
 from gpu.device.als import WORKSPACE, finish
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.ratings import rows_of
 from gpu.device.kernels import kernel
 from gpu.params import EsgdParams
@@ -61,22 +61,22 @@ def bytes_needed(ratings: Ratings, params: EsgdParams) -> int:
     return 16 * len(ratings) + 16 * ratings.n_users + tables + WORKSPACE
 
 
-def place(ratings: Ratings, biases: Baselines, order: Order) -> Samples:
+def load(ratings: Ratings, biases: Baselines, order: Order) -> Samples:
     """What is left of `ratings` after `biases`."""
     rows = rows_of(ratings)
     users, targets = cupy.empty_like(rows.entries), cupy.empty_like(rows.values)
     blocks = -(-ratings.n_users * WARP // THREADS)
     given = rows.starts, rows.lengths, np.int32(ratings.n_users), rows.entries, rows.values, np.float32(biases.mean)
-    biases_there = placed(biases.user), placed(biases.item)
+    biases_there = to_device(biases.user), to_device(biases.item)
     _kernel("place", 1)((blocks,), (THREADS,), (*given, *biases_there, users, targets))
-    return Samples(users, rows.entries, targets, placed(order.visits), order.stride)
+    return Samples(users, rows.entries, targets, to_device(order.visits), order.stride)
 
 
-def put(factors: NDArray[np.float32]) -> Any:
+def load_factors(factors: NDArray[np.float32]) -> Any:
     """A table (rows, F) to learn in: rows of whole pieces, zeros beyond F, which stay zeros."""
     n, n_factors = factors.shape
     table = cupy.zeros((n, _n_pieces(n_factors) * PIECE), dtype=cupy.float32)
-    table[:, :n_factors] = placed(factors)
+    table[:, :n_factors] = to_device(factors)
     return table
 
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from gpu.device import hals_gather, shared_memory
 from gpu.device.als import WORKSPACE, finish
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.hals_parts import slots_bound
 from gpu.device.kernels import kernel, module
 from gpu.ratings import Ratings
@@ -82,18 +82,18 @@ class Side(NamedTuple):
     parts: Any
 
 
-def place(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
+def load(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
     """Place `matrix` (V, D); a dense one in `dtype`."""
     if isinstance(matrix, Ratings):
         return Matrix(None, hals_gather.entries_of(matrix.by_user), hals_gather.entries_of(matrix.by_item))
-    return Matrix(placed(np.asarray(matrix, dtype=dtype)), None, None)
+    return Matrix(to_device(np.asarray(matrix, dtype=dtype)), None, None)
 
 
-def put(rows: Floats, tile: int) -> Side:
+def load_factors(rows: Floats, tile: int) -> Side:
     """A side that starts from `rows` (n, K), to be solved in tiles of `tile` columns; compiles its kernels."""
     n, k = rows.shape
     by_row = cupy.zeros((-(-n // RUN) * RUN, hals_gather.width_of(k, rows.dtype)), dtype=rows.dtype)
-    columns = placed(np.ascontiguousarray(rows.T))
+    columns = to_device(np.ascontiguousarray(rows.T))
     products, targets = cupy.zeros_like(columns), cupy.zeros((tile + 1, n), dtype=rows.dtype)
     blocks, _ = grid_of(n, _multiprocessors(cupy.cuda.Device().id))
     parts = cupy.empty((k, blocks), dtype=cupy.float64)
@@ -160,7 +160,7 @@ def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
 def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
     """A · `rows` (`by_row`), or Aᵀ · `rows`, of any sign: (V, k) or (D, k), from the host to the host."""
     entries = matrix.by_row if by_row else matrix.by_column
-    k, given = rows.shape[1], placed(rows)
+    k, given = rows.shape[1], to_device(rows)
     if entries is None:
         found: Floats = cupy.matmul(matrix.dense if by_row else matrix.dense.T, given).get()
         return found
@@ -198,7 +198,7 @@ def sweep(side: Side, gram: Any, *, tile: int, normalize: bool) -> None:
     Args:
         side: holds the products.
         gram: (K, K) of the other side.
-        tile: T, as `put` was given it; 0 for plain FAST-HALS, one column after the other.
+        tile: T, as `load_factors` was given it; 0 for plain FAST-HALS, one column after the other.
         normalize: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
     """
     if tile:

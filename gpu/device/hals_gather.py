@@ -11,7 +11,7 @@ import cupy
 import numpy as np
 
 from gpu.device.als_forms.plan import WHOLE
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.hals_parts import longest, parts_of
 from gpu.device.kernels import kernel
 from gpu.ratings import Rows
@@ -44,8 +44,8 @@ def entries_of(rows: Rows) -> Entries:
     """Place sparse rows with their plan."""
     items, splits = parts_of(rows, longest(len(rows.values)))
     n_slots = int(np.count_nonzero(items["slot"] != WHOLE))
-    ratings = placed(rows.items), placed(rows.values)
-    work = placed(items.view(np.uint8)), placed(splits.view(np.uint8))
+    ratings = to_device(rows.items), to_device(rows.values)
+    work = to_device(items.view(np.uint8)), to_device(splits.view(np.uint8))
     return Entries(*ratings, *work, len(rows.starts), len(items), len(splits), n_slots)
 
 

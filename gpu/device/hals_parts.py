@@ -33,11 +33,11 @@ def parts_of(rows: Rows, most: int) -> tuple[NDArray[np.void], NDArray[np.void]]
     n_parts = np.maximum(-(-lengths // most), 1)
     first = np.cumsum(n_parts) - n_parts
     owners = np.repeat(np.arange(len(lengths)), n_parts)
-    place = np.arange(len(owners)) - first[owners]
-    begins = lengths[owners] * place // n_parts[owners]
+    position = np.arange(len(owners)) - first[owners]
+    begins = lengths[owners] * position // n_parts[owners]
     items = np.zeros(len(owners), dtype=ITEM)
     items["begin"], items["row"] = rows.starts[owners] + begins, owners
-    items["length"] = lengths[owners] * (place + 1) // n_parts[owners] - begins
+    items["length"] = lengths[owners] * (position + 1) // n_parts[owners] - begins
     is_part = n_parts[owners] > 1
     items["slot"] = np.where(is_part, np.cumsum(is_part) - 1, WHOLE)
     splits = np.zeros(int(np.count_nonzero(n_parts > 1)), dtype=SPLIT)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import TENSOR_CORES, compute_capability
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.kernels import kernel, module
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.ranking.deduction import Deduction
@@ -44,8 +44,8 @@ FRESH = np.dtype(
 )
 
 
-class Catalog:
-    """The item side of one model on the device, with room to grow; names are those of `Catalog` in the kernels.
+class RankedItems:
+    """The item side of one model on the device, with room to grow; names are those of `RankedItems` in the kernels.
 
     Attributes:
         width: G.
@@ -146,55 +146,55 @@ def width_of(n_factors: int) -> int:
     return max(-(-n_factors // WIDTH), 1) * WIDTH
 
 
-def place(model: Model) -> Catalog:
+def ranked_items_of(model: Model) -> RankedItems:
     """The item side of `model`, placed."""
-    catalog = Catalog(model)
-    catalog.grow(model.n_items)
+    ranked_items = RankedItems(model)
+    ranked_items.grow(model.n_items)
     for first in range(0, model.n_items, CHUNK):
-        _renew(catalog, model, np.arange(first, min(first + CHUNK, model.n_items)), is_linked=False)
-    if catalog.n_slots and model.n_items:
-        catalog.invert()
-    return catalog
+        _renew(ranked_items, model, np.arange(first, min(first + CHUNK, model.n_items)), is_linked=False)
+    if ranked_items.n_slots and model.n_items:
+        ranked_items.invert()
+    return ranked_items
 
 
-def refresh(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
+def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     """Take over the model's present length, and the parameters and lists of `items` (B,), distinct."""
-    if model.n_items > catalog.n_items:
-        catalog.grow(model.n_items)
-    catalog.make_room(len(items) * catalog.n_slots)
-    _renew(catalog, model, items, is_linked=True)
+    if model.n_items > ranked_items.n_items:
+        ranked_items.grow(model.n_items)
+    ranked_items.make_room(len(items) * ranked_items.n_slots)
+    _renew(ranked_items, model, items, is_linked=True)
 
 
-def hide(catalog: Catalog, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
+def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
     """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
     del model
-    rows = placed(items.astype(np.int32))
-    catalog.arrays["hidden"][rows] = placed(hidden.astype(np.uint8))
-    _launch(catalog, "reopen", len(items), rows, np.int32(len(items)))
+    rows = to_device(items.astype(np.int32))
+    ranked_items.arrays["hidden"][rows] = to_device(hidden.astype(np.uint8))
+    _launch(ranked_items, "reopen", len(items), rows, np.int32(len(items)))
 
 
-def _renew(catalog: Catalog, model: Model, items: NDArray[np.int64], *, is_linked: bool) -> None:
+def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], *, is_linked: bool) -> None:
     if not len(items):
         return
     names = "item_baseline", "neighbors", "explicit_weights", "implicit_weights"
-    biases = catalog.deduction.biases(model, items)
+    biases = ranked_items.deduction.biases(model, items)
     parts = [
         items.astype(np.int32),
         model.item_factors[items],
         biases,
         *(getattr(model, name)[items] for name in names),
     ]
-    together = placed(np.concatenate([part.ravel().view(np.int32) for part in parts]))  # one copy: a call costs more
+    together = to_device(np.concatenate([part.ravel().view(np.int32) for part in parts]))  # one copy: a call costs more
     starts = np.cumsum([0, *(part.size for part in parts)])
     fresh = np.zeros((), dtype=FRESH)
     for name, start in zip(FRESH_POINTERS, starts.tolist(), strict=False):
         fresh[name] = together.data.ptr + 4 * start
-    fresh["mean"], fresh["n"], fresh["n_factors"] = catalog.mean, len(items), model.params.width
+    fresh["mean"], fresh["n"], fresh["n_factors"] = ranked_items.mean, len(items), model.params.width
     fresh["is_linked"] = is_linked
-    _launch(catalog, "renew", len(items), fresh.view(f"V{FRESH.itemsize}"))
+    _launch(ranked_items, "renew", len(items), fresh.view(f"V{FRESH.itemsize}"))
 
 
-def _launch(catalog: Catalog, function: str, n_rows: int, *arguments: Any) -> None:
+def _launch(ranked_items: RankedItems, function: str, n_rows: int, *arguments: Any) -> None:
     """Eight lanes a row."""
     blocks = -(-n_rows * EIGHT // THREADS)
-    kernel(NAME, function, {"G": catalog.width})((blocks,), (THREADS,), (catalog.structure, *arguments))
+    kernel(NAME, function, {"G": ranked_items.width})((blocks,), (THREADS,), (ranked_items.structure, *arguments))

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device.als_forms.plan import ITEM
-from gpu.device.cuda.arrays import placed
-from gpu.device.cuda.ratings import Placed, columns_of, keys_of, rows_of
+from gpu.device.cuda.arrays import to_device
+from gpu.device.cuda.ratings import DeviceRatings, columns_of, keys_of, rows_of
 from gpu.device.kernels import kernel
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
@@ -138,7 +138,7 @@ def _psi_kernel(function: str, kind: int = 0) -> Any:
     return kernel(PSI_NAME, function, {"KIND": kind, "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT})
 
 
-def pieces_of(columns: Placed) -> Pieces:
+def pieces_of(columns: DeviceRatings) -> Pieces:
     """The plan of every kernel that works column by column."""
     n_columns = len(columns.starts)
     bound = n_columns + len(columns.values) // LONGEST
@@ -153,7 +153,7 @@ def _weights(ratings: Ratings, known: Baselines | None, kind: str | None, unit: 
     columns = columns_of(ratings)
     work, found = pieces_of(columns), cupy.empty(-(-len(columns.values) // 4) * 4, dtype=cupy.int8)
     mean, users, items, middle = known or Baselines(0.0, *np.zeros((2, 1), np.float32))
-    tables = (placed(array) if isinstance(array, np.ndarray) else array for array in (users, items))
+    tables = (to_device(array) if isinstance(array, np.ndarray) else array for array in (users, items))
     if work.bound:
         ratings_of = work.pieces, work.count, columns.entries, columns.values
         arguments = *ratings_of, *tables, np.float64(mean), np.float64(unit), np.float32(middle), found
@@ -161,7 +161,7 @@ def _weights(ratings: Ratings, known: Baselines | None, kind: str | None, unit: 
     return found
 
 
-def _row_sums(rows: Placed) -> Any:
+def _row_sums(rows: DeviceRatings) -> Any:
     n_rows = len(rows.starts)
     sums = cupy.zeros(n_rows, dtype=cupy.float64)
     if n_rows:

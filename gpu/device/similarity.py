@@ -39,7 +39,7 @@ def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
     or dense rows and the moments of one item, since a batch of them takes what is there.
     """
     n_users, n_items, n_bits = ratings.n_users, ratings.n_items, params.n_bits
-    placed = (40 if params.similarity == "gsm" else 24) * len(ratings) + 28 * (n_users + n_items)
+    to_device = (40 if params.similarity == "gsm" else 24) * len(ratings) + 28 * (n_users + n_items)
     ranking = (32 * params.n_neighbors + 64) * n_items
     stride = -(-max(n_items, 1) // ROW_UNIT) * ROW_UNIT
     if params.similarity == "gsm":
@@ -48,7 +48,7 @@ def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
         hashed = {"minhash": 8 * n_bits, "random": 0}.get(params.similarity, 4 * n_bits)
         at_once = max(hamming.AT_ONCE_BYTES, 2 * hamming.TILE * stride)
         work = (hashed + n_bits // 8) * n_items + lsh.STATE_BYTES * n_users + min(at_once, 2 * n_items * stride)
-    return placed + ranking + work + WORKSPACE
+    return to_device + ranking + work + WORKSPACE
 
 
 def gsm(ratings: Ratings, k: int, shrinkage: float) -> Any:

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import TENSOR_CORES, compute_capability
-from gpu.device.item_index import NAME, SCAN, TILE, USER_TILES, Catalog
+from gpu.device.item_index import NAME, SCAN, TILE, USER_TILES, RankedItems
 from gpu.device.kernels import kernel, module
-from gpu.device.topn_requests import Batch, Sizes, fetched, place
-from gpu.ranking.requests import Requests
+from gpu.device.topn_requests import Batch, Sizes, fetched, upload
+from gpu.ranking.requests import RankingRequests
 
 MOST_USERS = 256  # a batch; more come in further batches
 FEW_ITEMS = 4096  # that are all scored exactly
@@ -43,7 +43,7 @@ AT_ONCE, RESERVED = 2, 1024  # blocks of the scan that a multiprocessor holds, a
 Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
-def rank(catalog: Catalog, requests: Requests, n: int) -> Answer:
+def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Answer:
     """The `n` best items of every user, best first; ties to the lower row.
 
     Returns:
@@ -54,16 +54,16 @@ def rank(catalog: Catalog, requests: Requests, n: int) -> Answer:
         return np.empty((n_users, n), dtype=np.int32), np.empty((n_users, n), dtype=np.float32)
     if n_users > MOST_USERS:
         parts = [
-            rank(catalog, _part(requests, first, first + MOST_USERS), n) for first in range(0, n_users, MOST_USERS)
+            rank(ranked_items, _part(requests, first, first + MOST_USERS), n) for first in range(0, n_users, MOST_USERS)
         ]
         return np.concatenate([items for items, _ in parts]), np.concatenate([scores for _, scores in parts])
-    if n > WIDE or (compute_capability() < TENSOR_CORES and catalog.n_items > FEW_ITEMS):
+    if n > WIDE or (compute_capability() < TENSOR_CORES and ranked_items.n_items > FEW_ITEMS):
         items, scores = np.full((n_users, n), -1, dtype=np.int32), np.full((n_users, n), -np.inf, dtype=np.float32)
         overflowed = np.arange(n_users)
     else:
-        items, scores, overflowed = _rank(catalog, requests, n)
+        items, scores, overflowed = _rank(ranked_items, requests, n)
     for user in overflowed.tolist():
-        items[user], scores[user] = _sorted(catalog, _part(requests, user, user + 1), n)
+        items[user], scores[user] = _sorted(ranked_items, _part(requests, user, user + 1), n)
     return items, scores
 
 
@@ -79,7 +79,7 @@ def sizes_of(n_items: int, n: int, longest_mask: int) -> Sizes:
     return Sizes(stride, n_sampled, min(-(-int(room) // WIDE) * WIDE, n_items))
 
 
-def _part(requests: Requests, first: int, last: int) -> Requests:
+def _part(requests: RankingRequests, first: int, last: int) -> RankingRequests:
     users, bounds = slice(first, last), slice(first, last + 1)
     return requests._replace(
         factors=requests.factors[users], biases=requests.biases[users], baselines=requests.baselines[users],
@@ -89,32 +89,34 @@ def _part(requests: Requests, first: int, last: int) -> Requests:
     )  # fmt: skip
 
 
-def _rank(catalog: Catalog, requests: Requests, n: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _rank(
+    ranked_items: RankedItems, requests: RankingRequests, n: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Rows and scores (B, n), and the users whose rows did not fit."""
     masks = requests.lengths + np.diff(requests.exclude_starts)
-    sizes = sizes_of(catalog.n_items, n, int(masks.max()))
-    batch = place(catalog, requests, n, sizes)
+    sizes = sizes_of(ranked_items.n_items, n, int(masks.max()))
+    batch = upload(ranked_items, requests, n, sizes)
     if sizes.stride == 1:
-        _score_all(catalog, batch)
+        _score_all(ranked_items, batch)
     else:
-        _touch(catalog, batch)
-        _scan(catalog, "sample_scores", batch, sizes.n_sampled // TILE)
-        _score_touched(catalog, batch, sizes.n_sampled // TILE, is_sampled=True)
-        _launch(catalog, "set_floors", (batch.n_users,), WIDE, batch.structure)
-        _scan(catalog, "scan", batch, -(-catalog.n_items // TILE))
+        _touch(ranked_items, batch)
+        _scan(ranked_items, "sample_scores", batch, sizes.n_sampled // TILE)
+        _score_touched(ranked_items, batch, sizes.n_sampled // TILE, is_sampled=True)
+        _launch(ranked_items, "set_floors", (batch.n_users,), WIDE, batch.structure)
+        _scan(ranked_items, "scan", batch, -(-ranked_items.n_items // TILE))
         grid = _parts(8 * sizes.stride * n), batch.n_users  # what is expected; more takes turns
-        _launch(catalog, "score_rows", grid, THREADS, batch.structure, np.int32(0))
-        _score_touched(catalog, batch, -(-catalog.n_items // TILE), is_sampled=False)
-    _launch(catalog, "list_best", (batch.n_users,), WIDE, batch.structure)
+        _launch(ranked_items, "score_rows", grid, THREADS, batch.structure, np.int32(0))
+        _score_touched(ranked_items, batch, -(-ranked_items.n_items // TILE), is_sampled=False)
+    _launch(ranked_items, "list_best", (batch.n_users,), WIDE, batch.structure)
     out = fetched(batch.out)
     counts, found = out[: 2 * batch.n_users].reshape(-1, 2), out[2 * batch.n_users :].reshape(2, -1, n)
     return found[0].copy(), found[1].view(np.float32).copy(), np.flatnonzero(counts.max(axis=1) > sizes.room)
 
 
-def _sorted(catalog: Catalog, requests: Requests, n: int) -> Answer:
+def _sorted(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Answer:
     """The list (n,) of one user, by the exact scores of all items."""
-    batch = place(catalog, requests, n, Sizes(1, 0, catalog.n_items))
-    _score_all(catalog, batch)
+    batch = upload(ranked_items, requests, n, Sizes(1, 0, ranked_items.n_items))
+    _score_all(ranked_items, batch)
     n_keys = int(batch.out[1])
     keys = cupy.sort(batch.keys[0, :n_keys])[::-1][:n].get()
     items, scores = np.full(n, -1, dtype=np.int32), np.full(n, -np.inf, dtype=np.float32)
@@ -124,25 +126,30 @@ def _sorted(catalog: Catalog, requests: Requests, n: int) -> Answer:
     return items, scores
 
 
-def _score_all(catalog: Catalog, batch: Batch) -> None:
+def _score_all(ranked_items: RankedItems, batch: Batch) -> None:
     """Score every item exactly, or every candidate."""
-    _launch(catalog, "reset", (-(-batch.n_users // WIDE),), WIDE, batch.structure)
-    _touch(catalog, batch)
-    grid = _parts(8 * catalog.n_items), batch.n_users
-    _launch(catalog, "score_rows", grid, THREADS, batch.structure, np.int32(1))
+    _launch(ranked_items, "reset", (-(-batch.n_users // WIDE),), WIDE, batch.structure)
+    _touch(ranked_items, batch)
+    grid = _parts(8 * ranked_items.n_items), batch.n_users
+    _launch(ranked_items, "score_rows", grid, THREADS, batch.structure, np.int32(1))
 
 
-def _touch(catalog: Catalog, batch: Batch) -> None:
+def _touch(ranked_items: RankedItems, batch: Batch) -> None:
     """Mark what has to do with neighbors of rated items."""
     if batch.touched.size:
         batch.touched.data.memset_async(0, batch.touched.nbytes)
-        _launch(catalog, "touch", (TOUCHING, batch.n_users), THREADS, batch.structure)
+        _launch(ranked_items, "touch", (TOUCHING, batch.n_users), THREADS, batch.structure)
 
 
-def _score_touched(catalog: Catalog, batch: Batch, n_tiles: int, *, is_sampled: bool) -> None:
+def _score_touched(ranked_items: RankedItems, batch: Batch, n_tiles: int, *, is_sampled: bool) -> None:
     if batch.touched.size:
         _launch(
-            catalog, "score_touched", (_parts(n_tiles), batch.n_users), THREADS, batch.structure, np.int32(is_sampled)
+            ranked_items,
+            "score_touched",
+            (_parts(n_tiles), batch.n_users),
+            THREADS,
+            batch.structure,
+            np.int32(is_sampled),
         )
 
 
@@ -151,22 +158,24 @@ def _parts(n_threads: int) -> int:
     return min(-(-n_threads // THREADS), MOST_PARTS)
 
 
-def _launch(catalog: Catalog, function: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
-    found = catalog.kernels.get((function, 0))
+def _launch(ranked_items: RankedItems, function: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
+    found = ranked_items.kernels.get((function, 0))
     if found is None:
-        found = catalog.kernels[function, 0] = kernel(NAME, function, {"G": catalog.width})
-    found(grid, (threads,), (catalog.structure, *arguments))
+        found = ranked_items.kernels[function, 0] = kernel(NAME, function, {"G": ranked_items.width})
+    found(grid, (threads,), (ranked_items.structure, *arguments))
 
 
-def _scan(catalog: Catalog, function: str, batch: Batch, n_tiles: int) -> None:
+def _scan(ranked_items: RankedItems, function: str, batch: Batch, n_tiles: int) -> None:
     tiles = USER_TILES[batch.n_users > 16 * USER_TILES[0]]
-    threads, users, shared, blocks = _geometry(catalog.width, tiles, cupy.cuda.Device().id)
-    found = catalog.kernels.get((function, tiles))
+    threads, users, shared, blocks = _geometry(ranked_items.width, tiles, cupy.cuda.Device().id)
+    found = ranked_items.kernels.get((function, tiles))
     if found is None:
-        found = catalog.kernels[function, tiles] = kernel(SCAN, function, {"G": catalog.width, "MT": tiles}, shared)
+        found = ranked_items.kernels[function, tiles] = kernel(
+            SCAN, function, {"G": ranked_items.width, "MT": tiles}, shared
+        )
     chunks = -(-batch.n_users // users)
     grid = min(-(-n_tiles * 32 // threads), max(blocks // chunks, 1)), chunks
-    found(grid, (threads,), (catalog.structure, batch.structure), shared_mem=shared)
+    found(grid, (threads,), (ranked_items.structure, batch.structure), shared_mem=shared)
 
 
 @functools.cache

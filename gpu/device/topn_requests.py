@@ -9,8 +9,8 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.item_index import TILE, Catalog
-from gpu.ranking.requests import Requests
+from gpu.device.item_index import TILE, RankedItems
+from gpu.ranking.requests import RankingRequests
 from gpu.ratings import NO_MIDDLE
 
 POINTERS = (
@@ -52,11 +52,11 @@ class Batch(NamedTuple):
     held: tuple[Any, ...]
 
 
-def place(catalog: Catalog, requests: Requests, n: int, sizes: Sizes) -> Batch:
+def upload(ranked_items: RankedItems, requests: RankingRequests, n: int, sizes: Sizes) -> Batch:
     """Place the requests and make room for work and answer."""
-    n_users, n_tiles = len(requests.biases), -(-catalog.n_items // TILE)
-    task, words = np.zeros((), dtype=TASK), n_tiles if catalog.n_slots else 0
-    given = _placed(_parts_of(catalog, requests), task)
+    n_users, n_tiles = len(requests.biases), -(-ranked_items.n_items // TILE)
+    task, words = np.zeros((), dtype=TASK), n_tiles if ranked_items.n_slots else 0
+    given = _to_device(_parts_of(ranked_items, requests), task)
     work = {
         "keys": cupy.empty((n_users, sizes.room), dtype=cupy.uint64),
         "rows": cupy.empty((n_users, sizes.room if sizes.stride > 1 else 0), dtype=cupy.int32),
@@ -76,7 +76,7 @@ def place(catalog: Catalog, requests: Requests, n: int, sizes: Sizes) -> Batch:
     return Batch(task.view(f"V{TASK.itemsize}"), n_users, work["touched"], work["keys"], out, held)
 
 
-def _placed(parts: dict[str, NDArray[Any]], task: Any) -> Any:
+def _to_device(parts: dict[str, NDArray[Any]], task: Any) -> Any:
     """The user side, copied in one piece; `task` learns where its parts lie."""
     ends = list(itertools.accumulate(part.size for part in parts.values()))
     pinned, given = _pinned("up", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
@@ -87,16 +87,16 @@ def _placed(parts: dict[str, NDArray[Any]], task: Any) -> Any:
     return given
 
 
-def _parts_of(catalog: Catalog, requests: Requests) -> dict[str, NDArray[Any]]:
+def _parts_of(ranked_items: RankedItems, requests: RankingRequests) -> dict[str, NDArray[Any]]:
     """The arrays of `Task` that hold the user side, of four-byte numbers each."""
-    seen_starts, places = _seen(requests, catalog.n_slots > 0 or not requests.include_seen)
-    has_values = catalog.n_slots and not (catalog.is_implicit and catalog.middle == NO_MIDDLE)
+    seen_starts, places = _seen(requests, ranked_items.n_slots > 0 or not requests.include_seen)
+    has_values = ranked_items.n_slots and not (ranked_items.is_implicit and ranked_items.middle == NO_MIDDLE)
     return {
-        "factors": _padded(requests.factors, catalog.width),
+        "factors": _padded(requests.factors, ranked_items.width),
         "biases": requests.biases.astype(np.float32, copy=False),
         "baselines": requests.baselines.astype(np.float32, copy=False), "seen_starts": seen_starts,
         "seen": requests.items[places],
-        "values": np.clip(requests.values[places], *catalog.learned_scale).astype(np.float32, copy=False)
+        "values": np.clip(requests.values[places], *ranked_items.learned_scale).astype(np.float32, copy=False)
         if has_values
         else np.zeros(0, dtype=np.float32),
         "excluded_starts": _from_zero(requests.exclude_starts),
@@ -107,7 +107,7 @@ def _parts_of(catalog: Catalog, requests: Requests) -> dict[str, NDArray[Any]]:
     }  # fmt: skip
 
 
-def _seen(requests: Requests, is_read: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _seen(requests: RankingRequests, is_read: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Where each user's ratings begin (B + 1,) once they follow each other, and where they are now."""
     starts = np.zeros(len(requests.lengths) + 1, dtype=np.int32)
     if not is_read:

@@ -17,7 +17,7 @@ from gpu.host import cg, columns, subspace
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
-from gpu.training.als import WHOLE, Problem, is_blocked, width
+from gpu.training.als import WHOLE, AlsObjective, is_blocked, width
 
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
@@ -43,7 +43,7 @@ class Side(NamedTuple):
     ridges: NDArray[np.float64]
 
 
-def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: Problem) -> int:
+def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
     """Memory that a training takes beside its ratings: both tables twice (work and result), one of them padded."""
     n_rows, n_longer = len(by_user_lengths) + len(by_item_lengths), max(len(by_user_lengths), len(by_item_lengths))
     tables = 4 * 2 * n_rows * width(problem) + n_rows * BYTES_PER_ROW
@@ -52,7 +52,7 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
     return tables + _whole_bytes(n_longer, problem) + get_num_threads() * cg.batch_bytes()
 
 
-def _whole_bytes(n_longer: int, problem: Problem) -> int:
+def _whole_bytes(n_longer: int, problem: AlsObjective) -> int:
     """Memory where rows are solved as a whole: the fixed side padded, sums of VᵀV, and a matrix a thread."""
     padded = _padded(problem)
     grams = 0
@@ -62,7 +62,7 @@ def _whole_bytes(n_longer: int, problem: Problem) -> int:
     return 4 * n_longer * padded + grams + matrices
 
 
-def prepare(rows: Rows, n_columns: int, problem: Problem, n_rated: int | None = None) -> Side:
+def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
     """Take `rows` as they are, each with its ρ, and deal them to the threads.
 
     Args:
@@ -89,7 +89,7 @@ def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray
     return [np.concatenate([long_rows[x::n], part]) for x, part in enumerate(np.split(short_rows, cuts))]
 
 
-def place(table: Table, problem: Problem) -> Table:
+def load(table: Table, problem: AlsObjective) -> Table:
     """The table where the backend computes: here itself."""
     del problem
     return table
@@ -104,7 +104,7 @@ def finish() -> None:
     """Wait for what was begun: here all is done already."""
 
 
-def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """Minimize over every row of `solved`, in place, while `fixed` stands still; rows without ratings become zero.
 
     Args:
@@ -122,7 +122,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
         _solve_exactly(*plan, _system(fixed, problem), solved)
 
 
-def _system(fixed: Table, problem: Problem) -> cg.System:
+def _system(fixed: Table, problem: AlsObjective) -> cg.System:
     z, offsets = _aligned_zeros(len(fixed), _padded(problem)), np.zeros(len(fixed), dtype=np.float32)
     z[:, : width(problem)] = fixed
     if problem.biases:
@@ -141,7 +141,7 @@ def _system(fixed: Table, problem: Problem) -> cg.System:
     )  # fmt: skip
 
 
-def _padded(problem: Problem) -> int:
+def _padded(problem: AlsObjective) -> int:
     return width(problem) + -width(problem) % cg.LANES
 
 
@@ -215,7 +215,9 @@ def _add_gram(table: Table, first: int, last: int, gram: NDArray[np.float32]) ->
         add_observations(gram, right, some, ones, nothing)
 
 
-def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tuple[float, float]) -> tuple[float, float]:
+def errors(
+    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+) -> tuple[float, float]:
     """(Σ (r − clip(r̂))² over the ratings of `side`, data loss of the objective without its regularization).
 
     The data loss is Σ (r − r̂)²; for implicit problems Σ c (p − x·y)² over all pairs, rated or not.
@@ -252,8 +254,8 @@ def _row_errors(
     mean, alpha, low, high = constants
     squares, loss = 0.0, 0.0
     n_factors = len(x) - biases
-    for place in range(rows.starts[row], rows.starts[row] + rows.lengths[row]):
-        y, rating = fixed[rows.items[place]], rows.values[place]
+    for load in range(rows.starts[row], rows.starts[row] + rows.lengths[row]):
+        y, rating = fixed[rows.items[load]], rows.values[load]
         estimate = mean + _dot(x[:n_factors], y[:n_factors])
         if biases:
             estimate += x[n_factors] + y[n_factors]
@@ -275,7 +277,7 @@ def _dot(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
     return total
 
 
-def penalty(side: Side, table: Table, problem: Problem) -> float:
+def penalty(side: Side, table: Table, problem: AlsObjective) -> float:
     """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
     del problem
     squares = np.einsum("rd,rd->r", table, table, dtype=np.float64)

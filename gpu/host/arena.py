@@ -60,16 +60,16 @@ def new_place(row: Int, rows: Directory, first_column: NDArray[np.int32]) -> Int
     if lengths[row] < capacities[row]:
         return STAYS
     size = np.searchsorted(SIZES, lengths[row] + 1)
-    place: Int = ends[1 + size] * UNIT
-    if place >= 0:
-        ends[1 + size] = first_column[place]
+    position: Int = ends[1 + size] * UNIT
+    if position >= 0:
+        ends[1 + size] = first_column[position]
     elif ends[0] + SIZES[size] <= len(first_column):
-        place = ends[0]
+        position = ends[0]
         ends[0] += SIZES[size]
     else:
         return FULL
     capacities[row] = SIZES[size]
-    return place
+    return position
 
 
 @njit(cache=True, nogil=True)

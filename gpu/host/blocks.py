@@ -106,8 +106,8 @@ def inner_products(blocks: Floats, others: Floats, parts: NDArray[np.float64]) -
 def dot(one: Floats, other: Floats) -> float:
     """The inner product of two vectors, summed up in float64."""
     total = 0.0
-    for place in range(np.uintp(len(one))):
-        total += np.float64(one[place]) * np.float64(other[place])
+    for position in range(np.uintp(len(one))):
+        total += np.float64(one[position]) * np.float64(other[position])
     return total
 
 
@@ -162,5 +162,5 @@ def _add_4_by_4(
         dz += dv * zv
         dw += dv * wv
     found = (ax, ay, az, aw, bx, by, bz, bw, cx, cy, cz, cw, dx, dy, dz, dw)
-    for place in range(16):
-        sums[place] += found[place]
+    for position in range(16):
+        sums[position] += found[position]

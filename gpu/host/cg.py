@@ -209,17 +209,17 @@ def _visit_block(rows: Rows, system: System, batch: Batch, p: NDArray[np.float32
     )  # fmt: skip
     least = TOGETHER * z.size // BLOCK_FLOATS  # below it a row has too few ratings to come in blocks
     for g in range(np.uintp(len(places))):
-        place, stop = places[g], starts[order[g]] + lengths[order[g]]
+        position, stop = places[g], starts[order[g]] + lengths[order[g]]
         end = len(z) if lengths[order[g]] < least else limit
-        if not active[g] or place == stop or items[min(place + TOGETHER, stop) - 1] >= end:
+        if not active[g] or position == stop or items[min(position + TOGETHER, stop) - 1] >= end:
             continue
         clear(part)
-        places[g] = _sum_applied(items, values, place, stop, end, z, slope, level, p, g, part)
+        places[g] = _sum_applied(items, values, position, stop, end, z, slope, level, p, g, part)
         _add(part, applied, g)
         if is_first:
             clear(part)
             line = system.target_slope, system.target_level
-            _sum_targets(items, values, place, places[g], z, (slope, level), line, offsets, part)
+            _sum_targets(items, values, position, places[g], z, (slope, level), line, offsets, part)
             _add(part, right, g)
 
 

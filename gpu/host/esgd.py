@@ -42,14 +42,14 @@ def bytes_needed(ratings: Ratings, params: EsgdParams) -> int:
     return 24 * len(ratings) + 2 * (users + items)
 
 
-def place(ratings: Ratings, biases: Baselines, order: Order) -> Samples:
+def load(ratings: Ratings, biases: Baselines, order: Order) -> Samples:
     """What is left of `ratings` after `biases`."""
     users, items, values = ratings.coo()
     known = (np.float32(biases.mean) + biases.user)[users] + biases.item[items]
     return Samples(users, items, values - known, order.visits, order.stride)
 
 
-def put(factors: NDArray[np.float32]) -> NDArray[np.float32]:
+def load_factors(factors: NDArray[np.float32]) -> NDArray[np.float32]:
     """A table (rows, F) to learn in, a copy."""
     return factors.copy()
 
@@ -96,12 +96,12 @@ def learn_epoch(
         for c in range(len(starts)):  # beyond the last chunk: a place where no rating is
             starts[c] = (first + c) * samples.stride % n_chunks * CHUNK if first + c < n_chunks else n_ratings
         for visit in samples.visits:
-            place = starts[visit // CHUNK] + visit % CHUNK
-            if place < n_ratings:
+            position = starts[visit // CHUNK] + visit % CHUNK
+            if position < n_ratings:
                 _step(
-                    users[samples.users[place]],
-                    items[samples.items[place]],
-                    samples.targets[place],
+                    users[samples.users[position]],
+                    items[samples.items[position]],
+                    samples.targets[position],
                     step,
                     regularization,
                 )

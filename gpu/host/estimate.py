@@ -72,11 +72,13 @@ def near_terms(item: Int, b: Int, baseline: np.float32, rows: Rows, arrays: Arra
         other = np.int64(arrays.neighbors[item, k])
         if other >= len(arrays.item_bias):
             continue
-        place = find(rows.items, start, length, other)
-        if place < start + length and rows.items[place] == other:
-            residual = float(learned(rows.values[place], arrays)) - arrays.mean - arrays.item_baseline[other] - baseline
+        position = find(rows.items, start, length, other)
+        if position < start + length and rows.items[position] == other:
+            residual = (
+                float(learned(rows.values[position], arrays)) - arrays.mean - arrays.item_baseline[other] - baseline
+            )
             if arrays.is_implicit:
-                residual = 1.0 if rows.values[place] >= arrays.middle else -1.0
+                residual = 1.0 if rows.values[position] >= arrays.middle else -1.0
             explicit += residual * arrays.explicit_weights[item, k]
             n_rated += 1
         else:
@@ -91,7 +93,7 @@ def weight_terms(item: Int, b: Int, rows: Rows, arrays: Arrays) -> float:
     slots, total = arrays.item_slots, 0.0
     if len(arrays.item_weights) == 0 or item >= len(slots) or slots[item] < 0:
         return total
-    for place in range(rows.starts[b], rows.starts[b] + rows.lengths[b]):
-        if rows.items[place] < len(slots) and slots[rows.items[place]] >= 0:
-            total += float(rows.values[place]) * arrays.item_weights[slots[rows.items[place]], slots[item]]
+    for position in range(rows.starts[b], rows.starts[b] + rows.lengths[b]):
+        if rows.items[position] < len(slots) and slots[rows.items[position]] >= 0:
+            total += float(rows.values[position]) * arrays.item_weights[slots[rows.items[position]], slots[item]]
     return total

@@ -67,14 +67,14 @@ class Side(NamedTuple):
     changes: Floats
 
 
-def place(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
+def load(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
     """Take `matrix` (V, D) as it is; a dense one in `dtype`."""
     dense = None if isinstance(matrix, Ratings) else np.ascontiguousarray(matrix, dtype=dtype)
     ratings = matrix if isinstance(matrix, Ratings) else _nothing()
     return Matrix(dense, *(Entries(rows, runs_of(rows)) for rows in (ratings.by_user, ratings.by_item)))
 
 
-def put(rows: Floats, tile: int) -> Side:
+def load_factors(rows: Floats, tile: int) -> Side:
     """A side that starts from `rows` (n, K), to be solved in tiles of `tile` columns."""
     n, k = rows.shape
     n_blocks = -(-n // LANES)
@@ -129,7 +129,7 @@ def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
         found: Floats = (matrix.dense if by_row else matrix.dense.T) @ rows
         return found
     entries = matrix.by_row if by_row else matrix.by_column
-    solved = put(np.zeros((len(entries.rows.starts), rows.shape[1]), dtype=rows.dtype), 0)
+    solved = load_factors(np.zeros((len(entries.rows.starts), rows.shape[1]), dtype=rows.dtype), 0)
     gather(*entries, rows, solved.products)
     to_rows(solved.products, solved.rows)
     return solved.rows

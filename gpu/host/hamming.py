@@ -48,14 +48,14 @@ def rank_key(one: NDArray[np.uint64], other: NDArray[np.uint64], row: np.int64) 
 @njit(cache=True, nogil=True)
 def insert(best: NDArray[np.int64], key: np.int64) -> None:
     """Put `key` into the descending list `best`, dropping the last; a key that is there already changes nothing."""
-    place = len(best)
-    while place > 0 and best[place - 1] < key:
-        place -= 1
-    if place == len(best) or (place > 0 and best[place - 1] == key):
+    position = len(best)
+    while position > 0 and best[position - 1] < key:
+        position -= 1
+    if position == len(best) or (position > 0 and best[position - 1] == key):
         return
-    for k in range(len(best) - 1, place, -1):
+    for k in range(len(best) - 1, position, -1):
         best[k] = best[k - 1]
-    best[place] = key
+    best[position] = key
 
 
 @njit(cache=True, nogil=True)
@@ -131,12 +131,12 @@ def rank_buckets(
             longest prefixes, so a huge bucket (many items rated by one user alone) costs no more than another.
     """
     shift = np.uint64(64 - n_key_bits)
-    for place in prange(len(order)):
-        item = order[place]
-        coarse = keys[place] >> shift
+    for position in prange(len(order)):
+        item = order[position]
+        coarse = keys[position] >> shift
         for step in (-1, 1):
-            other = place + step
-            while 0 <= other < len(order) and abs(other - place) <= window and keys[other] >> shift == coarse:
+            other = position + step
+            while 0 <= other < len(order) and abs(other - position) <= window and keys[other] >> shift == coarse:
                 key = rank_key(signatures[item], signatures[order[other]], order[other])
                 if key > best[item, -1]:
                     insert(best[item], key)
@@ -190,8 +190,8 @@ def fill_at_random(
     n_filled = 0
     for q in range(len(queries)):
         row = neighbors[q]
-        place = np.searchsorted(candidates, queries[q])
-        is_candidate = place < len(candidates) and candidates[place] == queries[q]
+        position = np.searchsorted(candidates, queries[q])
+        is_candidate = position < len(candidates) and candidates[position] == queries[q]
         wanted = min(len(row), len(candidates) - is_candidate)
         present = 0
         while present < wanted and row[present] >= 0:

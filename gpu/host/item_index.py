@@ -60,7 +60,7 @@ class Tables(NamedTuple):
     item_weights: NDArray[np.float32]
 
 
-class Catalog:
+class RankedItems:
     """The tables of one model with room to grow.
 
     Attributes:
@@ -131,56 +131,56 @@ def prepare(n_factors: int) -> None:
     del n_factors
 
 
-def place(model: Model) -> Catalog:
+def ranked_items_of(model: Model) -> RankedItems:
     """The item side of `model`."""
-    catalog = Catalog(model)
-    _renew(catalog, model, np.arange(model.n_items))
-    return catalog
+    ranked_items = RankedItems(model)
+    _renew(ranked_items, model, np.arange(model.n_items))
+    return ranked_items
 
 
-def refresh(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
+def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     """Take over the model's present length, and the parameters and lists of `items` (B,), distinct.
 
     Trained ones have kept their lists.
     """
-    inverse = catalog.inverse
+    inverse = ranked_items.inverse
     for item in items.tolist():
         if model.item_trained[item]:
             unlist(item, model.neighbors[item], inverse.directory, inverse.columns)
             continue
-        if item in catalog.listed:
-            unlist(item, catalog.listed[item], inverse.directory, inverse.columns)
-        catalog.listed[item] = model.neighbors[item].copy()
-    _renew(catalog, model, items)
+        if item in ranked_items.listed:
+            unlist(item, ranked_items.listed[item], inverse.directory, inverse.columns)
+        ranked_items.listed[item] = model.neighbors[item].copy()
+    _renew(ranked_items, model, items)
 
 
-def hide(catalog: Catalog, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
+def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
     """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
-    catalog.hidden[items] = hidden
-    _open(catalog, model, items)
+    ranked_items.hidden[items] = hidden
+    _open(ranked_items, model, items)
 
 
-def _renew(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
-    catalog.grow(model.n_items)
-    catalog.item_slots = model.item_slots
-    pack(catalog.panels, model.item_factors, items)
-    _enlist(catalog, model, items)
+def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
+    ranked_items.grow(model.n_items)
+    ranked_items.item_slots = model.item_slots
+    pack(ranked_items.panels, model.item_factors, items)
+    _enlist(ranked_items, model, items)
     is_slot = model.neighbors[items] >= 0
-    catalog.baselines[items] = model.item_baseline[items] + catalog.mean
-    catalog.implicit_sums[items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
-    catalog.n_slots[items] = np.count_nonzero(is_slot, axis=1)
-    _open(catalog, model, items)
+    ranked_items.baselines[items] = model.item_baseline[items] + ranked_items.mean
+    ranked_items.implicit_sums[items] = np.where(is_slot, model.implicit_weights[items], 0).sum(axis=1)
+    ranked_items.n_slots[items] = np.count_nonzero(is_slot, axis=1)
+    _open(ranked_items, model, items)
 
 
-def _open(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
+def _open(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     """What the scores of `items` begin with."""
-    biases = catalog.deduction.biases(model, items)
-    begin(catalog.tables, catalog.hidden, items, biases, catalog.mean)
+    biases = ranked_items.deduction.biases(model, items)
+    begin(ranked_items.tables, ranked_items.hidden, items, biases, ranked_items.mean)
 
 
-def _enlist(catalog: Catalog, model: Model, items: NDArray[np.int64]) -> None:
+def _enlist(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
     slots = model.neighbors, model.explicit_weights, model.implicit_weights
-    inverse, n_slots, done = catalog.inverse, len(items) * model.neighbors.shape[1], 0
+    inverse, n_slots, done = ranked_items.inverse, len(items) * model.neighbors.shape[1], 0
     while (done := enlist(items, done, slots, inverse.directory, inverse.columns)) < n_slots:
         inverse.make_room(2 * int(inverse.lengths.max()) + n_slots - done)
 
@@ -214,10 +214,10 @@ def unlist(item: Int, listed: NDArray[np.int32], inverse: Directory, columns: In
         if x < 0:
             continue
         last = starts[x] + lengths[x] - 1
-        place = find(owners, starts[x], lengths[x], item)
-        if place > last or owners[place] != item:
+        position = find(owners, starts[x], lengths[x], item)
+        if position > last or owners[position] != item:
             continue
-        for n in range(place, last):
+        for n in range(position, last):
             owners[n], explicit[n], implicit[n] = owners[n + 1], explicit[n + 1], implicit[n + 1]
         lengths[x] -= 1
 
@@ -259,11 +259,11 @@ def enlist(
                 explicit[moved + n], implicit[moved + n] = explicit[source], implicit[source]
             give_back(starts[x], capacity, ends, owners)
             starts[x] = moved
-        place = starts[x] + lengths[x]
-        while place > starts[x] and owners[place - 1] > j:
-            one = place - 1
-            owners[place], explicit[place], implicit[place] = owners[one], explicit[one], implicit[one]
-            place = one
-        owners[place], explicit[place], implicit[place] = j, explicit_weights[j, k], implicit_weights[j, k]
+        position = starts[x] + lengths[x]
+        while position > starts[x] and owners[position - 1] > j:
+            one = position - 1
+            owners[position], explicit[position], implicit[position] = owners[one], explicit[one], implicit[one]
+            position = one
+        owners[position], explicit[position], implicit[position] = j, explicit_weights[j, k], implicit_weights[j, k]
         lengths[x] += 1
     return n_all

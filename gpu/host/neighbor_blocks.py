@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.item_index import Tables
-from gpu.ranking.requests import Requests
+from gpu.ranking.requests import RankingRequests
 
 BLOCK = 16  # items, of which the panels of the catalog have whole numbers
 DENSE = 64  # items an entry, from which on blocks are set up in order, all of them: it is cheaper than one by one
@@ -38,14 +38,14 @@ class Touched(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def count(requests: Requests, tables: Tables, bounds: NDArray[np.int64]) -> None:
+def count(requests: RankingRequests, tables: Tables, bounds: NDArray[np.int64]) -> None:
     """Where each user's blocks begin (B + 1,): all of them, or as many as entries of inverse lists at most."""
     n_items = len(tables.plain)
     for b in range(len(requests.starts)):
         n = 0
-        for place in range(requests.starts[b], requests.starts[b] + requests.lengths[b]):
-            if requests.items[place] < len(tables.lengths):
-                n += tables.lengths[requests.items[place]]
+        for position in range(requests.starts[b], requests.starts[b] + requests.lengths[b]):
+            if requests.items[position] < len(tables.lengths):
+                n += tables.lengths[requests.items[position]]
         bounds[b + 1] = bounds[b] + (n if n * DENSE < n_items else n_items // BLOCK)
 
 
@@ -87,7 +87,7 @@ def score_blocks(
 @njit(cache=True, nogil=True)
 def add_ratings(
     request: Int,
-    requests: Requests,
+    requests: RankingRequests,
     tables: Tables,
     is_open: NDArray[np.bool_],
     are_all_open: bool | np.bool_,
@@ -106,23 +106,23 @@ def add_ratings(
         sign = np.float32(1) if value >= tables.middle else np.float32(-1)
         weight = sign if tables.is_implicit else np.float32(residual)
         first = np.uint64(tables.starts[x])
-        for place in range(first, first + np.uint64(tables.lengths[x])):
-            owner = np.uint32(tables.owners[place])  # unsigned: not tested for counting from the end, a third of it
+        for position in range(first, first + np.uint64(tables.lengths[x])):
+            owner = np.uint32(tables.owners[position])  # unsigned: not tested for counting from the end, a third of it
             if not are_all_open:
                 block = owner // np.uint32(BLOCK)
                 if not is_open[block]:
                     is_open[block] = True
                     open_blocks(block, block + np.uint32(1), tables, n_rated, explicit, implicit)
             n_rated[owner] += np.uint32(1)
-            explicit[owner] += weight * tables.explicit_weights[place]
-            implicit[owner] -= tables.implicit_weights[place]
+            explicit[owner] += weight * tables.explicit_weights[position]
+            implicit[owner] -= tables.implicit_weights[position]
 
 
 @njit(cache=True, nogil=True)
 def touch(
     first: Int,
     last: Int,
-    requests: Requests,
+    requests: RankingRequests,
     tables: Tables,
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
@@ -151,7 +151,7 @@ def touch(
 
 @njit(cache=True, nogil=True, parallel=True)
 def touch_parallel(
-    requests: Requests,
+    requests: RankingRequests,
     tables: Tables,
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
@@ -166,7 +166,7 @@ def touch_parallel(
 
 
 @njit(cache=True, nogil=True)
-def touched(requests: Requests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
+def touched(requests: RankingRequests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
     """What every user has touched."""
     n_users = len(requests.starts)
     bounds, lengths = np.zeros(n_users + 1, dtype=np.int64), np.zeros(n_users, dtype=np.int64)

@@ -262,12 +262,12 @@ def _mix_row(
     cuts[0] = start * per_rating
     for g in range(1, len(cuts)):
         cuts[g] += cuts[g - 1]
-    place = cuts[:-1].copy()
+    position = cuts[:-1].copy()
     for p in range(start, end):
         for d in range(per_rating):
             item = rows.items[p] if d == 0 else negatives[p, d - 1]
             if item >= 0:
-                at = place[item_group[item]]
+                at = position[item_group[item]]
                 samples.items[at] = item
                 samples.targets[at] = _ONE if d == 0 and rows.values[p] >= middle else _ZERO
-                place[item_group[item]] = at + 1
+                position[item_group[item]] = at + 1

@@ -90,13 +90,13 @@ def pearson(moments: NDArray[np.float64], shrinkage: float) -> float:
 def keep_largest(similarity: NDArray[np.float64], best: NDArray[np.int32]) -> None:
     """Rows of the largest positive similarities, descending, ties to the lower row; −1 where there are fewer."""
     for j in range(len(similarity)):
-        place = len(best)
-        while place > 0 and (best[place - 1] < 0 or similarity[best[place - 1]] < similarity[j]):
-            place -= 1
-        if similarity[j] > 0.0 and place < len(best):
-            for k in range(len(best) - 1, place, -1):
+        position = len(best)
+        while position > 0 and (best[position - 1] < 0 or similarity[best[position - 1]] < similarity[j]):
+            position -= 1
+        if similarity[j] > 0.0 and position < len(best):
+            for k in range(len(best) - 1, position, -1):
                 best[k] = best[k - 1]
-            best[place] = j
+            best[position] = j
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -64,8 +64,8 @@ def solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
         factor = right[k]
         for c in range(k + one, n):
             right[c] -= factor * line[c]
-    for place in range(n):
-        a = n - one - place
+    for position in range(n):
+        a = n - one - position
         line = matrix[a]
         total = right[a]
         for c in range(a + one, n):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gpu.host import cg, columns
 from gpu.ratings import Rows
-from gpu.training.als import BLOCK, Problem, n_blocks
+from gpu.training.als import BLOCK, AlsObjective, n_blocks
 
 BATCH_ROWS = cg.BATCH_FLOATS // BLOCK
 BATCH_RATINGS = 2**18  # of a batch, where it is more than one row
@@ -54,7 +54,7 @@ class System(NamedTuple):
     biases: bool
 
 
-def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: Problem) -> int:
+def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
     """Memory that a half-iteration takes: the fixed side block by block, VᵀV and a batch a thread."""
     padded = n_blocks(problem) * BLOCK
     n_longer = max(len(by_user_lengths), len(by_item_lengths))
@@ -63,7 +63,7 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
     return columns.bytes_needed(n_longer, padded, problem.is_implicit) + 4 * n_longer + get_num_threads() * batch
 
 
-def system_of(fixed: NDArray[np.float32], problem: Problem) -> System:
+def system_of(fixed: NDArray[np.float32], problem: AlsObjective) -> System:
     """The system for this fixed side (columns, D)."""
     z = columns.blocks_of(fixed, problem.n_factors)
     gram = columns.gram_of(z) if problem.is_implicit else np.zeros((len(z), 0, BLOCK), dtype=np.float32)
@@ -140,14 +140,14 @@ def _solve_batch(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _set_targets(rows: Rows, order: NDArray[np.int64], system: System, targets: NDArray[np.float32]) -> None:
     """Set `targets` to y of every rating."""
-    place = 0
+    position = 0
     for row in order:
         for k in range(rows.starts[row], rows.starts[row] + rows.lengths[row]):
             rating = rows.values[k]
-            targets[place] = 0  # no rating, or a dislike
+            targets[position] = 0  # no rating, or a dislike
             if system.slope * rating + system.level > 0:
-                targets[place] = system.target_slope * rating + system.target_level - system.offsets[rows.items[k]]
-            place += 1
+                targets[position] = system.target_slope * rating + system.target_level - system.offsets[rows.items[k]]
+            position += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -156,17 +156,17 @@ def _solve_biases(
     targets: NDArray[np.float32],
 ) -> None:  # fmt: skip
     """Solve the biases (rows,) of the batch while all factors stand still."""
-    place = 0
+    position = 0
     for row in order:
         n, total = rows.lengths[row], np.float64(0)
-        for k in range(place, place + n):
+        for k in range(position, position + n):
             targets[k] -= biases[row]
             total += targets[k]
         step = np.float32((total - ridges[row] * biases[row]) / (n + ridges[row]))
         biases[row] += step
-        for k in range(place, place + n):
+        for k in range(position, position + n):
             targets[k] -= step
-        place += n
+        position += n
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -177,12 +177,12 @@ def _begin(
     """Set the batch to a step of zero: the gradient is its residual and its first direction."""
     order, residual, p = batch.rows, batch.residual, batch.p
     batch.x[:], batch.active[:] = 0, True
-    place, width = 0, np.uintp(BLOCK)
+    position, width = 0, np.uintp(BLOCK)
     for g in range(len(order)):
         start, n = rows.starts[order[g]], rows.lengths[order[g]]
         cg.clear(batch.part)
-        _sum_targets(rows.items, start, start + n, targets, place, system.z[block], batch.part)
-        place += n
+        _sum_targets(rows.items, start, start + n, targets, position, system.z[block], batch.part)
+        position += n
         length, squares = _ZERO, _ZERO
         for f in range(width):
             length += batch.part[f] * batch.part[f]
@@ -195,12 +195,12 @@ def _begin(
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _sum_targets(
-    items: NDArray[np.int32], first: int, last: int, targets: NDArray[np.float32], place: int, z: NDArray[np.float32],
-    out: NDArray[np.float32],
+    items: NDArray[np.int32], first: int, last: int, targets: NDArray[np.float32], position: int,
+    z: NDArray[np.float32], out: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Add t z of the ratings from `first` to `last`, whose t begin at `place`."""
+    """Add t z of the ratings from `first` to `last`, whose t begin at `position`."""
     n = np.uintp(len(out)) >> _SHIFT << _SHIFT  # so that the compiler sees whole vectors
-    t, k, stop = np.uintp(place), np.uintp(first), np.uintp(last)
+    t, k, stop = np.uintp(position), np.uintp(first), np.uintp(last)
     while k + _8 <= stop:
         i0, i1, i2, i3 = np.uintp(items[k]), np.uintp(items[k + _1]), np.uintp(items[k + _2]), np.uintp(items[k + _3])
         i4, i5 = np.uintp(items[k + _4]), np.uintp(items[k + _5])
@@ -242,24 +242,24 @@ def _explain(
     targets: NDArray[np.float32],
 ) -> None:  # fmt: skip
     """Take off all targets of the batch what `steps` (G, W) in this block explain."""
-    place = 0
+    position = 0
     for g in range(len(order)):
         start, n = rows.starts[order[g]], rows.lengths[order[g]]
         _subtract(
             rows.items, rows.values, start, start + n, system.z[block], system.slope, system.level, steps, g, targets,
-            place,
+            position,
         )  # fmt: skip
-        place += n
+        position += n
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _subtract(
     items: NDArray[np.int32], values: NDArray[np.float32], first: int, last: int, z: NDArray[np.float32],
-    slope: np.float32, level: np.float32, p: NDArray[np.float32], row: int, targets: NDArray[np.float32], place: int,
+    slope: np.float32, level: np.float32, p: NDArray[np.float32], row: int, targets: NDArray[np.float32], position: int,
 ) -> None:  # fmt: skip
-    """Subtract w (z·p) of the ratings from `first` to `last`, whose t begin at `place`."""
+    """Subtract w (z·p) of the ratings from `first` to `last`, whose t begin at `position`."""
     n, g = np.uintp(p.shape[1]) >> _SHIFT << _SHIFT, np.uintp(row)
-    t, k, stop = np.uintp(place), np.uintp(first), np.uintp(last)
+    t, k, stop = np.uintp(position), np.uintp(first), np.uintp(last)
     while k + _4 <= stop:
         i0, i1, i2, i3 = np.uintp(items[k]), np.uintp(items[k + _1]), np.uintp(items[k + _2]), np.uintp(items[k + _3])
         s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO

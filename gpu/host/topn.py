@@ -23,25 +23,25 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.item_index import LANE, PANEL, Catalog, Tables
+from gpu.host.item_index import LANE, PANEL, RankedItems, Tables
 from gpu.host.lists import collect, collect_some, join
 from gpu.host.neighbor_blocks import BLOCK, Touched, touched
 from gpu.host.online.rating_table import find
 from gpu.host.online.weighted import weighted
-from gpu.ranking.requests import Requests
+from gpu.ranking.requests import RankingRequests
 
 PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
 READ_COST = 4  # multiplications that take as long as reading a factor from memory
 SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user that ascend by item, and are read as panels go by
 
 
-def rank(catalog: Catalog, requests: Requests, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The `n` best items of every user, best first; ties to the lower row.
 
     Returns:
         int32 (B, n) rows and float32 (B, n) scores; −1 and −inf where there are no more.
     """
-    tables = catalog.tables
+    tables = ranked_items.tables
     n_users = len(requests.biases)
     requests = requests._replace(factors=_padded(requests.factors, tables.panels.shape[1]))
     cost = (n_users + READ_COST) * tables.panels.size + int(requests.lengths.sum()) * len(tables.item_weights)
@@ -98,7 +98,7 @@ def multiply_four(
 
 
 @njit(cache=True, nogil=True)
-def skip_to(first: Int, requests: Requests, near: Touched, places: NDArray[np.int64]) -> None:
+def skip_to(first: Int, requests: RankingRequests, near: Touched, places: NDArray[np.int64]) -> None:
     """Set the places (B, 4) of all lists to their first entry of item `first` or a later one."""
     for b in range(len(places)):
         places[b, SEEN] = find(requests.items, requests.starts[b], requests.lengths[b], first)
@@ -110,20 +110,20 @@ def skip_to(first: Int, requests: Requests, near: Touched, places: NDArray[np.in
 
 
 @njit(cache=True, nogil=True)
-def mask(items: NDArray[Any], place: Int, end: Any, first: Int, scores: NDArray[np.float32]) -> Int:
+def mask(items: NDArray[Any], position: Int, end: Any, first: Int, scores: NDArray[np.float32]) -> Int:
     """Set the scores of a user's `items` in the panel to −inf; returns the place of the next panel's first."""
-    while place < end and items[place] < first + PANEL:
-        if items[place] >= first:  # else the panel was left out
-            scores[items[place] - first] = -np.inf
-        place += 1
-    return place
+    while position < end and items[position] < first + PANEL:
+        if items[position] >= first:  # else the panel was left out
+            scores[items[position] - first] = -np.inf
+        position += 1
+    return position
 
 
 @njit(cache=True, nogil=True)
 def begin(
     request: Int,
     first: Int,
-    requests: Requests,
+    requests: RankingRequests,
     tables: Tables,
     near: Touched,
     places: NDArray[np.int64],
@@ -134,14 +134,14 @@ def begin(
     plain = tables.plain[first : first + PANEL]
     for j in range(PANEL):
         scores[j] = plain[j] + bias
-    place, last = places[TOUCHED], near.starts[request] + near.lengths[request]
-    while place < last and near.blocks[place] * BLOCK < first + PANEL:
-        start = near.blocks[place] * BLOCK - first
+    position, last = places[TOUCHED], near.starts[request] + near.lengths[request]
+    while position < last and near.blocks[position] * BLOCK < first + PANEL:
+        start = near.blocks[position] * BLOCK - first
         if start >= 0:  # else the panel was left out
             for j in range(BLOCK):
-                scores[start + j] = near.scores[place, j] + bias
-        place += 1
-    places[TOUCHED] = place
+                scores[start + j] = near.scores[position, j] + bias
+        position += 1
+    places[TOUCHED] = position
     if not requests.include_seen:
         last = requests.starts[request] + requests.lengths[request]
         places[SEEN] = mask(requests.items, places[SEEN], last, first, scores)
@@ -150,12 +150,12 @@ def begin(
 
 
 @njit(cache=True, nogil=True)
-def n_candidates(request: Int, first: Int, requests: Requests, places: NDArray[np.int64]) -> int:
+def n_candidates(request: Int, first: Int, requests: RankingRequests, places: NDArray[np.int64]) -> int:
     """Candidates of a user in the panel that begins at item `first`."""
-    place, end = places[CANDIDATES], requests.candidate_starts[request + 1]
-    while place < end and requests.candidates[place] < first + PANEL:
-        place += 1
-    n: int = place - places[CANDIDATES]
+    position, end = places[CANDIDATES], requests.candidate_starts[request + 1]
+    while position < end and requests.candidates[position] < first + PANEL:
+        position += 1
+    n: int = position - places[CANDIDATES]
     return n
 
 
@@ -163,7 +163,7 @@ def n_candidates(request: Int, first: Int, requests: Requests, places: NDArray[n
 def scan_one(
     request: Int,
     panel: Int,
-    requests: Requests,
+    requests: RankingRequests,
     tables: Tables,
     near: Touched,
     places: NDArray[np.int64],
@@ -180,9 +180,9 @@ def scan_one(
     begin(request, first, requests, tables, near, places, scores)
     multiply_one(requests.factors[request], tables.panels[panel], scores)
     if requests.has_candidates[request]:
-        place = places[CANDIDATES]
-        collect_some(scores, first, requests.candidates[place : place + n], best, rows)
-        places[CANDIDATES] = place + n
+        position = places[CANDIDATES]
+        collect_some(scores, first, requests.candidates[position : position + n], best, rows)
+        places[CANDIDATES] = position + n
     else:
         collect(scores, first, best, rows)
 
@@ -191,7 +191,7 @@ def scan_one(
 def scan(
     first_panel: Int,
     last_panel: Int,
-    requests: Requests,
+    requests: RankingRequests,
     tables: Tables,
     near: Touched,
     best: NDArray[np.float32],
@@ -220,7 +220,7 @@ def scan(
 @njit(cache=True, nogil=True, parallel=True)
 def scan_parallel(
     parts: NDArray[np.int64],
-    requests: Requests,
+    requests: RankingRequests,
     tables: Tables,
     near: Touched,
     best: NDArray[np.float32],
@@ -236,7 +236,7 @@ def scan_parallel(
 @njit(cache=True, nogil=True)
 def fill(
     parts: NDArray[np.int64],
-    requests: Requests,
+    requests: RankingRequests,
     tables: Tables,
     best: NDArray[np.float32],
     rows: NDArray[np.int32],

@@ -1,4 +1,4 @@
-"""`Follower`: a model that is told of every change of ratings and learns from it; where it does so is decided here."""
+"""`OnlineModel`: a model that learns from every change of ratings; here it is decided where, host or device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu.backend import HOST, Backend
 from gpu.model import Model, bytes_of
 from gpu.online.exact import ExactParams, solver_of
 from gpu.online.exact_rows import Solver
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import GradientParams, Params
 from gpu.ranking import topn
@@ -31,7 +31,7 @@ SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
 A_SOLVER = 128 * 2**20
 
 
-class Follower(Protocol):
+class OnlineModel(Protocol):
     """What follows a table of ratings. One thread uses it, and tells of changes right after the table has seen them.
 
     Its state once it has settled depends on the snapshot, the present ratings and the users touched, on nothing else:
@@ -48,7 +48,7 @@ class Follower(Protocol):
 
     @property
     def gram(self) -> NDArray[np.float64] | None:
-        """See `OnlineModel.gram`."""
+        """See `HostModel.gram`."""
 
     @property
     def n_waiting(self) -> int:
@@ -82,7 +82,7 @@ class Follower(Protocol):
         """Share of equal signature bits of `item` and each of `others`; 0 for models without hashing."""
 
 
-class Placed(Protocol):
+class ReadyModel(Protocol):
     """A model where it will learn."""
 
     @property
@@ -91,7 +91,7 @@ class Placed(Protocol):
 
     def follow(
         self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
-    ) -> Follower:
+    ) -> OnlineModel:
         """The model, from now on told of every change; cheap.
 
         Users and items that have ratings but were not trained are pending at once. Trained users whose ratings have
@@ -114,18 +114,18 @@ class _HostModel:
 
     def follow(
         self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
-    ) -> Follower:
+    ) -> OnlineModel:
         keys = user_keys, item_keys
-        return OnlineModel(self.model, self.table, *keys, self.backend, self.index, since, self.solver)
+        return HostModel(self.model, self.table, *keys, self.backend, self.index, since, self.solver)
 
 
-def place(
+def prepare_online(
     model: Model,
     table: RatingTable,
     user_keys: NDArray[np.uint64],
     item_keys: NDArray[np.uint64],
     backend: Backend = HOST,
-) -> Placed:
+) -> ReadyModel:
     """Prepare `model` to follow `table`: all that takes long and does not depend on ratings. Any thread.
 
     Models of stochastic gradient descent learn on the backend. Those of ALS and NMF learn on the host, but their rows
@@ -136,10 +136,10 @@ def place(
         user_keys, item_keys: of all rows of the model.
     """
     if _learns_on_device(model.params, backend):
-        placed: Placed = importlib.import_module("gpu.device.online.ready_model").Placed(
+        ready: ReadyModel = importlib.import_module("gpu.device.online.ready_model").ReadyModel(
             model, table, user_keys, item_keys, backend
         )
-        return placed
+        return ready
     return _HostModel(model, table, backend, ItemIndex(model, backend), solver_of(model, backend))
 
 

@@ -1,6 +1,6 @@
-"""`MirroredModel`: twin of `gpu.online.host_model.OnlineModel` that learns on the device; the host's model follows.
+"""`DeviceModel`: twin of `gpu.online.host_model.HostModel` that learns on the device; the host's model follows.
 
-A `gpu.device.online.learner.LiveModel` keeps ratings and parameters there. What has changed waits, and is learned in
+A `gpu.device.online.learner.DeviceLearner` keeps ratings and parameters there. Changes wait, and are learned in
 batches, each as large as it has become by then. Rows that a batch has refitted come back in one copy: into the model
 on the host, from which users are ranked and everything else is answered, and from there, items, into the index.
 
@@ -46,7 +46,7 @@ Part = tuple[NDArray[np.int64], dict[str, NDArray[Any]]]  # rows (B,), and what 
 
 
 class Live(Protocol):
-    """A model that learns elsewhere: what is used here of `gpu.device.online.learner.LiveModel`."""
+    """A model that learns elsewhere: what is used here of `gpu.device.online.learner.DeviceLearner`."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,11 +81,11 @@ class Live(Protocol):
         """Take over what `model` has for trained `items` (B,)."""
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
-        """As of `OnlineModel`."""
+        """As of `HostModel`."""
 
 
-class Placed(Protocol):
-    """A model on the device and what it needs of the host: what is used here of `gpu.device.online.ready_model.Placed`.
+class ReadyDeviceModel(Protocol):
+    """A model on the device and what it needs of the host; `gpu.device.online.ready_model` has the real one.
 
     Attributes:
         refits: of the host, prepared; they read users of the snapshot through `as_trained`.
@@ -104,8 +104,8 @@ class Placed(Protocol):
         """Wait for what was begun on the device."""
 
 
-class MirroredModel:
-    """A model on the device in the rows of a table on the host, kept up with it; see `gpu.online.Follower`.
+class DeviceModel:
+    """A model on the device in the rows of a table on the host, kept up with it; see `gpu.online.OnlineModel`.
 
     Its ratings are copied in the first slices, while changes already wait behind them: they say what is, not what
     differs, so it harms nobody that some are learned twice. The host's table, which trained items read, may have
@@ -115,21 +115,25 @@ class MirroredModel:
     gram: NDArray[np.float64] | None = None
 
     def __init__(
-        self, placed: Placed, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+        self,
+        ready: ReadyDeviceModel,
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+        since: int | None = None,
     ) -> None:
-        """See `gpu.online.Placed.follow`."""
-        self.model, self.index, self._table = placed.model, placed.index, placed.table
-        self._refits, self._finish = placed.refits, placed.finish
+        """See `gpu.online.ReadyDeviceModel.follow`."""
+        self.model, self.index, self._table = ready.model, ready.index, ready.table
+        self._refits, self._finish = ready.refits, ready.finish
         self._waiting: deque[Changes | int] = deque()  # changes, and users to be forgotten after them
         self.grow(user_keys, item_keys)
-        self._late = LateRefits(self.model, self._table, self._refits, placed.as_trained, since)
+        self._late = LateRefits(self.model, self._table, self._refits, ready.as_trained, since)
         self._touched = np.flatnonzero(~self.model.user_trained & (self._table.rows.lengths > 0))
         self._live: Live | None = None
-        self._loading: Iterator[None] | None = self._load(placed)
+        self._loading: Iterator[None] | None = self._load(ready)
 
     @property
     def n_waiting(self) -> int:
-        """See `gpu.online.Follower`."""
+        """See `gpu.online.OnlineModel`."""
         return len(self._late)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
@@ -161,25 +165,25 @@ class MirroredModel:
         self._drop(user)
 
     def settle(self, budget_s: float | None = None) -> bool:
-        """Learn what waits, in batches of a few milliseconds; as of `OnlineModel`."""
+        """Learn what waits, in batches of a few milliseconds; as of `HostModel`."""
         if budget_s is None:
             return self.catch_up()
         self._work(budget_s, self._learn_event)
         return self._is_settled
 
     def catch_up(self, budget_s: float | None = None) -> bool:
-        """As of `OnlineModel`: trained items first, so that users whom events have touched are refitted once."""
+        """As of `HostModel`: trained items first, so that users whom events have touched are refitted once."""
         n_raters = np.inf if budget_s is None else RATERS_AT_ONCE
         steps = (lambda live: self._learn_items(live, n_raters)), self._learn_event, self._learn_late
         self._work(budget_s, lambda live: any(step(live) for step in steps))
         return self._is_settled and not self.n_waiting
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
-        """As of `OnlineModel`: computed on the host, from the mirror."""
+        """As of `HostModel`: computed on the host, from the mirror."""
         return folded_in(self._refits, items, values)
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
-        """As of `OnlineModel`, of the signatures that lie on the device."""
+        """As of `HostModel`, of the signatures that lie on the device."""
         if self._live is None or max(item, *others.tolist(), 0) >= self._live.shape[1]:
             return np.zeros(len(others), dtype=np.float32)
         return self._live.agreement(item, others)
@@ -188,10 +192,10 @@ class MirroredModel:
     def _is_settled(self) -> bool:
         return self._loading is None and not len(self._touched) and not self._waiting
 
-    def _load(self, placed: Placed) -> Iterator[None]:
+    def _load(self, ready: ReadyDeviceModel) -> Iterator[None]:
         """Find the items that are due, bring the ratings to the device and refit the new items; users follow."""
         yield from self._late.prepare()
-        live = yield from placed.load(lambda: self._keys)
+        live = yield from ready.load(lambda: self._keys)
         self._take_over(live)
         self._live = live
 

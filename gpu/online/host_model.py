@@ -1,4 +1,4 @@
-"""`OnlineModel`: a model that follows the history ([004] Alg. 4).
+"""`HostModel`: a model that follows the history ([004] Alg. 4).
 
 Its state is a pure function of the snapshot, the present history and the set of users touched since: every refit
 reads whole rows of ratings, and what it reads beside them was refitted before, in a fixed order of three steps. So how
@@ -42,7 +42,7 @@ from gpu.ranking.item_index import ItemIndex
 _END = object()
 
 
-class OnlineModel:
+class HostModel:
     """A model in the rows of a table, kept up with it.
 
     Attributes:
@@ -69,7 +69,7 @@ class OnlineModel:
         Args:
             user_keys, item_keys: uint64, at least as many as rows; see `grow`.
             index: of `model`, which may have grown since. Default: placed now, which takes long for a large model.
-            since: see `gpu.online.Placed.follow`.
+            since: see `gpu.online.ReadyModel.follow`.
             solver: as `index`; see `gpu.online.refits.refits_of`.
         """
         self.model = model
@@ -93,7 +93,7 @@ class OnlineModel:
 
     @property
     def n_waiting(self) -> int:
-        """See `gpu.online.Follower`."""
+        """See `gpu.online.OnlineModel`."""
         return len(self._late) + len(self._late_items)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
@@ -258,7 +258,7 @@ class OnlineModel:
 
 
 def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
-    """See `OnlineModel.fold_in`."""
+    """See `HostModel.fold_in`."""
     found, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32))
     user = found.astype(np.float32)
     return topn.Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))

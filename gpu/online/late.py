@@ -1,4 +1,4 @@
-"""`LateRefits`: what a model leaves to `Follower.catch_up`, wherever it learns.
+"""`LateRefits`: what a model leaves to `OnlineModel.catch_up`, wherever it learns.
 
 These are trained items that are due (`gpu.online.drift`), and the users who read an item that was refitted since they
 were.
@@ -30,7 +30,7 @@ class LateRefits:
     def __init__(
         self, model: Model, table: RatingTable, refits: Refits, as_trained: AsTrained, since: int | None
     ) -> None:
-        """`since`: see `gpu.online.Placed.follow`; with None, or where such a model's items stay, nothing is due."""
+        """`since`: see `gpu.online.ReadyModel.follow`; with None, or where a model's items stay, nothing is due."""
         self._model, self._table, self._refits, self._as_trained = model, table, refits, as_trained
         self._drift = None
         if since is not None and drift.learns(model.params):

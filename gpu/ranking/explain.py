@@ -36,7 +36,7 @@ def reasons(
     Args:
         items, values: what the user has rated, item rows ascending, (B,).
         targets: item rows.
-        gram: `OnlineModel.gram`. Default: computed for this call.
+        gram: `HostModel.gram`. Default: computed for this call.
 
     Returns:
         For each target (item row, contribution > 0); empty where nothing speaks for it.
@@ -91,7 +91,7 @@ def _weight_shares(
 
 def _best(items: NDArray[np.integer], near: NDArray[np.float64], n: int) -> Reasons:
     order = np.lexsort((items, -near))[:n]
-    return [(int(items[place]), float(near[place])) for place in order if near[place] > 0]
+    return [(int(items[position]), float(near[position])) for position in order if near[position] > 0]
 
 
 def _neighbor_shares(
@@ -104,11 +104,11 @@ def _neighbor_shares(
     residuals = residuals_of(
         model, items, values, _baseline(model, values, user_rules(model.params, model.calibration.unit))
     )
-    for place, target in enumerate(targets):
+    for position, target in enumerate(targets):
         slots = dict(zip(model.neighbors[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
         n_rated = sum(item in slots for item in items.tolist())
         weights = np.array([slots.get(item, 0.0) for item in items.tolist()])
-        found[place] = weights * residuals / np.sqrt(max(1, n_rated))
+        found[position] = weights * residuals / np.sqrt(max(1, n_rated))
     return found
 
 

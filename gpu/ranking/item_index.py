@@ -31,7 +31,7 @@ class ItemIndex:
         self.model, self.backend = model, HOST if model.params.has_item_weights else backend
         self._primitives = self.backend.primitives("item_index")
         self._hidden = np.zeros(model.n_items, dtype=np.bool_)
-        self.catalog = self._primitives.place(model)
+        self.ranked_items = self._primitives.ranked_items_of(model)
 
     def refresh(self, items: NDArray[np.integer]) -> None:
         """Take over the model's present length, and its parameters and lists of `items` (B,), distinct rows.
@@ -40,7 +40,7 @@ class ItemIndex:
         """
         gained = self.model.n_items - len(self._hidden)
         self._hidden = np.pad(self._hidden, (0, gained))
-        self._primitives.refresh(self.catalog, self.model, items.astype(np.int64))
+        self._primitives.refresh(self.ranked_items, self.model, items.astype(np.int64))
 
     def hide(self, hidden: NDArray[np.bool_]) -> None:
         """Keep the items of `hidden`, bool (I,) at least, out of every list, and no others.
@@ -53,5 +53,5 @@ class ItemIndex:
         wanted = hidden[: len(self._hidden)]
         changed = np.flatnonzero(wanted != self._hidden)
         if len(changed):
-            self._primitives.hide(self.catalog, self.model, changed, wanted[changed])
+            self._primitives.hide(self.ranked_items, self.model, changed, wanted[changed])
             self._hidden = wanted.copy()

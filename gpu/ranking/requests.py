@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Requests(NamedTuple):
+class RankingRequests(NamedTuple):
     """Lists that are wanted, of B users.
 
     Attributes:

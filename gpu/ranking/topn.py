@@ -13,7 +13,7 @@ from gpu.errors import InvalidInput
 from gpu.model import Model
 from gpu.online.weighted import heard
 from gpu.ranking.item_index import ItemIndex
-from gpu.ranking.requests import Requests
+from gpu.ranking.requests import RankingRequests
 from gpu.ratings import Rows, are_likes
 from gpu.training.views import arrays_of
 
@@ -80,13 +80,13 @@ def recommend(
     n_users, n_items = len(users.biases), index.model.n_items
     _check(n_users, n, offset, rows)
     rows = heard(index.model, rows)
-    requests = Requests(
+    requests = RankingRequests(
         users.factors, users.biases, users.baselines, rows.starts, rows.lengths, rows.items, rows.values,
         *_flat(exclude, n_users, n_items), *_flat(candidates, n_users, n_items),
         _given(candidates, n_users), include_seen,
     )  # fmt: skip
     width = min(offset + n, n_items)
-    items, best = index.backend.primitives("topn").rank(index.catalog, requests, width)
+    items, best = index.backend.primitives("topn").rank(index.ranked_items, requests, width)
     return _page(items, -1, offset, n), _page(best, -np.inf, offset, n)
 
 

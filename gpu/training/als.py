@@ -7,7 +7,7 @@ A = Σ w z zᵀ and b = Σ y z over the row's ratings.
 * Implicit: z = v, w = α |r|, y = 1 + α r where r > 0 and 0 below (a dislike), and VᵀV of the whole other side is added
   to A; ρ = λ (n + N/α)^ν, N the rows of the other side that have ratings.
 
-λ0 (`Problem.prior`) is added to every ρ.
+λ0 (`AlsObjective.prior`) is added to every ρ.
 
 A row without ratings has no parameters: zeros.
 """
@@ -36,7 +36,7 @@ WHOLE, BLOCK = 256, 64  # factors up to which a row is solved as a whole, and of
 START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
 
 
-class Problem(NamedTuple):
+class AlsObjective(NamedTuple):
     """What both half-iterations minimize and how; the same for both sides.
 
     Attributes:
@@ -68,7 +68,7 @@ class Problem(NamedTuple):
         return ridges(lengths, n_others, self.alpha, self.regularization, self.exponent, self.prior)
 
 
-def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> Problem:
+def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> AlsObjective:
     """The problem that `params` poses on `ratings`."""
     known = calibration
     if isinstance(params, AlsImplicitParams):
@@ -76,7 +76,9 @@ def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibrat
     else:
         mean = mean_of(ratings) if params.biases else 0.0
         kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, known.prior)
-    return Problem(params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision)
+    return AlsObjective(
+        params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision
+    )
 
 
 class AlsTrainer(Trainer[Model]):
@@ -109,7 +111,7 @@ class AlsTrainer(Trainer[Model]):
         self._by_item = als.prepare(ratings.by_item, ratings.n_users, self.problem, n_users)
         self._held_out = None if test is None else als.prepare(test.by_user, ratings.n_items, self.problem)
         users, items = start_tables(ratings, self.problem, params.seed)
-        self._users, self._items = als.place(users, self.problem), als.place(items, self.problem)
+        self._users, self._items = als.load(users, self.problem), als.load(items, self.problem)
         self.seconds = 0.0
 
     @property
@@ -143,7 +145,7 @@ class AlsTrainer(Trainer[Model]):
         starts, lengths, items, values = self.ratings.by_user
         rows = Rows(starts[:0], lengths[:0], items[:0], values[:0])
         nothing = self._als.prepare(rows, 1, self.problem)
-        table = self._als.place(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
+        table = self._als.load(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
         self._als.solve(nothing, table, table, self.problem)
         self._als.finish()
 
@@ -164,27 +166,27 @@ class AlsTrainer(Trainer[Model]):
         return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
 
 
-def is_blocked(problem: Problem) -> bool:
+def is_blocked(problem: AlsObjective) -> bool:
     """Whether rows are improved block by block rather than solved as a whole."""
     return problem.solver == "cg" and problem.n_factors > WHOLE
 
 
-def block_problem(problem: Problem) -> Problem:
+def block_problem(problem: AlsObjective) -> AlsObjective:
     """What is left to solve where a block of factors is improved: factors alone, and targets that are residuals."""
     return problem._replace(n_factors=BLOCK, biases=False, mean=0.0)
 
 
-def n_blocks(problem: Problem) -> int:
+def n_blocks(problem: AlsObjective) -> int:
     """Blocks of factors; the last one may be shorter."""
     return -(-problem.n_factors // BLOCK)
 
 
-def width(problem: Problem) -> int:
+def width(problem: AlsObjective) -> int:
     """Columns of a table: F, and one for the bias."""
     return problem.n_factors + problem.biases
 
 
-def start_tables(ratings: Ratings, problem: Problem, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def start_tables(ratings: Ratings, problem: AlsObjective, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(users, items) before the first half: random users, zeros for items and for rows without ratings.
 
     Targets that are not centered are all positive, and so is the start then.
@@ -203,7 +205,7 @@ def start_tables(ratings: Ratings, problem: Problem, seed: int) -> tuple[NDArray
 def model_of(
     ratings: Ratings,
     params: AlsParams | AlsImplicitParams,
-    problem: Problem,
+    problem: AlsObjective,
     users: NDArray[np.float32],
     items: NDArray[np.float32],
 ) -> Model:
@@ -217,7 +219,7 @@ def model_of(
     return model
 
 
-def _check_memory(ratings: Ratings, problem: Problem, backend: Backend) -> None:
+def _check_memory(ratings: Ratings, problem: AlsObjective, backend: Backend) -> None:
     lengths = ratings.by_user.lengths, ratings.by_item.lengths
     needed: int = backend.primitives("als").bytes_needed(*lengths, problem)
     check_training(needed, problem.n_factors, ratings, backend)

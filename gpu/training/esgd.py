@@ -80,8 +80,11 @@ class EsgdTrainer(Trainer[Model]):
         self._model = start_model(ratings, params)
         self._esgd = esgd = backend.primitives("esgd")
         biases = Baselines(self._model.mean, self._model.user_bias, self._model.item_bias)
-        self._samples = esgd.place(ratings, biases, order_of(len(ratings), params.seed))
-        self._users, self._items = esgd.put(self._model.user_factors), esgd.put(self._model.item_factors)
+        self._samples = esgd.load(ratings, biases, order_of(len(ratings), params.seed))
+        self._users, self._items = (
+            esgd.load_factors(self._model.user_factors),
+            esgd.load_factors(self._model.item_factors),
+        )
         self.seconds = 0.0
 
     @property

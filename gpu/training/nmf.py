@@ -81,9 +81,9 @@ class Alternation:
         self._hals = hals = backend.primitives("hals")
         _check_memory(matrix, params, self.tile, backend)
         dtype = np.dtype(params.precision).type
-        self._matrix = hals.place(matrix, dtype)
+        self._matrix = hals.load(matrix, dtype)
         W, H = self._start(shape, _mean(matrix), dtype)
-        self._rows, self._columns = hals.put(W, self.tile), hals.put(H, self.tile)
+        self._rows, self._columns = hals.load_factors(W, self.tile), hals.load_factors(H, self.tile)
         self._squares = hals.squares(self._matrix)
         self._gram_of_H: Floats | None = None
         self.seconds, self.relative_error, self._error_before, self._n_done = 0.0, math.nan, math.nan, 0
@@ -161,7 +161,7 @@ class Alternation:
         corner = np.zeros(1, dtype=np.int64)
         cell = Ratings.from_coo(corner, corner, one[0]) if self._matrix.dense is None else one
         tile = min(self.tile, 1)
-        matrix, rows, columns = hals.place(cell, dtype), hals.put(one, tile), hals.put(one, tile)
+        matrix, rows, columns = hals.load(cell, dtype), hals.load_factors(one, tile), hals.load_factors(one, tile)
         for solved, fixed, is_W in ((rows, columns, True), (columns, rows, False)):
             hals.multiply(matrix, is_W, fixed, solved)
             hals.sweep(solved, hals.gram(fixed), tile=tile, normalize=is_W)

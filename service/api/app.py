@@ -19,10 +19,10 @@ from service.api.client_address import ClientAddresses
 from service.api.connection_guard import ConnectionGuard
 from service.api.connection_table import ConnectionLimits, ConnectionTable
 from service.api.dependencies import COMMON_ERRORS
-from service.api.gateway import Door, Lane
+from service.api.gateway import FastRoute, Gateway
 from service.api.routes import admin, docs, health, lookups, ratings, recommend
 from service.api.scrape import Scrape
-from service.api.uvicorn_protocol import Wire
+from service.api.uvicorn_protocol import RecommendProtocol
 from service.errors import ServiceError
 from service.runtime import Runtime
 from service.settings import Settings
@@ -34,7 +34,7 @@ a `stream_id`; a read with `wait_for` that id has seen it. Errors are `applicati
 
 
 class Application(FastAPI):
-    """FastAPI behind our `Door`."""
+    """FastAPI behind our `Gateway`."""
 
     def __init__(self, runtime: Runtime, **options: Any) -> None:
         super().__init__(**options)
@@ -48,22 +48,22 @@ class Application(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """The framework's layers, and the door outside of all of them."""
         lanes = {
-            ("GET", b"/recommend/"): Lane("/recommend/{user}", 200, recommend.RecommendLane(self._runtime)),
-            ("POST", b"/"): Lane("/ratings", 202, ratings.RatingsLane(self._runtime)),
+            ("GET", b"/recommend/"): FastRoute("/recommend/{user}", 200, recommend.RecommendRoute(self._runtime)),
+            ("POST", b"/"): FastRoute("/ratings", 202, ratings.RatingsLane(self._runtime)),
             ("GET", b"/"): openapi.lane(self),
         }
-        return Door(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
+        return Gateway(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
 
     @property
-    def door(self) -> Door:
+    def door(self) -> Gateway:
         """The outermost layer."""
         if self.middleware_stack is None:
             self.middleware_stack = self.build_middleware_stack()
-        return cast("Door", self.middleware_stack)
+        return cast("Gateway", self.middleware_stack)
 
     def connection(self, **options: Any) -> ConnectionGuard:
         """A connection's protocol, for uvicorn, which gives the options."""
-        wire = Wire(self.door, recommend.RecommendLane(self._runtime).short, **options)
+        wire = RecommendProtocol(self.door, recommend.RecommendRoute(self._runtime).short, **options)
         return ConnectionGuard(wire, self._connections, self.door.raw_refusal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.problems import MEDIA_TYPE
-from service.api.schemas import Problem
+from service.api.schemas import ProblemDocument
 from service.errors import InvalidRequest, ServiceError
 from service.runtime import Runtime
 from service.storage.events import MAX_ID_BYTES, check_id
@@ -71,7 +71,10 @@ def answers(
 
 def problem(description: str) -> dict[str, Any]:
     """One error of a route, for the OpenAPI document."""
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    return {
+        "description": description,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+    }
 
 
 def _any(_: type) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def _schema(kind: Any) -> dict[str, Any]:
     return found[0]
 
 
-_schema(Problem)
+_schema(ProblemDocument)
 COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     400: problem("The request cannot be read"),
     401: problem("The key is missing or wrong"),

@@ -160,7 +160,7 @@ COMPONENTS: dict[str, Any] = {
     "ModelInfo": _model,
     "ModelList": {"models": [_model]},
     "PopularItems": {"items": [{"item": ITEM, "score": 126.7709}], "as_of": POSITION, "warnings": []},
-    "Problem": PROBLEMS[422],
+    "ProblemDocument": PROBLEMS[422],
     "Rating": _stored,
     "RatingEstimate": {
         "user": USER,

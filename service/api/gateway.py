@@ -1,4 +1,4 @@
-"""`Door`: the outermost layer of the application, plain ASGI because every request pays for it.
+"""`Gateway`: the outermost layer of the application, plain ASGI because every request pays for it.
 
 It routes on the raw path (so that a percent-encoded `/` is legal in an id), gives each request its id, checks rate,
 key, site and body, answers hot requests in a lane without the framework's layers, counts, and writes the access log.
@@ -42,7 +42,7 @@ _READ = frozenset(
 _log = structlog.get_logger(__name__)
 
 
-class Hot(NamedTuple):
+class FastRequest(NamedTuple):
     """A request in a hot lane: what the lane needs, nothing parsed twice.
 
     Attributes:
@@ -59,7 +59,7 @@ class Hot(NamedTuple):
     started: float
 
 
-class Lane(NamedTuple):
+class FastRoute(NamedTuple):
     """A way past the framework for one route.
 
     Attributes:
@@ -70,15 +70,15 @@ class Lane(NamedTuple):
 
     route: str
     status: int
-    answer: Callable[[Hot], Awaitable[bytes | None]]
+    answer: Callable[[FastRequest], Awaitable[bytes | None]]
 
 
 GivenHeaders = Mapping[bytes, bytes]
-Lanes = Mapping[tuple[str, bytes], Lane]
+Lanes = Mapping[tuple[str, bytes], FastRoute]
 Message = MutableMapping[str, Any]
 
 
-class Door:
+class Gateway:
     """The application behind it, and the hot lanes beside it, found by method and path up to its last `/`."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, lanes: Lanes) -> None:
@@ -98,7 +98,7 @@ class Door:
         started = time.perf_counter()
         path: bytes = scope["raw_path"].partition(b"?")[0]
         headers = self.headers(scope["headers"])
-        visit = Visit(scope["method"], path, self.request_id(headers), started)
+        visit = RequestRecord(scope["method"], path, self.request_id(headers), started)
         if visit.method == "HEAD":  # answered as GET is, everywhere behind this line
             scope, send = {**scope, "method": "GET"}, without_body(send)
         route = REFUSED
@@ -108,7 +108,7 @@ class Door:
             lane = self._lanes.get((scope["method"], prefix + slash))
             if lane is not None:
                 route, status = lane.route, lane.status
-                hot = Hot(tail, scope["query_string"], _length(headers), receive, visit.request_id, started)
+                hot = FastRequest(tail, scope["query_string"], _length(headers), receive, visit.request_id, started)
                 content = await lane.answer(hot)
             if lane is None or content is None:
                 await self._through(scope, receive, send, visit)
@@ -172,7 +172,7 @@ class Door:
             shown = kind[:128].decode("latin-1")
             raise UnsupportedMediaType(f"Invalid Content-Type: expected application/json, got {shown}")
 
-    def refusal(self, error: Exception, visit: Visit) -> tuple[int, bytes, bytes, Headers]:
+    def refusal(self, error: Exception, visit: RequestRecord) -> tuple[int, bytes, bytes, Headers]:
         """Status, body, media type and further headers for what went wrong; what nobody foresaw is logged."""
         if isinstance(error, ServiceError):
             status, content, extra = problems.of_error(error, visit.request_id)
@@ -182,14 +182,14 @@ class Door:
 
     def raw_refusal(self, error: ServiceError) -> bytes:
         """A whole response, for a connection that ends before its request gets anywhere; it is counted and logged."""
-        visit = Visit("unknown", b"", self.new_id(), time.perf_counter())
+        visit = RequestRecord("unknown", b"", self.new_id(), time.perf_counter())
         status, content, media, extra = self.refusal(error, visit)
         self.count(visit, REFUSED, status)
         headers = [*_headers(content, media, visit.request_id, extra), *([] if error.closes else [problems.CLOSE])]
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), lines, content)
 
-    async def _through(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
+    async def _through(self, scope: Scope, receive: Receive, send: Send, visit: RequestRecord) -> None:
         """The way through the framework."""
         scope["path"] = visit.text  # the raw path: ids are decoded after routing
         scope.setdefault("state", {})["request_id"] = visit.request_id
@@ -214,14 +214,14 @@ class Door:
             structlog.contextvars.unbind_contextvars("request_id")
         self.count(visit, getattr(scope.get("route"), "path", "unknown"), status)
 
-    def count(self, visit: Visit, route: str, status: int) -> None:
+    def count(self, visit: RequestRecord, route: str, status: int) -> None:
         """Count and log one request that has been answered."""
         seconds = time.perf_counter() - visit.started
         self._metrics.requests.count(visit.method, route, status, seconds)
         if status >= 400 or self._tells_all:
             self._log(visit, status, seconds)
 
-    def _log(self, visit: Visit, status: int, seconds: float) -> None:
+    def _log(self, visit: RequestRecord, status: int, seconds: float) -> None:
         further = {}
         if status < 400:
             log = _log.debug
@@ -242,7 +242,7 @@ class Door:
         )
 
 
-class Visit(NamedTuple):
+class RequestRecord(NamedTuple):
     """One request: what is counted and logged of it."""
 
     method: str

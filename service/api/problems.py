@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from gpu.errors import InvalidInput
 from service.api.few_faults import LEFT_OUT, MAX_FAULTS
-from service.api.schemas import AnonymousBody, Fault, Problem, UsersBody
+from service.api.schemas import AnonymousBody, Fault, ProblemDocument, UsersBody
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
 from service.validation import MOST_SHOWN, reason_of
 
@@ -46,8 +46,8 @@ def _members(error: ServiceError) -> dict[str, Any]:
 
 
 def body(status: int, slug: str, title: str, detail: str, request_id: str, **members: Any) -> bytes:
-    """The document itself; `members` are the further ones of `Problem`."""
-    return msgspec.json.encode(Problem(TYPE_PREFIX + slug, title, status, detail, request_id, **members))
+    """The document itself; `members` are the further ones of `ProblemDocument`."""
+    return msgspec.json.encode(ProblemDocument(TYPE_PREFIX + slug, title, status, detail, request_id, **members))
 
 
 async def on_service_error(request: Request, error: Exception) -> Response:

@@ -118,8 +118,8 @@ def _converted(element: Any) -> RatingEvent:
         return msgspec.convert(element, RatingEvent)
     except msgspec.ValidationError as error:
         text = str(error)
-        place = _PLACE.search(text)
-        what = place[1] if place else "rating object"
+        position = _PLACE.search(text)
+        what = position[1] if position else "rating object"
         raise ValueError(f"Invalid {what}: {in_words(_PLACE.sub('', text))}") from None
 
 

@@ -194,7 +194,7 @@ class Fault(Struct):
     error: str
 
 
-class Problem(Struct):
+class ProblemDocument(Struct):
     """An error, as application/problem+json (RFC 9457).
 
     Attributes:

@@ -1,4 +1,4 @@
-"""`Wire`: uvicorn's HTTP protocol, with a shorter way for the route that is called most.
+"""`RecommendProtocol`: uvicorn's HTTP protocol, with a shorter way for the route that is called most.
 
 A plain `GET` or `HEAD` on that route needs no task, no scope and no messages: what the parser has found goes straight
 to the engine's queue, and the answer to the socket in one write. That is a third of what the event loop does for it
@@ -16,15 +16,15 @@ from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from service.api.gateway import CLIENT_GONE, JSON, Door, Visit
+from service.api.gateway import CLIENT_GONE, JSON, Gateway, RequestRecord
 from service.api.problems import CLOSE, Headers
 from service.errors import MalformedRequest
 
 READS = frozenset({b"GET", b"HEAD"})
-USUAL = frozenset({b"content-length", b"transfer-encoding", b"expect", b"upgrade"})
+SLOW_PATH_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"expect", b"upgrade"})
 
 
-class Short(NamedTuple):
+class FastGet(NamedTuple):
     """The route that is answered the short way.
 
     Attributes:
@@ -42,10 +42,10 @@ class Short(NamedTuple):
     finish: Callable[[Any, str, float], bytes]
 
 
-class Wire(HttpToolsProtocol):
+class RecommendProtocol(HttpToolsProtocol):
     """One connection."""
 
-    def __init__(self, door: Door, short: Short, **options: Any) -> None:
+    def __init__(self, door: Gateway, short: FastGet, **options: Any) -> None:
         super().__init__(**options)
         self._door, self._short = door, short
         self._default_headers: list[tuple[bytes, bytes]] | None = None
@@ -72,7 +72,7 @@ class Wire(HttpToolsProtocol):
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
             and not self.flow.write_paused
-            and USUAL.isdisjoint(name for name, _ in self.headers)
+            and SLOW_PATH_HEADERS.isdisjoint(name for name, _ in self.headers)
         )
 
     def _begin(self) -> bool:
@@ -84,7 +84,7 @@ class Wire(HttpToolsProtocol):
             return False
         door = self._door
         headers = door.headers(self.headers)
-        visit = Visit(self.parser.get_method().decode(), path, door.request_id(headers), started)
+        visit = RequestRecord(self.parser.get_method().decode(), path, door.request_id(headers), started)
         cycle = _Cycle()
         self.cycle = cast("RequestResponseCycle", cycle)  # what uvicorn asks of one, it has
         try:
@@ -96,7 +96,7 @@ class Wire(HttpToolsProtocol):
             answer.add_done_callback(functools.partial(self._finish, visit, cycle))
         return True
 
-    def _finish(self, visit: Visit, cycle: _Cycle, answer: asyncio.Future[Any]) -> None:
+    def _finish(self, visit: RequestRecord, cycle: _Cycle, answer: asyncio.Future[Any]) -> None:
         try:
             content = self._short.finish(answer.result(), visit.request_id, visit.started)
         except Exception as error:
@@ -104,10 +104,12 @@ class Wire(HttpToolsProtocol):
         else:
             self._write(visit, cycle, 200, content, JSON, [])
 
-    def _refuse(self, visit: Visit, cycle: _Cycle, error: Exception) -> None:
+    def _refuse(self, visit: RequestRecord, cycle: _Cycle, error: Exception) -> None:
         self._write(visit, cycle, *self._door.refusal(error, visit))
 
-    def _write(self, visit: Visit, cycle: _Cycle, status: int, content: bytes, media: bytes, extra: Headers) -> None:
+    def _write(
+        self, visit: RequestRecord, cycle: _Cycle, status: int, content: bytes, media: bytes, extra: Headers
+    ) -> None:
         """Write the whole response at once, and let uvicorn go on."""
         cycle.response_complete = True
         if cycle.disconnected or self.transport.is_closing():

@@ -27,7 +27,7 @@ def columns_named(given: Sequence[str]) -> dict[str, list[int]]:
     for name, aliases in _ALIASES.items():
         alias = next((alias for alias in aliases if alias in plain), None)
         if alias is not None:
-            found[name] = [place for place, one in enumerate(plain) if one == alias]
+            found[name] = [position for position, one in enumerate(plain) if one == alias]
     return found
 
 
@@ -49,9 +49,9 @@ def columns_of(given: Sequence[str]) -> dict[str, int]:
 def described(columns: Mapping[str, int], given: Sequence[str] | None) -> str:
     """Which column is what, in one line; `given` are the names in the file, None where it has none."""
     if given is None:
-        return ", ".join(f"column {place + 1} is the {name}" for name, place in columns.items()) + " (no header)"
-    text = ", ".join(f"{given[place].strip()!r} is the {name}" for name, place in columns.items())
-    unused = [name.strip() for place, name in enumerate(given) if place not in columns.values()]
+        return ", ".join(f"column {position + 1} is the {name}" for name, position in columns.items()) + " (no header)"
+    text = ", ".join(f"{given[position].strip()!r} is the {name}" for name, position in columns.items())
+    unused = [name.strip() for position, name in enumerate(given) if position not in columns.values()]
     return text + (f"; not used: {', '.join(map(repr, unused[:_N_SHOWN]))}" if unused else "")
 
 

@@ -166,8 +166,8 @@ def _read_parquet(path: Path) -> TextRatings:
             places = columns_of(names)
         except ValueError as error:
             raise InvalidRatingsFile(f"Invalid {path}: {error}") from None
-        table = file.read(columns=[names[place] for place in places.values()])
-    columns = [_converted(path, table.column(names[place]), name) for name, place in places.items()]
+        table = file.read(columns=[names[position] for position in places.values()])
+    columns = [_converted(path, table.column(names[position]), name) for name, position in places.items()]
     table = pa.table(columns, names=list(places))
     _check_columns(path, table)
     return TextRatings(table, [], described(places, names))

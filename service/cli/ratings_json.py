@@ -43,7 +43,7 @@ def read_json(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
 def _fields(path: Path, number: int, line: bytes) -> _Fields:
     try:
         names = list(_object(line))
-        return {name: names[place] for name, place in columns_of(names).items()}
+        return {name: names[position] for name, position in columns_of(names).items()}
     except ValueError as error:
         raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
 

@@ -80,7 +80,7 @@ def _row_names(rows: NDArray[np.integer]) -> list[str]:
     """Each row as its number, equal ones sharing one string."""
     numbers, places = np.unique(rows, return_inverse=True)
     names = [str(number) for number in numbers.tolist()]
-    return [names[place] for place in places.tolist()]
+    return [names[position] for position in places.tolist()]
 
 
 def _load_npz(path: Path, file: BinaryIO, key: str | None) -> Any:

@@ -130,7 +130,7 @@ def _recognized(path: Path, data: bytes) -> tuple[_Format, bytes]:
         wanted = "user, item, rating[, timestamp], or a header that names them, with commas or tabs between"
         shown = first[:_EXCERPT].decode(errors="replace")
         raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} in line {n_empty + 1}, got {shown!r}")
-    columns = {name: place for place, name in enumerate(NAMES[: len(fields)])}
+    columns = {name: position for position, name in enumerate(NAMES[: len(fields)])}
     return _Format(delimiter, columns, len(fields), 0, None), data
 
 
@@ -141,11 +141,11 @@ def _is_header(fields: list[str]) -> bool:
 
 def _parsed(data: bytes, form: _Format) -> pa.Table:
     ids, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
-    name_at = {place: name for name, place in form.columns.items()}
+    name_at = {position: name for name, position in form.columns.items()}
     return arrow_csv.read_csv(
         pa.BufferReader(data),
         arrow_csv.ReadOptions(
-            column_names=[name_at.get(place, f"unused {place}") for place in range(form.n_columns)],
+            column_names=[name_at.get(position, f"unused {position}") for position in range(form.n_columns)],
             skip_rows=form.n_header_lines,
             block_size=1 << 22,
         ),
@@ -198,7 +198,7 @@ def _fault(line: bytes, form: _Format) -> str | None:
         return _of_csv(error)
     except ValueError as error:  # UnicodeDecodeError is one
         return str(error)
-    texts = {name: fields[place] for name, place in form.columns.items()}
+    texts = {name: fields[position] for name, position in form.columns.items()}
     return next((reason for name in NAMES[2:] if name in texts and (reason := _number_fault(name, texts[name]))), None)
 
 

@@ -20,9 +20,9 @@ from gpu.backend import Backend
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.catch_up import CatchUp
 from service.engine.history import History
-from service.engine.live_model import Resident
-from service.engine.pending_events import Lesson, Lessons
-from service.engine.pending_queries import Limits, Question, Questions
+from service.engine.live_model import LiveModel
+from service.engine.pending_events import EventBatch, PendingEvents
+from service.engine.pending_queries import Limits, PendingQueries, PendingQuery
 from service.engine.queries import Query
 from service.engine.ranking import Ranking
 from service.engine.readiness import Readiness, Stages
@@ -74,12 +74,12 @@ class Engine:
         self.failure: BaseException | None = None
         self._ranking = Ranking(history, default_models)
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
-        self._preparing: list[Resident] = []
+        self._preparing: list[LiveModel] = []
         self._n_forgotten = 0
         self._as_of = self._target = history.position
-        self._questions = Questions(limits)
-        self._lessons = Lessons()
-        self._learning: list[Lesson] = []
+        self._pending_queries = PendingQueries(limits)
+        self._pending_events = PendingEvents()
+        self._learning: list[EventBatch] = []
         self._background = Background()
         self._settled_s = 0.0  # when the live models had learned what is being learned; 0: not yet
         self._catch_up = CatchUp(self._background, self._ranking, self._metrics, self.fail)
@@ -92,13 +92,13 @@ class Engine:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread; answers go to `loop`."""
-        self._questions.connect(loop)
+        self._pending_queries.connect(loop)
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Let the thread finish what it does and end; whoever still waits gets `NotReady`."""
         self._stopping.set()
-        self._questions.wake()
+        self._pending_queries.wake()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
@@ -110,7 +110,7 @@ class Engine:
             NotReady: the engine has stopped.
             UnknownUser, UnknownItem, UnknownModel: see the query.
         """
-        return self._questions.put(query)
+        return self._pending_queries.put(query)
 
     async def wait_for(self, stream_id: StreamId, timeout_s: float = 2.0) -> None:
         """Return once history and every live model have the entry `stream_id`; at once if they have a later one.
@@ -150,7 +150,7 @@ class Engine:
         """How many users have been forgotten since the start."""
         return self._n_forgotten
 
-    def models(self) -> list[Resident]:
+    def models(self) -> list[LiveModel]:
         """The live models, in the order in which they are asked by default."""
         return self._ranking.models()
 
@@ -160,8 +160,8 @@ class Engine:
         Raises:
             NotReady: the engine has stopped, or `gives_up` said so.
         """
-        self._lessons.put(entries, lambda: self._stopping.is_set() or gives_up())
-        self._questions.wake()
+        self._pending_events.put(entries, lambda: self._stopping.is_set() or gives_up())
+        self._pending_queries.wake()
 
     def load(self, log: RatingLog) -> Future[None]:
         """Read the whole rating log into the history, which must be empty."""
@@ -171,7 +171,7 @@ class Engine:
         """Stop everything because a part that the engine depends on has failed; see `failure`."""
         self.failure = self.failure or error
         self._stopping.set()
-        self._questions.wake()
+        self._pending_queries.wake()
 
     def run_slices(self, slices: Slices) -> Future[Any]:
         """Run a generator on the engine thread, one step at a time when nothing else is due; its value comes back.
@@ -179,7 +179,7 @@ class Engine:
         An exception in it goes to the future and harms nothing else.
         """
         future = self._background.add(slices)
-        self._questions.wake()
+        self._pending_queries.wake()
         if self._stopping.is_set():  # the thread may have looked for the last time
             self._background.abandon(NotReady("the engine has stopped"))
         return future
@@ -190,17 +190,17 @@ class Engine:
 
     # --- within slices: hot swap
 
-    def prepare(self, resident: Resident) -> None:
-        """Let `resident` learn along from now on, before it is live."""
-        self._preparing.append(resident)
+    def prepare(self, live_model: LiveModel) -> None:
+        """Let `live_model` learn along from now on, before it is live."""
+        self._preparing.append(live_model)
 
-    def discard(self, resident: Resident) -> None:
-        """Stop preparing `resident`."""
-        if resident in self._preparing:
-            self._preparing.remove(resident)
+    def discard(self, live_model: LiveModel) -> None:
+        """Stop preparing `live_model`."""
+        if live_model in self._preparing:
+            self._preparing.remove(live_model)
 
-    def try_install(self, resident: Resident, *, is_patient: bool = False) -> bool:
-        """Make a prepared `resident` live if it has everything the history has; returns whether it is.
+    def try_install(self, live_model: LiveModel, *, is_patient: bool = False) -> bool:
+        """Make a prepared `live_model` live if it has everything the history has; returns whether it is.
 
         Args:
             is_patient: whether it must have caught up too.
@@ -208,12 +208,12 @@ class Engine:
         Raises:
             RuntimeError: it failed to learn meanwhile and is not prepared any more.
         """
-        if resident not in self._preparing:
-            raise RuntimeError(f"{resident.version} could not learn what came while it was prepared")
-        if not (resident.catch_up(SLICE_S) if is_patient else resident.settle(SLICE_S)):
+        if live_model not in self._preparing:
+            raise RuntimeError(f"{live_model.version} could not learn what came while it was prepared")
+        if not (live_model.catch_up(SLICE_S) if is_patient else live_model.settle(SLICE_S)):
             return False
-        self.discard(resident)
-        self._ranking.install(resident)
+        self.discard(live_model)
+        self._ranking.install(live_model)
         self._catch_up.start()
         return True
 
@@ -230,7 +230,7 @@ class Engine:
         if self.failure is not None:
             _log.critical("engine failed", exc_info=self.failure)
             if self._on_failure is not None:
-                self._questions.tell(self._on_failure, self.failure)
+                self._pending_queries.tell(self._on_failure, self.failure)
 
     def _loading(self, log: RatingLog) -> Slices:
         segments = log.segments()
@@ -249,46 +249,46 @@ class Engine:
 
     def _step(self) -> None:
         """One round: answer who waits, then one slice of learning, else one of background work, else sleep."""
-        self._answer(self._questions.take(sleep=not (self._has_lessons() or self._background)))
+        self._answer(self._pending_queries.take(sleep=not (self._has_lessons() or self._background)))
         now = time.monotonic()
-        if self._has_lessons() and (not self._questions or now - self._learning_since() >= LEARNING_WAIT_S):
+        if self._has_lessons() and (not self._pending_queries or now - self._learning_since() >= LEARNING_WAIT_S):
             self._learn_slice()
-        elif self._background and (not self._questions or now - self._background.last_s >= BACKGROUND_WAIT_S):
+        elif self._background and (not self._pending_queries or now - self._background.last_s >= BACKGROUND_WAIT_S):
             self._background.step()
 
-    def _answer(self, questions: list[Question]) -> None:
+    def _answer(self, pending_queries: list[PendingQuery]) -> None:
         """Answer a batch, but not those who have waited too long."""
-        if not questions:
+        if not pending_queries:
             return
         now = time.monotonic()
-        self._metrics.queue_seconds.observe(QUERIES, *[now - question.since for question in questions])
-        self._metrics.batch_size.observe((), len(questions))
-        questions = self._questions.in_time(questions, now)
-        answers = self._ranking.answer([question.query for question in questions], self._as_of)
-        self._questions.answer(questions, answers)
+        self._metrics.queue_seconds.observe(QUERIES, *[now - pending.since for pending in pending_queries])
+        self._metrics.batch_size.observe((), len(pending_queries))
+        pending_queries = self._pending_queries.in_time(pending_queries, now)
+        answers = self._ranking.answer([pending.query for pending in pending_queries], self._as_of)
+        self._pending_queries.answer(pending_queries, answers)
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
             self.backend.check()  # a device that is gone would fail everybody, and the service still be called ready
 
     def _has_lessons(self) -> bool:
-        return bool(self._learning or self._lessons)
+        return bool(self._learning or self._pending_events)
 
     def _learning_since(self) -> float:
-        return self._learning[0].since if self._learning else self._lessons.since
+        return self._learning[0].since if self._learning else self._pending_events.since
 
     def _learn_slice(self) -> None:
         """Apply the next batch, or go on settling the one before; `as_of` moves when every live model has it."""
         if not self._learning:
-            self._learning = self._lessons.take()
+            self._learning = self._pending_events.take()
             began = time.monotonic()
-            self._metrics.queue_seconds.observe(LESSONS, *[began - lesson.since for lesson in self._learning])
-            self._apply([entry for lesson in self._learning for entry in lesson.entries])
+            self._metrics.queue_seconds.observe(LESSONS, *[began - event_batch.since for event_batch in self._learning])
+            self._apply([entry for event_batch in self._learning for entry in event_batch.entries])
             if time.monotonic() >= began + SLICE_S:
                 return  # who has asked meanwhile need not wait for the models too
         deadline = time.monotonic() + SLICE_S
         if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):
             now = time.monotonic()
             self._settled_s = self._settled_s or now
-            if self._lessons or now - self._settled_s >= CATCH_UP_S or self._catch_up.step():
+            if self._pending_events or now - self._settled_s >= CATCH_UP_S or self._catch_up.step():
                 self._settled_s = 0.0
                 self._advance()
 
@@ -296,35 +296,35 @@ class Engine:
         applied = self.history.apply(entries)
         self._n_forgotten += len(applied.forgotten)
         self._ranking.note(applied)
-        for resident in self._ranking.models():
-            resident.learn(applied)
-        for resident in tuple(self._preparing):
+        for live_model in self._ranking.models():
+            live_model.learn(applied)
+        for live_model in tuple(self._preparing):
             try:
-                resident.learn(applied)
+                live_model.learn(applied)
             except Exception as error:  # costs the new model, not the service
-                _log.error("model cannot learn", version=resident.version, error=str(error))
-                self.discard(resident)
+                _log.error("model cannot learn", version=live_model.version, error=str(error))
+                self.discard(live_model)
         self._target = self.history.position
         self._catch_up.start()
 
     def _advance(self) -> None:
-        lessons, self._learning = self._learning, []
+        pending_events, self._learning = self._learning, []
         self._as_of = self._target
         now, clock = time.monotonic(), time.time()
-        for lesson in lessons:
-            self._metrics.learn_seconds.observe(now - lesson.since)
-            self._metrics.ratings_learned.inc(lesson.n_ratings)
-            self._metrics.freshness_seconds.observe(max(0.0, clock - lesson.entries[-1].id.ms / 1000))
+        for event_batch in pending_events:
+            self._metrics.learn_seconds.observe(now - event_batch.since)
+            self._metrics.ratings_learned.inc(event_batch.n_ratings)
+            self._metrics.freshness_seconds.observe(max(0.0, clock - event_batch.entries[-1].id.ms / 1000))
         if self._waiters:
-            self._questions.tell(self._waiters.release)
+            self._pending_queries.tell(self._waiters.release)
 
     def _abandon_all(self) -> None:
         error = NotReady("the engine has stopped")
         self._background.abandon(error)
-        self._questions.abandon(error)
+        self._pending_queries.abandon(error)
 
     def _observe_queues(self) -> None:
         queues = self._metrics.queue_length
-        queues.labels("queries").set_function(lambda: len(self._questions))
-        queues.labels("lessons").set_function(lambda: len(self._lessons))
+        queues.labels("queries").set_function(lambda: len(self._pending_queries))
+        queues.labels("lessons").set_function(lambda: len(self._pending_events))
         queues.labels("background").set_function(lambda: len(self._background))

@@ -21,7 +21,7 @@ class _Line:
     """Questions of one client, the oldest first, and the virtual time at which the next one is due."""
 
     def __init__(self) -> None:
-        self.questions: deque[Any] = deque()
+        self.pending_queries: deque[Any] = deque()
         self.due = 0.0
 
 
@@ -38,16 +38,16 @@ class FairLines:
     def __len__(self) -> int:
         return self._n
 
-    def add(self, question: Any) -> None:
+    def add(self, pending: Any) -> None:
         """Let a question wait behind those of its line."""
-        name = question.client, question.cost <= LIGHT
+        name = pending.client, pending.cost <= LIGHT
         line = self._lines.get(name)
         if line is None:
             self._forget_idle()
             line = self._lines[name] = _Line()
-        line.questions.append(question)
+        line.pending_queries.append(pending)
         self._n += 1
-        if len(line.questions) == 1:
+        if len(line.pending_queries) == 1:
             line.due = max(line.due, self._now)
             self._push(line)
 
@@ -57,15 +57,15 @@ class FairLines:
         cost = 0
         while self._heap and len(taken) < most:
             due, _, line = self._heap[0]
-            cost += line.questions[0].cost
+            cost += line.pending_queries[0].cost
             if taken and cost > MAX_COST:
                 break
             heapq.heappop(self._heap)
             self._now = due
-            question = line.questions.popleft()
-            line.due = due + question.cost
-            taken.append(question)
-            if line.questions:
+            pending = line.pending_queries.popleft()
+            line.due = due + pending.cost
+            taken.append(pending)
+            if line.pending_queries:
                 self._push(line)
         self._n -= len(taken)
         return taken
@@ -74,11 +74,11 @@ class FairLines:
         """Take out the questions that have waited since `before` or longer."""
         late: list[Any] = []
         for line in self._lines.values():
-            while line.questions and line.questions[0].since < before:
-                late.append(line.questions.popleft())
+            while line.pending_queries and line.pending_queries[0].since < before:
+                late.append(line.pending_queries.popleft())
         if late:
             self._n -= len(late)
-            self._heap = [entry for entry in self._heap if entry[2].questions]
+            self._heap = [entry for entry in self._heap if entry[2].pending_queries]
             heapq.heapify(self._heap)
         return late
 
@@ -87,4 +87,4 @@ class FairLines:
 
     def _forget_idle(self) -> None:
         if len(self._lines) >= MAX_REMEMBERED:
-            self._lines = {name: line for name, line in self._lines.items() if line.questions}
+            self._lines = {name: line for name, line in self._lines.items() if line.pending_queries}

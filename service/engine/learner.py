@@ -74,8 +74,8 @@ class Learner:
             self._replay_end = self._stream.last_id()
         is_replaying = not self._engine.stages.is_done(STAGE)
         entries = reader.read(1 if is_replaying else block_ms).entries
-        for lesson in portions(entries):
-            self._engine.learn(lesson, self._stopping.is_set)
+        for event_batch in portions(entries):
+            self._engine.learn(event_batch, self._stopping.is_set)
         if is_replaying:
             self._report(self._replay_end, is_empty=not entries)
 

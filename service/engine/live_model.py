@@ -1,4 +1,4 @@
-"""`Resident`: a model in the service's rows that learns with every entry. The only place that changes a model."""
+"""`LiveModel`: a model in the service's rows that learns with every entry. The only place that changes a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.model import Model
-from gpu.online import Placed, weighted
+from gpu.online import ReadyModel, weighted
 from gpu.ranking import explain, topn
 from gpu.ratings import Rows
 from service.engine.history import Applied, History, position_of
@@ -26,7 +26,7 @@ ONE_EMPTY_ROW = Rows(
 )
 
 
-class Resident:
+class LiveModel:
     """One model by name, live or being prepared. Belongs to the engine thread.
 
     Attributes:
@@ -34,7 +34,7 @@ class Resident:
         online: parameters, kept up with the history.
     """
 
-    def __init__(self, manifest: Manifest, placed: Placed, history: History) -> None:
+    def __init__(self, manifest: Manifest, ready: ReadyModel, history: History) -> None:
         """Take over a model, which has the rows of `history`, and mark whoever changed since its watermark.
 
         The model is behind until `settle` returns true.
@@ -47,7 +47,7 @@ class Resident:
         watermark = StreamId.parse(manifest.watermark)
         # Snapshots of format 1 do not say how many ratings each item was trained on: their items stay as they are.
         since = position_of(watermark) if manifest.format > 1 else None
-        self.online = placed.follow(history.users.keys, history.items.keys, since)
+        self.online = ready.follow(history.users.keys, history.items.keys, since)
         self.online.touch(history.changed_since(watermark))
         self._look_at(NO_ITEMS)
 
@@ -241,4 +241,4 @@ def _in_parts(
 
 
 def _looked_up(ids: Sequence[str], row: Callable[[str], int | None]) -> NDArray[np.int64]:
-    return np.array([-1 if place is None else place for place in map(row, ids)], dtype=np.int64)
+    return np.array([-1 if position is None else position for position in map(row, ids)], dtype=np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from service.engine.history import History
-from service.engine.live_model import Resident
+from service.engine.live_model import LiveModel
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,
@@ -32,42 +32,44 @@ class Lookups:
     def __init__(
         self,
         history: History,
-        resident: Callable[[str | None], Resident],
-        estimator: Callable[[str | None], Resident],
+        live_model: Callable[[str | None], LiveModel],
+        estimator: Callable[[str | None], LiveModel],
     ) -> None:
-        """Args: `resident`, `estimator`: the live model of a name, or the default one; raise `UnknownModel`."""
-        self._history, self._resident, self._estimator = history, resident, estimator
+        """Args: `live_model`, `estimator`: the live model of a name, or the default one; raise `UnknownModel`."""
+        self._history, self._live_model, self._estimator = history, live_model, estimator
 
     def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:
-        """By whatever the model tells alike items and users by; see `Resident`."""
-        resident = self._resident(query.model)
-        return self._of_user(query, resident, as_of) if query.kind == "user" else self._of_item(query, resident, as_of)
+        """By whatever the model tells alike items and users by; see `LiveModel`."""
+        live_model = self._live_model(query.model)
+        return (
+            self._of_user(query, live_model, as_of) if query.kind == "user" else self._of_item(query, live_model, as_of)
+        )
 
-    def _of_item(self, query: Neighbors, resident: Resident, as_of: str) -> ItemNeighbors:
-        rows, scores = resident.similar_items(self._item(query.id), query.n, self._history.hidden)
+    def _of_item(self, query: Neighbors, live_model: LiveModel, as_of: str) -> ItemNeighbors:
+        rows, scores = live_model.similar_items(self._item(query.id), query.n, self._history.hidden)
         ids = self._history.items.ids(rows.tolist())
         found = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
-        return ItemNeighbors(query.id, found, resident.name, resident.shown_version, as_of)
+        return ItemNeighbors(query.id, found, live_model.name, live_model.shown_version, as_of)
 
-    def _of_user(self, query: Neighbors, resident: Resident, as_of: str) -> UserNeighbors:
-        rows, scores = resident.similar_users(self._user(query.id), query.n)
+    def _of_user(self, query: Neighbors, live_model: LiveModel, as_of: str) -> UserNeighbors:
+        rows, scores = live_model.similar_users(self._user(query.id), query.n)
         ids = self._history.users.ids(rows.tolist())
         found = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
-        return UserNeighbors(query.id, found, resident.name, resident.shown_version, as_of)
+        return UserNeighbors(query.id, found, live_model.name, live_model.shown_version, as_of)
 
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
         """By the model asked for, else by the first live one that estimates ratings."""
-        resident = self._estimator(query.model)
+        live_model = self._estimator(query.model)
         user, item = self._history.users.row(query.user), self._history.items.row(query.item)
         rated = NO_ITEMS if user is None else self._history.table.row(user)[0]
         warnings = [UNRATED.format(one) for one, row in ((query.user, user), (query.item, item)) if row is None]
         return RatingEstimate(
             query.user,
             query.item,
-            resident.estimate(user, item),
-            resident.is_personal(rated),
-            resident.name,
-            resident.shown_version,
+            live_model.estimate(user, item),
+            live_model.is_personal(rated),
+            live_model.name,
+            live_model.shown_version,
             as_of,
             warnings,
         )

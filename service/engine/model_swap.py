@@ -21,13 +21,13 @@ from gpu.algorithms import ALGORITHMS
 from gpu.backend import HOST
 from gpu.errors import NotEnoughMemory
 from gpu.memory import check_room
-from gpu.online import Placed, place, room
+from gpu.online import ReadyModel, prepare_online, room
 from gpu.params import params_for
 from gpu.ranking import item_index
 from service.engine import compilation
 from service.engine.background import Slices
 from service.engine.engine import Engine
-from service.engine.live_model import Resident, rows_of
+from service.engine.live_model import LiveModel, rows_of
 from service.engine.readiness import MODELS
 from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
 from service.metrics import Metrics
@@ -101,7 +101,7 @@ class HotSwap:
 
     def served(self) -> dict[str, str]:
         """Name to version, as this process answers."""
-        return {resident.name: resident.version for resident in self._engine.models()}
+        return {live_model.name: live_model.version for live_model in self._engine.models()}
 
     def failure_of(self, version: str) -> str | None:
         """Why `version` could not be taken in; None if it was not tried or worked."""
@@ -272,26 +272,26 @@ class HotSwap:
             user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()
             model = loaded.model.mapped(user_rows, item_rows, history.table.n_users, history.table.n_items)
             # For the engine this would be a long slice, and the first time a device compiles for seconds.
-            placed = place(model, history.table, history.users.keys, history.items.keys, engine.backend)
+            ready = prepare_online(model, history.table, history.users.keys, history.items.keys, engine.backend)
             try:
-                engine.run_slices(self._installing(loaded.manifest, placed, n_forgotten)).result()
+                engine.run_slices(self._installing(loaded.manifest, ready, n_forgotten)).result()
             except _Outdated:
                 continue
             return
 
-    def _installing(self, manifest: Manifest, placed: Placed, n_forgotten: int) -> Slices:
+    def _installing(self, manifest: Manifest, ready: ReadyModel, n_forgotten: int) -> Slices:
         engine = self._engine
         if engine.n_forgotten != n_forgotten:
             raise _Outdated
-        resident = Resident(manifest, placed, engine.history)
-        engine.prepare(resident)
+        live_model = LiveModel(manifest, ready, engine.history)
+        engine.prepare(live_model)
         try:
             patient_until_s = time.monotonic() + CATCH_UP_S
             yield
-            while not engine.try_install(resident, is_patient=time.monotonic() < patient_until_s):
+            while not engine.try_install(live_model, is_patient=time.monotonic() < patient_until_s):
                 yield
         except BaseException:
-            engine.discard(resident)
+            engine.discard(live_model)
             raise
 
     def _show_live(self) -> None:

@@ -1,4 +1,4 @@
-"""`Lessons`: batches of entries on their way from the learner to the engine."""
+"""`PendingEvents`: batches of entries on their way from the learner to the engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_WAITING = 64  # lessons, beyond which the learner is made to wait
 _POLL_S = 0.2
 
 
-class Lesson(NamedTuple):
+class EventBatch(NamedTuple):
     """Entries in order, and when they were handed in (monotonic seconds)."""
 
     entries: Sequence[Entry]
@@ -26,11 +26,11 @@ class Lesson(NamedTuple):
         return sum(len(entry.ratings) for entry in self.entries)
 
 
-class Lessons:
+class PendingEvents:
     """A bounded queue: one thread puts, another takes."""
 
     def __init__(self) -> None:
-        self._waiting: queue.Queue[Lesson] = queue.Queue(MAX_WAITING)
+        self._waiting: queue.Queue[EventBatch] = queue.Queue(MAX_WAITING)
 
     def __len__(self) -> int:
         """Lessons that wait."""
@@ -39,7 +39,7 @@ class Lessons:
     @property
     def since(self) -> float:
         """When the oldest one was handed in; only the thread that takes may ask, and only if one is there."""
-        oldest: Lesson = self._waiting.queue[0]
+        oldest: EventBatch = self._waiting.queue[0]
         return oldest.since
 
     def put(self, entries: Sequence[Entry], is_stopping: Callable[[], bool]) -> None:
@@ -48,16 +48,16 @@ class Lessons:
         Raises:
             NotReady: `is_stopping` said so.
         """
-        lesson = Lesson(entries, time.monotonic())
+        event_batch = EventBatch(entries, time.monotonic())
         while not is_stopping():
             try:
-                self._waiting.put(lesson, timeout=_POLL_S)
+                self._waiting.put(event_batch, timeout=_POLL_S)
             except queue.Full:
                 continue
             return
         raise NotReady("the engine has stopped")
 
-    def take(self) -> list[Lesson]:
+    def take(self) -> list[EventBatch]:
         """The oldest lesson, and those behind it up to `BATCH_RATINGS`; one must be there."""
         taken = [self._waiting.get_nowait()]
         n_ratings = taken[0].n_ratings

@@ -1,4 +1,4 @@
-"""`Questions`: queries on their way from the event loop to the engine, and their answers on the way back.
+"""`PendingQueries`: queries on their way from the event loop to the engine, and their answers on the way back.
 
 A query never waits for company: those that come in one turn of the event loop are handed over together at its end, and
 those that come while the engine works are the next batch. If they would take more than some milliseconds together, they
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
     max_wait_s: float
 
 
-class Question(Struct, frozen=True):
+class PendingQuery(Struct, frozen=True):
     """A query, the future, of the event loop, that takes its answer, and when it was asked, in monotonic seconds."""
 
     query: Query
@@ -52,15 +52,15 @@ class Question(Struct, frozen=True):
     cost: int
 
 
-class Questions:
+class PendingQueries:
     """A bounded queue into the engine's thread. `put` and `hand_over` belong to the event loop, `wake` to anybody,
     the rest to the engine.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._gathered: list[Question] = []  # in this turn of the event loop
-        self._handed: queue.SimpleQueue[list[Question]] = queue.SimpleQueue()
+        self._gathered: list[PendingQuery] = []  # in this turn of the event loop
+        self._handed: queue.SimpleQueue[list[PendingQuery]] = queue.SimpleQueue()
         self._lines = FairLines()  # handed over beyond what a batch may have
         self._n_unanswered: Counter[Client] = Counter()  # belongs to the event loop
         self._n_put = self._n_taken = 0  # one writer each: no lock
@@ -88,7 +88,7 @@ class Questions:
         future: asyncio.Future[Any] = loop.create_future()
         if not self._gathered:
             loop.call_soon(self.hand_over)
-        self._gathered.append(Question(query, future, time.monotonic(), client, cost_of(query)))
+        self._gathered.append(PendingQuery(query, future, time.monotonic(), client, cost_of(query)))
         self._n_put += 1
         self._n_unanswered[client] += 1
         return future
@@ -109,36 +109,36 @@ class Questions:
         """Make a `take` that sleeps return."""
         self._handed.put([])
 
-    def take(self, *, sleep: bool) -> list[Question]:
+    def take(self, *, sleep: bool) -> list[PendingQuery]:
         """Everything that waits, up to a limit; with `sleep` it waits for the first one or `wake`."""
-        taken: list[Question] = []
+        taken: list[PendingQuery] = []
         handed, most, lines = self._handed, self._limits.max_batch, self._lines
         if sleep and not lines:
             with contextlib.suppress(queue.Empty):
                 taken = handed.get(timeout=IDLE_S)
         while not handed.empty():
             taken = taken + handed.get_nowait() if taken else handed.get_nowait()
-        if lines or len(taken) > most or sum(question.cost for question in taken) > MAX_COST:
-            for question in taken:
-                lines.add(question)
+        if lines or len(taken) > most or sum(pending.cost for pending in taken) > MAX_COST:
+            for pending in taken:
+                lines.add(pending)
             taken = lines.take(most)
         self._n_taken += len(taken)
         return taken
 
-    def in_time(self, questions: list[Question], now: float) -> list[Question]:
-        """Those of `questions` that have not waited too long; the others are refused, and all that still wait, too."""
+    def in_time(self, pending_queries: list[PendingQuery], now: float) -> list[PendingQuery]:
+        """Those of `pending_queries` that have not waited too long; refuses the others, and all that still wait."""
         limit_s = self._limits.max_wait_s
         expired = self._lines.expire(now - limit_s) if self._lines else []
         self._n_taken += len(expired)
-        late = [*expired, *(question for question in questions if now - question.since > limit_s)]
+        late = [*expired, *(pending for pending in pending_queries if now - pending.since > limit_s)]
         if not late:
-            return questions
+            return pending_queries
         self.answer(late, [Overloaded(f"the request waited for more than {limit_s:g} s") for _ in late])
-        return [question for question in questions if now - question.since <= limit_s]
+        return [pending for pending in pending_queries if now - pending.since <= limit_s]
 
-    def answer(self, questions: Sequence[Question], answers: Sequence[Any]) -> None:
+    def answer(self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]) -> None:
         """Hand over all answers, or exceptions, in one call of the event loop."""
-        self.tell(self._deliver, questions, answers)
+        self.tell(self._deliver, pending_queries, answers)
 
     def abandon(self, error: Exception) -> None:
         """Answer everything that waits, and whatever is put from now on, with `error`."""
@@ -156,14 +156,14 @@ class Questions:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(call, *arguments)
 
-    def _deliver(self, questions: Sequence[Question], answers: Sequence[Any]) -> None:
+    def _deliver(self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]) -> None:
         unanswered = self._n_unanswered
-        for question, answer in zip(questions, answers, strict=True):
-            if unanswered[question.client] > 1:
-                unanswered[question.client] -= 1
+        for pending, answer in zip(pending_queries, answers, strict=True):
+            if unanswered[pending.client] > 1:
+                unanswered[pending.client] -= 1
             else:
-                del unanswered[question.client]
-            future = question.future
+                del unanswered[pending.client]
+            future = pending.future
             if future.done():  # the client has gone
                 continue
             if isinstance(answer, Exception):

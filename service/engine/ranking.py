@@ -13,7 +13,7 @@ from gpu.ranking import topn
 from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.history import Applied, History
-from service.engine.live_model import Resident
+from service.engine.live_model import LiveModel
 from service.engine.lookups import Lookups
 from service.engine.popularity import Popularity
 from service.engine.queries import (
@@ -47,12 +47,12 @@ NO_ROWS = np.zeros(0, dtype=np.int32)
 class _Slot(Struct, frozen=True):
     """One list that a model is to make: where it goes, for which user, by which model."""
 
-    place: list[Any]
+    answers: list[Any]
     at: int
     query: Recommend
     user: str
     row: int
-    resident: Resident
+    live_model: LiveModel
 
 
 class Ranking:
@@ -65,11 +65,11 @@ class Ranking:
     def __init__(self, history: History, default_models: Sequence[str]) -> None:
         self._history = history
         self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
-        self._live: dict[str, Resident] = {}
+        self._live: dict[str, LiveModel] = {}
         self._popularity = Popularity()
         self._as_of = ""
         self.expected: frozenset[str] = frozenset()
-        lookups = Lookups(history, self._resident, self._estimator)
+        lookups = Lookups(history, self._live_model, self._estimator)
         self._answer_to: dict[type, Callable[[Any, str], Answer]] = {
             Neighbors: lookups.neighbors,
             Estimate: lookups.estimate,
@@ -79,17 +79,17 @@ class Ranking:
 
     # --- the live models
 
-    def models(self) -> list[Resident]:
+    def models(self) -> list[LiveModel]:
         """The live models, in the order in which they are asked by default."""
         return list(self._live.values())
 
-    def install(self, resident: Resident) -> None:
-        """Make `resident` the live model of its name."""
-        models = {**self._live, resident.name: resident}
+    def install(self, live_model: LiveModel) -> None:
+        """Make `live_model` the live model of its name."""
+        models = {**self._live, live_model.name: live_model}
         last = len(self._rank_of_model)
         self._live = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
 
-    def _resident(self, name: str | None) -> Resident:
+    def _live_model(self, name: str | None) -> LiveModel:
         """The live model of that name; without a name the first."""
         if name in self._live:
             return self._live[name]
@@ -108,11 +108,11 @@ class Ranking:
     def _expected(self, name: str | None) -> str:
         return f"the model {name or ' or '.join(sorted(self.expected))}"
 
-    def _estimator(self, name: str | None) -> Resident:
+    def _estimator(self, name: str | None) -> LiveModel:
         """The live model of that name; without a name the first that estimates ratings, if there is one."""
         if name is None:
-            name = next((live for live, resident in self._live.items() if not resident.model.is_implicit), None)
-        return self._resident(name)
+            name = next((live for live, live_model in self._live.items() if not live_model.model.is_implicit), None)
+        return self._live_model(name)
 
     # --- the history
 
@@ -148,49 +148,49 @@ class Ranking:
     def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
         """Answer at once what needs no scoring with others; add the slots to be filled for the rest."""
         has_no_model = self._is_prepared(query.model) or not (self._live or query.model)
-        resident = None if has_no_model else self._resident(query.model)
+        live_model = None if has_no_model else self._live_model(query.model)
         if query.user is not None:
-            self._plan_user(slots, answers, index, query, query.user, resident)
+            self._plan_user(slots, answers, index, query, query.user, live_model)
         elif query.ratings is not None:
-            answers[index] = self._anonymous(query, query.ratings, resident)
+            answers[index] = self._anonymous(query, query.ratings, live_model)
         else:
             users = query.users or ()
             answers[index] = several = [None] * len(users)
             for n, user in enumerate(users):
-                self._plan_user(slots, several, n, query, user, resident)
+                self._plan_user(slots, several, n, query, user, live_model)
 
     def _plan_user(
-        self, slots: list[_Slot], place: list[Any], index: int, query: Recommend, user: str, resident: Resident | None
+        self, slots: list[_Slot], answers: list[Any], at: int, query: Recommend, user: str, live_model: LiveModel | None
     ) -> None:
         row = self._history.users.row(user)
-        if row is not None and resident is not None:
-            slots.append(_Slot(place, index, query, user, row, resident))
+        if row is not None and live_model is not None:
+            slots.append(_Slot(answers, at, query, user, row, live_model))
         else:
-            place[index] = self._impersonal_for(query, user, row, resident)
+            answers[at] = self._impersonal_for(query, user, row, live_model)
 
     def _fill(self, slots: list[_Slot]) -> None:
         groups: dict[tuple[Any, ...], list[_Slot]] = {}
         for slot in slots:
             query = slot.query
             is_plain = not query.exclude and query.candidates is None
-            alike = slot.resident.name, _width(query), query.include_seen, query.min_ratings, is_plain
+            alike = slot.live_model.name, _width(query), query.include_seen, query.min_ratings, is_plain
             groups.setdefault(alike, []).append(slot)
         for group in groups.values():
             try:
                 self._fill_group(group)
             except Exception as error:  # as in `answer`
                 for slot in group:
-                    slot.place[slot.at] = error
+                    slot.answers[slot.at] = error
 
     def _fill_group(self, group: list[_Slot]) -> None:
-        resident = group[0].resident
+        live_model = group[0].live_model
         users = np.array([slot.row for slot in group], dtype=np.int64)
         rows = topn.rows_of(self._history.table.rows, users)
-        is_personal = resident.are_personal(rows)
+        is_personal = live_model.are_personal(rows)
         if not is_personal.all():
             for at in np.flatnonzero(~is_personal).tolist():
                 slot = group[at]
-                slot.place[slot.at] = self._impersonal_for(slot.query, slot.user, slot.row, resident)
+                slot.answers[slot.at] = self._impersonal_for(slot.query, slot.user, slot.row, live_model)
             group = [slot for slot, has_taste in zip(group, is_personal.tolist(), strict=True) if has_taste]
             users = users[is_personal]
             rows = topn.rows_of(self._history.table.rows, users)
@@ -198,23 +198,23 @@ class Ranking:
             self._fill_personal(group, users, rows)
 
     def _fill_personal(self, group: list[_Slot], users: NDArray[np.int64], rows: Rows) -> None:
-        resident = group[0].resident
-        found = self._scored(resident, topn.users_of(resident.model, users), rows, [slot.query for slot in group])
+        live_model = group[0].live_model
+        found = self._scored(live_model, topn.users_of(live_model.model, users), rows, [slot.query for slot in group])
         told: dict[int, list[str]] = {}  # a query of several users is looked at once
         for slot, items in zip(group, found, strict=True):
             if slot.query.explain:
-                self._explain(resident, items, *self._history.newest(slot.row, MAX_RATINGS_OF_USERS))
+                self._explain(live_model, items, *self._history.newest(slot.row, MAX_RATINGS_OF_USERS))
             if id(slot.query) not in told:
                 told[id(slot.query)] = self._unknown(slot.query)
-            slot.place[slot.at] = self._personal(slot.user, items, resident, told[id(slot.query)])
+            slot.answers[slot.at] = self._personal(slot.user, items, live_model, told[id(slot.query)])
 
     def _scored(
-        self, resident: Resident, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
+        self, live_model: LiveModel, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
     ) -> list[list[ScoredItem]]:
         """The list of each query; they agree in `include_seen`, `min_ratings`, and in whether they have filters."""
         has_filters = bool(queries[0].exclude) or queries[0].candidates is not None
         first = min(query.offset for query in queries)
-        items, scores = resident.recommend(
+        items, scores = live_model.recommend(
             users,
             rows,
             max(query.n + query.offset for query in queries) - first,
@@ -226,8 +226,8 @@ class Ranking:
             candidates=of_each(self._candidates, queries) if has_filters else None,
         )
         ids_of, columns = self._history.items.ids, [scores.tolist()]
-        if not resident.model.is_implicit:
-            columns.append(resident.estimates(users, rows, items).tolist())
+        if not live_model.model.is_implicit:
+            columns.append(live_model.estimates(users, rows, items).tolist())
         lists = []
         for query, own_items, *own in zip(queries, items.tolist(), *columns, strict=True):
             page = slice(query.offset - first, query.offset - first + query.n)
@@ -236,36 +236,36 @@ class Ranking:
         return lists
 
     def _anonymous(
-        self, query: Recommend, ratings: Sequence[tuple[str, float]], resident: Resident | None
+        self, query: Recommend, ratings: Sequence[tuple[str, float]], live_model: LiveModel | None
     ) -> Recommendation:
         known = {row: value for item, value in ratings if (row := self._history.items.row(item)) is not None}
         items = np.array(sorted(known), dtype=np.int32)
-        if resident is None or not resident.is_personal(items):
-            return self._unpersonal(query, None, items, resident)
+        if live_model is None or not live_model.is_personal(items):
+            return self._unpersonal(query, None, items, live_model)
         values = np.array([known[row] for row in items.tolist()], dtype=np.float32)
-        found = self._scored(resident, *resident.fold_in(items, values), [query])[0]
+        found = self._scored(live_model, *live_model.fold_in(items, values), [query])[0]
         if query.explain:
-            self._explain(resident, found, items, values)
+            self._explain(live_model, found, items, values)
         n_unknown = len({item for item, _ in ratings}) - len(known)
         warnings = [f"{n_unknown} rated items are unknown"] if n_unknown else []
-        return self._personal(None, found, resident, warnings + self._unknown(query))
+        return self._personal(None, found, live_model, warnings + self._unknown(query))
 
     def _personal(
-        self, user: str | None, items: list[ScoredItem], resident: Resident, warnings: list[str]
+        self, user: str | None, items: list[ScoredItem], live_model: LiveModel, warnings: list[str]
     ) -> Recommendation:
-        return Recommendation(user, items, True, resident.name, resident.shown_version, self._as_of, warnings)
+        return Recommendation(user, items, True, live_model.name, live_model.shown_version, self._as_of, warnings)
 
     def _impersonal_for(
-        self, query: Recommend, user: str, row: int | None, resident: Resident | None
+        self, query: Recommend, user: str, row: int | None, live_model: LiveModel | None
     ) -> Recommendation | UnknownUser:
         """What is popular, or the error that the query prefers: without a rating left, a user is a stranger again."""
         seen = NO_ROWS if row is None else self._history.table.row(row)[0]
         if query.fallback == "none" and not len(seen):
             return UnknownUser(f"user {user!r} has no ratings")
-        return self._unpersonal(query, user, seen, resident)
+        return self._unpersonal(query, user, seen, live_model)
 
     def _unpersonal(
-        self, query: Recommend, user: str | None, seen: NDArray[np.int32], resident: Resident | None
+        self, query: Recommend, user: str | None, seen: NDArray[np.int32], live_model: LiveModel | None
     ) -> Recommendation:
         """The most popular items that the query allows, labeled as such."""
         shown = ~self._history.hidden
@@ -274,8 +274,8 @@ class Ranking:
             shown[seen] = False
         items = self._most_popular(query, shown, self._candidates(query))
         without_model = PREPARING.format(self._expected(query.model)) if self._is_prepared(query.model) else NO_MODEL
-        warnings = self._warnings(without_model if resident is None else NO_TASTE if len(seen) else None)
-        name, version = (None, None) if resident is None else (resident.name, resident.shown_version)
+        warnings = self._warnings(without_model if live_model is None else NO_TASTE if len(seen) else None)
+        name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
         return Recommendation(
             user, items, False, name, version, self._as_of, warnings + self._unknown(query), "popular"
         )
@@ -315,11 +315,11 @@ class Ranking:
         return None if query.candidates is None else self._rows(query.candidates)
 
     def _explain(
-        self, resident: Resident, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]
+        self, live_model: LiveModel, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]
     ) -> None:
         """Give each item the rated ones that speak most for it."""
         rows = self._rows([one.item for one in found]).tolist()  # as many: what is shown is known
-        for one, reasons in zip(found, resident.reasons(items, values, rows, N_REASONS), strict=True):
+        for one, reasons in zip(found, live_model.reasons(items, values, rows, N_REASONS), strict=True):
             one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
 
 

@@ -1,7 +1,7 @@
 """Rehearsals: everything that requests and ratings can make the engine do, once, on a small history and model.
 
 A kernel compiles for the types and layouts of its arguments at its first call, which takes seconds. So the calls are
-not imitated: the same `History`, `Resident` and `Ranking` make them, and what serving calls later is compiled. Not for
+not imitated: the same `History`, `LiveModel` and `Ranking` make them, and what serving calls later is compiled. Not for
 the engine thread. The models are made for it: a real one must not learn what nobody rated.
 """
 
@@ -14,10 +14,10 @@ import numpy as np
 
 from gpu.algorithms import ALGORITHMS
 from gpu.model import Model
-from gpu.online import place
+from gpu.online import prepare_online
 from gpu.params import params_for
 from service.engine.history import History
-from service.engine.live_model import Resident
+from service.engine.live_model import LiveModel
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.engine.ranking import Ranking
 from service.errors import ServiceError
@@ -71,9 +71,9 @@ class _Stage:
         rows = np.arange(N_USERS), np.arange(N_ITEMS)
         moved = model.mapped(*rows, self._history.table.n_users, self._history.table.n_items)
         keys = self._history.users.keys, self._history.items.keys
-        self._resident = Resident(manifest, place(moved, self._history.table, *keys), self._history)
+        self._live_model = LiveModel(manifest, prepare_online(moved, self._history.table, *keys), self._history)
         self._ranking = Ranking(self._history, [algorithm])
-        self._ranking.install(self._resident)
+        self._ranking.install(self._live_model)
 
     def answer(self) -> None:
         """Answer every kind of query."""
@@ -94,7 +94,7 @@ class _Stage:
 
     def settle(self) -> None:
         """Refit what is pending with a budget, as the engine does: without one, other kernels would."""
-        for work in (self._resident.settle, self._resident.catch_up):
+        for work in (self._live_model.settle, self._live_model.catch_up):
             while not work(0.0):
                 pass
 
@@ -103,7 +103,7 @@ class _Stage:
         entry = Entry(StreamId(self._ms, 0), kind, subject=subject) if subject else _entry(self._ms, *ratings)  # type: ignore[arg-type]
         applied = self._history.apply([entry])
         self._ranking.note(applied)
-        self._resident.learn(applied)
+        self._live_model.learn(applied)
 
 
 def _history() -> History:

@@ -20,7 +20,7 @@ from service.jobs.forget import REMAINS, Places, forget, without_forgotten
 from service.jobs.jobs import TRAIN, Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable
-from service.jobs.trainer import Line
+from service.jobs.trainer import TrainerMessage
 from service.jobs.trainer_process import TrainerProcess, training
 from service.metrics import Metrics
 from service.settings import Settings
@@ -179,9 +179,9 @@ class Supervisor:
             self._stopping.wait(POLL_S)
         return lock
 
-    def _watch(self, job: Job, process: TrainerProcess) -> Line:
+    def _watch(self, job: Job, process: TrainerProcess) -> TrainerMessage:
         """Publish what the trainer tells until it ends; its last line."""
-        last = Line()
+        last = TrainerMessage()
         while True:
             line = process.next_line(POLL_S)
             if line is not None:
@@ -219,7 +219,7 @@ class Supervisor:
         return {"progress": "1", "reason": REMAINS}
 
 
-def _decision(job: Job, last: Line) -> tuple[bool, str | None]:
+def _decision(job: Job, last: TrainerMessage) -> tuple[bool, str | None]:
     """Whether what was trained goes live, and what there is to say about it."""
     promoted, reason = last.promote, last.reason
     if job.get("force") == "1" and not promoted:

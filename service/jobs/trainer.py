@@ -1,7 +1,7 @@
 """The trainer: its own process, from the rating log to a snapshot. `python -m service.jobs.trainer --help`.
 
-It writes `Line`s as JSON to stdout, one per epoch and a last one with the outcome, for the supervisor that started it
-(`service.jobs.supervisor`). SIGTERM ends it between two instructions and leaves nothing behind.
+It writes `TrainerMessage`s as JSON to stdout, one per epoch and a last one with the outcome, for the supervisor that
+started it (`service.jobs.supervisor`). SIGTERM ends it between two instructions and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ORPHANED_S = 5.0  # what is left to end by itself once the supervisor is gone
 BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
 
 
-class Line(msgspec.Struct, omit_defaults=True):
+class TrainerMessage(msgspec.Struct, omit_defaults=True):
     """What the trainer tells its supervisor.
 
     Attributes:
@@ -99,9 +99,9 @@ def main(arguments: list[str] | None = None) -> int:
         asked = options.algorithm, options.params, options.watermark, options.backend
         last = train(options.data, *asked, _tell, options.values, tune=options.tune)
     except Cancelled:
-        last = Line(outcome="cancelled")
+        last = TrainerMessage(outcome="cancelled")
     except Exception as error:  # whatever went wrong is the job's error
-        last = Line(outcome="failed", error=f"{type(error).__name__}: {error}")
+        last = TrainerMessage(outcome="failed", error=f"{type(error).__name__}: {error}")
     _tell(last)
     return 1 if last.outcome == "failed" else 0
 
@@ -112,11 +112,11 @@ def train(
     params: str,
     watermark: str,
     backend: BackendName,
-    tell: Callable[[Line], None],
+    tell: Callable[[TrainerMessage], None],
     values: Values = "auto",
     *,
     tune: bool = False,
-) -> Line:
+) -> TrainerMessage:
     """Read, fit, compare, write; the last line.
 
     Args:
@@ -142,13 +142,13 @@ def train(
     trials: list[dict[str, Any]] = []
     if tune:
         asked = hyperparameters
-        hyperparameters, trials = _tuned(corpus, asked, chosen, lambda share: tell(Line(share, {}, where)))
+        hyperparameters, trials = _tuned(corpus, asked, chosen, lambda share: tell(TrainerMessage(share, {}, where)))
         given = given | changed(hyperparameters, asked)
     begun = TUNING_SHARE if tune else 0.0
 
     def on_epoch(report: gpu.EpochReport) -> None:
         progress = begun + (1 - begun) * report.epoch / report.n_epochs
-        tell(Line(progress=progress, metrics=_finite(report.metrics), backend=where))
+        tell(TrainerMessage(progress=progress, metrics=_finite(report.metrics), backend=where))
 
     size = corpus.training.n_users, corpus.training.n_items
     kept = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
@@ -167,7 +167,7 @@ def train(
         n_ratings=len(corpus.training),
         given=given,
     )
-    return Line(
+    return TrainerMessage(
         progress=1.0,
         metrics=metrics,
         backend=where,
@@ -276,7 +276,7 @@ def _cancel(signal_number: int, frame: FrameType | None) -> None:
     raise Cancelled
 
 
-def _tell(line: Line) -> None:
+def _tell(line: TrainerMessage) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
 

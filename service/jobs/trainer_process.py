@@ -14,7 +14,7 @@ import msgspec
 
 from service import threads, tuning
 from service.jobs.table import Job
-from service.jobs.trainer import Line
+from service.jobs.trainer import TrainerMessage
 from service.settings import Settings
 from service.storage.files import FileLock
 
@@ -43,11 +43,11 @@ class TrainerProcess:
         )
         os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
         tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE, self._process.pid)
-        self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[TrainerMessage] = queue.SimpleQueue()
         self._errors: list[str] = []
         self._readers = [threads.helper("trainer-pipe", read) for read in (self._read_lines, self._read_errors)]
 
-    def next_line(self, timeout_s: float) -> Line | None:
+    def next_line(self, timeout_s: float) -> TrainerMessage | None:
         """The next line, None if there is none in time."""
         with contextlib.suppress(queue.Empty):
             return self._lines.get(timeout=timeout_s)
@@ -83,7 +83,7 @@ class TrainerProcess:
         assert self._process.stdout is not None  # noqa: S101 (tells the type checker)
         with self._process.stdout as pipe:
             for raw in pipe:
-                self._lines.put(msgspec.json.decode(raw, type=Line))
+                self._lines.put(msgspec.json.decode(raw, type=TrainerMessage))
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None  # noqa: S101 (tells the type checker)

@@ -48,7 +48,7 @@ def without(batch: pa.RecordBatch, user: str, before: StreamId, introduced: Posi
     """Rows that are not of `user`, or not below `before`; those of `introduced` name nobody."""
     theirs = is_of(batch, user, before)
     rows = np.flatnonzero(theirs)
-    kept = [row for row, place in zip(rows, _positions(batch, rows), strict=True) if place in introduced]
+    kept = [row for row, position in zip(rows, _positions(batch, rows), strict=True) if position in introduced]
     stays = ~theirs
     stays[kept] = True
     is_nobodys = pa.array(theirs[stays])

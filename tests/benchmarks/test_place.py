@@ -27,8 +27,8 @@ def test_new_items_are_those_that_the_model_does_not_know(monkeypatch):
     found = []
     monkeypatch.setattr(place, "ROUNDS", 1)
     monkeypatch.setattr(place, "WARM_UP", 0)
-    real = place.place
-    monkeypatch.setattr(place, "place", lambda model, *given: (found.append(model), real(model, *given))[1])
+    real = place.prepare_online
+    monkeypatch.setattr(place, "prepare_online", lambda model, *given: (found.append(model), real(model, *given))[1])
     params = params_for("culsh", {"n_factors": 4, "n_neighbors": 3, "n_bits": 64})
     place.run(params, place.Sizes(40, 60, 7, 600, 5), HOST)
     (model,) = found

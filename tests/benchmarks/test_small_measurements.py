@@ -10,7 +10,7 @@ import gpu
 from benchmarks import datasets, dislikes, scale, stream
 from benchmarks.methods import Ours
 from benchmarks.rows import Store
-from gpu.online import place
+from gpu.online import prepare_online
 from gpu.online.rating_table import RatingTable
 from gpu.params import params_for
 from service.cli import offline
@@ -64,13 +64,13 @@ def test_neighbors_in_the_next_list_are_counted(monkeypatch):
     neighbors[5, :10] = [*range(1, 5), *range(6, 12)]
     model = SimpleNamespace(neighbors=neighbors)
     asked = []
-    follower = SimpleNamespace(
+    online_model = SimpleNamespace(
         model=model, index="index", fold_in=lambda items, values: asked.append((items.tolist(), values.tolist()))
     )
     shown = np.array([[1, 2, 10, 12, 13, 14, 15, 16, 17, 18]], dtype=np.int32)
     monkeypatch.setattr(dislikes.topn, "recommend", lambda index, users, row, n: (shown, None))
-    assert dislikes.share_of_neighbors(follower, np.array([0]), 1.0) == pytest.approx(0.3)
-    assert dislikes.share_of_neighbors(follower, np.array([0, 5]), 1.0) == pytest.approx((0.3 + 0.3) / 2)
+    assert dislikes.share_of_neighbors(online_model, np.array([0]), 1.0) == pytest.approx(0.3)
+    assert dislikes.share_of_neighbors(online_model, np.array([0, 5]), 1.0) == pytest.approx((0.3 + 0.3) / 2)
     assert asked[1] == ([0, 5], [1.0, 1.0])
 
 
@@ -135,10 +135,10 @@ def test_a_stream_ends_where_everything_has_been_learned(data):
     for part in (parts.first, *parts.batches):
         stream._apply(table, part, n_seen)
         n_seen += len(part)
-    follower = place(model, table, *keys, gpu.HOST).follow(*keys, since=len(parts.first))
-    follower.touch(np.unique(np.concatenate([batch.coo()[0] for batch in parts.batches])))
-    follower.settle()
-    after = gpu.evaluate.rmse(follower.model, parts.everything.by_user, *parts.test.coo())
+    online_model = prepare_online(model, table, *keys, gpu.HOST).follow(*keys, since=len(parts.first))
+    online_model.touch(np.unique(np.concatenate([batch.coo()[0] for batch in parts.batches])))
+    online_model.settle()
+    after = gpu.evaluate.rmse(online_model.model, parts.everything.by_user, *parts.test.coo())
     assert found["online"] == pytest.approx(after, rel=1e-5)
     assert found["online"] != found["as trained"]
     assert found["ms a batch"] > 0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from gpu.model import Model
-from gpu.online.device_model import MirroredModel
-from gpu.online.host_model import OnlineModel
+from gpu.online.device_model import DeviceModel
+from gpu.online.host_model import HostModel
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import AlsImplicitParams, CulshImplicitParams, NmfParams, Params
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params
@@ -42,7 +42,7 @@ RATING = st.builds(
 )
 
 
-class Follower:
+class OnlineModel:
     """A table and a model that follows it, side by side as in the service."""
 
     def __init__(
@@ -62,8 +62,8 @@ class Follower:
         self._apply([Event(*pair, value) for pair, value in history.items()], positions)
         self.online = self._follow(model, since)
 
-    def _follow(self, model: Model, since: int | None) -> OnlineModel | MirroredModel:
-        return OnlineModel(model, self.table, USER_KEYS, ITEM_KEYS, since=since)
+    def _follow(self, model: Model, since: int | None) -> HostModel | DeviceModel:
+        return HostModel(model, self.table, USER_KEYS, ITEM_KEYS, since=since)
 
     def learn(self, events: list[Event]) -> None:
         self.online.note(self._apply(events))
@@ -87,39 +87,45 @@ class Follower:
 
 
 def follower_of(
-    kind: type[Params], events: Events, since: int | None, gone: int | None = None, made: type[Follower] = Follower
-) -> Follower:
+    kind: type[Params],
+    events: Events,
+    since: int | None,
+    gone: int | None = None,
+    made: type[OnlineModel] = OnlineModel,
+) -> OnlineModel:
     """What follows the last ratings of `events`; those from `since` on are newer than the snapshot."""
-    last = {(event.user, event.item): (place, event.value) for place, event in enumerate(events)}
+    last = {(event.user, event.item): (prepare_online, event.value) for prepare_online, event in enumerate(events)}
     kept = sorted(
-        (place, pair, value) for pair, (place, value) in last.items() if value is not None and pair[0] != gone
+        (prepare_online, pair, value)
+        for pair, (prepare_online, value) in last.items()
+        if value is not None and pair[0] != gone
     )
     history = {pair: value for _, pair, value in kept}
-    follower = made(kind, history, [place for place, _, _ in kept], since, N_TRAINED)
-    follower.position = len(events)
-    follower.online.touch(np.array(sorted({event.user for event in events[since:]} - {gone}), dtype=np.int64))
-    return follower
+    online_model = made(kind, history, [prepare_online for prepare_online, _, _ in kept], since, N_TRAINED)
+    online_model.position = len(events)
+    online_model.online.touch(np.array(sorted({event.user for event in events[since:]} - {gone}), dtype=np.int64))
+    return online_model
 
 
-def catch_up_in_slices(follower: Follower) -> None:
+def catch_up_in_slices(online_model: OnlineModel) -> None:
     for _ in range(10_000):
-        if follower.online.settle(0.0) and follower.online.catch_up(0.0):
+        if online_model.online.settle(0.0) and online_model.online.catch_up(0.0):
             return
     pytest.fail("never caught up")
 
 
-def learn_in_turns(follower: Follower, events: Events, data: st.DataObject) -> None:
+def learn_in_turns(online_model: OnlineModel, events: Events, data: st.DataObject) -> None:
     """Take in events in batches, with some work of any kind after each."""
     while events:
         n = data.draw(st.integers(1, len(events)))
-        follower.learn(events[:n])
+        online_model.learn(events[:n])
         events = events[n:]
         for _ in range(data.draw(st.integers(0, 4))):
-            work = data.draw(st.sampled_from([follower.online.settle, follower.online.catch_up]))
+            work = data.draw(st.sampled_from([online_model.online.settle, online_model.online.catch_up]))
             work(data.draw(st.sampled_from([0.0, 0.0, None])))
 
 
-def assert_same_state(one: Follower, other: Follower) -> None:
+def assert_same_state(one: OnlineModel, other: OnlineModel) -> None:
     for name, array in one.online.model.arrays.items():
         if name != "projections":  # hashed only where a list is wanted
             assert array.tobytes() == getattr(other.online.model, name).tobytes(), name
@@ -129,8 +135,8 @@ def history_of(matrix: np.ndarray) -> History:
     return {(int(user), int(item)): float(matrix[user, item]) for user, item in np.argwhere(~np.isnan(matrix))}
 
 
-def settled(kind: type[Params], seed: int = 0, density: float = 0.5) -> Follower:
-    follower = Follower(kind, history_of(random_matrix(N_USERS, N_ITEMS, density, seed)))
-    follower.online.touch(np.arange(N_USERS))
-    follower.online.settle()
-    return follower
+def settled(kind: type[Params], seed: int = 0, density: float = 0.5) -> OnlineModel:
+    online_model = OnlineModel(kind, history_of(random_matrix(N_USERS, N_ITEMS, density, seed)))
+    online_model.online.touch(np.arange(N_USERS))
+    online_model.online.settle()
+    return online_model

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.params import AlsParams, CulshParams, EsgdParams, Params, SgdParams
 from gpu.ratings import Ratings
@@ -29,8 +29,8 @@ def rmse(model: gpu.Model, table: RatingTable, test: Ratings) -> float:
 def folded_in(params: Params, train: Ratings, unseen: np.ndarray) -> tuple[gpu.Model, RatingTable]:
     """A model trained without the ratings that `unseen` marks, which then come in online."""
     model, table = gpu.fit(train.where(~unseen), params), table_of(train)
-    follower = OnlineModel(model, table, train.user_keys, train.item_keys)
-    assert follower.settle()
+    online_model = HostModel(model, table, train.user_keys, train.item_keys)
+    assert online_model.settle()
     return model, table
 
 
@@ -63,7 +63,7 @@ def test_refits_of_known_users_are_as_good_as_their_training() -> None:
     train, test = data.split(Ratings.from_coo(users, items, values.astype(np.float32)))
     model, table = gpu.fit(train, SgdParams(n_factors=32, n_epochs=20)), table_of(train)
     trained = rmse(model, table, test)
-    follower = OnlineModel(model, table, train.user_keys, train.item_keys)
-    follower.touch(np.arange(train.n_users))
-    follower.settle()
+    online_model = HostModel(model, table, train.user_keys, train.item_keys)
+    online_model.touch(np.arange(train.n_users))
+    online_model.settle()
     assert rmse(model, table, test) < trained + 0.001

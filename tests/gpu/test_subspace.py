@@ -14,7 +14,7 @@ import gpu
 from gpu.backend import Backend
 from gpu.errors import TrainingDiverged
 from gpu.params import AlsImplicitParams, AlsParams
-from gpu.training.als import BLOCK, WHOLE, AlsTrainer, Problem, is_blocked, n_blocks, width
+from gpu.training.als import BLOCK, WHOLE, AlsObjective, AlsTrainer, is_blocked, n_blocks, width
 from gpu.training.check import check_trained
 from gpu.training.loop import EpochReport, train
 from tests import reference
@@ -40,13 +40,15 @@ SMALL_IMPLICIT = AlsImplicitParams(n_factors=WHOLE + 5, n_epochs=3, alpha=2.0, p
 BOTH = pytest.mark.parametrize("params", [SMALL, SMALL_IMPLICIT], ids=["als", "als-implicit"])
 
 
-def blocked(kind: Problem, n_factors: int, **changes: object) -> Problem:
+def blocked(kind: AlsObjective, n_factors: int, **changes: object) -> AlsObjective:
     problem = kind._replace(n_factors=n_factors, cg_tolerance=0.0, **changes)
     assert is_blocked(problem)
     return problem
 
 
-def assert_as_the_oracle(backend: Backend, problem: Problem, lengths: list[int], n_columns: int, seed: int = 0) -> None:
+def assert_as_the_oracle(
+    backend: Backend, problem: AlsObjective, lengths: list[int], n_columns: int, seed: int = 0
+) -> None:
     rows, fixed = rows_of(lengths, n_columns, seed), table_of(n_columns, problem, seed + 1)
     rows = signed(rows) if problem.is_implicit else rows
     start = near(rows, fixed, problem)
@@ -58,7 +60,7 @@ def assert_as_the_oracle(backend: Backend, problem: Problem, lengths: list[int],
 @PRECISIONS
 @pytest.mark.parametrize("n_factors", [257, 300, 512])
 def test_rows_of_every_length_agree_with_the_oracle(
-    kind: Problem, precision: str, n_factors: int, backend: Backend
+    kind: AlsObjective, precision: str, n_factors: int, backend: Backend
 ) -> None:
     skip_unless_used(backend, precision)
     problem = blocked(kind, n_factors, precision=precision)
@@ -68,18 +70,20 @@ def test_rows_of_every_length_agree_with_the_oracle(
 @KINDS
 @given(lengths=st.lists(st.integers(0, 70), min_size=1, max_size=40), seed=st.integers(0, 99))
 @settings(max_examples=10)
-def test_random_shapes_agree_with_the_oracle(kind: Problem, backend: Backend, lengths: list[int], seed: int) -> None:
+def test_random_shapes_agree_with_the_oracle(
+    kind: AlsObjective, backend: Backend, lengths: list[int], seed: int
+) -> None:
     assert_as_the_oracle(backend, blocked(kind, 260), lengths, 70, seed)
 
 
 @KINDS
-def test_many_factors_agree_with_the_oracle(kind: Problem, backend: Backend) -> None:
+def test_many_factors_agree_with_the_oracle(kind: AlsObjective, backend: Backend) -> None:
     assert n_blocks(blocked(kind, 1024)) == 16
     assert_as_the_oracle(backend, blocked(kind, 1024), [0, 5, 40, 300], 400)
 
 
 @KINDS
-def test_half_iterations_lead_to_the_exact_solution(kind: Problem, backend: Backend) -> None:
+def test_half_iterations_lead_to_the_exact_solution(kind: AlsObjective, backend: Backend) -> None:
     problem = blocked(kind, 260, prior=2.0)
     rows, fixed = rows_of([0, 1, 40, 300], 400), table_of(400, problem)
     found = np.zeros((4, width(problem)), np.float32)
@@ -167,8 +171,8 @@ def test_the_reported_loss_is_the_objective(backend: Backend) -> None:
     matrix = np.full((60, 50), np.nan)
     matrix[ratings.coo()[:2]] = ratings.coo()[2]
     als = backend.primitives("als")
-    side, placed = als.prepare(ratings.by_user, 50, problem), als.place(users, problem)
-    _, loss = als.errors(side, placed, als.place(items, problem), problem, (1.0, 5.0))
+    side, placed = als.prepare(ratings.by_user, 50, problem), als.load(users, problem)
+    _, loss = als.errors(side, placed, als.load(items, problem), problem, (1.0, 5.0))
     assert loss == pytest.approx(reference.als_data_loss(matrix, users, items, problem), rel=1e-5)
     penalty = reference.als_penalty(ratings.by_user.lengths, 50, users, problem)
     assert als.penalty(side, placed, problem) == pytest.approx(penalty, rel=1e-5)

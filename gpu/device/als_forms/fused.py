@@ -19,7 +19,7 @@ from gpu.device.als_forms import plan, sides
 from gpu.device.als_forms.sides import Side, Table
 from gpu.device.als_forms.subspace import Block
 from gpu.device.kernels import kernel, module
-from gpu.training.als import Problem, block_problem, width
+from gpu.training.als import AlsObjective, block_problem, width
 
 NAME = "als"
 POINTERS = (
@@ -49,18 +49,18 @@ class Geometry(NamedTuple):
     short_bytes: int
 
 
-def defines(problem: Problem, stride: int | None = None) -> dict[str, int]:
+def defines(problem: AlsObjective, stride: int | None = None) -> dict[str, int]:
     """The macros of `kernels/als.cu`; with `stride`, numbers of a row of the solved table, to improve a block of it."""
     kind = {"F": problem.n_factors, "BIASES": int(problem.biases), "IMPLICIT": int(problem.is_implicit)}
     return {**kind, "STEP": int(stride is not None), "STRIDE": stride or width(problem)}
 
 
-def slot_bytes(problem: Problem) -> int:
+def slot_bytes(problem: AlsObjective) -> int:
     """Memory of the sums of one part of a row; compiles the kernels."""
     return _geometry(defines(problem)).slot_bytes
 
 
-def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """One half-iteration, in place of both forms of `solved`; rows without ratings are left alone."""
     macros = defines(problem)
     gram = _packed(sides.gram(fixed.values), macros) if problem.is_implicit else (None, None)
@@ -68,7 +68,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
     _solve_rows(side, half, constants, macros)
 
 
-def improve(side: Side, block: Block, problem: Problem) -> None:
+def improve(side: Side, block: Block, problem: AlsObjective) -> None:
     """Improve one block of factors of every row with ratings."""
     inner, stride = block_problem(problem), sides.stride(problem)
     macros = defines(inner, stride)

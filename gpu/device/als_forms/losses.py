@@ -10,7 +10,7 @@ import numpy as np
 from gpu.device.als_forms import plan, sides
 from gpu.device.als_forms.sides import Side, Table
 from gpu.device.kernels import kernel
-from gpu.training.als import Problem, is_blocked
+from gpu.training.als import AlsObjective, is_blocked
 
 NAME = "als_errors"
 THREADS = 128  # of a block that adds up errors
@@ -19,7 +19,7 @@ IN_ROW, APART = 1, 2  # where biases are
 _norms = cupy.ReductionKernel("float32 x", "float64 y", "(double)x * x", "a + b", "y = a", "0", "nearfield_norms")
 
 
-def defines(problem: Problem) -> dict[str, int]:
+def defines(problem: AlsObjective) -> dict[str, int]:
     """Macros of kernels/als_errors.cu."""
     stride = sides.stride(problem)
     biases = problem.biases * (APART if is_blocked(problem) else IN_ROW)
@@ -27,7 +27,9 @@ def defines(problem: Problem) -> dict[str, int]:
     return {"D": stride, "STRIDE": stride, "BIASES": biases, "IMPLICIT": implicit, "ERROR_THREADS": THREADS}
 
 
-def errors(side: Side, table: Table, fixed: Table, problem: Problem, scale: tuple[float, float]) -> tuple[float, float]:
+def errors(
+    side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
+) -> tuple[float, float]:
     """(Σ (r − clip(r̂))², data loss) over the ratings of `side`; implicit: Σ c (p − r̂)² − r̂², as if r̂² were counted."""
     n_items = len(side.plan.items)
     if not n_items:

@@ -17,25 +17,25 @@ from gpu.device.als_forms.sides import Side, Table
 from gpu.device.als_forms.subspace import Block
 from gpu.device.als_forms.tiling import defines, tiling
 from gpu.device.kernels import kernel
-from gpu.training.als import Problem, block_problem
+from gpu.training.als import AlsObjective, block_problem
 
 NAME = "als_plain"
 STATIC_SHARED = 2048  # bytes, at most, of a solver beside A
 
 
-def slot_bytes(problem: Problem) -> int:
+def slot_bytes(problem: AlsObjective) -> int:
     """Memory of the sums A and b of one row, or of a part of one."""
     return tiling(problem).slot_bytes
 
 
-def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """One half-iteration, in place of `solved.values`; rows without ratings are left alone."""
     gram = sides.gram(fixed.values) if problem.is_implicit else None
     macros = defines(problem, _fits(problem))
     _solve_rows(side, (None, fixed.values), (gram, solved.values, None, None), problem, macros)
 
 
-def improve(side: Side, block: Block, problem: Problem) -> None:
+def improve(side: Side, block: Block, problem: AlsObjective) -> None:
     """Improve one block of factors of every row with ratings."""
     inner = block_problem(problem)
     macros = defines(inner, _fits(inner), sides.stride(problem))
@@ -43,7 +43,7 @@ def improve(side: Side, block: Block, problem: Problem) -> None:
 
 
 def _solve_rows(
-    side: Side, given: tuple[Any, ...], wanted: tuple[Any, ...], problem: Problem, macros: Mapping[str, int]
+    side: Side, given: tuple[Any, ...], wanted: tuple[Any, ...], problem: AlsObjective, macros: Mapping[str, int]
 ) -> None:
     """All batches.
 
@@ -68,6 +68,6 @@ def _solve_rows(
         finish((batch.n_splits,), (sizes.solve_threads,), arguments, shared_mem=shared)
 
 
-def _fits(problem: Problem) -> bool:
+def _fits(problem: AlsObjective) -> bool:
     """Whether the shared memory of a block has room for A."""
     return tiling(problem).packed_bytes + STATIC_SHARED <= shared_memory()

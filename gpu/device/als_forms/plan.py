@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ratings import Rows
-from gpu.training.als import Problem
+from gpu.training.als import AlsObjective
 
 LONG = 8192  # ratings of a part at most, where memory allows
 SHORT = 32  # ratings of a row that is not worth an A of its own
@@ -67,7 +67,7 @@ class Cut(NamedTuple):
     part: int
 
 
-def solver_of(problem: Problem, n_rated: int) -> NDArray[np.void]:
+def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
     """`SOLVER` () of a half-iteration whose fixed side has `n_rated` rows with ratings: ρ = λ (n + offset)^ν + λ0."""
     offset = n_rated / problem.alpha if problem.is_implicit else 0.0
     ridge = (problem.regularization, problem.exponent, offset, problem.prior)
@@ -94,7 +94,7 @@ def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
     return int((-(-long // cut.part) + (ranges - 1) * (long > cut.ranged)).sum())
 
 
-def weights(rows: Rows, problem: Problem) -> NDArray[np.float32]:
+def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
     """Largest α·|r| of each row, or |r − μ| in explicit problems: FP16 holds shares of it. 1 where it is 0."""
     found = np.ones(len(rows.starts), dtype=np.float32)
     rated = np.flatnonzero(rows.lengths)
@@ -189,9 +189,9 @@ def _parts(bounds: NDArray[np.int64], rows: NDArray[np.int64], n_parts: NDArray[
     flat = n_parts.ravel()
     starts, lengths = bounds[:, :-1].ravel(), np.diff(bounds).ravel()
     stretch = np.repeat(np.arange(len(flat)), flat)
-    place = np.arange(len(stretch)) - np.repeat(np.cumsum(flat) - flat, flat)
-    begins = lengths[stretch] * place // flat[stretch]
-    ends = lengths[stretch] * (place + 1) // flat[stretch]
+    position = np.arange(len(stretch)) - np.repeat(np.cumsum(flat) - flat, flat)
+    begins = lengths[stretch] * position // flat[stretch]
+    ends = lengths[stretch] * (position + 1) // flat[stretch]
     owners = np.repeat(rows, n_parts.sum(axis=1))
     return _Parts(starts[stretch] + begins, ends - begins, owners, n_parts)
 

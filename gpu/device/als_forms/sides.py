@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device.als_forms.plan import Batch, Plan
-from gpu.device.cuda.arrays import PIECE_BYTES, placed
+from gpu.device.cuda.arrays import PIECE_BYTES, to_device
 from gpu.ratings import Rows
-from gpu.training.als import BLOCK, Problem, is_blocked, n_blocks, width
+from gpu.training.als import BLOCK, AlsObjective, is_blocked, n_blocks, width
 
 PANEL = 32_768  # rows of a table that are converted to float64 at once
 
@@ -75,32 +75,32 @@ def side_of(
     rows: Rows, plan: Plan, batches: list[Batch], ridges: NDArray[np.float64], n_rated: int, slots_bytes: int
 ) -> Side:
     """Ratings and plan, placed."""
-    ratings = placed(rows.items), placed(rows.values)
-    work = placed(plan.items.view(np.uint8)), placed(plan.splits.view(np.uint8))
-    places = placed(np.flatnonzero(rows.lengths == 0)), placed(rows.starts), placed(rows.lengths)
-    return Side(*ratings, plan, batches, *work, placed(ridges), *places, n_rated, slots_bytes)
+    ratings = to_device(rows.items), to_device(rows.values)
+    work = to_device(plan.items.view(np.uint8)), to_device(plan.splits.view(np.uint8))
+    places = to_device(np.flatnonzero(rows.lengths == 0)), to_device(rows.starts), to_device(rows.lengths)
+    return Side(*ratings, plan, batches, *work, to_device(ridges), *places, n_rated, slots_bytes)
 
 
-def stride(problem: Problem) -> int:
+def stride(problem: AlsObjective) -> int:
     """Numbers of a row of `Table.values`: D, or whole blocks of factors."""
     return n_blocks(problem) * BLOCK if is_blocked(problem) else width(problem)
 
 
-def table_of(values: NDArray[np.float32], problem: Problem, has_halves: bool) -> Table:
+def table_of(values: NDArray[np.float32], problem: AlsObjective, has_halves: bool) -> Table:
     """A table (rows, D), placed in every form that kernels read."""
     if not is_blocked(problem):
-        found = placed(values)
+        found = to_device(values)
         return Table(found, halves_of(found, problem) if has_halves else None)
     n_factors, n_rows = problem.n_factors, max(1, PIECE_BYTES // (4 * values.shape[1]))
     blocked = cupy.zeros((len(values), stride(problem)), dtype=cupy.float32)
     for first in range(0, len(values), n_rows):
         piece = slice(first, first + n_rows)
-        blocked[piece, :n_factors] = placed(values[piece, :n_factors])
+        blocked[piece, :n_factors] = to_device(values[piece, :n_factors])
     halves = None
     if has_halves:
         halves = cupy.empty((n_blocks(problem), len(values), BLOCK), dtype=cupy.float16)
         halves[:] = blocked.reshape(len(values), n_blocks(problem), BLOCK).transpose(1, 0, 2)
-    return Table(blocked, halves, placed(values[:, -1]) if problem.biases else None, n_factors)
+    return Table(blocked, halves, to_device(values[:, -1]) if problem.biases else None, n_factors)
 
 
 def fetched(table: Table) -> NDArray[np.float32]:
@@ -110,7 +110,7 @@ def fetched(table: Table) -> NDArray[np.float32]:
     return values if table.biases is None else np.column_stack([values, table.biases.get()])
 
 
-def n_half_columns(problem: Problem) -> int:
+def n_half_columns(problem: AlsObjective) -> int:
     """LD, columns of `Table.halves`, of all blocks where there are some."""
     if is_blocked(problem):
         return stride(problem)
@@ -118,7 +118,7 @@ def n_half_columns(problem: Problem) -> int:
     return -(-used // 8) * 8
 
 
-def halves_of(values: Any, problem: Problem) -> Any:
+def halves_of(values: Any, problem: AlsObjective) -> Any:
     """`Table.halves` of these values."""
     n_factors = problem.n_factors
     halves = cupy.zeros((len(values), n_half_columns(problem)), dtype=cupy.float16)

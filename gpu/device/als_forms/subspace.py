@@ -17,7 +17,7 @@ import numpy as np
 from gpu.device.als_forms import plan, sides
 from gpu.device.als_forms.sides import Side, Table
 from gpu.device.kernels import kernel
-from gpu.training.als import BLOCK, Problem, n_blocks
+from gpu.training.als import BLOCK, AlsObjective, n_blocks
 
 NAME = "als_subspace"
 THREADS = 128  # of a block
@@ -45,13 +45,13 @@ class Block(NamedTuple):
     steps: Any
 
 
-def bytes_needed(n_ratings: int, n_longer: int, problem: Problem) -> int:
+def bytes_needed(n_ratings: int, n_longer: int, problem: AlsObjective) -> int:
     """Memory that a half-iteration takes beside what is placed: what ratings lack, steps, VᵀV x, and VᵀV."""
     steps = 4 * BLOCK * n_longer * (2 if problem.is_implicit else 1)
     return 4 * n_ratings + steps + 4 * sides.stride(problem) ** 2 * problem.is_implicit
 
 
-def solve(path: ModuleType, side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+def solve(path: ModuleType, side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """One half-iteration, in place of `solved`, by the kernels of `path`; rows without ratings are left alone."""
     lacks = cupy.empty(len(side.values), dtype=cupy.float32)
     steps = cupy.zeros((len(solved.values), BLOCK), dtype=cupy.float32)  # rows without ratings take none
@@ -79,7 +79,7 @@ def _block(number: int, solved: Table, fixed: Table, lacks: Any, gram: Any, step
 
 
 def _explain(
-    side: Side, lacks: Any, fixed: Table, number: int, steps: Any, problem: Problem, is_first: bool = False
+    side: Side, lacks: Any, fixed: Table, number: int, steps: Any, problem: AlsObjective, is_first: bool = False
 ) -> None:
     """Take off what `steps` (rows, W) in a block explain; `is_first`: from the ratings themselves."""
     n_items = len(side.plan.items)
@@ -93,17 +93,17 @@ def _explain(
     _kernel("explain", fixed, problem)((n_items,), (THREADS,), arguments)
 
 
-def _solve_biases(side: Side, lacks: Any, solved: Table, problem: Problem) -> None:
+def _solve_biases(side: Side, lacks: Any, solved: Table, problem: AlsObjective) -> None:
     arguments = side.starts, side.lengths, side.ridges, lacks, solved.biases
     if len(side.starts):
         _kernel("solve_biases", solved, problem)((len(side.starts),), (THREADS,), arguments)
 
 
-def _kernel(function: str, table: Table, problem: Problem) -> Any:
+def _kernel(function: str, table: Table, problem: AlsObjective) -> Any:
     return kernel(NAME, function, defines(problem, table.halves is not None))
 
 
-def defines(problem: Problem, has_halves: bool) -> dict[str, int]:
+def defines(problem: AlsObjective, has_halves: bool) -> dict[str, int]:
     """Macros of kernels/als_subspace.cu."""
     kind = {"IMPLICIT": int(problem.is_implicit), "BIASES": int(problem.biases)}
     return {"BLOCK": BLOCK, "HALF": int(has_halves), "STRIDE": sides.stride(problem), **kind}

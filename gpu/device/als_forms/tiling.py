@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpu.device.als_forms.plan import MAX_PARTS
-from gpu.training.als import Problem, width
+from gpu.training.als import AlsObjective, width
 
 BATCH_BYTES = 2**29  # sums of a batch; many times what is in work at once, and little beside the ratings
 WARP = 32
@@ -36,7 +36,7 @@ class Tiling(NamedTuple):
         return max(MAX_PARTS, BATCH_BYTES // self.slot_bytes)
 
 
-def tiling(problem: Problem) -> Tiling:
+def tiling(problem: AlsObjective) -> Tiling:
     """For this problem."""
     n_unknowns = width(problem)
     tile = 4 if n_unknowns <= SMALL else 8
@@ -51,7 +51,7 @@ def _warps(n_threads: int) -> int:
     return -(-n_threads // WARP) * WARP
 
 
-def defines(problem: Problem, in_shared: bool, stride: int | None = None) -> dict[str, int]:
+def defines(problem: AlsObjective, in_shared: bool, stride: int | None = None) -> dict[str, int]:
     """Macros of kernels/als_plain.cu.
 
     Args:

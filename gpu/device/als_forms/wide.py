@@ -15,7 +15,7 @@ from gpu.device import compute_capability
 from gpu.device.als_forms import fused, plan, sides
 from gpu.device.als_forms.sides import Side, Table
 from gpu.device.kernels import kernel, module
-from gpu.training.als import WHOLE, Problem
+from gpu.training.als import WHOLE, AlsObjective
 
 NAME = "als_wide"
 HOPPER, ARCHITECTURE = 90, "sm_90a"
@@ -37,24 +37,24 @@ class Geometry(NamedTuple):
     slot_bytes: int
 
 
-def fits(problem: Problem) -> bool:
+def fits(problem: AlsObjective) -> bool:
     """Whether these kernels solve the problem: with biases, a row's 1 and b̂ must be a piece of their own."""
     is_shape = sides.n_half_columns(problem) > NARROW and problem.n_factors <= WHOLE
     is_kind = not problem.is_implicit and (not problem.biases or problem.n_factors % 8 == 0)
     return is_shape and is_kind and compute_capability() == HOPPER
 
 
-def defines(problem: Problem) -> dict[str, int]:
+def defines(problem: AlsObjective) -> dict[str, int]:
     """The macros of `kernels/als_wide.cu`."""
     return {"F": problem.n_factors, "BIASES": int(problem.biases)}
 
 
-def slot_bytes(problem: Problem) -> int:
+def slot_bytes(problem: AlsObjective) -> int:
     """Memory of the sums of one part of a row; compiles the kernels."""
     return _geometry(problem).slot_bytes
 
 
-def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
+def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """One half-iteration, in place of both forms of `solved`; rows without ratings are left alone."""
     geometry = _geometry(problem)
     half, constants = fused.half_of(side, solved, fixed, None, None), plan.solver_of(problem, side.n_rated)
@@ -68,10 +68,10 @@ def solve(side: Side, solved: Table, fixed: Table, problem: Problem) -> None:
         solver((n_splits,), (geometry.solvers,), (side.splits, half, constants), shared_mem=geometry.shared_bytes)
 
 
-def _kernel(function: str, problem: Problem) -> Any:
+def _kernel(function: str, problem: AlsObjective) -> Any:
     return kernel(NAME, function, defines(problem), _geometry(problem).shared_bytes, ARCHITECTURE)
 
 
-def _geometry(problem: Problem) -> Geometry:
+def _geometry(problem: AlsObjective) -> Geometry:
     loaded = module(NAME, defines(problem), ARCHITECTURE)
     return Geometry(*fused.geometry_of(loaded, len(Geometry._fields)))

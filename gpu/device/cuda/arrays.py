@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 PIECE_BYTES = 16 * 2**20  # copied at once: some two milliseconds
 
 
-def placed(array: NDArray[Any]) -> Any:
+def to_device(array: NDArray[Any]) -> Any:
     """A copy on the device, made in pieces: whoever else works there, lists say, waits for one of them at most.
 
     `cupy.asarray` would go through as much pinned memory and keep it.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.ratings import Ratings, Rows
 
 
-class Placed(NamedTuple):
+class DeviceRatings(NamedTuple):
     """One order of the ratings on the device; row x is `starts[x] : starts[x] + lengths[x]` of both long arrays.
 
     Attributes:
@@ -24,21 +24,21 @@ class Placed(NamedTuple):
     values: Any
 
 
-_rows: weakref.WeakKeyDictionary[Ratings, Placed] = weakref.WeakKeyDictionary()
-_columns: weakref.WeakKeyDictionary[Ratings, Placed] = weakref.WeakKeyDictionary()
+_rows: weakref.WeakKeyDictionary[Ratings, DeviceRatings] = weakref.WeakKeyDictionary()
+_columns: weakref.WeakKeyDictionary[Ratings, DeviceRatings] = weakref.WeakKeyDictionary()
 
 
-def rows_of(ratings: Ratings) -> Placed:
+def rows_of(ratings: Ratings) -> DeviceRatings:
     """The ratings by user; copied at the first call, freed with `ratings`."""
     if ratings not in _rows:
-        _rows[ratings] = _placed(ratings.by_user)
+        _rows[ratings] = _to_device(ratings.by_user)
     return _rows[ratings]
 
 
-def columns_of(ratings: Ratings) -> Placed:
+def columns_of(ratings: Ratings) -> DeviceRatings:
     """The ratings by item; copied at the first call, freed with `ratings`."""
     if ratings not in _columns:
-        _columns[ratings] = _placed(ratings.by_item)
+        _columns[ratings] = _to_device(ratings.by_item)
     return _columns[ratings]
 
 
@@ -55,9 +55,9 @@ _keys: weakref.WeakKeyDictionary[Ratings, Keys] = weakref.WeakKeyDictionary()
 def keys_of(ratings: Ratings) -> Keys:
     """The keys of users and items; copied at the first call, freed with `ratings`."""
     if ratings not in _keys:
-        _keys[ratings] = Keys(placed(ratings.user_keys), placed(ratings.item_keys))
+        _keys[ratings] = Keys(to_device(ratings.user_keys), to_device(ratings.item_keys))
     return _keys[ratings]
 
 
-def _placed(rows: Rows) -> Placed:
-    return Placed(placed(rows.starts), placed(rows.lengths), placed(rows.items), placed(rows.values))
+def _to_device(rows: Rows) -> DeviceRatings:
+    return DeviceRatings(to_device(rows.starts), to_device(rows.lengths), to_device(rows.items), to_device(rows.values))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import shared_memory
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.launcher import Launcher
 from gpu.device.cuda.scratch import Scratch, fetched, pinned
 from gpu.device.cuda.structures import structure
@@ -64,7 +64,7 @@ class Solver:
         n_factors, self._n_terms = self._n_factors, self._n_factors + objective.has_biases
         macros = {"F": n_factors, "BIASES": int(objective.has_biases), "IMPLICIT": int(objective.is_implicit)}
         self._run = Launcher("exact", macros)
-        self._factors, self._biases = placed(model.item_factors), placed(model.item_bias)
+        self._factors, self._biases = to_device(model.item_factors), to_device(model.item_bias)
         nothing = Sums(np.zeros((n_factors, n_factors)), np.zeros(n_factors))
         self._of_items = self._of_users = _side_of(nothing)
         numbers = objective.alpha, objective.mean, objective.unit, SMALLEST_RIDGE, TINY, TOLERANCE
@@ -216,7 +216,7 @@ class Solver:
 def _side_of(sums: Sums) -> _Side:
     whole = sums.gram + np.triu(sums.gram, 1).T
     pull = (whole * sums.usual).sum(axis=1)  # not by BLAS, whose bits may depend on where an array lies
-    return _Side(placed(np.concatenate([whole.ravel(), sums.usual, pull])), float(np.trace(whole)))
+    return _Side(to_device(np.concatenate([whole.ravel(), sums.usual, pull])), float(np.trace(whole)))
 
 
 def _threads_of(n_factors: int) -> int:

@@ -1,4 +1,4 @@
-"""`LiveModel`: a model of the SGD family that follows the history on the device; see `gpu.online.host_model`.
+"""`DeviceLearner`: a model of the SGD family that follows the history on the device; see `gpu.online.host_model`.
 
 Everything it reads and writes stays there: ratings, parameters, sums and signatures of simLSH. A batch is uploaded
 once; between its kernels the host reads nine counts of the table, how many lists are outdated, and how many items are
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device.online import packing
-from gpu.device.online.parameters import NAMES, Parameters
+from gpu.device.online.parameters import NAMES, LiveParameters
 from gpu.device.online.rating_table import Changes, RatingTable
 from gpu.device.online.refit_items import ItemRefits
 from gpu.device.online.refit_users import UserRefits
@@ -38,7 +38,7 @@ class Refitted(NamedTuple):
     items: Any
 
 
-class LiveModel:
+class DeviceLearner:
     """A model and the ratings it follows, resident on the device.
 
     After each call its state is a pure function of (snapshot, present ratings, users touched), bit for bit: sums have
@@ -51,7 +51,7 @@ class LiveModel:
     """
 
     table: RatingTable
-    parameters: Parameters
+    parameters: LiveParameters
     refitted: Refitted
 
     def __init__(
@@ -72,15 +72,15 @@ class LiveModel:
             rows, positions: ratings by user, as `gpu.online.rating_table.RatingTable` has them.
             user_keys, item_keys: uint64, of all rows.
         """
-        parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
+        parameters = LiveParameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
         for _ in self._adopt(model, parameters, RatingTable(rows, positions, model.n_items), _rules_of_users(model)):
             pass
         self.touch(np.flatnonzero(~model.user_trained & (rows.lengths > 0)))
 
     @classmethod
     def of(
-        cls, model: Model, parameters: Parameters, table: RatingTable, rules: Rules
-    ) -> Generator[None, None, LiveModel]:
+        cls, model: Model, parameters: LiveParameters, table: RatingTable, rules: Rules
+    ) -> Generator[None, None, DeviceLearner]:
         """A model of what lies there already; in slices of some milliseconds.
 
         Nothing is refitted: the first `touch` must name whoever was not trained, if nobody with an empty array, and
@@ -176,7 +176,7 @@ class LiveModel:
         packing.write(self._columns(OF_ITEMS), items, {name: getattr(model, name)[items] for name in OF_ITEMS})
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
-        """As of the host's `OnlineModel`."""
+        """As of the host's `HostModel`."""
         if self._signatures is None:
             return np.zeros(len(others), dtype=np.float32)
         return self._signatures.agreement(item, others)
@@ -188,7 +188,7 @@ class LiveModel:
         """Wait for what was begun."""
         cupy.cuda.get_current_stream().synchronize()
 
-    def _adopt(self, model: Model, parameters: Parameters, table: RatingTable, rules: Rules) -> Iterator[None]:
+    def _adopt(self, model: Model, parameters: LiveParameters, table: RatingTable, rules: Rules) -> Iterator[None]:
         params, unit = model.params, model.calibration.unit
         assert isinstance(params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
         self.table, self.parameters = table, parameters
@@ -224,7 +224,7 @@ def _rules_of_users(model: Model) -> Rules:
     return rules if model.is_implicit else beside_items(rules, model.params, known.T @ known, len(known), unit)
 
 
-def _signatures(model: Model, parameters: Parameters, table: RatingTable) -> Signatures | None:
+def _signatures(model: Model, parameters: LiveParameters, table: RatingTable) -> Signatures | None:
     """What makes lists for new items; None where the model has no neighbors or they were not found by hashing."""
     if not isinstance(model.params, CulshParams) or not model.neighbors.shape[1] or not model.projections.shape[1]:
         return None

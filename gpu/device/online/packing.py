@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.structures import structure
 from gpu.device.kernels import kernel
 from gpu.online.device_model import Part
@@ -38,7 +38,7 @@ def write(columns: Columns, rows: NDArray[np.int64], values: dict[str, NDArray[A
     if not n:
         return
     entries = [values[name].view(np.int32).reshape(n, -1) for name in columns]
-    given = placed(np.concatenate([rows.astype(np.int32)[:, None], *entries], axis=1))
+    given = to_device(np.concatenate([rows.astype(np.int32)[:, None], *entries], axis=1))
     _launch("unpack_rows", columns, n, given, np.int32(n), np.int32(given.shape[1]))
 
 

@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.growing import Counting, Growing
 from gpu.device.cuda.structures import structure
 from gpu.model import ARRAYS, HOST_ONLY, NO_NEIGHBOR, Model
@@ -16,7 +16,7 @@ from gpu.model import ARRAYS, HOST_ONLY, NO_NEIGHBOR, Model
 NAMES = tuple(name for name in ARRAYS if name not in HOST_ONLY)
 
 
-class Parameters:
+class LiveParameters:
     """The arrays `NAMES` of `gpu.model.ARRAYS` on the device, each with room to grow.
 
     Attributes:
@@ -48,14 +48,14 @@ class Parameters:
         """Copy `model`; keys of all its rows."""
         self.mean, self.middle, self.is_implicit = model.mean, model.middle, model.is_implicit
         fills = {"neighbors": NO_NEIGHBOR}
-        arrays = {name: (ARRAYS[name][0][0], placed(getattr(model, name))) for name in NAMES}
-        arrays |= {"user_keys": ("U", placed(user_keys)), "item_keys": ("I", placed(item_keys))}
+        arrays = {name: (ARRAYS[name][0][0], to_device(getattr(model, name))) for name in NAMES}
+        arrays |= {"user_keys": ("U", to_device(user_keys)), "item_keys": ("I", to_device(item_keys))}
         arrays["is_touched"] = ("U", cupy.zeros(model.n_users, dtype=cupy.uint8))
         arrays["is_due"] = ("I", cupy.zeros(model.n_items, dtype=cupy.uint8))
         self._growing = {name: (axis, Growing(array, fills.get(name, 0))) for name, (axis, array) in arrays.items()}
         self.pool, self.pool_keys = _by_key(model.user_trained, user_keys)
         self.item_pool, _ = _by_key(model.item_trained, item_keys)
-        self._new_items = Counting(placed(np.flatnonzero(~model.item_trained)), model.n_items)
+        self._new_items = Counting(to_device(np.flatnonzero(~model.item_trained)), model.n_items)
 
     def __getattr__(self, name: str) -> Any:
         """An array at its present length."""
@@ -97,8 +97,8 @@ class Parameters:
             array[user] = 0
         key = self.user_keys[user : user + 1]
         first, last = (int(cupy.searchsorted(self.pool_keys, key, side=side)[0]) for side in ("left", "right"))
-        for place in (first + np.flatnonzero(self.pool[first:last].get() == user)).tolist():
-            self.pool, self.pool_keys = _without(self.pool, place), _without(self.pool_keys, place)
+        for position in (first + np.flatnonzero(self.pool[first:last].get() == user)).tolist():
+            self.pool, self.pool_keys = _without(self.pool, position), _without(self.pool_keys, position)
 
     @property
     def items_side(self) -> Any:
@@ -132,10 +132,10 @@ class Parameters:
         return [self._growing[name][1] for name in names]
 
 
-def _without(array: Any, place: int) -> Any:
+def _without(array: Any, position: int) -> Any:
     """The array but for one element, by copies: a selection would call kernels that depend on the length."""
     rest = cupy.empty(len(array) - 1, dtype=array.dtype)
-    rest[:place], rest[place:] = array[:place], array[place + 1 :]
+    rest[:position], rest[position:] = array[:position], array[position + 1 :]
     return rest
 
 
@@ -143,4 +143,4 @@ def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> tuple[Any, Any
     """Rows where `mask` holds, by key, and their keys."""
     rows = np.flatnonzero(mask)
     rows = rows[np.argsort(keys[rows], kind="stable")]
-    return placed(rows), placed(keys[rows])
+    return to_device(rows), to_device(keys[rows])

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
-from gpu.device.online.learner import LiveModel
-from gpu.device.online.parameters import Parameters
+from gpu.device.online.learner import DeviceLearner
+from gpu.device.online.parameters import LiveParameters
 from gpu.device.online.upload import uploaded
 from gpu.model import Model
-from gpu.online.device_model import NOBODY, Keys, MirroredModel
+from gpu.online.device_model import NOBODY, DeviceModel, Keys
 from gpu.online.drift import AsTrained
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
@@ -24,7 +24,7 @@ from gpu.ranking.item_index import ItemIndex
 _rehearsed: set[tuple[Params, int]] = set()
 
 
-class Placed:
+class ReadyDeviceModel:
     """A model on the device, and beside it what it needs of the host, before it follows any ratings."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Placed:
         *,
         is_rehearsed: bool = True,
     ) -> None:
-        """Copy what does not depend on ratings; see `gpu.online.place`.
+        """Copy what does not depend on ratings; see `gpu.online.position`.
 
         Args:
             is_rehearsed: whether a small model of the same shape is made to learn first, unless one has already: that
@@ -55,21 +55,21 @@ class Placed:
         )
         for _ in self.refits.prepare():
             pass
-        self._parameters = Parameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
+        self._parameters = LiveParameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
 
     def follow(
         self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
-    ) -> MirroredModel:
-        """See `gpu.online.Placed`."""
-        return MirroredModel(self, user_keys, item_keys, since)
+    ) -> DeviceModel:
+        """See `gpu.online.ReadyDeviceModel`."""
+        return DeviceModel(self, user_keys, item_keys, since)
 
-    def load(self, keys: Callable[[], Keys]) -> Generator[None, None, LiveModel]:
-        """See `gpu.online.device_model.Placed`."""
+    def load(self, keys: Callable[[], Keys]) -> Generator[None, None, DeviceLearner]:
+        """See `gpu.online.device_model.ReadyDeviceModel`."""
         parameters = self._parameters
         table = yield from uploaded(self.table, self.model.learned_scale)
         (user_keys, item_keys), n_users, n_items = keys(), parameters.n_users, parameters.n_items
         parameters.grow(user_keys[n_users : table.n_users], item_keys[n_items : table.n_items])
-        live = yield from LiveModel.of(self.model, parameters, table, self.refits.user_rules)
+        live = yield from DeviceLearner.of(self.model, parameters, table, self.refits.user_rules)
         yield
         live.touch(NOBODY)
         return live
@@ -86,17 +86,17 @@ def rehearse(model: Model, backend: Backend) -> None:
     keys, table = np.arange(3, dtype=np.uint64), RatingTable(2, 2)
     columns = np.array([0, 1]), np.array([0, 1]), np.ones(2, dtype=np.float32)
     table.apply(*columns, np.zeros(2), np.arange(2))
-    follower = Placed(small, table, keys, keys, backend, is_rehearsed=False).follow(keys, keys, since=0)
-    follower.settle()  # both ratings are newer than the model: the items learn
+    online_model = ReadyDeviceModel(small, table, keys, keys, backend, is_rehearsed=False).follow(keys, keys, since=0)
+    online_model.settle()  # both ratings are newer than the model: the items learn
     table.grow(3, 3)
-    follower.grow(keys, keys)
+    online_model.grow(keys, keys)
     columns = np.array([0, 2]), np.array([2, 2]), np.ones(2, dtype=np.float32)
-    follower.note(table.apply(*columns, np.zeros(2), np.arange(2, 4)))
-    follower.touch(np.array([0]))
-    follower.settle()
-    follower.agreement(2, np.array([0]))
-    follower.forget(2, *table.drop_user(2))
-    follower.settle()
+    online_model.note(table.apply(*columns, np.zeros(2), np.arange(2, 4)))
+    online_model.touch(np.array([0]))
+    online_model.settle()
+    online_model.agreement(2, np.array([0]))
+    online_model.forget(2, *table.drop_user(2))
+    online_model.settle()
 
 
 def _shape_of(model: Model) -> tuple[Params, int]:

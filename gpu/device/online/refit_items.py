@@ -11,7 +11,7 @@ from gpu.device.cuda.growing import Growing
 from gpu.device.cuda.launcher import Launcher
 from gpu.device.cuda.scratch import Scratch, fetched, pinned
 from gpu.device.cuda.structures import structure
-from gpu.device.online.parameters import Parameters
+from gpu.device.online.parameters import LiveParameters
 from gpu.device.online.rating_table import Changes, RatingTable
 from gpu.device.online.refit_users import constants_of
 from gpu.refit_rules import Rules
@@ -24,7 +24,7 @@ WORD_BYTES = 4
 class ItemRefits:
     """Refits of new items of one model by the same rules, with the memory that they take."""
 
-    def __init__(self, parameters: Parameters, rules: Rules) -> None:
+    def __init__(self, parameters: LiveParameters, rules: Rules) -> None:
         """`rules`: of items."""
         self._parameters, self._rules, self._constants = parameters, rules, constants_of(rules)
         n_factors, self._n_neighbors = parameters.user_factors.shape[1], parameters.neighbors.shape[1]

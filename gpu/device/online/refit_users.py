@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.device.cuda.launcher import Launcher
 from gpu.device.cuda.scratch import Scratch
 from gpu.device.cuda.structures import structure
-from gpu.device.online.parameters import Parameters
+from gpu.device.online.parameters import LiveParameters
 from gpu.device.online.rating_table import RatingTable
 from gpu.refit_rules import Rules
 
@@ -26,10 +26,10 @@ SAMPLE_BYTES, PART_BYTES, WORD_BYTES = 16, 8, 4
 class UserRefits:
     """Refits of users of one model by the same rules, with the memory that they take."""
 
-    def __init__(self, parameters: Parameters, rules: Rules) -> None:
+    def __init__(self, parameters: LiveParameters, rules: Rules) -> None:
         """`rules`: of users."""
         self._parameters, self._rules, self._constants = parameters, rules, constants_of(rules)
-        self._spread = _placed(rules.spread) if len(rules.spread) else np.uint64(0)
+        self._spread = _to_device(rules.spread) if len(rules.spread) else np.uint64(0)
         n_factors, self._n_neighbors = parameters.item_factors.shape[1], parameters.neighbors.shape[1]
         sizes = {"F": n_factors, "K": self._n_neighbors, "DIM": n_factors + 1}
         self._run = Launcher("refit_users", {**sizes, "IMPLICIT": int(parameters.is_implicit)})
@@ -92,7 +92,7 @@ def constants_of(rules: Rules) -> Any:
     return structure(*numbers, np.float64(rules.baseline_prior), *counts, np.uint64(rules.seed))
 
 
-def _placed(spread: NDArray[np.float64]) -> Any:
+def _to_device(spread: NDArray[np.float64]) -> Any:
     """`Rules.spread` on the device: float32, with zeros for the columns beside factors in kernels/ridge.cuh."""
     width = -(-(len(spread) + 2) // 8) * 8  # a bias and the right-hand side, in whole tiles
     padded = np.zeros((width, width), dtype=np.float32)

@@ -18,7 +18,7 @@ from gpu.device.cuda.growing import Counting, Growing
 from gpu.device.cuda.launcher import Launcher
 from gpu.device.cuda.scratch import Scratch, fetched, pinned
 from gpu.device.cuda.structures import structure
-from gpu.device.online.parameters import Parameters
+from gpu.device.online.parameters import LiveParameters
 from gpu.device.online.rating_table import Changes, RatingTable
 from gpu.params import CulshParams
 from gpu.training import simlsh
@@ -37,7 +37,7 @@ class Signatures:
 
     def __init__(
         self,
-        parameters: Parameters,
+        parameters: LiveParameters,
         params: CulshParams,
         scale: tuple[float, float],
         origin: float,

@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device.cuda.arrays import placed
+from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.growing import Growing
 from gpu.device.online.rating_table import RatingTable
 from gpu.online import rating_table as host
@@ -46,7 +46,7 @@ def uploaded(table: host.RatingTable, scale: tuple[float, float]) -> Generator[N
 def _append(to: Growing, held: int, values: NDArray[Any]) -> None:
     """Put `values` behind the `held` first ones; copies alone, which need no kernel compiled on the way."""
     to.grow(held + len(values))
-    to.values[held : held + len(values)] = placed(values)
+    to.values[held : held + len(values)] = to_device(values)
 
 
 def _part(

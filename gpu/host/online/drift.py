@@ -29,10 +29,10 @@ def count(
     for user in range(first, last):
         if not is_trained[user]:
             continue
-        for place in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
-            item = rows.items[place]
+        for position in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+            item = rows.items[position]
             if item < len(n_new):
-                if positions[place] >= since:
+                if positions[position] >= since:
                     n_new[item] += 1
                 else:
                     n_old[item] += 1
@@ -58,11 +58,11 @@ def picked(
     n = 0
     for b in range(len(users)):
         starts[b] = n
-        place, end = rows.starts[users[b]], rows.starts[users[b]] + rows.lengths[users[b]]
+        position, end = rows.starts[users[b]], rows.starts[users[b]] + rows.lengths[users[b]]
         for item in items:
-            place = find(rows.items, place, end - place, item)
-            if place < end and rows.items[place] == item and positions[place] <= upto:
-                found[n], values[n] = item, rows.values[place]
+            position = find(rows.items, position, end - position, item)
+            if position < end and rows.items[position] == item and positions[position] <= upto:
+                found[n], values[n] = item, rows.values[position]
                 n += 1
         lengths[b] = n - starts[b]
     return Rows(starts, lengths, found[:n], values[:n])

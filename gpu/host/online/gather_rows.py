@@ -37,9 +37,9 @@ def newest_of_users(
         oldest = BEFORE_ALL
         if length > most:
             oldest = np.partition(positions[first : first + length], length - most)[length - most]
-        for place in range(first, first + length):
-            if is_read[rows.items[place]] and positions[place] >= oldest:
-                items[n], values[n] = rows.items[place], rows.values[place]
+        for position in range(first, first + length):
+            if is_read[rows.items[position]] and positions[position] >= oldest:
+                items[n], values[n] = rows.items[position], rows.values[position]
                 n += 1
         bounds[b + 1] = n
     return items[:n], values[:n], bounds

@@ -34,15 +34,15 @@ def ensure_user_room(row: Int, rows: Directory, columns: UserColumns) -> bool:
     starts, lengths, capacities, ends = rows
     items, values, timestamps, positions = columns
     capacity = capacities[row]
-    place = new_place(row, rows, items)
-    if place >= 0:
+    position = new_place(row, rows, items)
+    if position >= 0:
         for n in range(lengths[row]):
             source = starts[row] + n
-            items[place + n], values[place + n] = items[source], values[source]
-            timestamps[place + n], positions[place + n] = timestamps[source], positions[source]
+            items[position + n], values[position + n] = items[source], values[source]
+            timestamps[position + n], positions[position + n] = timestamps[source], positions[source]
         give_back(starts[row], capacity, ends, items)
-        starts[row] = place
-    return place != FULL
+        starts[row] = position
+    return position != FULL
 
 
 @njit(cache=True, nogil=True)
@@ -50,13 +50,13 @@ def ensure_item_room(row: Int, rows: Directory, users: NDArray[np.int32]) -> boo
     """Give the raters of an item one more place; false where the arena is full."""
     starts, lengths, capacities, ends = rows
     capacity = capacities[row]
-    place = new_place(row, rows, users)
-    if place >= 0:
+    position = new_place(row, rows, users)
+    if position >= 0:
         for n in range(lengths[row]):
-            users[place + n] = users[starts[row] + n]
+            users[position + n] = users[starts[row] + n]
         give_back(starts[row], capacity, ends, users)
-        starts[row] = place
-    return place != FULL
+        starts[row] = position
+    return position != FULL
 
 
 @njit(cache=True, nogil=True)
@@ -74,9 +74,9 @@ def shift(columns: UserColumns, first: Int, last: Int, step: Int) -> None:
 def remove_rater(item: Int, user: Int, rows: Directory, users: NDArray[np.int32]) -> None:
     """Take `user` out of an item's raters: the last one takes the free place."""
     start, last = rows[0][item], rows[0][item] + rows[1][item] - 1
-    for place in range(start, last + 1):
-        if users[place] == user:
-            users[place] = users[last]
+    for position in range(start, last + 1):
+        if users[position] == user:
+            users[position] = users[last]
             break
     rows[1][item] -= 1
 
@@ -99,8 +99,8 @@ def missing_items(
     column, start, length = row
     found, n_found, n = np.empty(most, dtype=np.int64), 0, first
     while n < len(users) and users[n] == users[first] and n_found < most:
-        place = find(column, start, length, items[n])
-        if not np.isnan(values[n]) and not (place < start + length and column[place] == items[n]):
+        position = find(column, start, length, items[n])
+        if not np.isnan(values[n]) and not (position < start + length and column[position] == items[n]):
             found[n_found] = items[n]
             n_found += 1
         n += 1
@@ -136,10 +136,10 @@ def merge(
         last = source
         while source >= start and columns[0][source] > found[n]:
             source -= 1
-        for place in range(last, source, -1):
-            target = place + n + 1
-            columns[0][target], columns[1][target] = columns[0][place], columns[1][place]
-            columns[2][target], columns[3][target] = columns[2][place], columns[3][place]
+        for position in range(last, source, -1):
+            target = position + n + 1
+            columns[0][target], columns[1][target] = columns[0][position], columns[1][position]
+            columns[2][target], columns[3][target] = columns[2][position], columns[3][position]
         columns[0][source + n + 1], columns[1][source + n + 1] = found[n], np.nan
         raters[by_item[0][found[n]] + by_item[1][found[n]]] = user
         by_item[1][found[n]] += 1
@@ -177,27 +177,27 @@ def apply(
             merged = merge(n, users, items, values, by_user, columns, by_item, raters)
             if merged == FULL:
                 return n
-        place = find(columns[0], starts[user], lengths[user], item)
+        position = find(columns[0], starts[user], lengths[user], item)
         end = starts[user] + lengths[user]
-        present = place < end and columns[0][place] == item
-        old[n] = columns[1][place] if present else np.nan
+        present = position < end and columns[0][position] == item
+        old[n] = columns[1][position] if present else np.nan
         if np.isnan(values[n]):
             if present:
-                shift(columns, place + 1, end, -1)
+                shift(columns, position + 1, end, -1)
                 lengths[user] -= 1
                 remove_rater(item, user, by_item, raters)
             continue
         if not present:
-            rank = place - starts[user]
+            rank = position - starts[user]
             if not ensure_user_room(user, by_user, columns) or not ensure_item_room(item, by_item, raters):
                 return n
-            place = starts[user] + rank
-            shift(columns, place, starts[user] + lengths[user], 1)
+            position = starts[user] + rank
+            shift(columns, position, starts[user] + lengths[user], 1)
             lengths[user] += 1
             raters[by_item[0][item] + by_item[1][item]] = user
             by_item[1][item] += 1
-        columns[0][place], columns[1][place] = item, values[n]
-        columns[2][place], columns[3][place] = timestamps[n], positions[n]
+        columns[0][position], columns[1][position] = item, values[n]
+        columns[2][position], columns[3][position] = timestamps[n], positions[n]
     return len(users)
 
 
@@ -205,8 +205,8 @@ def apply(
 def drop_user(user: Int, rows: Directory, columns: UserColumns) -> None:
     """Overwrite the row of a user and give its place back."""
     items, values, timestamps, positions = columns
-    for place in range(rows[0][user], rows[0][user] + rows[1][user]):
-        items[place], values[place], timestamps[place], positions[place] = 0, 0, 0, 0
+    for position in range(rows[0][user], rows[0][user] + rows[1][user]):
+        items[position], values[position], timestamps[position], positions[position] = 0, 0, 0, 0
     clear(user, rows, items)
 
 
@@ -231,12 +231,12 @@ def items_left_out(users: NDArray[np.int64], rows: Rows, is_in: NDArray[np.bool_
     """Items that `users` (B,) have rated and which are not `is_in` (I,); some of them several times."""
     n = 0
     for user in users:
-        for place in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
-            n += not is_in[rows.items[place]]
+        for position in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+            n += not is_in[rows.items[position]]
     found, n = np.empty(n, dtype=np.int32), 0
     for user in users:
-        for place in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
-            if not is_in[rows.items[place]]:
-                found[n] = rows.items[place]
+        for position in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+            if not is_in[rows.items[position]]:
+                found[n] = rows.items[position]
                 n += 1
     return found

@@ -70,13 +70,13 @@ def observe(
         other = arrays.neighbors[item, k]
         if other >= np.uint32(len(arrays.item_bias)):
             continue
-        place = find(rows.items, start, length, np.int64(other))
-        if place < start + length and rows.items[place] == other:
+        position = find(rows.items, start, length, np.int64(other))
+        if position < start + length and rows.items[position] == other:
             if arrays.is_implicit:
-                row[explicit + k] = 1.0 if rows.values[place] >= arrays.middle else -1.0
+                row[explicit + k] = 1.0 if rows.values[position] >= arrays.middle else -1.0
             else:
                 known = arrays.mean + arrays.user_baseline[user] + arrays.item_baseline[other]
-                row[explicit + k] = learned(rows.values[place], arrays) - known
+                row[explicit + k] = learned(rows.values[position], arrays) - known
             counts[explicit + k] += 1
             n_rated += 1
         else:
@@ -106,8 +106,8 @@ def draw_absent(
     for attempt in range(MAX_DRAWS):
         word = draw(seed, item_key, rater_key, number * MAX_DRAWS + attempt)
         user: Int = pool[np.searchsorted(pool_keys, word) % len(pool)]
-        place = find(raters, 0, len(raters), user)
-        if place == len(raters) or raters[place] != user:
+        position = find(raters, 0, len(raters), user)
+        if position == len(raters) or raters[position] != user:
             return user
     return -1
 

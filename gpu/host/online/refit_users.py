@@ -116,8 +116,8 @@ def draw_unrated(
     for attempt in range(MAX_DRAWS):
         word = draw(seed, key, item_key, number * MAX_DRAWS + attempt)
         item: Int = pool[np.int64(((word >> np.uint64(32)) * np.uint64(len(pool))) >> np.uint64(32))]
-        place = find(rated, 0, len(rated), item)
-        if place == len(rated) or rated[place] != item:
+        position = find(rated, 0, len(rated), item)
+        if position == len(rated) or rated[position] != item:
             return item
     return -1
 

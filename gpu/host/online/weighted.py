@@ -14,7 +14,7 @@ from gpu.host.arena import Int
 from gpu.host.item_index import Tables
 from gpu.host.lists import ROWS_AT_ONCE
 from gpu.host.neighbor_blocks import BLOCK, Touched
-from gpu.ranking.requests import Requests
+from gpu.ranking.requests import RankingRequests
 from gpu.ratings import Rows
 
 CHUNK = 2048  # sums at a time: 8 KiB of a row
@@ -28,7 +28,7 @@ def add_scaled(x: np.float32, row: NDArray[np.float32], sums: NDArray[np.float32
 
 
 @njit(cache=True, nogil=True)
-def add_ratings(request: Int, requests: Requests, tables: Tables, sums: NDArray[np.float32]) -> None:
+def add_ratings(request: Int, requests: RankingRequests, tables: Tables, sums: NDArray[np.float32]) -> None:
     """Set `sums` (T,) to what the ratings of a user, whose values are x, add to the items with weights."""
     sums[:] = 0
     start, slots, weights = requests.starts[request], tables.item_slots, tables.item_weights
@@ -41,7 +41,7 @@ def add_ratings(request: Int, requests: Requests, tables: Tables, sums: NDArray[
 
 
 @njit(cache=True, nogil=True)
-def score(request: Int, requests: Requests, tables: Tables, scores: NDArray[np.float32]) -> None:
+def score(request: Int, requests: RankingRequests, tables: Tables, scores: NDArray[np.float32]) -> None:
     """Write what the scores (I,) of a user begin with: the fixed part, which masks hidden items, and the sums."""
     sums, slots = np.empty(len(tables.item_weights), dtype=np.float32), tables.item_slots
     add_ratings(request, requests, tables, sums)
@@ -52,14 +52,14 @@ def score(request: Int, requests: Requests, tables: Tables, scores: NDArray[np.f
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def score_parallel(requests: Requests, tables: Tables, scores: NDArray[np.float32]) -> None:
+def score_parallel(requests: RankingRequests, tables: Tables, scores: NDArray[np.float32]) -> None:
     """`score` of all users, a thread for each of them."""
     for b in prange(len(scores)):
         score(b, requests, tables, scores[b])
 
 
 @njit(cache=True, nogil=True)
-def weighted(requests: Requests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
+def weighted(requests: RankingRequests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
     """What the scores of every user begin with: all blocks of items, 4 I bytes a user."""
     n_users, n_items = len(requests.starts), len(tables.fixed)
     n_blocks = n_items // BLOCK
@@ -70,8 +70,8 @@ def weighted(requests: Requests, tables: Tables, is_parallel: bool | np.bool_) -
         for b in range(n_users):
             score(b, requests, tables, scores[b])
     starts, blocks = np.arange(n_users) * n_blocks, np.empty(n_users * n_blocks, dtype=np.int32)
-    for place in range(len(blocks)):
-        blocks[place] = place % n_blocks
+    for position in range(len(blocks)):
+        blocks[position] = position % n_blocks
     return Touched(starts, np.full(n_users, n_blocks), blocks, scores.reshape(n_users * n_blocks, BLOCK))
 
 
@@ -91,8 +91,8 @@ def cosines_of_rows(
     for part in prange((len(found) + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE):
         for user in range(part * ROWS_AT_ONCE, min((part + 1) * ROWS_AT_ONCE, len(found))):
             product, squares = np.float32(0), np.float32(0)
-            for place in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
-                x = np.float32(1) if rows.values[place] >= middle else disliked
-                product += x * line[rows.items[place]]
+            for position in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
+                x = np.float32(1) if rows.values[position] >= middle else disliked
+                product += x * line[rows.items[position]]
                 squares += x * x
             found[user] = product / (length * np.sqrt(squares)) if squares > 0 else np.float32(-np.inf)

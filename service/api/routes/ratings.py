@@ -13,7 +13,7 @@ from starlette.types import Receive
 
 from service.api.dependencies import ItemId, TheRuntime, UserId, answers, reply
 from service.api.examples import ITEM, USER
-from service.api.gateway import Hot
+from service.api.gateway import FastRequest
 from service.api.rating_parser import ANY_SCALE, read_ratings
 from service.api.schemas import Accepted, NoParameters, Written
 from service.limits import MAX_RATING
@@ -60,7 +60,7 @@ class RatingsLane:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def __call__(self, hot: Hot) -> bytes | None:
+    async def __call__(self, hot: FastRequest) -> bytes | None:
         """The body of the answer, or None if the request is unusual."""
         if hot.tail != b"ratings" or hot.query or not hot.length:
             return None

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import TheRuntime, UserId, answers, check_n, decoded, reply
-from service.api.gateway import Hot
+from service.api.gateway import FastRequest
 from service.api.schemas import AnonymousBody, NoParameters, Page, RecommendBody, RecommendQuery, UsersBody
-from service.api.uvicorn_protocol import Short
+from service.api.uvicorn_protocol import FastGet
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import Popular, PopularItems, Recommend, Recommendation
 from service.errors import InvalidRequest
@@ -50,13 +50,13 @@ async def recommend_user(
     return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
 
 
-class RecommendLane:
+class RecommendRoute:
     """The same for requests without anything unusual; everything else is left to the route above."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def __call__(self, hot: Hot) -> bytes | None:
+    async def __call__(self, hot: FastRequest) -> bytes | None:
         """The body of the answer, or None if the request is unusual or wrong."""
         plan, user = self._plan(hot.query), _user(hot.tail)
         if plan is None or user is None:
@@ -65,9 +65,9 @@ class RecommendLane:
         return _finished(answer, hot.request_id, hot.started)
 
     @property
-    def short(self) -> Short:
+    def short(self) -> FastGet:
         """The same for those that wait for nothing but the engine."""
-        return Short(b"/recommend/", "/recommend/{user}", self._query, self._runtime.ask_now, _finished)
+        return FastGet(b"/recommend/", "/recommend/{user}", self._query, self._runtime.ask_now, _finished)
 
     def _query(self, tail: bytes, text: bytes) -> Recommend | None:
         plan, user = self._plan(text), _user(tail)

@@ -51,7 +51,7 @@ class World(NamedTuple):
             self.table.rows, self.table.positions, self.table.n_items
         )
         parameters = importlib.import_module("gpu.device.online.parameters")
-        return table, parameters.Parameters(self.model, self.user_keys, self.item_keys)
+        return table, parameters.LiveParameters(self.model, self.user_keys, self.item_keys)
 
 
 def world(kind: type[Params], sizes: tuple[int, int], lengths: list[int], n_items: int, n_new: int) -> World:

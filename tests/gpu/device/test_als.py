@@ -13,7 +13,7 @@ from gpu.backend import Backend
 from gpu.errors import InvalidParams
 from gpu.host import als as host
 from gpu.ratings import Rows
-from gpu.training.als import Problem, width
+from gpu.training.als import AlsObjective, width
 from tests.gpu.training.test_als import (
     EXPLICIT,
     IMPLICIT,
@@ -45,7 +45,7 @@ def als() -> ModuleType:
     return importlib.import_module("gpu.device.als")
 
 
-def start_near(rows: Rows, fixed: np.ndarray, problem: Problem) -> np.ndarray:
+def start_near(rows: Rows, fixed: np.ndarray, problem: AlsObjective) -> np.ndarray:
     """Half of the exact solution, as the host finds it, and noise."""
     side = host.prepare(rows, len(fixed), problem)
     exact = np.zeros((len(rows.starts), width(problem)), dtype=np.float32)
@@ -54,16 +54,18 @@ def start_near(rows: Rows, fixed: np.ndarray, problem: Problem) -> np.ndarray:
     return exact + 0.5 * noise * np.linalg.norm(exact, axis=1, keepdims=True) * np.float32(width(problem) ** -0.5)
 
 
-def on_host(rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: Problem) -> np.ndarray:
+def on_host(rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: AlsObjective) -> np.ndarray:
     solved = start.copy()
     host.solve(host.prepare(rows, len(fixed), problem), solved, fixed, problem)
     return solved
 
 
-def on_device(als: ModuleType, rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: Problem) -> tuple[Any, Any]:
+def on_device(
+    als: ModuleType, rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: AlsObjective
+) -> tuple[Any, Any]:
     """(side, solved table) after one half-iteration; whatever a kernel has to write is NaN before."""
     side = als.prepare(rows, len(fixed), problem)
-    solved, still = als.place(start, problem), als.place(fixed, problem)
+    solved, still = als.load(start, problem), als.load(fixed, problem)
     side.slots.fill(255)
     if solved.halves is not None:
         solved.halves.fill(np.nan)
@@ -72,7 +74,9 @@ def on_device(als: ModuleType, rows: Rows, start: np.ndarray, fixed: np.ndarray,
     return side, solved
 
 
-def case(kind: str, n_factors: int, lengths: list[int], n_columns: int) -> tuple[Problem, Rows, np.ndarray, np.ndarray]:
+def case(
+    kind: str, n_factors: int, lengths: list[int], n_columns: int
+) -> tuple[AlsObjective, Rows, np.ndarray, np.ndarray]:
     problem = KINDS[kind]._replace(n_factors=n_factors)
     rows, fixed = rows_of(lengths, n_columns), table_of(n_columns, problem)
     rows = signed(rows) if kind == "signed" else rows
@@ -173,7 +177,7 @@ def test_errors_and_penalty_agree_with_the_host(kind, n_factors, precision, als)
     problem, rows, fixed, start = case(kind, n_factors, LENGTHS, N_COLUMNS)
     problem = problem._replace(precision=precision)
     ours, theirs = als.prepare(rows, len(fixed), problem), host.prepare(rows, len(fixed), problem)
-    table, still = als.place(start, problem), als.place(fixed, problem)
+    table, still = als.load(start, problem), als.load(fixed, problem)
     found = [als.errors(ours, table, still, problem, (1.0, 5.0)) for _ in range(2)]
     assert found[0] == found[1]
     assert found[0] == pytest.approx(host.errors(theirs, start, fixed, problem, (1.0, 5.0)), rel=1e-5)
@@ -190,7 +194,7 @@ def test_nothing_is_solved_without_ratings(als):
     rows = Rows(*(np.zeros(0, dtype) for dtype in (np.int64, np.int64, np.int32, np.float32)))
     small = EXPLICIT, IMPLICIT, EXPLICIT._replace(precision="float16")
     for problem in (*small, small[2]._replace(n_factors=256), *(problem._replace(n_factors=300) for problem in small)):
-        side, empty = als.prepare(rows, 1, problem), als.place(np.zeros((0, width(problem)), np.float32), problem)
+        side, empty = als.prepare(rows, 1, problem), als.load(np.zeros((0, width(problem)), np.float32), problem)
         als.solve(side, empty, empty, problem)
         als.finish()
         assert als.fetch(empty).shape == (0, width(problem))
@@ -212,7 +216,7 @@ def test_the_estimate_of_memory_is_an_upper_bound(kind, n_factors, precision, al
     cupy.get_default_memory_pool().free_all_blocks()
     before, needed = als.free_bytes(), als.bytes_needed(rows.lengths, lengths, problem)
     ours, theirs = als.prepare(rows, len(fixed), problem), als.prepare(others, len(start), problem)
-    table, still = als.place(start, problem), als.place(fixed, problem)
+    table, still = als.load(start, problem), als.load(fixed, problem)
     for _ in range(2):
         als.solve(ours, table, still, problem)
         als.solve(theirs, still, table, problem)
@@ -238,7 +242,7 @@ def test_offsets_beyond_32_bits(precision, als):
     tables = [np.zeros((n_rows, width(problem)), np.float32) for _ in range(2)]
     tables[0][-3:], tables[1][-9000:] = start, small_fixed
     side = als.prepare(Rows(starts, counts, columns, values), n_rows, problem)
-    solved, still = (als.place(table, problem) for table in tables)
+    solved, still = (als.load(table, problem) for table in tables)
     als.solve(side, solved, still, problem)
     found = solved.values[-3:].get()
     median, worst = tolerance(DEVICE, problem)

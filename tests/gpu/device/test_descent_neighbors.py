@@ -59,7 +59,7 @@ def base_of(rows: Rows, n_items: int) -> tuple[float, np.ndarray, np.ndarray]:
 
 def placed(near: ModuleType, rows: Rows) -> Any:
     to_device = importlib.import_module("gpu.device.als_forms.sides").placed
-    return importlib.import_module("gpu.device.cuda.ratings").Placed(*map(to_device, rows))
+    return importlib.import_module("gpu.device.cuda.ratings").DeviceRatings(*map(to_device, rows))
 
 
 def look_up(rows: Rows, pairs: Rows, neighbors: np.ndarray, of_each: np.ndarray, missing: Any) -> np.ndarray:

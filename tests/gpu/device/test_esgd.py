@@ -52,9 +52,9 @@ def after_an_epoch(twin: ModuleType, ratings: Ratings, n_factors: int, step: np.
     """Both tables, from random ones of either sign."""
     generator = np.random.default_rng(n_factors)
     tables = [generator.standard_normal((n, n_factors), dtype=np.float32) for n in (ratings.n_users, ratings.n_items)]
-    samples = twin.place(ratings, shrunk_biases(ratings), esgd.order_of(len(ratings), 3))
+    samples = twin.load(ratings, shrunk_biases(ratings), esgd.order_of(len(ratings), 3))
     twin.prepare(n_factors)
-    users, items = (twin.put(table * np.float32(n_factors**-0.5)) for table in tables)
+    users, items = (twin.load_factors(table * np.float32(n_factors**-0.5)) for table in tables)
     twin.learn_epoch(samples, users, items, step, DECAY)
     twin.finish()
     found = tuple(twin.fetch(table) for table in (users, items))
@@ -86,7 +86,7 @@ def test_ratings_alone_without_adding_pieces_at_once(unpooled, monkeypatch):
 def test_targets_alone_are_those_of_the_host(unpooled):
     ratings = ratings_of(random_matrix(70, 300, 0.3))
     given = ratings, shrunk_biases(ratings), esgd.order_of(len(ratings), 0)
-    found, expected = unpooled.place(*given), host.place(*given)
+    found, expected = unpooled.load(*given), host.load(*given)
     np.testing.assert_array_equal(found.users.get(), expected.users)
     np.testing.assert_array_equal(found.items.get(), expected.items)
     np.testing.assert_allclose(found.targets.get(), expected.targets, atol=1e-6)
@@ -103,8 +103,10 @@ def test_nothing_is_lost_where_all_add_to_one_row(n_factors, device):
     zero = Baselines(0.0, np.zeros(ratings.n_users, np.float32), np.zeros(ratings.n_items, np.float32))
     found = []
     for twin in (device, host):
-        samples = twin.place(ratings, zero, esgd.order_of(len(ratings), 0))
-        tables = [twin.put(np.full((n, n_factors), 0.1, np.float32)) for n in (ratings.n_users, ratings.n_items)]
+        samples = twin.load(ratings, zero, esgd.order_of(len(ratings), 0))
+        tables = [
+            twin.load_factors(np.full((n, n_factors), 0.1, np.float32)) for n in (ratings.n_users, ratings.n_items)
+        ]
         twin.learn_epoch(samples, *tables, np.float32(1e-5), DECAY)
         found.append([twin.fetch(table) for table in tables])
     for one, other in zip(*found, strict=True):

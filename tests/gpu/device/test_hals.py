@@ -38,8 +38,8 @@ def both_steps(
     primitives: ModuleType, matrix: Any, W: np.ndarray, H: np.ndarray, tile: int
 ) -> tuple[np.ndarray, np.ndarray, float, float]:
     """(W, Hᵀ, ⟨R, Hᵀ⟩, ⟨S, Q⟩) after an H step and a W step."""
-    placed = primitives.place(matrix, W.dtype.type)
-    rows, columns = primitives.put(W, tile), primitives.put(H, tile)
+    placed = primitives.load(matrix, W.dtype.type)
+    rows, columns = primitives.load_factors(W, tile), primitives.load_factors(H, tile)
     S = primitives.gram(rows)
     primitives.multiply(placed, False, rows, columns)
     primitives.sweep(columns, S, tile=tile, normalize=False)
@@ -107,7 +107,7 @@ def test_every_block_of_the_grid_and_rows_in_parts(hals, tile, dtype):
 @FORMS
 def test_products_of_any_sign_and_squares(hals, form, dtype):
     matrix = matrix_of(70, 300, 0.3)
-    placed = hals.place(form(matrix), dtype)
+    placed = hals.load(form(matrix), dtype)
     W, H = (table - dtype(0.5) for table in tables(70, 300, 5, dtype))
     tolerance = 1e-12 if dtype == np.float64 else 1e-4
     np.testing.assert_allclose(hals.product(placed, True, H), matrix @ H, atol=tolerance * 1e2)
@@ -119,7 +119,7 @@ def test_products_of_any_sign_and_squares(hals, form, dtype):
 @pytest.mark.parametrize("n", [1, 4095, 4097, 100_000])
 def test_gram(hals, n, dtype):
     table, _ = tables(n, 1, 19, dtype)
-    found = hals.gram(hals.put(table, 4)).get()
+    found = hals.gram(hals.load_factors(table, 4)).get()
     exact = table.astype(np.float64).T @ table
     np.testing.assert_allclose(found, exact, rtol=1e-12 if dtype == np.float64 else 1e-5)
 
@@ -149,9 +149,9 @@ def test_equal_runs_give_equal_bits(solver, precision):
 def test_what_overflows_is_not_hidden(hals):
     """A product that is not a number stays so, that training can say that it diverged."""
     W, H = tables(300, 20, 4, np.float32)
-    side = hals.put(W, 2)
+    side = hals.load_factors(W, 2)
     side.products[1, 7] = np.nan
-    hals.sweep(side, hals.gram(hals.put(H, 2)), tile=2, normalize=True)
+    hals.sweep(side, hals.gram(hals.load_factors(H, 2)), tile=2, normalize=True)
     assert np.isnan(hals.fetch(side)).any()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpu.device import kernels
 from gpu.device.als_forms import plan, tiling
-from gpu.training.als import Problem
+from gpu.training.als import AlsObjective
 
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
@@ -52,9 +52,9 @@ ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
 TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 256) for mt in (1, 4)]
 
 
-def problem_of(n_factors: int, kind: str) -> Problem:
+def problem_of(n_factors: int, kind: str) -> AlsObjective:
     biases, is_implicit = kind == "biases", kind == "implicit"
-    return Problem(n_factors, biases, is_implicit, 1.0, 0.0, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
+    return AlsObjective(n_factors, biases, is_implicit, 1.0, 0.0, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
 
 
 def compile_with_nvcc(name: str, defines: dict[str, int], architecture: str, tmp_path: Path) -> None:

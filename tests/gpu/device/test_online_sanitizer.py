@@ -26,7 +26,7 @@ N_ITEMS, N_NEW = 1300, 6
 @pytest.mark.parametrize("kind", [SgdParams, CulshParams, CulshImplicitParams])
 def test_batches(kind: type[Params], sizes: tuple[int, int]) -> None:
     here = world(kind, sizes, LENGTHS, N_ITEMS, N_NEW)
-    live = importlib.import_module("gpu.device.online.learner").LiveModel(
+    live = importlib.import_module("gpu.device.online.learner").DeviceLearner(
         here.model, here.table.rows, here.table.positions, here.user_keys, here.item_keys
     )
     rng = np.random.default_rng(0)

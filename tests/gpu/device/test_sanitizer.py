@@ -69,7 +69,7 @@ def assert_agrees(als: ModuleType, kind: str, n_factors: int, precision: str, so
     side, solved = on_device(als, rows, start, fixed, problem)
     median, worst = tolerance(DEVICE, problem)
     assert_rows_agree(als.fetch(solved), on_host(rows, start, fixed, problem), (2 * median, 2 * worst))
-    assert als.errors(side, solved, als.place(fixed, problem), problem, (1.0, 5.0))[0] > 0
+    assert als.errors(side, solved, als.load(fixed, problem), problem, (1.0, 5.0))[0] > 0
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse])
@@ -84,9 +84,9 @@ def test_nmf(n_factors, tile, in_shared, dtype, form, hals, monkeypatch):
     W, H = generator.random((517, n_factors)), generator.random((71, n_factors))
     W /= np.linalg.norm(W, axis=0)
     placed, rows, columns = (
-        hals.place(form(matrix), dtype),
-        hals.put(W.astype(dtype), tile),
-        hals.put(H.astype(dtype), tile),
+        hals.load(form(matrix), dtype),
+        hals.load_factors(W.astype(dtype), tile),
+        hals.load_factors(H.astype(dtype), tile),
     )
     solve(hals, placed, columns, rows, tile)
     inner = hals.inner(columns)

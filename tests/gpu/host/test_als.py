@@ -11,21 +11,21 @@ from numba import get_num_threads, set_num_threads
 import gpu
 from gpu.host import als, cg
 from gpu.ratings import Rows
-from gpu.training.als import Problem, problem_of
+from gpu.training.als import AlsObjective, problem_of
 from gpu.training.calibration import NEUTRAL
 from tests.gpu.training.test_als import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of
 
 N_COLUMNS = 40_000  # three blocks of the fixed side
 
 
-def solved(rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: Problem) -> np.ndarray:
+def solved(rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: AlsObjective) -> np.ndarray:
     table = start.copy()
     als.solve(als.prepare(rows, len(fixed), problem), table, fixed, problem)
     return table
 
 
 @KINDS
-def test_a_row_does_not_depend_on_the_rows_beside_it(kind: Problem) -> None:
+def test_a_row_does_not_depend_on_the_rows_beside_it(kind: AlsObjective) -> None:
     """Nor on how the rows are dealt to threads, gathered into batches and cut by blocks."""
     assert N_COLUMNS * cg.LANES > 2 * cg.BLOCK_FLOATS
     rows, fixed = rows_of([3, 9000, 0, 40, 700, 8, 7], N_COLUMNS), table_of(N_COLUMNS, kind)
@@ -37,7 +37,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(kind: Problem) -> None:
 
 
 @KINDS
-def test_more_rows_than_a_batch_holds(kind: Problem) -> None:
+def test_more_rows_than_a_batch_holds(kind: AlsObjective) -> None:
     n = 2 * cg.BATCH_FLOATS // cg.LANES + 100
     rows, fixed = rows_of([2] * n, 50), table_of(50, kind)
     start = np.zeros_like(table_of(n, kind))

@@ -23,8 +23,8 @@ def test_an_epoch_visits_in_the_order_that_is_told(shape: tuple[int, int], n_fac
     ratings = ratings_of(matrix)
     model = esgd.start_model(ratings, EsgdParams(n_factors=n_factors))
     order, known = esgd.order_of(len(ratings), 4), shrunk_biases(ratings)
-    samples = host.place(ratings, known, order)
-    users, items = host.put(model.user_factors), host.put(model.item_factors)
+    samples = host.load(ratings, known, order)
+    users, items = host.load_factors(model.user_factors), host.load_factors(model.item_factors)
     host.learn_epoch(samples, users, items, STEP, DECAY)
     mean, user_bias, item_bias = reference.shrunk_biases(matrix)
     left = matrix - mean - user_bias[:, None] - item_bias
@@ -38,7 +38,7 @@ def test_an_epoch_visits_in_the_order_that_is_told(shape: tuple[int, int], n_fac
 
 def test_tables_are_copies() -> None:
     table = np.ones((2, 3), dtype=np.float32)
-    host.put(table)[:] = 0
+    host.load_factors(table)[:] = 0
     assert table.all()
 
 

@@ -32,8 +32,8 @@ def sparse(matrix: np.ndarray) -> Ratings:
 def test_both_steps(size: tuple[int, int, int], form: object, tile: int) -> None:
     matrix, W, H = started(*size)
     tile = min(tile, size[2])
-    placed = hals.place(form(matrix), np.float64)  # type: ignore[operator]
-    rows, columns = hals.put(W, tile), hals.put(H.T, tile)
+    placed = hals.load(form(matrix), np.float64)  # type: ignore[operator]
+    rows, columns = hals.load_factors(W, tile), hals.load_factors(H.T, tile)
     hals.multiply(placed, False, rows, columns)
     hals.sweep(columns, hals.gram(rows), tile=tile, normalize=False)
     H = reference.hals_step_of_h(matrix, W, H)
@@ -47,7 +47,7 @@ def test_both_steps(size: tuple[int, int, int], form: object, tile: int) -> None
 @pytest.mark.parametrize("form", [np.asarray, sparse])
 def test_products_of_any_sign_and_squares(form: object) -> None:
     matrix, W, H = started(70, 300, 5)
-    placed = hals.place(form(matrix), np.float64)  # type: ignore[operator]
+    placed = hals.load(form(matrix), np.float64)  # type: ignore[operator]
     np.testing.assert_allclose(hals.product(placed, True, -H.T), -matrix @ H.T)
     np.testing.assert_allclose(hals.product(placed, False, -W), -matrix.T @ W)
     assert hals.squares(placed) == pytest.approx(np.sum(matrix**2))

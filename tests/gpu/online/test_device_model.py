@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from gpu.backend import HOST
 from gpu.model import ARRAYS, Model
 from gpu.online import device_model, drift, sampled
-from gpu.online.device_model import Keys, MirroredModel, Part
+from gpu.online.device_model import DeviceModel, Keys, Part
 from gpu.online.drift import AsTrained
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
@@ -33,7 +33,7 @@ from tests.gpu.followers import (
     USER_KEYS,
     Event,
     Events,
-    Follower,
+    OnlineModel,
     assert_same_state,
     catch_up_in_slices,
     follower_of,
@@ -61,7 +61,7 @@ def small_slices() -> Iterator[None]:
 
 
 class OtherModel:
-    """Stands in for `gpu.device.online.learner.LiveModel`: a model and ratings of its own, whose trained items stay.
+    """Stands in for `gpu.device.online.learner.DeviceLearner`: a model and ratings whose trained items stay.
 
     Attributes:
         written: trained items, a call of `write_items` each.
@@ -71,7 +71,7 @@ class OtherModel:
 
     def __init__(self, model: Model, table: RatingTable, keys: Keys) -> None:
         self._keys, self._table, self.written = keys, table, list[list[int]]()
-        self._online = OnlineModel(model, table, *keys)
+        self._online = HostModel(model, table, *keys)
         self._settle(np.flatnonzero(~model.user_trained & (table.rows.lengths > 0)))
 
     @property
@@ -120,8 +120,8 @@ class OtherModel:
         return rows, {name: getattr(self.model, name)[rows] for name in names}
 
 
-class Placed:
-    """Stands in for `gpu.device.online.ready_model.Placed`."""
+class ReadyDeviceModel:
+    """Stands in for `gpu.device.online.ready_model.ReadyDeviceModel`."""
 
     live: OtherModel
 
@@ -159,23 +159,23 @@ def copy_of_table(table: RatingTable) -> RatingTable:
     return copied
 
 
-class Mirrored(Follower):
-    """A `MirroredModel` in place of the `OnlineModel`."""
+class Mirrored(OnlineModel):
+    """A `DeviceModel` in place of the `HostModel`."""
 
-    def _follow(self, model: Model, since: int | None) -> MirroredModel:
-        self.placed = Placed(model, self.table)
-        return MirroredModel(self.placed, USER_KEYS, ITEM_KEYS, since)
+    def _follow(self, model: Model, since: int | None) -> DeviceModel:
+        self.placed = ReadyDeviceModel(model, self.table)
+        return DeviceModel(self.placed, USER_KEYS, ITEM_KEYS, since)
 
 
 def mirrored(kind: type[Params], events: Events, since: int | None) -> Mirrored:
-    follower = follower_of(kind, events, since, made=Mirrored)
-    assert isinstance(follower, Mirrored)
-    return follower
+    online_model = follower_of(kind, events, since, made=Mirrored)
+    assert isinstance(online_model, Mirrored)
+    return online_model
 
 
-def assert_mirrored(follower: Mirrored) -> None:
+def assert_mirrored(online_model: Mirrored) -> None:
     """What answers is what learns, bit for bit; a trained item's count and the sums of hashes are the host's alone."""
-    model, live = follower.online.model, follower.placed.live.model
+    model, live = online_model.online.model, online_model.placed.live.model
     for name in set(ARRAYS) - {"item_counts", "projections"}:
         assert getattr(model, name).tobytes() == getattr(live, name).tobytes(), name
 
@@ -195,39 +195,39 @@ def test_every_way_to_a_history_ends_in_the_state_of_the_host(
     on_host, restarted = follower_of(kind, events, since, gone), mirrored(kind, events, since)
     winding = mirrored(kind, before, since)
     learn_in_turns(winding, heard, data)
-    for follower in (on_host, restarted, winding) if gone is not None else ():
-        follower.forget(gone)  # the snapshot knows them still
+    for online_model in (on_host, restarted, winding) if gone is not None else ():
+        online_model.forget(gone)  # the snapshot knows them still
     on_host.online.settle(None)
     learn_in_turns(winding, rest, data)
-    for follower in (restarted, winding):
-        catch_up_in_slices(follower)
-        assert_same_state(on_host, follower)
-        assert_mirrored(follower)
-        assert follower.online.n_waiting == 0
+    for online_model in (restarted, winding):
+        catch_up_in_slices(online_model)
+        assert_same_state(on_host, online_model)
+        assert_mirrored(online_model)
+        assert online_model.online.n_waiting == 0
 
 
 @pytest.mark.parametrize("kind", SAMPLED_KINDS)
 def test_items_learn_after_events_and_are_given_back_what_they_had(kind: type[Params]) -> None:
-    follower = mirrored(kind, BEFORE, len(BEFORE))
-    catch_up_in_slices(follower)
-    fresh = copy.deepcopy(follower.placed.live.model)
+    online_model = mirrored(kind, BEFORE, len(BEFORE))
+    catch_up_in_slices(online_model)
+    fresh = copy.deepcopy(online_model.placed.live.model)
     rated = [Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(3)]
-    follower.learn(rated)
-    follower.settle_in_slices()
-    assert learned_items(follower, fresh) == []
-    assert (follower.online.n_waiting > 0) == (kind in LEARNING)
-    catch_up_in_slices(follower)
-    assert learned_items(follower, fresh) == ([0, 1, 2] if kind in LEARNING else [])
-    assert_mirrored(follower)
-    follower.learn([event._replace(value=None) for event in rated])
-    catch_up_in_slices(follower)
-    assert learned_items(follower, fresh) == []
-    assert_mirrored(follower)
+    online_model.learn(rated)
+    online_model.settle_in_slices()
+    assert learned_items(online_model, fresh) == []
+    assert (online_model.online.n_waiting > 0) == (kind in LEARNING)
+    catch_up_in_slices(online_model)
+    assert learned_items(online_model, fresh) == ([0, 1, 2] if kind in LEARNING else [])
+    assert_mirrored(online_model)
+    online_model.learn([event._replace(value=None) for event in rated])
+    catch_up_in_slices(online_model)
+    assert learned_items(online_model, fresh) == []
+    assert_mirrored(online_model)
 
 
-def learned_items(follower: Mirrored, fresh: Model) -> list[int]:
+def learned_items(online_model: Mirrored, fresh: Model) -> list[int]:
     """Trained items that are on the device not as they were trained."""
-    live = follower.placed.live.model
+    live = online_model.placed.live.model
     has_changed = [
         any((getattr(live, name)[item] != getattr(fresh, name)[item]).any() for name in OF_TRAINED_ITEMS)
         for item in range(TRAINED_ITEMS)
@@ -237,52 +237,54 @@ def learned_items(follower: Mirrored, fresh: Model) -> list[int]:
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_without_a_position_trained_items_stay(kind: type[Params]) -> None:
-    follower = mirrored(kind, BEFORE, None)
-    follower.learn([Event(user, item, 1.0) for user in range(TRAINED_USERS) for item in range(TRAINED_ITEMS)])
-    follower.online.settle()
-    assert follower.placed.live.written == []
+    online_model = mirrored(kind, BEFORE, None)
+    online_model.learn([Event(user, item, 1.0) for user in range(TRAINED_USERS) for item in range(TRAINED_ITEMS)])
+    online_model.online.settle()
+    assert online_model.placed.live.written == []
 
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_who_is_told_of_nothing_new_reads_the_items_as_they_are_now(kind: type[Params]) -> None:
-    follower = mirrored(kind, [*BEFORE, Event(0, 5, 2.0)], len(BEFORE))
-    catch_up_in_slices(follower)
-    follower.learn([Event(user, 1, 5.0) for user in range(3, TRAINED_USERS)])
-    catch_up_in_slices(follower)
-    found = follower.online.fold_in(*follower.table.row(0)[:2])
-    np.testing.assert_allclose(follower.online.model.user_factors[0], found.factors[0], rtol=1e-6, atol=1e-7)
+    online_model = mirrored(kind, [*BEFORE, Event(0, 5, 2.0)], len(BEFORE))
+    catch_up_in_slices(online_model)
+    online_model.learn([Event(user, 1, 5.0) for user in range(3, TRAINED_USERS)])
+    catch_up_in_slices(online_model)
+    found = online_model.online.fold_in(*online_model.table.row(0)[:2])
+    np.testing.assert_allclose(online_model.online.model.user_factors[0], found.factors[0], rtol=1e-6, atol=1e-7)
 
 
 def test_a_model_that_is_being_loaded_has_not_caught_up() -> None:
     """Else the service would let it answer before it has the history."""
-    follower = mirrored(CulshParams, [*BEFORE, Event(TRAINED_USERS, 0, 5.0)], len(BEFORE))
-    assert not follower.online.catch_up(0.0)
+    online_model = mirrored(CulshParams, [*BEFORE, Event(TRAINED_USERS, 0, 5.0)], len(BEFORE))
+    assert not online_model.online.catch_up(0.0)
     for _ in range(10_000):
-        if follower.online.catch_up(0.0):
+        if online_model.online.catch_up(0.0):
             break
-    assert follower.online.model.user_factors[TRAINED_USERS].any()
-    assert follower.online.settle(0.0)
+    assert online_model.online.model.user_factors[TRAINED_USERS].any()
+    assert online_model.online.settle(0.0)
 
 
 def test_short_items_are_solved_together_and_long_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_model, "ITEMS_AT_ONCE", 4)
     for n_raters, sizes in ((1024, [4, 4, 1]), (2 * (64 + 6), [2, 2, 2, 2, 1]), (1, [1] * 9)):
         monkeypatch.setattr(device_model, "RATERS_AT_ONCE", n_raters)
-        follower = mirrored(CulshParams, BEFORE, len(BEFORE))
-        follower.learn([Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(TRAINED_ITEMS)])
-        catch_up_in_slices(follower)
-        assert [len(items) for items in follower.placed.live.written] == sizes
+        online_model = mirrored(CulshParams, BEFORE, len(BEFORE))
+        online_model.learn(
+            [Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(TRAINED_ITEMS)]
+        )
+        catch_up_in_slices(online_model)
+        assert [len(items) for items in online_model.placed.live.written] == sizes
 
 
 def test_lists_are_those_of_the_items_that_have_learned() -> None:
     history = {(event.user, event.item): event.value for event in BEFORE if event.value is not None}
-    follower = Mirrored(CulshParams, history, since=len(BEFORE), n_trained=40)  # most are gone: every item learns
-    follower.learn([Event(user, item, 4.0) for user in range(3, TRAINED_USERS) for item in range(4)])
-    catch_up_in_slices(follower)
-    model, users = follower.online.model, np.arange(N_USERS)
+    online_model = Mirrored(CulshParams, history, since=len(BEFORE), n_trained=40)  # most are gone: every item learns
+    online_model.learn([Event(user, item, 4.0) for user in range(3, TRAINED_USERS) for item in range(4)])
+    catch_up_in_slices(online_model)
+    model, users = online_model.online.model, np.arange(N_USERS)
     kept, fresh = (
-        topn.recommend(index, topn.users_of(model, users), follower.table.rows, 5, include_seen=True)
-        for index in (follower.online.index, ItemIndex(model))
+        topn.recommend(index, topn.users_of(model, users), online_model.table.rows, 5, include_seen=True)
+        for index in (online_model.online.index, ItemIndex(model))
     )
     assert kept[0].tolist() == fresh[0].tolist()
 
@@ -292,20 +294,20 @@ def test_readers_of_an_item_follow_in_batches(kind: type[Params]) -> None:
     """A full batch leaves no reader out, with rows of any length."""
     news = [Event(user, item, 2.0) for user in range(TRAINED_USERS) for item in range(4, TRAINED_ITEMS)]
     last = [Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)]
-    on_host, follower = follower_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))
-    for each in (on_host, follower):
+    on_host, online_model = follower_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))
+    for each in (on_host, online_model):
         each.learn(news)
         catch_up_in_slices(each)
         each.learn(last)
         each.settle_in_slices()
-    follower.online.catch_up(0.0)
-    n_late = follower.online.n_waiting
-    follower.online.catch_up(0.0)
+    online_model.online.catch_up(0.0)
+    n_late = online_model.online.n_waiting
+    online_model.online.catch_up(0.0)
     assert n_late == TRAINED_USERS
-    assert n_late - 3 <= follower.online.n_waiting < n_late
-    for each in (on_host, follower):
+    assert n_late - 3 <= online_model.online.n_waiting < n_late
+    for each in (on_host, online_model):
         catch_up_in_slices(each)
-    assert_same_state(on_host, follower)
+    assert_same_state(on_host, online_model)
 
 
 @pytest.mark.parametrize("kind", LEARNING)
@@ -313,13 +315,13 @@ def test_rows_that_come_while_items_learn(kind: type[Params]) -> None:
     n_users, n_items = N_USERS + 3, N_ITEMS + 2
     keys = np.append(USER_KEYS, np.arange(3, dtype=np.uint64)), np.append(ITEM_KEYS, np.arange(2, dtype=np.uint64))
     news = [Event(user, item, 4.0) for user in range(3, n_users) for item in (0, 1, n_items - 1)]
-    on_host, follower = follower_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))
-    for each in (on_host, follower):
+    on_host, online_model = follower_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))
+    for each in (on_host, online_model):
         catch_up_in_slices(each)
         each.table.grow(n_users, n_items)
         each.online.grow(*keys)
         each.learn(news)
         catch_up_in_slices(each)
-    assert follower.placed.live.shape == (n_users, n_items)
-    assert_same_state(on_host, follower)
-    assert_mirrored(follower)
+    assert online_model.placed.live.shape == (n_users, n_items)
+    assert_same_state(on_host, online_model)
+    assert_mirrored(online_model)

@@ -26,7 +26,7 @@ from tests.gpu.followers import (
     TRAINED_USERS,
     Event,
     Events,
-    Follower,
+    OnlineModel,
     assert_same_state,
     catch_up_in_slices,
     follower_of,
@@ -49,9 +49,9 @@ def small_slices() -> Iterator[None]:
         yield
 
 
-def learned_items(follower: Follower, fresh: Model) -> list[int]:
+def learned_items(online_model: OnlineModel, fresh: Model) -> list[int]:
     """Trained items that are not as they were trained."""
-    model = follower.online.model
+    model = online_model.online.model
     return [
         item
         for item in range(TRAINED_ITEMS)
@@ -85,57 +85,59 @@ def test_the_way_to_a_history_leaves_no_trace(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_learn_from_new_ratings_and_unlearn_what_is_deleted(kind: type[Params]) -> None:
-    follower = follower_of(kind, BEFORE, len(BEFORE))
-    fresh = copy.deepcopy(follower.online.model)
-    follower.learn([Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(3)])
-    assert follower.online.settle(0.0) or follower.settle_in_slices() is None
-    assert learned_items(follower, fresh) == []  # events come first
-    catch_up_in_slices(follower)
-    assert learned_items(follower, fresh) == ([0, 1, 2] if kind in LEARNING else [])
-    follower.learn([Event(user, item, None) for user in range(3, TRAINED_USERS) for item in range(3)])
-    catch_up_in_slices(follower)
-    assert learned_items(follower, fresh) == []
+    online_model = follower_of(kind, BEFORE, len(BEFORE))
+    fresh = copy.deepcopy(online_model.online.model)
+    online_model.learn([Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(3)])
+    assert online_model.online.settle(0.0) or online_model.settle_in_slices() is None
+    assert learned_items(online_model, fresh) == []  # events come first
+    catch_up_in_slices(online_model)
+    assert learned_items(online_model, fresh) == ([0, 1, 2] if kind in LEARNING else [])
+    online_model.learn([Event(user, item, None) for user in range(3, TRAINED_USERS) for item in range(3)])
+    catch_up_in_slices(online_model)
+    assert learned_items(online_model, fresh) == []
 
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_without_a_position_trained_items_stay(kind: type[Params]) -> None:
-    follower = follower_of(kind, BEFORE, None)
-    fresh = copy.deepcopy(follower.online.model)
-    follower.learn([Event(user, item, 1.0) for user in range(TRAINED_USERS) for item in range(TRAINED_ITEMS)])
-    follower.online.settle()
-    assert learned_items(follower, fresh) == []
+    online_model = follower_of(kind, BEFORE, None)
+    fresh = copy.deepcopy(online_model.online.model)
+    online_model.learn([Event(user, item, 1.0) for user in range(TRAINED_USERS) for item in range(TRAINED_ITEMS)])
+    online_model.online.settle()
+    assert learned_items(online_model, fresh) == []
 
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_an_item_learns_when_a_share_of_its_ratings_is_gone(kind: type[Params]) -> None:
-    follower = follower_of(kind, BEFORE, len(BEFORE))  # of three ratings each, two were trained
-    fresh = copy.deepcopy(follower.online.model)
-    follower.learn([Event(0, 0, None)])
-    catch_up_in_slices(follower)
-    assert learned_items(follower, fresh) == []
-    follower.learn([Event(1, 0, None)])
-    catch_up_in_slices(follower)
-    assert learned_items(follower, fresh) == [0]
+    online_model = follower_of(kind, BEFORE, len(BEFORE))  # of three ratings each, two were trained
+    fresh = copy.deepcopy(online_model.online.model)
+    online_model.learn([Event(0, 0, None)])
+    catch_up_in_slices(online_model)
+    assert learned_items(online_model, fresh) == []
+    online_model.learn([Event(1, 0, None)])
+    catch_up_in_slices(online_model)
+    assert learned_items(online_model, fresh) == [0]
 
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_ratings_of_new_users_leave_trained_items(kind: type[Params]) -> None:
-    follower = follower_of(kind, BEFORE, len(BEFORE))
-    fresh = copy.deepcopy(follower.online.model)
-    follower.learn([Event(user, item, 1.0) for user in range(TRAINED_USERS, N_USERS) for item in range(TRAINED_ITEMS)])
-    catch_up_in_slices(follower)
-    assert learned_items(follower, fresh) == []
+    online_model = follower_of(kind, BEFORE, len(BEFORE))
+    fresh = copy.deepcopy(online_model.online.model)
+    online_model.learn(
+        [Event(user, item, 1.0) for user in range(TRAINED_USERS, N_USERS) for item in range(TRAINED_ITEMS)]
+    )
+    catch_up_in_slices(online_model)
+    assert learned_items(online_model, fresh) == []
 
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_users_read_the_items_as_they_are_now(kind: type[Params]) -> None:
     """Who is told of nothing new is refitted too, once an item that they have rated is."""
-    follower = follower_of(kind, [*BEFORE, Event(0, 5, 2.0)], len(BEFORE))
-    catch_up_in_slices(follower)
-    follower.learn([Event(user, 1, 5.0) for user in range(3, TRAINED_USERS)])
-    catch_up_in_slices(follower)
-    model, (items, values, _, _) = follower.online.model, follower.table.row(0)
-    found = follower.online.fold_in(items, values)
+    online_model = follower_of(kind, [*BEFORE, Event(0, 5, 2.0)], len(BEFORE))
+    catch_up_in_slices(online_model)
+    online_model.learn([Event(user, 1, 5.0) for user in range(3, TRAINED_USERS)])
+    catch_up_in_slices(online_model)
+    model, (items, values, _, _) = online_model.online.model, online_model.table.row(0)
+    found = online_model.online.fold_in(items, values)
     if kind is not AlsImplicitParams:  # NMF and all others: what somebody with the same ratings would get
         np.testing.assert_allclose(model.user_factors[0], found.factors[0], rtol=1e-6, atol=1e-7)
 
@@ -143,27 +145,29 @@ def test_users_read_the_items_as_they_are_now(kind: type[Params]) -> None:
 @pytest.mark.parametrize("kind", LEARNING)
 def test_lists_are_those_of_the_model(kind: type[Params]) -> None:
     history = {(event.user, event.item): event.value for event in BEFORE if event.value is not None}
-    follower = Follower(kind, history, since=len(BEFORE), n_trained=40)  # most of them are gone: every item learns
-    fresh_model = copy.deepcopy(follower.online.model)
-    follower.learn([Event(user, item, 4.0) for user in range(3, TRAINED_USERS) for item in range(4)])
-    catch_up_in_slices(follower)
-    assert learned_items(follower, fresh_model) == list(range(TRAINED_ITEMS))
+    online_model = OnlineModel(
+        kind, history, since=len(BEFORE), n_trained=40
+    )  # most of them are gone: every item learns
+    fresh_model = copy.deepcopy(online_model.online.model)
+    online_model.learn([Event(user, item, 4.0) for user in range(3, TRAINED_USERS) for item in range(4)])
+    catch_up_in_slices(online_model)
+    assert learned_items(online_model, fresh_model) == list(range(TRAINED_ITEMS))
     users = np.arange(N_USERS)
-    rows = topn.rows_of(follower.table.rows, users)
+    rows = topn.rows_of(online_model.table.rows, users)
     kept, fresh = (
-        topn.recommend(index, topn.users_of(follower.online.model, users), rows, 5, include_seen=True)
-        for index in (follower.online.index, ItemIndex(follower.online.model))
+        topn.recommend(index, topn.users_of(online_model.online.model, users), rows, 5, include_seen=True)
+        for index in (online_model.online.index, ItemIndex(online_model.online.model))
     )
     assert kept[0].tolist() == fresh[0].tolist()
 
 
 def test_an_item_of_als_solves_the_system_of_its_training_beside_the_snapshots_users() -> None:
-    follower = follower_of(AlsParams, BEFORE, len(BEFORE))
-    snapshot = copy.deepcopy(follower.online.model)
-    follower.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
-    catch_up_in_slices(follower)
-    model, params = follower.online.model, follower.online.model.params
-    raters, values = follower.table.column(0)
+    online_model = follower_of(AlsParams, BEFORE, len(BEFORE))
+    snapshot = copy.deepcopy(online_model.online.model)
+    online_model.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
+    catch_up_in_slices(online_model)
+    model, params = online_model.online.model, online_model.online.model.params
+    raters, values = online_model.table.column(0)
     n_read, _ = looks(3, N_TRAINED)
     assert n_read == 3
     observed = np.column_stack([snapshot.user_factors[raters], np.ones(len(raters))]).astype(np.float64)
@@ -177,13 +181,13 @@ def test_an_item_of_als_solves_the_system_of_its_training_beside_the_snapshots_u
 
 
 def test_an_item_of_sgd_solves_a_ridge_regression_beside_the_snapshots_users() -> None:
-    follower = follower_of(SgdParams, BEFORE, len(BEFORE))
-    snapshot = copy.deepcopy(follower.online.model)
-    follower.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
-    catch_up_in_slices(follower)
+    online_model = follower_of(SgdParams, BEFORE, len(BEFORE))
+    snapshot = copy.deepcopy(online_model.online.model)
+    online_model.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
+    catch_up_in_slices(online_model)
     params = snapshot.params
     assert isinstance(params, SgdParams)
-    rules, (raters, values) = trained_item_rules(params, snapshot.calibration.unit), follower.table.column(0)
+    rules, (raters, values) = trained_item_rules(params, snapshot.calibration.unit), online_model.table.column(0)
     observed = np.column_stack([snapshot.user_factors[raters], np.ones(len(raters))]).astype(np.float64)
     targets = values.astype(np.float64) - snapshot.mean - snapshot.user_bias[raters]
     n = len(raters)
@@ -191,7 +195,7 @@ def test_an_item_of_sgd_solves_a_ridge_regression_beside_the_snapshots_users() -
         np.full(params.n_factors, rules.factor * n + rules.factor_prior), rules.bias * n + rules.bias_prior
     )
     expected = np.linalg.solve(observed.T @ observed + np.diag(penalty), observed.T @ targets)
-    np.testing.assert_allclose(follower.online.model.item_factors[0], expected[:-1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(online_model.online.model.item_factors[0], expected[:-1], rtol=1e-5, atol=1e-6)
 
 
 @given(n_new=st.integers(0, 500), n_trained=st.integers(0, 200))

@@ -9,14 +9,14 @@ import pytest
 
 import gpu
 from gpu.host.online import exact
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
 from gpu.ranking import explain, topn
 from gpu.ratings import Ratings
 from gpu.training import als
 from gpu.training.calibration import in_units, signals, signals_of
 from tests import data, reference
-from tests.gpu.followers import N_USERS, TRAINED_ITEMS, Event, Follower, assert_same_state, history_of, settled
+from tests.gpu.followers import N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state, history_of, settled
 from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, table_of
 
 SMALL = {"n_factors": 8, "n_epochs": 4, "solver": "cholesky"}
@@ -29,14 +29,14 @@ TRAINED = pytest.mark.parametrize("params", PROBLEMS, ids=["biases", "plain", "i
 NEW = np.array([3, 50, 119])
 
 
-def follower_of(model: gpu.Model, ratings: Ratings) -> OnlineModel:
+def follower_of(model: gpu.Model, ratings: Ratings) -> HostModel:
     matrix = np.full((ratings.n_users, ratings.n_items), np.nan)
     users, items, values = ratings.coo()
     matrix[users, items] = values
-    return OnlineModel(model, table_of(matrix), ratings.user_keys, ratings.item_keys)
+    return HostModel(model, table_of(matrix), ratings.user_keys, ratings.item_keys)
 
 
-def tables_of(model: gpu.Model, problem: als.Problem) -> tuple[np.ndarray, np.ndarray]:
+def tables_of(model: gpu.Model, problem: als.AlsObjective) -> tuple[np.ndarray, np.ndarray]:
     """(users, items) as `gpu.training.als` has them: in multiples of the unit."""
     sides, unit = ((model.user_factors, model.user_bias), (model.item_factors, model.item_bias)), model.calibration.unit
     users, items = (
@@ -89,12 +89,12 @@ def test_refitting_an_item_gives_what_training_would(params: Params) -> None:
 @pytest.mark.parametrize("lowest", [-2, 0, 1])
 def test_rows_solve_their_normal_equations(kind: type[Params], lowest: int) -> None:
     ratings = random_matrix(N_USERS, 12, 0.6) - 1 + lowest
-    follower = Follower(kind, history_of(ratings))
-    model = follower.online.model
+    online_model = OnlineModel(kind, history_of(ratings))
+    model = online_model.online.model
     trained_users, n_trained = tables_of(model, problem_of(model))[0][model.user_trained], model.user_trained.sum()
-    follower.online.touch(np.arange(N_USERS))
-    follower.online.settle()
-    problem, matrix = problem_of(model), matrix_of(follower.table)
+    online_model.online.touch(np.arange(N_USERS))
+    online_model.online.settle()
+    problem, matrix = problem_of(model), matrix_of(online_model.table)
     users, items = tables_of(model, problem)
     rows = columns_of(matrix[:, :TRAINED_ITEMS].T, model)
     expected = reference.als_half(rows, users, items[:TRAINED_ITEMS], problem)
@@ -116,7 +116,7 @@ def test_rows_solve_their_normal_equations(kind: type[Params], lowest: int) -> N
         np.testing.assert_allclose(found, np.linalg.solve(a, b), rtol=1e-4, atol=1e-5)
 
 
-def problem_of(model: gpu.Model) -> als.Problem:
+def problem_of(model: gpu.Model) -> als.AlsObjective:
     params = dataclasses.replace(model.params, solver="cholesky")
     return als.problem_of(data.planted(4, 4, 2), params, model.calibration)._replace(mean=model.mean)
 
@@ -125,7 +125,7 @@ def problem_of(model: gpu.Model) -> als.Problem:
 def test_slices_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = settled(kind)
     monkeypatch.setattr(exact, "ADDS_PER_SLICE", 1)
-    sliced = Follower(kind, history_of(random_matrix(N_USERS, 12, 0.5)))
+    sliced = OnlineModel(kind, history_of(random_matrix(N_USERS, 12, 0.5)))
     sliced.online.touch(np.arange(N_USERS))
     n_slices = 1
     while not sliced.online.settle(0.0):
@@ -136,7 +136,7 @@ def test_slices_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("kind", [*EXACT_KINDS, NmfParams])
 def test_short_rows_share_a_slice(kind: type[Params]) -> None:
-    whole, sliced = settled(kind), Follower(kind, history_of(random_matrix(N_USERS, 12, 0.5)))
+    whole, sliced = settled(kind), OnlineModel(kind, history_of(random_matrix(N_USERS, 12, 0.5)))
     sliced.online.touch(np.arange(N_USERS))
     n_slices = 1
     while not sliced.online.settle(0.0):
@@ -152,46 +152,46 @@ def test_a_refit_that_has_begun_is_done_again_for_what_came_in_between(
     monkeypatch.setattr(exact, "ADDS_PER_SLICE", 1)
     history = {(6, item): 4.0 for item in range(9)}
     changed = {**history, (6, 2): 1.0, (7, 3): 2.0}
-    direct = Follower(kind, changed)
+    direct = OnlineModel(kind, changed)
     direct.online.settle()
     for n_slices in range(10):
-        follower = Follower(kind, history)
+        online_model = OnlineModel(kind, history)
         for _ in range(n_slices):
-            follower.online.settle(0.0)
-        follower.learn([Event(6, 2, 1.0), Event(7, 3, 2.0)])
-        follower.online.settle()
-        assert_same_state(follower, direct)
+            online_model.online.settle(0.0)
+        online_model.learn([Event(6, 2, 1.0), Event(7, 3, 2.0)])
+        online_model.online.settle()
+        assert_same_state(online_model, direct)
 
 
 @pytest.mark.parametrize("kind", EXACT_KINDS)
 def test_without_regularization_a_short_row_still_has_a_solution(kind: type[Params]) -> None:
-    follower = Follower(kind, {(6, 4): 5.0, (7, 10): 2.0, (0, 10): 1.0})
-    model = follower.online.model
-    follower.online._refits._objective = follower.online._refits._objective._replace(regularization=0.0)
-    follower.online.settle()
+    online_model = OnlineModel(kind, {(6, 4): 5.0, (7, 10): 2.0, (0, 10): 1.0})
+    model = online_model.online.model
+    online_model.online._refits._objective = online_model.online._refits._objective._replace(regularization=0.0)
+    online_model.online.settle()
     assert all(np.isfinite(array).all() for array in model.arrays.values())
     assert np.abs(model.user_factors[6]).max() < 10
 
 
 @pytest.mark.parametrize("kind", EXACT_KINDS)
 def test_anonymous_ratings_give_what_a_known_user_has(kind: type[Params]) -> None:
-    follower = settled(kind)
-    items, values, _, _ = follower.table.row(3)
-    folded = follower.online.fold_in(items, values)
-    known = topn.users_of(follower.online.model, np.array([3]))
+    online_model = settled(kind)
+    items, values, _, _ = online_model.table.row(3)
+    folded = online_model.online.fold_in(items, values)
+    known = topn.users_of(online_model.online.model, np.array([3]))
     np.testing.assert_array_equal(folded.factors, known.factors)
     np.testing.assert_array_equal(folded.biases, known.biases)
-    nobody = follower.online.fold_in(items[:0], values[:0])
+    nobody = online_model.online.fold_in(items[:0], values[:0])
     assert not nobody.factors.any()
 
 
 @pytest.mark.parametrize("kind", EXACT_KINDS)
 def test_shares_of_all_ratings_add_up_to_the_score(kind: type[Params]) -> None:
-    follower = settled(kind)
-    model, targets = follower.online.model, np.arange(12)
+    online_model = settled(kind)
+    model, targets = online_model.online.model, np.arange(12)
     for user in range(N_USERS):
-        items, values, _, _ = follower.table.row(user)
-        for gram in (follower.online.gram, None):
+        items, values, _, _ = online_model.table.row(user)
+        for gram in (online_model.online.gram, None):
             shares = explain.shares(model, items, values, targets, gram)
             expected = model.item_factors[targets] @ model.user_factors[user]
             np.testing.assert_allclose(shares.sum(axis=1), expected, rtol=1e-4, atol=1e-5)

@@ -6,7 +6,7 @@ import pytest
 from gpu.online import exact, prolific
 from gpu.online.prolific import Prolific
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params, SgdParams
-from tests.gpu.followers import N_ITEMS, N_USERS, TRAINED_ITEMS, Event, Follower, assert_same_state
+from tests.gpu.followers import N_ITEMS, N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state
 from tests.gpu.models import KINDS
 
 HOT, MOST = N_USERS - 1, 2
@@ -33,7 +33,7 @@ def random_events(rng: np.random.Generator, n: int) -> list[Event]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_way_to_a_history_leaves_no_trace(kind: type[Params], seed: int) -> None:
     events = random_events(np.random.default_rng(seed), 60)
-    one, other = Follower(kind, {}), Follower(kind, {})
+    one, other = OnlineModel(kind, {}), OnlineModel(kind, {})
     for n in range(0, len(events), 5):
         one.learn(events[n : n + 5])
         if n % 3:
@@ -46,35 +46,37 @@ def test_the_way_to_a_history_leaves_no_trace(kind: type[Params], seed: int) -> 
 
 @pytest.mark.usefixtures("few")
 def test_new_items_follow_everybody_else() -> None:
-    follower = Follower(SgdParams, {(0, item): 4.0 for item in NEW_ITEMS} | {(HOT, item): 1.0 for item in NEW_ITEMS})
-    without = Follower(SgdParams, {(0, item): 4.0 for item in NEW_ITEMS})
-    follower.online.settle()
+    online_model = OnlineModel(
+        SgdParams, {(0, item): 4.0 for item in NEW_ITEMS} | {(HOT, item): 1.0 for item in NEW_ITEMS}
+    )
+    without = OnlineModel(SgdParams, {(0, item): 4.0 for item in NEW_ITEMS})
+    online_model.online.settle()
     without.online.settle()
     new = list(NEW_ITEMS)
-    np.testing.assert_array_equal(follower.online.model.item_factors[new], without.online.model.item_factors[new])
-    assert (follower.online.model.item_counts[new] == 2).all()
+    np.testing.assert_array_equal(online_model.online.model.item_factors[new], without.online.model.item_factors[new])
+    assert (online_model.online.model.item_counts[new] == 2).all()
 
 
 @pytest.mark.usefixtures("few")
 def test_one_more_rating_makes_no_new_item_wait() -> None:
-    follower = Follower(AlsParams, {(HOT, item): 1.0 for item in NEW_ITEMS})
-    follower.online.settle()
+    online_model = OnlineModel(AlsParams, {(HOT, item): 1.0 for item in NEW_ITEMS})
+    online_model.online.settle()
     refitted: list[int] = []
-    refit_items = follower.online._refits.refit_items
-    follower.online._refits.refit_items = lambda items: refitted.extend(items.tolist()) or refit_items(items)
-    follower.learn([Event(HOT, 0, 5.0)])
-    follower.online.settle()
+    refit_items = online_model.online._refits.refit_items
+    online_model.online._refits.refit_items = lambda items: refitted.extend(items.tolist()) or refit_items(items)
+    online_model.learn([Event(HOT, 0, 5.0)])
+    online_model.online.settle()
     assert refitted == []
-    follower.learn([Event(HOT, NEW_ITEMS[0], None)])  # now there are few enough
-    follower.online.settle()
+    online_model.learn([Event(HOT, NEW_ITEMS[0], None)])  # now there are few enough
+    online_model.online.settle()
     assert sorted(refitted) == list(NEW_ITEMS)
 
 
 @pytest.mark.usefixtures("few")
 def test_who_rates_many_trained_items_is_followed() -> None:
-    follower = Follower(SgdParams, {(HOT, item): 1.0 for item in range(TRAINED_ITEMS)})
+    online_model = OnlineModel(SgdParams, {(HOT, item): 1.0 for item in range(TRAINED_ITEMS)})
     raters = np.array([HOT], dtype=np.int32)
-    assert len(Prolific(follower.online.model, follower.table).others(raters)) == 1
+    assert len(Prolific(online_model.online.model, online_model.table).others(raters)) == 1
 
 
 @pytest.mark.parametrize("kind", [AlsParams, AlsImplicitParams, NmfParams])
@@ -82,7 +84,7 @@ def test_exact_refits_read_the_newest_ratings_of_a_user(kind: type[Params], monk
     monkeypatch.setattr(exact, "MAX_RATINGS_OF_USERS", 4)
     given = {(HOT, item): float(1 + item % 5) for item in (8, 3, 5, 0, 6, 2, 7)}
     newest = dict(list(given.items())[-4:])
-    one, other = Follower(kind, given), Follower(kind, newest)
+    one, other = OnlineModel(kind, given), OnlineModel(kind, newest)
     one.online.settle()
     other.online.settle()
     np.testing.assert_array_equal(one.online.model.user_factors[HOT], other.online.model.user_factors[HOT])

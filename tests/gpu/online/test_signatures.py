@@ -16,15 +16,15 @@ from tests.gpu.followers import (
     TRAINED_USERS,
     USER_KEYS,
     Event,
-    Follower,
+    OnlineModel,
     settled,
 )  # fmt: skip
 from tests.gpu.models import random_model
 
 
-def sums_of(follower: Follower) -> np.ndarray:
+def sums_of(online_model: OnlineModel) -> np.ndarray:
     """Sums of simLSH of the present ratings, computed at once."""
-    model, ratings = follower.online.model, follower.table.ratings(USER_KEYS, ITEM_KEYS)
+    model, ratings = online_model.online.model, online_model.table.ratings(USER_KEYS, ITEM_KEYS)
     start = random_model(model.params, TRAINED_USERS, TRAINED_ITEMS)
     start.grow(N_USERS, N_ITEMS)
     columns = ratings.by_item
@@ -36,17 +36,17 @@ def sums_of(follower: Follower) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", [CulshParams, CulshImplicitParams])
 def test_lists_of_new_items_follow_every_signature(kind: type[Params]) -> None:
-    follower = settled(kind, density=0.4)
+    online_model = settled(kind, density=0.4)
     rng = np.random.default_rng(8)
     for _ in range(25):
         n = rng.integers(1, 4)
         values = np.where(rng.random(n) < 0.4, None, rng.integers(1, 6, n).astype(float))
-        follower.learn(
+        online_model.learn(
             [Event(*event) for event in zip(rng.integers(0, 8, n), rng.integers(0, 12, n), values, strict=True)]
         )
-        follower.online.settle()
-        model, counts = follower.online.model, follower.table.item_counts
-        sums = sums_of(follower)
+        online_model.online.settle()
+        model, counts = online_model.online.model, online_model.table.item_counts
+        sums = sums_of(online_model)
         np.testing.assert_array_equal(model.projections, sums)
         lists = simlsh.top_k(
             simlsh.signatures(sums), counts, model.neighbors.shape[1], 5, ITEM_KEYS, np.arange(TRAINED_ITEMS, N_ITEMS)
@@ -59,31 +59,31 @@ def test_sums_follow_what_changes_while_they_are_computed(at_once: int, monkeypa
     monkeypatch.setattr(signatures, "HASHED_PER_SLICE", at_once)
     rng = np.random.default_rng(at_once)
     ratings = {(user, item): 3.0 for user in range(N_USERS) for item in range(TRAINED_ITEMS) if rng.random() < 0.6}
-    follower = Follower(CulshParams, ratings)
-    follower.learn([Event(0, TRAINED_ITEMS, 4.0)])  # the first new item
+    online_model = OnlineModel(CulshParams, ratings)
+    online_model.learn([Event(0, TRAINED_ITEMS, 4.0)])  # the first new item
     for step in range(40):
-        follower.online.settle(0.0)
+        online_model.online.settle(0.0)
         if step % 4 == 1:
-            follower.learn([Event(int(rng.integers(1, N_USERS)), int(rng.integers(0, N_ITEMS)), 5.0)])
+            online_model.learn([Event(int(rng.integers(1, N_USERS)), int(rng.integers(0, N_ITEMS)), 5.0)])
         if step == 13:
-            follower.forget(3)
-    assert follower.online.settle()
-    np.testing.assert_array_equal(follower.online.model.projections, sums_of(follower))
+            online_model.forget(3)
+    assert online_model.online.settle()
+    np.testing.assert_array_equal(online_model.online.model.projections, sums_of(online_model))
 
 
 def test_nothing_is_hashed_while_every_item_is_trained() -> None:
-    follower = Follower(CulshParams, {(0, 0): 4.0, (7, 3): 2.0})
-    before = follower.online.model.projections.copy()
-    follower.learn([Event(1, 1, 5.0)])
-    assert follower.online.settle()
-    np.testing.assert_array_equal(follower.online.model.projections, before)
+    online_model = OnlineModel(CulshParams, {(0, 0): 4.0, (7, 3): 2.0})
+    before = online_model.online.model.projections.copy()
+    online_model.learn([Event(1, 1, 5.0)])
+    assert online_model.online.settle()
+    np.testing.assert_array_equal(online_model.online.model.projections, before)
 
 
 def test_agreement_is_the_share_of_equal_bits() -> None:
-    follower = settled(CulshParams)
-    packed = simlsh.signatures(sums_of(follower))
+    online_model = settled(CulshParams)
+    packed = simlsh.signatures(sums_of(online_model))
     bits = np.unpackbits(packed.view(np.uint8), axis=1)
-    shares = follower.online.agreement(2, np.array([0, 2, 10]))
+    shares = online_model.online.agreement(2, np.array([0, 2, 10]))
     np.testing.assert_allclose(shares, [(bits[2] == bits[other]).mean() for other in (0, 2, 10)], rtol=1e-6)
 
 
@@ -97,10 +97,10 @@ def test_lists_among_many_items_are_made_one_at_a_time(monkeypatch: pytest.Monke
     monkeypatch.setattr(simlsh, "top_k", spy)
     apart, together = settled(CulshParams, density=0.4), settled(CulshParams, density=0.4)
     assert max(made) > 1
-    for follower, pairs in ((together, 1 << 20), (apart, 2 * N_ITEMS - 1)):
+    for online_model, pairs in ((together, 1 << 20), (apart, 2 * N_ITEMS - 1)):
         made.clear()
         monkeypatch.setattr(signatures, "PAIRS_PER_SLICE", pairs)
-        follower.learn([Event(user, TRAINED_ITEMS + user % 2, 4.0) for user in range(N_USERS)])
-        follower.online.settle()
+        online_model.learn([Event(user, TRAINED_ITEMS + user % 2, 4.0) for user in range(N_USERS)])
+        online_model.online.settle()
     assert set(made) == {1}
     np.testing.assert_array_equal(apart.online.model.neighbors, together.online.model.neighbors)

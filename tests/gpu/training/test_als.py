@@ -16,7 +16,9 @@ from gpu.backend import Backend
 from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Rows
-from gpu.training.als import AlsTrainer, Problem, problem_of, width
+from gpu.training import als as training
+from gpu.training import sgd
+from gpu.training.als import AlsObjective, AlsTrainer, problem_of, width
 from gpu.training.baselines import shrunk_biases
 from gpu.training.calibration import NEUTRAL, calibrate, in_units
 from gpu.training.check import check_trained
@@ -27,15 +29,15 @@ from tests.gpu.training.test_sgd import assert_equal_models, last_metrics
 
 LENGTHS = [0, 1, 15, 16, 17, 4096, 200_000]
 # Three steps: from there on float32 and float64 part ways, whoever computes, before both arrive at the solution.
-EXPLICIT = Problem(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 3, 1e-4, "cg", "float32")
+EXPLICIT = AlsObjective(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 3, 1e-4, "cg", "float32")
 UNCENTERED = EXPLICIT._replace(biases=False, mean=0.0, prior=0.4)
-IMPLICIT = Problem(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.3, 3, 1e-4, "cg", "float32")
+IMPLICIT = AlsObjective(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.3, 3, 1e-4, "cg", "float32")
 KINDS = pytest.mark.parametrize("kind", [EXPLICIT, UNCENTERED, IMPLICIT], ids=["biases", "plain", "implicit"])
 SOLVERS = pytest.mark.parametrize("solver", ["cg", "cholesky"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float16"])
 
 
-def tolerance(backend: Backend, problem: Problem) -> tuple[float, float]:
+def tolerance(backend: Backend, problem: AlsObjective) -> tuple[float, float]:
     """(median, worst) relative error of a row against float64 that the backend promises."""
     if backend.name == "host" or problem.precision == "float32":
         return 1e-5, 5e-5
@@ -57,7 +59,7 @@ def signed(rows: Rows, share: float = 0.4) -> Rows:
     return rows._replace(values=np.where(is_below, -rows.values, rows.values))
 
 
-def table_of(n_rows: int, problem: Problem, seed: int = 1) -> np.ndarray:
+def table_of(n_rows: int, problem: AlsObjective, seed: int = 1) -> np.ndarray:
     """Parameters as a training has them: products of rows of about 1, biases included."""
     rng = np.random.default_rng(seed)
     scale = np.float32(problem.n_factors**-0.5)
@@ -69,7 +71,7 @@ def pairs(rows: Rows) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(rows.items[span], rows.values[span]) for span in spans]
 
 
-def near(rows: Rows, fixed: np.ndarray, problem: Problem, seed: int = 2) -> np.ndarray:
+def near(rows: Rows, fixed: np.ndarray, problem: AlsObjective, seed: int = 2) -> np.ndarray:
     """A warm start: the solution, half of it noise; where there are no ratings, noise."""
     rng = np.random.default_rng(seed)
     exact = reference.als_half(
@@ -80,11 +82,11 @@ def near(rows: Rows, fixed: np.ndarray, problem: Problem, seed: int = 2) -> np.n
     return (exact + 0.5 * noise).astype(np.float32)
 
 
-def half(backend: Backend, rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: Problem) -> np.ndarray:
+def half(backend: Backend, rows: Rows, start: np.ndarray, fixed: np.ndarray, problem: AlsObjective) -> np.ndarray:
     """`solve` on the backend, from host to host."""
     als = backend.primitives("als")
     side = als.prepare(rows, len(fixed), problem)
-    solved, still = als.place(start.copy(), problem), als.place(fixed, problem)
+    solved, still = als.load(start.copy(), problem), als.load(fixed, problem)
     als.solve(side, solved, still, problem)
     als.finish()
     return np.asarray(als.fetch(solved))
@@ -112,7 +114,7 @@ def skip_unless_used(backend: Backend, precision: str) -> None:
 @SOLVERS
 @PRECISIONS
 def test_rows_of_every_length_agree_with_the_oracle(
-    kind: Problem, solver: str, precision: str, backend: Backend
+    kind: AlsObjective, solver: str, precision: str, backend: Backend
 ) -> None:
     skip_unless_used(backend, precision)
     problem = kind._replace(solver=solver, precision=precision)
@@ -131,7 +133,7 @@ def test_rows_of_every_length_agree_with_the_oracle(
 )
 @settings(max_examples=20)
 def test_random_shapes_agree_with_the_oracle(
-    kind: Problem, solver: str, backend: Backend, n_factors: int, lengths: list[int], seed: int
+    kind: AlsObjective, solver: str, backend: Backend, n_factors: int, lengths: list[int], seed: int
 ) -> None:
     # All steps: a residual at the tolerance may end a row one step earlier in float32 than in the oracle's float64.
     problem = kind._replace(solver=solver, n_factors=n_factors, cg_tolerance=0.0)
@@ -144,7 +146,7 @@ def test_random_shapes_agree_with_the_oracle(
 @KINDS
 @PRECISIONS
 @pytest.mark.parametrize("n_factors", [4, 63, 100, 128, 256])
-def test_every_number_of_factors(kind: Problem, precision: str, n_factors: int, backend: Backend) -> None:
+def test_every_number_of_factors(kind: AlsObjective, precision: str, n_factors: int, backend: Backend) -> None:
     skip_unless_used(backend, precision)
     problem = kind._replace(n_factors=n_factors, precision=precision)
     rows, fixed = rows_of([0, 1, 3, 40, 700, 1500], 1500), table_of(1500, problem)
@@ -154,7 +156,7 @@ def test_every_number_of_factors(kind: Problem, precision: str, n_factors: int, 
 
 
 @KINDS
-def test_factors_that_are_zero_change_nothing(kind: Problem, backend: Backend) -> None:
+def test_factors_that_are_zero_change_nothing(kind: AlsObjective, backend: Backend) -> None:
     """What F is padded to inside does not show: more factors, all zero, leave the others as they are."""
     few, many = kind._replace(n_factors=20), kind._replace(n_factors=27)
     rows, fixed = rows_of([1, 30, 200], 300), table_of(300, few)
@@ -169,7 +171,7 @@ def test_factors_that_are_zero_change_nothing(kind: Problem, backend: Backend) -
 
 @KINDS
 @PRECISIONS
-def test_six_steps_get_as_far_as_those_of_the_oracle(kind: Problem, precision: str, backend: Backend) -> None:
+def test_six_steps_get_as_far_as_those_of_the_oracle(kind: AlsObjective, precision: str, backend: Backend) -> None:
     skip_unless_used(backend, precision)
     problem = kind._replace(n_cg_steps=6, cg_tolerance=0.0, n_factors=40, precision=precision)
     rows, fixed = rows_of([5, 30, 100, 600], 700), table_of(700, problem)
@@ -183,7 +185,7 @@ def test_six_steps_get_as_far_as_those_of_the_oracle(kind: Problem, precision: s
 
 
 @KINDS
-def test_enough_steps_of_cg_are_as_good_as_cholesky(kind: Problem, backend: Backend) -> None:
+def test_enough_steps_of_cg_are_as_good_as_cholesky(kind: AlsObjective, backend: Backend) -> None:
     rows, fixed = rows_of([1, 5, 30, 100, 400], 500), table_of(500, kind)
     start = table_of(5, kind, 2)
     steps = half(backend, rows, start, fixed, kind._replace(n_cg_steps=60, cg_tolerance=1e-6))
@@ -192,14 +194,14 @@ def test_enough_steps_of_cg_are_as_good_as_cholesky(kind: Problem, backend: Back
 
 
 @KINDS
-def test_a_row_that_is_good_enough_already_is_left_alone(kind: Problem, backend: Backend) -> None:
+def test_a_row_that_is_good_enough_already_is_left_alone(kind: AlsObjective, backend: Backend) -> None:
     rows, fixed = rows_of([5, 30, 100], 500), table_of(500, kind)
     start = table_of(3, kind, 2)
     np.testing.assert_array_equal(half(backend, rows, start, fixed, kind._replace(cg_tolerance=1e6)), start)
 
 
 @KINDS
-def test_what_was_in_the_output_does_not_stay(kind: Problem, backend: Backend) -> None:
+def test_what_was_in_the_output_does_not_stay(kind: AlsObjective, backend: Backend) -> None:
     rows, fixed = rows_of([0, 3, 0, 40, 0], 50), table_of(50, kind)
     start, poisoned = np.zeros((5, width(kind)), np.float32), np.full((5, width(kind)), np.nan, dtype=np.float32)
     exact = kind._replace(solver="cholesky")
@@ -247,7 +249,7 @@ def test_rows_with_dislikes_only_are_drawn_to_zero(solver: str, precision: str, 
 
 
 @KINDS
-def test_rows_may_lie_anywhere_in_their_arrays(kind: Problem, backend: Backend) -> None:
+def test_rows_may_lie_anywhere_in_their_arrays(kind: AlsObjective, backend: Backend) -> None:
     """Rows with gaps between them and out of order, as a growing table holds them."""
     rows, fixed = rows_of([5, 30, 17], 60), table_of(60, kind)
     spread = Rows(np.array([70, 10, 45]), rows.lengths, np.zeros(80, np.int32), np.full(80, 3, np.float32))
@@ -259,7 +261,7 @@ def test_rows_may_lie_anywhere_in_their_arrays(kind: Problem, backend: Backend) 
 
 @KINDS
 @pytest.mark.parametrize("shift", [0, 3])
-def test_losses_agree_with_the_oracle(kind: Problem, shift: int, backend: Backend) -> None:
+def test_losses_agree_with_the_oracle(kind: AlsObjective, shift: int, backend: Backend) -> None:
     als = backend.primitives("als")
     ratings = planted(60, 50, 20)
     ratings.by_user.values[:] = np.round(ratings.by_user.values) - shift  # below 0, 0 and above
@@ -267,7 +269,7 @@ def test_losses_agree_with_the_oracle(kind: Problem, shift: int, backend: Backen
     matrix = np.full((60, 50), np.nan)
     matrix[ratings.coo()[:2]] = ratings.coo()[2]
     side = als.prepare(ratings.by_user, 50, kind)
-    placed = als.place(users, kind), als.place(items, kind)
+    placed = als.load(users, kind), als.load(items, kind)
     squares, loss = als.errors(side, *placed, kind, (1.0, 5.0))
     exact, penalty = kind.precision == "float32", reference.als_penalty(ratings.by_user.lengths, 50, users, kind)
     relative = 1e-5 if exact else 1e-3
@@ -308,7 +310,7 @@ def test_the_first_half_iteration_solves_the_items(backend: Backend) -> None:
     problem = problem_of(ratings, params, NEUTRAL)
     assert problem.prior == 0
     problem = problem._replace(prior=known.prior)
-    users, items = gpu.als.start_tables(ratings, problem, params.seed)
+    users, items = training.start_tables(ratings, problem, params.seed)
     items = reference.als_half(pairs(ratings.by_item), items, users, problem)
     users = reference.als_half(pairs(ratings.by_user), users, items, problem)
     for factors, bias, table in (
@@ -321,7 +323,7 @@ def test_the_first_half_iteration_solves_the_items(backend: Backend) -> None:
 
 def test_explicit_ratings_are_learned(backend: Backend) -> None:
     train, test = split(planted())
-    start = gpu.sgd.start_model(train, gpu.SgdParams(n_factors=6), *[shrunk_biases(train)] * 2)
+    start = sgd.start_model(train, gpu.SgdParams(n_factors=6), *[shrunk_biases(train)] * 2)
     by_baselines = gpu.evaluate.rmse(start, train.by_user, *test.coo())
     learned = last_metrics(train, test, SMALL, backend)
     assert learned["test_rmse"] < 0.6 * by_baselines

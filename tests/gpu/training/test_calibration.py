@@ -10,7 +10,7 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, EsgdParams, Params, SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings
@@ -61,7 +61,7 @@ def test_refits_mean_the_same_on_every_scale(params: Params, factor: float, offs
         values = (generator.integers(1, 6, len(users)) * scale[0] + scale[1]).astype(np.float32)
         table.apply(users, items, values, np.zeros(90), np.arange(90))
         keys = np.arange(303, dtype=np.uint64), np.arange(122, dtype=np.uint64)
-        online = OnlineModel(model, table, *keys)
+        online = HostModel(model, table, *keys)
         assert online.settle()
         pairs = np.repeat([300, 301], 122), np.tile(np.arange(122), 2)
         passing = online.fold_in(items[:10], values[:10])
@@ -174,7 +174,7 @@ def test_a_dislike_turns_a_list_around(backend: Backend) -> None:
     items = np.concatenate([generator.permutation(60)[:20] for _ in range(200)])
     values = np.where(users % 2 == items // 30, 5.0, 1.0)
     model = gpu.fit(Ratings.from_coo(users, items, values, (200, 60)), AlsImplicitParams(n_factors=4), backend=backend)
-    online = OnlineModel(model, RatingTable(200, 60), np.arange(200, dtype=np.uint64), np.arange(60, dtype=np.uint64))
+    online = HostModel(model, RatingTable(200, 60), np.arange(200, dtype=np.uint64), np.arange(60, dtype=np.uint64))
     assert online.settle()
     for value, taste in ((5.0, 0), (1.0, 1)):
         vector = online.fold_in(np.array([0, 1, 2]), np.full(3, value, np.float32)).factors[0]

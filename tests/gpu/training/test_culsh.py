@@ -12,7 +12,7 @@ import pytest
 import gpu
 from gpu.backend import Backend
 from gpu.host.descent import ImplicitBlocks
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ranking import topn
@@ -146,7 +146,7 @@ def test_a_disliked_item_takes_its_neighbors_down(items: list[int], backend: Bac
     for value in (5.0, 1.0):
         table = RatingTable(ratings.n_users + 1, ratings.n_items)
         n, values = len(items), np.array([value, *[5.0] * (len(items) - 1)], np.float32)
-        online = OnlineModel(copy.deepcopy(model), table, keys, np.arange(60, dtype=np.uint64))
+        online = HostModel(copy.deepcopy(model), table, keys, np.arange(60, dtype=np.uint64))
         online.note(table.apply(np.repeat(user, n), np.array(items), values, np.zeros(n), np.arange(n)))
         online.settle()
         known, passing_by = topn.users_of(online.model, user), online.fold_in(np.array(items), values)

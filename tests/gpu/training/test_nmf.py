@@ -15,7 +15,7 @@ from scipy import optimize
 import gpu
 from gpu.backend import Backend
 from gpu.errors import InvalidRatings, NotEnoughMemory
-from gpu.online.host_model import OnlineModel
+from gpu.online.host_model import HostModel
 from gpu.params import NmfParams
 from gpu.ranking import explain
 from gpu.training import nmf
@@ -261,7 +261,7 @@ def test_a_rating_below_zero_is_refused(n_items: int, backend: Backend) -> None:
 # --- online ----------------------------------------------------------------------------------------------------------
 
 
-def followed(n_new_items: int = 0) -> tuple[gpu.Model, OnlineModel, np.ndarray]:
+def followed(n_new_items: int = 0) -> tuple[gpu.Model, HostModel, np.ndarray]:
     """A model of planted ratings and its follower; its last items count as newer than the model."""
     ratings = planted()
     model = gpu.fit(ratings, NmfParams(n_factors=6, n_epochs=20))
@@ -270,7 +270,7 @@ def followed(n_new_items: int = 0) -> tuple[gpu.Model, OnlineModel, np.ndarray]:
     matrix = np.full((ratings.n_users, ratings.n_items), np.nan)
     users, items, values = ratings.coo()
     matrix[users, items] = values
-    return model, OnlineModel(model, table_of(matrix), ratings.user_keys, ratings.item_keys), np.nan_to_num(matrix)
+    return model, HostModel(model, table_of(matrix), ratings.user_keys, ratings.item_keys), np.nan_to_num(matrix)
 
 
 def test_a_touched_user_solves_non_negative_least_squares() -> None:

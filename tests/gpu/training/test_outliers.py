@@ -19,7 +19,7 @@ from gpu.ranking import explain, topn
 from gpu.training.calibration import Calibration, calibrate, kind_of, signals
 from gpu.training.outliers import sane_range, winsorized
 from tests import data
-from tests.gpu.followers import TRAINED_ITEMS, Event, Follower, assert_same_state
+from tests.gpu.followers import TRAINED_ITEMS, Event, OnlineModel, assert_same_state
 
 ABSURD, LOWEST, HIGHEST = 1e6, 1.0, 5.0
 OF_RATINGS = AlsParams, SgdParams, CulshParams, EsgdParams
@@ -69,15 +69,15 @@ def test_a_training_is_the_same_with_an_absurd_rating_as_with_the_highest(kind: 
         np.testing.assert_array_equal(array, getattr(models[1], name), err_msg=name)
 
 
-def history_with(kind: type[Params], value: float) -> Follower:
+def history_with(kind: type[Params], value: float) -> OnlineModel:
     """Somebody known and somebody new rate a trained and a new item with `value`, after a snapshot."""
     given = {(user, item): float(1 + (user + item) % 5) for user in range(6) for item in range(TRAINED_ITEMS)}
-    follower = Follower(kind, given, since=len(given), n_trained=6)
-    if isinstance(follower.online.model.params, NmfParams):
-        follower.online.model.scale = 0.0, HIGHEST
-    follower.learn([Event(user, item, value) for user in (0, 7) for item in (0, NEW_ITEM)])
-    follower.learn([Event(1, NEW_ITEM, 4.0), Event(7, 1, 3.0)])
-    return follower
+    online_model = OnlineModel(kind, given, since=len(given), n_trained=6)
+    if isinstance(online_model.online.model.params, NmfParams):
+        online_model.online.model.scale = 0.0, HIGHEST
+    online_model.learn([Event(user, item, value) for user in (0, 7) for item in (0, NEW_ITEM)])
+    online_model.learn([Event(1, NEW_ITEM, 4.0), Event(7, 1, 3.0)])
+    return online_model
 
 
 @pytest.mark.parametrize(("absurd", "end"), [(ABSURD, HIGHEST), (-ABSURD, LOWEST)])
@@ -101,16 +101,16 @@ def test_nmf_learns_no_amount_above_the_highest_it_was_trained_on() -> None:
 def test_lists_estimates_and_reasons_are_those_of_the_end_of_the_scale(kind: type[Params]) -> None:
     found = []
     for value in (ABSURD, HIGHEST):
-        follower = history_with(kind, value)
-        follower.online.settle()
-        model, users = follower.online.model, np.array([7])
-        rows, own = topn.rows_of(follower.table.rows, users), topn.users_of(follower.online.model, users)
-        items, scores = topn.recommend(follower.online.index, own, rows, 4)
+        online_model = history_with(kind, value)
+        online_model.online.settle()
+        model, users = online_model.online.model, np.array([7])
+        rows, own = topn.rows_of(online_model.table.rows, users), topn.users_of(online_model.online.model, users)
+        items, scores = topn.recommend(online_model.online.index, own, rows, 4)
         estimates = topn.estimate(model, own, rows, np.arange(TRAINED_ITEMS)[None])
         rated = np.array([0, 1], dtype=np.int32)
         given = np.array([value, 3.0], dtype=np.float32)
         reasons = explain.reasons(model, rated, given, [2, 3], 3)
-        folded = follower.online.fold_in(rated, given)
+        folded = online_model.online.fold_in(rated, given)
         found.append([items, scores, estimates, *folded, np.array([pair for line in reasons for pair in line]).ravel()])
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -37,7 +37,7 @@ def last_metrics(ratings: gpu.Ratings, test: gpu.Ratings, params: Params, backen
 
 def test_learning_beats_the_baselines_on_planted_data(backend: Backend) -> None:
     train, test = split(planted())
-    start = gpu.sgd.start_model(train, SMALL, *[shrunk_biases(train)] * 2)
+    start = sgd.start_model(train, SMALL, *[shrunk_biases(train)] * 2)
     by_baselines = gpu.evaluate.rmse(start, train.by_user, *test.coo(), backend=backend)
     learned = last_metrics(train, test, SgdParams(n_factors=6, n_epochs=60, learning_rate=0.03), backend)
     assert learned["test_rmse"] < 0.6 * by_baselines

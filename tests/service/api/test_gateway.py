@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse
 
 from service.api import problems
-from service.api.gateway import Door, Lane
+from service.api.gateway import FastRoute, Gateway
 from service.errors import Overloaded, ServiceError
 from service.logs import BURST_LINES
 from service.metrics import Metrics
@@ -45,7 +45,7 @@ class Caller:
 
     def __init__(self, lanes=None, **settings):
         self.metrics = Metrics()
-        self.door = Door(inner(), Settings(**settings), self.metrics, lanes or {})
+        self.door = Gateway(inner(), Settings(**settings), self.metrics, lanes or {})
 
     def __call__(self, method, path, **options):
         async def send():
@@ -234,7 +234,7 @@ def lane_of(outcome):
             raise outcome
         return outcome and json.dumps([hot.tail.decode(), hot.query.decode()]).encode()
 
-    return {("GET", b"/echo/"): Lane("/echo/{name}", 200, lane)}
+    return {("GET", b"/echo/"): FastRoute("/echo/{name}", 200, lane)}
 
 
 def test_a_lane_answers_for_the_application():

@@ -12,9 +12,9 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.api.gateway import Door
-from service.api.routes.recommend import RecommendLane
-from service.api.uvicorn_protocol import Short, Wire
+from service.api.gateway import Gateway
+from service.api.routes.recommend import RecommendRoute
+from service.api.uvicorn_protocol import FastGet, RecommendProtocol
 from service.errors import Overloaded
 from service.metrics import Metrics
 from service.settings import Settings
@@ -36,11 +36,11 @@ class Server:
     def __init__(self, **settings: object) -> None:
         self.metrics, self.state = Metrics(), ServerState()
         self.state.default_headers = [(b"date", b"today")]
-        self.door = Door(usual, Settings(**settings), self.metrics, {})
+        self.door = Gateway(usual, Settings(**settings), self.metrics, {})
         self.config = uvicorn.Config(usual, log_config=None, access_log=False)
         self.config.load()
         self.holds, self.held, self.outcome = False, [], None
-        self.short = Short(b"/hot/", "/hot/{id}", self.query, self.ask, self.finish)
+        self.short = FastGet(b"/hot/", "/hot/{id}", self.query, self.ask, self.finish)
 
     def query(self, tail: bytes, text: bytes) -> str | None:
         return None if b"odd" in text else f"{tail.decode()} {text.decode()}"
@@ -66,8 +66,8 @@ class Server:
         assert started > 0
         return json.dumps([answer, request_id]).encode()
 
-    def protocol(self) -> Wire:
-        return Wire(self.door, self.short, config=self.config, server_state=self.state, app_state={})
+    def protocol(self) -> RecommendProtocol:
+        return RecommendProtocol(self.door, self.short, config=self.config, server_state=self.state, app_state={})
 
     def n_counted(self, status: int, route: str = "/hot/{id}") -> float:
         labels = {"method": "GET", "route": route, "status": str(status)}
@@ -261,6 +261,6 @@ def test_a_stop_lets_the_answer_out_and_closes_the_connection() -> None:
 @pytest.mark.parametrize("value", [b"0", b"3", b"-1", b""])
 def test_a_least_number_of_ratings_goes_the_usual_way(value: bytes) -> None:
     runtime: Any = types.SimpleNamespace(settings=Settings(), ask_now=None)
-    short = RecommendLane(runtime).short
+    short = RecommendRoute(runtime).short
     assert short.query(b"ann", b"n=3") is not None
     assert short.query(b"ann", b"n=3&min_ratings=" + value) is None

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from loadtest.client import Answer, Client
-from service.api.gateway import Door
+from service.api.gateway import Gateway
 from tests.service.local import Local, serving
 
 N_REQUESTS = 2000
@@ -115,7 +115,7 @@ class Framework:
 
     def __init__(self, app: FastAPI) -> None:
         runtime = app.state.runtime
-        self._app, self._door = app, Door(FastAPI.build_middleware_stack(app), runtime.settings, runtime.metrics, {})
+        self._app, self._door = app, Gateway(FastAPI.build_middleware_stack(app), runtime.settings, runtime.metrics, {})
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         scope["app"] = self._app

@@ -16,7 +16,7 @@ from gpu.algorithms import ALGORITHMS
 from gpu.backend import Backend
 from gpu.errors import BackendUnavailable
 from service.engine.background import SLICE_S
-from service.engine.live_model import Resident
+from service.engine.live_model import LiveModel
 from service.engine.queries import Popular, Recommend, UserRatings
 from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.storage.events import Entry, RatingEvent, StreamId
@@ -163,7 +163,7 @@ def test_who_asks_while_many_ratings_are_applied_does_not_wait_for_the_models(
     whole.train("culsh", **SMALL)
     asked_then: list[Future[Any]] = []
     waiting_at_settle: list[float] = []
-    apply, settle = whole.engine.history.apply, Resident.settle
+    apply, settle = whole.engine.history.apply, LiveModel.settle
 
     def asked_meanwhile(entries: Sequence[Entry]) -> Any:
         if not asked_then:
@@ -172,12 +172,12 @@ def test_who_asks_while_many_ratings_are_applied_does_not_wait_for_the_models(
             eventually(lambda: sample(whole, "nearfield_queue_length", queue="queries") == 1)
         return apply(entries)
 
-    def settled(resident: Resident, budget_s: float) -> bool:
+    def settled(live_model: LiveModel, budget_s: float) -> bool:
         waiting_at_settle.append(sample(whole, "nearfield_queue_length", queue="queries"))
-        return settle(resident, budget_s)
+        return settle(live_model, budget_s)
 
     monkeypatch.setattr(whole.engine.history, "apply", asked_meanwhile)
-    monkeypatch.setattr(Resident, "settle", settled)
+    monkeypatch.setattr(LiveModel, "settle", settled)
     whole.rate(("u1", "i2", 3.0))
     assert asked_then[0].result(60).items
     assert waiting_at_settle[0] == 0
@@ -270,8 +270,8 @@ def test_items_learn_in_the_background_and_a_restart_gives_the_same_bits(
 
 
 def arrays_of(whole: Whole) -> dict[str, np.ndarray]:
-    (resident,) = whole.engine.models()
-    return {name: array.copy() for name, array in resident.model.arrays.items() if name != "projections"}
+    (live_model,) = whole.engine.models()
+    return {name: array.copy() for name, array in live_model.model.arrays.items() if name != "projections"}
 
 
 def waits(whole: Whole, algorithm: str) -> float | None:
@@ -284,7 +284,7 @@ def test_a_model_that_cannot_catch_up_stops_the_service(
     with Whole(redis_url, tmp_path) as whole:
         whole.send(events())
         whole.train("culsh", **SMALL)
-        monkeypatch.setattr(Resident, "catch_up", raising(RuntimeError("cannot")))
+        monkeypatch.setattr(LiveModel, "catch_up", raising(RuntimeError("cannot")))
         with pytest.raises((NotReady, NotSeenYet)):
             whole.rate(("u0", "i0", 1.0))
         eventually(lambda: bool(whole.failures))
@@ -297,7 +297,7 @@ def test_a_device_that_is_gone_stops_the_service(
     with Whole(redis_url, tmp_path) as whole:
         whole.send(events())
         whole.train("culsh", **SMALL)
-        monkeypatch.setattr(Resident, "recommend", raising(RuntimeError("out of memory")))
+        monkeypatch.setattr(LiveModel, "recommend", raising(RuntimeError("out of memory")))
         with pytest.raises(RuntimeError, match="out of memory"):
             whole.recommend("u0")
         assert whole.ask(Popular()).items  # by now it has looked, and the next batch may be smaller

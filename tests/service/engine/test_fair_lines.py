@@ -13,32 +13,32 @@ HEAVY = 4 * LIGHT
 ANN, BOB = Client("a", b"key"), Client("b", b"key")
 
 
-class Question(NamedTuple):
+class PendingQuery(NamedTuple):
     client: Client
     cost: int
     since: float = 0.0
     number: int = 0
 
 
-def lines_of(*questions: Question) -> FairLines:
+def lines_of(*pending_queries: PendingQuery) -> FairLines:
     lines = FairLines()
-    for question in questions:
-        lines.add(question)
+    for pending in pending_queries:
+        lines.add(pending)
     return lines
 
 
 def test_a_light_question_of_another_client_overtakes_heavy_ones() -> None:
-    lines = lines_of(*[Question(ANN, HEAVY, number=n) for n in range(20)])
+    lines = lines_of(*[PendingQuery(ANN, HEAVY, number=n) for n in range(20)])
     lines.take(1)
-    light = Question(BOB, 10)
+    light = PendingQuery(BOB, 10)
     lines.add(light)
     assert light in lines.take(2)
 
 
 def test_a_light_question_overtakes_heavy_ones_of_the_same_client() -> None:
-    lines = lines_of(*[Question(ANN, HEAVY, number=n) for n in range(20)])
+    lines = lines_of(*[PendingQuery(ANN, HEAVY, number=n) for n in range(20)])
     lines.take(1)
-    light = Question(ANN, 10)
+    light = PendingQuery(ANN, 10)
     lines.add(light)
     assert light in lines.take(2)
 
@@ -46,55 +46,57 @@ def test_a_light_question_overtakes_heavy_ones_of_the_same_client() -> None:
 def test_two_clients_get_equal_parts_whatever_their_questions_cost() -> None:
     lines = FairLines()
     for n in range(400):
-        lines.add(Question(ANN, HEAVY, number=n))
-        lines.add(Question(BOB, 2 * HEAVY, number=n))
+        lines.add(PendingQuery(ANN, HEAVY, number=n))
+        lines.add(PendingQuery(BOB, 2 * HEAVY, number=n))
     costs = {ANN: 0, BOB: 0}
     for _ in range(60):
-        for question in lines.take(256):
-            costs[question.client] += question.cost
+        for pending in lines.take(256):
+            costs[pending.client] += pending.cost
     assert 0.9 < costs[ANN] / costs[BOB] < 1.1
 
 
 def test_questions_of_a_line_keep_their_order() -> None:
-    lines = lines_of(*[Question(ANN, 10, number=n) for n in range(100)])
-    assert [question.number for question in lines.take(30) + lines.take(100)] == list(range(100))
+    lines = lines_of(*[PendingQuery(ANN, 10, number=n) for n in range(100)])
+    assert [pending.number for pending in lines.take(30) + lines.take(100)] == list(range(100))
 
 
 def test_a_batch_costs_no_more_than_its_bound_unless_one_question_does() -> None:
-    lines = lines_of(*[Question(Client(str(n)), MAX_COST // 2) for n in range(5)], Question(ANN, 10 * MAX_COST))
+    lines = lines_of(*[PendingQuery(Client(str(n)), MAX_COST // 2) for n in range(5)], PendingQuery(ANN, 10 * MAX_COST))
     sizes = []
     while lines:
         taken = lines.take(256)
-        assert len(taken) == 1 or sum(question.cost for question in taken) <= MAX_COST
+        assert len(taken) == 1 or sum(pending.cost for pending in taken) <= MAX_COST
         sizes.append(len(taken))
     assert sizes == [2, 2, 1, 1]
 
 
 def test_who_asked_nothing_for_long_has_saved_nothing_up() -> None:
-    lines = lines_of(Question(BOB, HEAVY))
+    lines = lines_of(PendingQuery(BOB, HEAVY))
     lines.take(1)
     for n in range(50):
-        lines.add(Question(ANN, HEAVY, number=n))
+        lines.add(PendingQuery(ANN, HEAVY, number=n))
         lines.take(1)
     for n in range(10):
-        lines.add(Question(ANN, HEAVY, number=n))
-        lines.add(Question(BOB, HEAVY, number=n))
-    clients = [question.client for _ in range(10) for question in lines.take(1)]
+        lines.add(PendingQuery(ANN, HEAVY, number=n))
+        lines.add(PendingQuery(BOB, HEAVY, number=n))
+    clients = [pending.client for _ in range(10) for pending in lines.take(1)]
     assert 4 <= clients.count(BOB) <= 6
 
 
 def test_late_questions_are_taken_out() -> None:
-    lines = lines_of(Question(ANN, 10, 1.0), Question(ANN, 10, 2.0), Question(BOB, 10, 1.5), Question(BOB, 10, 3.0))
-    assert {question.since for question in lines.expire(1.8)} == {1.0, 1.5}
+    lines = lines_of(
+        PendingQuery(ANN, 10, 1.0), PendingQuery(ANN, 10, 2.0), PendingQuery(BOB, 10, 1.5), PendingQuery(BOB, 10, 3.0)
+    )
+    assert {pending.since for pending in lines.expire(1.8)} == {1.0, 1.5}
     assert len(lines) == 2
-    assert {question.since for question in lines.take(9)} == {2.0, 3.0}
+    assert {pending.since for pending in lines.take(9)} == {2.0, 3.0}
     assert not lines.expire(9.0)
 
 
 def test_few_clients_are_remembered() -> None:
     lines = FairLines()
     for n in range(3 * fair_lines.MAX_REMEMBERED):
-        lines.add(Question(Client(str(n)), 10))
+        lines.add(PendingQuery(Client(str(n)), 10))
         lines.take(1)
     assert len(lines._lines) <= fair_lines.MAX_REMEMBERED
 

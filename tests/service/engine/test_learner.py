@@ -106,7 +106,7 @@ def test_it_ends_while_the_engine_has_no_room(whole: Whole) -> None:
     try:
         for _ in range(MAX_WAITING + 10):
             whole._do(whole.stream.append(encode_ratings([RatingEvent("u", f"i{n}", 1.0, 1.0) for n in range(1000)])))
-        eventually(lambda: len(whole.engine._lessons) == MAX_WAITING)
+        eventually(lambda: len(whole.engine._pending_events) == MAX_WAITING)
         stopping = threads.helper("stopping", whole.learner.stop)
         stopping.join(10)
         assert not stopping.is_alive()

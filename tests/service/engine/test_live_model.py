@@ -9,9 +9,10 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
-from gpu.online import place
+from gpu.online import prepare_online
+from gpu.ranking import topn
 from service.engine.history import History
-from service.engine.live_model import Resident
+from service.engine.live_model import LiveModel
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.manifest import Manifest
 from tests.service.planted import N_ITEMS, N_USERS, SMALL, entries
@@ -41,7 +42,7 @@ class Twins:
         )
         rows = np.arange(trained.n_users), np.arange(trained.n_items)
         self.residents = [
-            Resident(manifest, self._placed(trained.mapped(*rows, *map(len, rows)), where), self.history)
+            LiveModel(manifest, self._placed(trained.mapped(*rows, *map(len, rows)), where), self.history)
             for where in (HOST, backend)
         ]
 
@@ -49,7 +50,7 @@ class Twins:
         return self.history.users.keys, self.history.items.keys
 
     def _placed(self, model: gpu.Model, backend: Backend):
-        return place(model, self.history.table, *self._keys(), backend)
+        return prepare_online(model, self.history.table, *self._keys(), backend)
 
     def tell(self, *ratings: tuple[str, str, float | None], forget: str | None = None) -> None:
         events = [RatingEvent(user, item, value, 0.0) for user, item, value in ratings]
@@ -58,26 +59,26 @@ class Twins:
             told.append(Entry(StreamId(self._ms, 1), "forget", subject=forget))
         self._ms += 1
         applied = self.history.apply(told)
-        for resident in self.residents:
-            resident.learn(applied)
+        for live_model in self.residents:
+            live_model.learn(applied)
 
     def slice(self) -> None:
-        for resident in self.residents:
-            resident.settle(0.0)
+        for live_model in self.residents:
+            live_model.settle(0.0)
 
     def assert_alike(self) -> None:
-        for resident in self.residents:
-            assert resident.settle(None)
-        host, other = (resident.model for resident in self.residents)
+        for live_model in self.residents:
+            assert live_model.settle(None)
+        host, other = (live_model.model for live_model in self.residents)
         for name in ("user_factors", "user_bias", "user_baseline", "item_factors", "item_bias", "explicit_weights"):
             np.testing.assert_allclose(getattr(other, name), getattr(host, name), rtol=2e-3, atol=2e-4, err_msg=name)
         for name in ("neighbors", "user_trained", "item_trained"):
             np.testing.assert_array_equal(getattr(other, name), getattr(host, name), err_msg=name)
         users = np.arange(len(self.history.users))
-        rows = gpu.topn.rows_of(self.history.table.rows, users)
+        rows = topn.rows_of(self.history.table.rows, users)
         best = [
-            resident.recommend(gpu.topn.users_of(resident.model, users), rows, 6, self.history.hidden)[1]
-            for resident in self.residents
+            live_model.recommend(topn.users_of(live_model.model, users), rows, 6, self.history.hidden)[1]
+            for live_model in self.residents
         ]
         np.testing.assert_allclose(best[0], best[1], rtol=2e-3, atol=2e-3)
 
@@ -96,4 +97,4 @@ def test_every_backend_learns_what_the_host_learns(algorithm: str, backend: Back
     twins.tell(("w1", "i1", None), forget="w2")
     twins.tell(("w2", "i5", 5.0))
     twins.assert_alike()
-    assert all(resident.model.item_factors[N_ITEMS:].any() for resident in twins.residents)
+    assert all(live_model.model.item_factors[N_ITEMS:].any() for live_model in twins.residents)

@@ -39,13 +39,13 @@ def state(whole: Whole, algorithm: str) -> dict[str, np.ndarray]:
     """Every parameter of a live model, in order of ids, so that two processes can be compared."""
     eventually(lambda: not whole.engine._catch_up._is_under_way)  # before, it depends on how far that is
     history = whole.engine.history
-    resident = next(model for model in whole.engine.models() if model.name == algorithm)
+    live_model = next(model for model in whole.engine.models() if model.name == algorithm)
     users = sorted((user, row) for row, user in enumerate(history.users.ids(range(len(history.users)))) if user)
     items = sorted((item, row) for row, item in enumerate(history.items.ids(range(len(history.items)))))
     rows = {"U": [row for _, row in users], "I": [row for _, row in items]}
     id_of = {row: item for item, row in items}
     found = {}
-    for name, array in resident.model.arrays.items():
+    for name, array in live_model.model.arrays.items():
         rows_of_both = rows["U" if name.startswith("user") else "I"]
         found[name] = array if name == "item_weights" else array[rows_of_both]
     found["neighbors"] = np.array([[id_of.get(row, "") for row in line] for line in found["neighbors"].tolist()])
@@ -154,7 +154,7 @@ def test_nothing_holds_the_model_before(whole: Whole) -> None:
     """Its memory, on a device too, is free once the new one answers."""
     whole.send(events())
     whole.train("culsh", **SMALL)
-    before = [weakref.ref(held) for resident in whole.engine.models() for held in (resident, resident.online)]
+    before = [weakref.ref(held) for live_model in whole.engine.models() for held in (live_model, live_model.online)]
     whole.train("culsh", **SMALL)
     whole.rate(("u1", "i1", 3.0))
     eventually(lambda: all(held() is None for held in before), 5.0)
@@ -164,12 +164,12 @@ def test_a_batch_with_an_error_does_not_hold_the_model_before(whole: Whole) -> N
     """An exception holds the frames that it passed, and these the batch: the collector has to see all of it."""
     whole.send(events())
     whole.train("als", n_factors=4)
-    (resident,) = whole.engine.models()
-    before = weakref.ref(resident)
+    (live_model,) = whole.engine.models()
+    before = weakref.ref(live_model)
     queries = [Recommend(user="u1"), Neighbors(kind="item", id="unknown")]
     answers = whole.engine._ranking.answer(queries, StreamId(1, 1))
     assert isinstance(answers[1], UnknownItem)
-    del resident, answers
+    del live_model, answers
     whole.train("als", n_factors=4)
 
     def is_gone() -> bool:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from service.engine.pending_events import MAX_WAITING, Lessons
+from service.engine.pending_events import MAX_WAITING, PendingEvents
 from service.errors import NotReady
 from service.storage.events import BATCH_RATINGS, Entry, RatingEvent, StreamId, portions
 
@@ -23,21 +23,21 @@ def test_portions_keep_order_and_whole_entries() -> None:
 
 
 def test_what_waits_is_taken_together_up_to_a_limit() -> None:
-    lessons = Lessons()
+    pending_events = PendingEvents()
     for ms in range(1, 6):
-        lessons.put([entry(ms, BATCH_RATINGS // 2)], lambda: False)
-    assert [one.entries[0].id.ms for one in lessons.take()] == [1, 2]
-    assert [one.entries[0].id.ms for one in lessons.take()] == [3, 4]
-    assert len(lessons) == 1
+        pending_events.put([entry(ms, BATCH_RATINGS // 2)], lambda: False)
+    assert [one.entries[0].id.ms for one in pending_events.take()] == [1, 2]
+    assert [one.entries[0].id.ms for one in pending_events.take()] == [3, 4]
+    assert len(pending_events) == 1
 
 
 def test_a_full_queue_makes_the_learner_wait_and_stopping_frees_it() -> None:
-    lessons, stopping = Lessons(), threading.Event()
+    pending_events, stopping = PendingEvents(), threading.Event()
     for ms in range(MAX_WAITING):
-        lessons.put([entry(ms, 1)], stopping.is_set)
-    threading.Timer(0.05, lessons.take).start()
-    lessons.put([entry(99, 1)], stopping.is_set)
-    assert len(lessons) == 1
+        pending_events.put([entry(ms, 1)], stopping.is_set)
+    threading.Timer(0.05, pending_events.take).start()
+    pending_events.put([entry(99, 1)], stopping.is_set)
+    assert len(pending_events) == 1
     stopping.set()
     with pytest.raises(NotReady):
-        lessons.put([entry(101, 1)], stopping.is_set)
+        pending_events.put([entry(101, 1)], stopping.is_set)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.online import place
+from gpu.online import prepare_online
+from gpu.ranking import topn
 from service.engine.history import History
-from service.engine.live_model import Resident
+from service.engine.live_model import LiveModel
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, Recommendation, UserRatings
 from service.engine.ranking import Ranking
 from service.errors import NotReady, UnknownItem, UnknownModel, UnknownUser
@@ -25,7 +26,7 @@ FACTORS = {"n_factors": 8, "n_epochs": 20}
 Make = Callable[..., Ranking]
 
 
-def resident_of(history: History, algorithm: str) -> Resident:
+def resident_of(history: History, algorithm: str) -> LiveModel:
     given = SMALL | {"n_epochs": 20} if algorithm.startswith("culsh") else FACTORS
     params = gpu.params_for(algorithm, {} if algorithm == "ease" else given)
     model = gpu.fit(history.table.ratings(history.users.keys, history.items.keys), params)
@@ -33,9 +34,11 @@ def resident_of(history: History, algorithm: str) -> Resident:
     manifest = Manifest(
         f"{algorithm}-1", algorithm, dataclasses.asdict(params), model.mean, model.scale, {}, "2000-0", *sizes, {}
     )
-    resident = Resident(manifest, place(model, history.table, history.users.keys, history.items.keys), history)
-    assert resident.settle(None)
-    return resident
+    live_model = LiveModel(
+        manifest, prepare_online(model, history.table, history.users.keys, history.items.keys), history
+    )
+    assert live_model.settle(None)
+    return live_model
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +49,12 @@ def history() -> History:
 
 
 @pytest.fixture(scope="module")
-def residents(history: History) -> dict[str, Resident]:
+def residents(history: History) -> dict[str, LiveModel]:
     return {name: resident_of(history, name) for name in ALGORITHMS}
 
 
 @pytest.fixture
-def make(history: History, residents: dict[str, Resident]) -> Make:
+def make(history: History, residents: dict[str, LiveModel]) -> Make:
     """make("culsh", …): a ranking with these models live."""
 
     def build(*names: str) -> Ranking:
@@ -194,9 +197,9 @@ def test_ratings_that_come_and_go_decide_what_has_enough_of_them() -> None:
     def listed(ms: int, value: float | None) -> list[bool]:
         applied = history.apply([Entry(StreamId(ms, 0), "rating", [RatingEvent("new", "i7", value, 0.0)])])
         ranking.note(applied)
-        for resident in ranking.models():
-            resident.learn(applied)
-            assert resident.settle(None)
+        for live_model in ranking.models():
+            live_model.learn(applied)
+            assert live_model.settle(None)
         asked = {"n": 100, "min_ratings": n_before + 1}
         answers = [
             ask(ranking, query) for query in (Recommend(user="u2", include_seen=True, **asked), Popular(**asked))
@@ -222,7 +225,7 @@ def test_fallbacks_have_the_same_filters(make: Make) -> None:
 
 def test_which_model_answers(make: Make) -> None:
     ranking = make("sgd", "culsh", "culsh-implicit")
-    assert [resident.name for resident in ranking.models()] == ["culsh-implicit", "culsh", "sgd"]
+    assert [live_model.name for live_model in ranking.models()] == ["culsh-implicit", "culsh", "sgd"]
     assert ask(ranking, Recommend(user="u1")).model == "culsh-implicit"
     assert ask(ranking, Recommend(user="u1", model="sgd")).model == "sgd"
     assert ask(ranking, Estimate(user="u1", item="i1")).model == "culsh"
@@ -330,9 +333,9 @@ def test_one_rating_makes_a_user_personal_and_none_unmakes_it() -> None:
     def rate(ms: int, item: str, value: float | None) -> Recommendation:
         applied = history.apply([Entry(StreamId(ms, 0), "rating", [RatingEvent("new", item, value, 0.0)])])
         ranking.note(applied)
-        for resident in ranking.models():
-            resident.learn(applied)
-            assert resident.settle(None)
+        for live_model in ranking.models():
+            live_model.learn(applied)
+            assert live_model.settle(None)
         return ask(ranking, Recommend(user="new"))
 
     assert rate(9001, "i2", 5.0).personalized
@@ -365,18 +368,18 @@ def test_who_has_deleted_every_rating_is_as_unknown_as_a_stranger(is_live: bool)
 def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkeypatch):
     history = History()
     history.apply(entries())
-    resident, told, ms = resident_of(history, "sgd"), [], itertools.count(10_000)
-    hide = resident.online.index.hide
-    monkeypatch.setattr(resident.online.index, "hide", lambda hidden: (told.append(hidden.copy()), hide(hidden)))
+    live_model, told, ms = resident_of(history, "sgd"), [], itertools.count(10_000)
+    hide = live_model.online.index.hide
+    monkeypatch.setattr(live_model.online.index, "hide", lambda hidden: (told.append(hidden.copy()), hide(hidden)))
 
     def after(*ratings: tuple[str, str, float | None], subject: tuple[str, str] | None = None) -> list[int]:
         """How often the index has been told, and the items that stay out."""
         events = [RatingEvent(*rating, 0.0) for rating in ratings]
         entry = Entry(StreamId(next(ms), 0), *(("rating", events) if subject is None else (subject[0], [], subject[1])))
-        resident.learn(history.apply([entry]))
-        resident.settle(None)
-        rows = gpu.topn.rows_of(history.table.rows, np.array([0]))
-        resident.recommend(gpu.topn.users_of(resident.model, np.array([0])), rows, 3, history.hidden)
+        live_model.learn(history.apply([entry]))
+        live_model.settle(None)
+        rows = topn.rows_of(history.table.rows, np.array([0]))
+        live_model.recommend(topn.users_of(live_model.model, np.array([0])), rows, 3, history.hidden)
         return [len(told), *np.flatnonzero(told[-1]).tolist()]
 
     user, item = history.users.id(0), history.items.id(0)

@@ -16,7 +16,7 @@ from gpu.params import Values
 from service.cli import synthetic
 from service.jobs import trainer
 from service.jobs.corpus import Corpus, usable
-from service.jobs.trainer import Line
+from service.jobs.trainer import TrainerMessage
 from service.storage import live_versions, snapshot
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.rating_log import RatingLog
@@ -39,8 +39,8 @@ def data(tmp_path: Path) -> Path:
 
 def run(
     data: Path, algorithm: str = "culsh", params: str = PARAMS, watermark: StreamId = END
-) -> tuple[Line, list[Line]]:
-    told: list[Line] = []
+) -> tuple[TrainerMessage, list[TrainerMessage]]:
+    told: list[TrainerMessage] = []
     return trainer.train(data, algorithm, params, str(watermark), "host", told.append), told
 
 
@@ -182,7 +182,7 @@ def test_what_could_not_be_measured_does_not_break_the_lines(
     monkeypatch.setattr(gpu.evaluate, "ranking", lambda *_, **__: {"ndcg@10": math.inf})
     last, told = run(data, algorithm, ALS)
     for line in [*told, last]:
-        assert msgspec.json.decode(msgspec.json.encode(line), type=Line) == line
+        assert msgspec.json.decode(msgspec.json.encode(line), type=TrainerMessage) == line
     assert last.metrics == {}
     assert snapshot.load(data / "snapshots", str(last.version)).manifest.metrics == {}
 
@@ -254,8 +254,8 @@ def command(data: Path, params: str = PARAMS) -> list[str]:
     return [sys.executable, "-m", "service.jobs.trainer", *arguments]
 
 
-def lines(output: bytes) -> list[Line]:
-    return [msgspec.json.decode(line, type=Line) for line in output.splitlines()]
+def lines(output: bytes) -> list[TrainerMessage]:
+    return [msgspec.json.decode(line, type=TrainerMessage) for line in output.splitlines()]
 
 
 def test_no_ratings_fail_with_a_clear_error(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_the_setting_of_values_does_not_concern_other_algorithms(data: Path) -> 
 
 
 def test_a_search_comes_first_where_it_is_asked_for(data: Path) -> None:
-    told: list[Line] = []
+    told: list[TrainerMessage] = []
     small = '{"n_factors": 4, "n_epochs": 4}'
     last = trainer.train(data, "als", small, str(END), "host", told.append, tune=True)
     shares = [line.progress for line in told]

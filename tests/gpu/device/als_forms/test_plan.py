@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gpu.device.als_forms import plan
 from gpu.ratings import Rows
-from gpu.training.als import Problem
+from gpu.training.als import AlsObjective
 
-EXPLICIT = Problem(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
-IMPLICIT = Problem(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.0, 3, 1e-4, "cg", "float16")
+EXPLICIT = AlsObjective(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 6, 1e-4, "cg", "float16")
+IMPLICIT = AlsObjective(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.0, 3, 1e-4, "cg", "float16")
 NO_BOUND = 10**9
 
 

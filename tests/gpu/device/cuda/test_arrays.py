@@ -19,4 +19,4 @@ def test_copies_in_pieces_are_copies(
     monkeypatch.setattr(arrays, "PIECE_BYTES", 72)
     given = np.random.default_rng(0).integers(0, 2, shape).astype(kind)
     for array in (given, np.asfortranarray(given), given[::2]):
-        np.testing.assert_array_equal(arrays.placed(array).get(), array)
+        np.testing.assert_array_equal(arrays.to_device(array).get(), array)

@@ -12,7 +12,7 @@ import pytest
 from gpu import refit_rules
 from gpu.backend import HOST, Backend
 from gpu.model import ARRAYS, Model
-from gpu.online import Follower, device_bytes, place
+from gpu.online import OnlineModel, device_bytes, prepare_online
 from gpu.online.exact import solver_of
 from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
@@ -214,7 +214,7 @@ class Calm(Told):
         return model
 
 
-def assert_alike(host: Follower, device: Follower) -> None:
+def assert_alike(host: OnlineModel, device: OnlineModel) -> None:
     for name in LEARNED:
         one, other = getattr(device.model, name), getattr(host.model, name)
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, err_msg=name)
@@ -232,7 +232,7 @@ def test_what_is_learned_is_what_the_host_learns(kind: type[Params], seed: int) 
     assert_alike(*told.followers)
 
 
-def assert_same_bits(one: Follower, other: Follower) -> None:
+def assert_same_bits(one: OnlineModel, other: OnlineModel) -> None:
     for name in ARRAYS:
         if name != "projections":
             assert getattr(one.model, name).tobytes() == getattr(other.model, name).tobytes(), name
@@ -287,11 +287,11 @@ def test_no_more_memory_is_taken_than_is_counted(params: Params) -> None:
     told.table.apply(*columns[:2], columns[2].astype(np.float32), np.zeros(60_000), 100 + np.arange(60_000))
     keys = np.arange(n_users, dtype=np.uint64), np.arange(n_items, dtype=np.uint64)
 
-    def learn() -> Follower:
-        follower = place(model, told.table, *keys, DEVICE).follow(*keys)
-        follower.touch(np.arange(200))
-        while not follower.settle(0.0):
+    def learn() -> OnlineModel:
+        online_model = prepare_online(model, told.table, *keys, DEVICE).follow(*keys)
+        online_model.touch(np.arange(200))
+        while not online_model.settle(0.0):
             pass
-        return follower
+        return online_model
 
     assert memory.taken_by(learn) <= device_bytes(params, n_users, n_items, told.table.n_ratings, DEVICE)

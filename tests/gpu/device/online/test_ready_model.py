@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpu.backend import HOST, Backend
 from gpu.model import ARRAYS, Model
-from gpu.online import Follower, device_model, place
+from gpu.online import OnlineModel, device_model, prepare_online
 from gpu.online.drift import learns
 from gpu.online.rating_table import RatingTable
 from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
@@ -52,7 +52,7 @@ class Told:
     def __init__(self, kind: type[Params], seed: int, backends: tuple[Backend, ...] = (HOST, DEVICE)) -> None:
         self.rng, self.position = np.random.default_rng(seed), 0
         self.table = RatingTable(TRAINED_USERS + 1, TRAINED_ITEMS + 1)
-        self.followers: list[Follower] = []
+        self.followers: list[OnlineModel] = []
         self.gone: set[int] = set()
         self.rate(12)
         self.since, self.changed = self.position, set[int]()
@@ -65,9 +65,9 @@ class Told:
     def keys(self) -> tuple[np.ndarray, np.ndarray]:
         return USER_KEYS[: self.table.n_users], ITEM_KEYS[: self.table.n_items]
 
-    def follow(self, kind: type[Params], backend: Backend) -> Follower:
+    def follow(self, kind: type[Params], backend: Backend) -> OnlineModel:
         """One follower more, of a model as it was trained."""
-        placed = place(self.model(kind), self.table, *self.keys, backend)
+        placed = prepare_online(self.model(kind), self.table, *self.keys, backend)
         self.followers.append(placed.follow(*self.keys, self.since))
         return self.followers[-1]
 
@@ -92,14 +92,14 @@ class Told:
         changes = self.table.apply(users, items, values, np.zeros(n), positions)
         if self.followers:
             self.changed.update(users.tolist())
-        for follower in self.followers:
-            follower.note(changes)
+        for online_model in self.followers:
+            online_model.note(changes)
 
     def grow(self) -> None:
         sizes = (min(n + int(self.rng.integers(0, 4)), MOST) for n in (self.table.n_users, self.table.n_items))
         self.table.grow(*sizes)
-        for follower in self.followers:
-            follower.grow(*self.keys)
+        for online_model in self.followers:
+            online_model.grow(*self.keys)
 
     def forget(self) -> None:
         user = int(self.rng.integers(0, self.table.n_users))
@@ -107,20 +107,20 @@ class Told:
             return
         self.gone.add(user)
         items, values = self.table.drop_user(user)
-        for follower in self.followers:
-            follower.forget(user, items, values)
+        for online_model in self.followers:
+            online_model.forget(user, items, values)
 
     def touch(self) -> None:
         users = np.array(sorted(set(range(TRAINED_USERS)) - self.gone))[::2]
-        for follower in self.followers:
-            follower.touch(users)
+        for online_model in self.followers:
+            online_model.touch(users)
 
     def settle(self) -> None:
-        for follower in self.followers:
-            assert follower.settle()
+        for online_model in self.followers:
+            assert online_model.settle()
 
     def assert_alike(self) -> None:
-        host, device = (follower.model for follower in self.followers)
+        host, device = (online_model.model for online_model in self.followers)
         for name in ("user_trained", "item_trained"):
             np.testing.assert_array_equal(getattr(host, name), getattr(device, name))
         names = set(ARRAYS) - {"projections", "user_trained", "item_trained", "item_weights"}  # the last are of EASE
@@ -130,8 +130,8 @@ class Told:
             np.testing.assert_array_equal(one, other, err_msg=name)  # both are solved on the host
         users = np.arange(self.table.n_users)
         answers = [
-            topn.recommend(follower.index, topn.users_of(follower.model, users), self.table.rows, 5)
-            for follower in self.followers
+            topn.recommend(online_model.index, topn.users_of(online_model.model, users), self.table.rows, 5)
+            for online_model in self.followers
         ]
         np.testing.assert_allclose(answers[0][1], answers[1][1], rtol=2e-3, atol=2e-3)
 
@@ -139,11 +139,11 @@ class Told:
 def run(told: Told, steps: list[str]) -> None:
     for step in steps:
         if step == "slice":
-            for follower in told.followers:
-                follower.settle(0.0)
+            for online_model in told.followers:
+                online_model.settle(0.0)
         elif step == "late":
-            for follower in told.followers:
-                follower.catch_up(0.0)
+            for online_model in told.followers:
+                online_model.catch_up(0.0)
         elif step == "settle":
             told.settle()
         elif step.startswith("rate"):
@@ -184,7 +184,7 @@ def test_a_history_that_changes_while_it_is_copied(kind: type[Params]) -> None:
 def test_what_waits_together_is_one_batch(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
     live = importlib.import_module("gpu.device.online.learner")
     sizes: list[int] = []
-    apply = live.LiveModel.apply
+    apply = live.DeviceLearner.apply
 
     def counting(self: Any, users: np.ndarray, *columns: np.ndarray) -> None:
         sizes.append(len(users))
@@ -192,22 +192,22 @@ def test_what_waits_together_is_one_batch(kind: type[Params], monkeypatch: pytes
 
     told = Told(kind, 1)
     told.settle()
-    monkeypatch.setattr(live.LiveModel, "apply", counting)
+    monkeypatch.setattr(live.DeviceLearner, "apply", counting)
     run(told, ["rate1"] * 9 + ["settle", "rate1", "forget", "rate1", "rate1", "settle"])
     assert sizes == [9, 1, 2]
 
 
 def test_batches_are_no_larger_than_lists_of_new_items_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     live, told, sizes = importlib.import_module("gpu.device.online.learner"), Told(CulshParams, 8, (DEVICE,)), []
-    apply = live.LiveModel.apply
+    apply = live.DeviceLearner.apply
 
     def counting(self: Any, users: np.ndarray, *rest: Any) -> None:
         sizes.append(len(users))
         apply(self, users, *rest)
 
     told.settle()
-    monkeypatch.setattr(live.LiveModel, "apply", counting)
-    monkeypatch.setattr(live.LiveModel, "most_changes", 4)
+    monkeypatch.setattr(live.DeviceLearner, "apply", counting)
+    monkeypatch.setattr(live.DeviceLearner, "most_changes", 4)
     run(told, ["rate7", "rate1", "rate7", "settle"])
     assert sizes == [4, 4, 4, 3]
 
@@ -228,7 +228,7 @@ def test_a_rehearsal_does_all_that_a_model_will_do(kind: type[Params], monkeypat
 
     names = {"apply", "touch", "forget", "agreement"} | ({"write_items"} if learns(random_params(kind)) else set())
     for name in names:
-        monkeypatch.setattr(live.LiveModel, name, spy(name, getattr(live.LiveModel, name)))
+        monkeypatch.setattr(live.DeviceLearner, name, spy(name, getattr(live.DeviceLearner, name)))
     ready_model.rehearse(Told(kind, 0, ()).model(kind), DEVICE)
     assert done == names
 
@@ -245,9 +245,9 @@ def test_batches_leave_no_trace(kind: type[Params]) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-def assert_mirrored(follower: Any) -> None:
+def assert_mirrored(online_model: Any) -> None:
     """The device has what answers on the host, bit for bit; but for rows that it will get with their first rating."""
-    live, model = follower._live, follower.model
+    live, model = online_model._live, online_model.model
     n_users, n_items = live.shape
     found = live.fetch(np.arange(n_users), np.arange(n_items))
     for name in set(found) - {"projections"}:
@@ -267,31 +267,31 @@ def learned_items(model: Model, trained: Model) -> list[int]:
 @LEARNING
 def test_items_learn_after_events(kind: type[Params]) -> None:
     told = Told(kind, 2, (DEVICE,))
-    (follower,) = told.followers
+    (online_model,) = told.followers
     told.settle()
-    before = follower.model.item_factors[4].copy()
+    before = online_model.model.item_factors[4].copy()
     told.give([0, 1, 2, 3], 4, 1.0)
-    while not follower.settle(0.0):
+    while not online_model.settle(0.0):
         pass
-    np.testing.assert_array_equal(follower.model.item_factors[4], before)
-    while not follower.catch_up(0.0):
+    np.testing.assert_array_equal(online_model.model.item_factors[4], before)
+    while not online_model.catch_up(0.0):
         pass
-    assert (follower.model.item_factors[4] != before).any()
-    assert_mirrored(follower)
+    assert (online_model.model.item_factors[4] != before).any()
+    assert_mirrored(online_model)
 
 
 @LEARNING
 def test_an_item_gets_back_what_it_had_once_new_ratings_are_deleted(kind: type[Params]) -> None:
     told = Told(kind, 4, (DEVICE,))
-    (follower,), trained = told.followers, told.model(kind)
+    (online_model,), trained = told.followers, told.model(kind)
     others = np.setdiff1d(np.arange(TRAINED_USERS), told.table.raters(4))
     told.give(others, 4, 1.0)
     told.settle()
-    assert learned_items(follower.model, trained) == [4]
+    assert learned_items(online_model.model, trained) == [4]
     told.give(others, 4, np.nan)
     told.settle()
-    assert learned_items(follower.model, trained) == []
-    assert_mirrored(follower)
+    assert learned_items(online_model.model, trained) == []
+    assert_mirrored(online_model)
 
 
 @KINDS
@@ -302,11 +302,11 @@ def test_a_restart_gives_the_bits_that_streaming_gave(kind: type[Params]) -> Non
     restarted.touch(np.array(sorted(told.changed)))
     told.settle()
     for name in ARRAYS:
-        one, other = (getattr(follower.model, name) for follower in told.followers)
+        one, other = (getattr(online_model.model, name) for online_model in told.followers)
         np.testing.assert_array_equal(one, other, err_msg=name)
-    for follower in told.followers:
-        assert_mirrored(follower)
-        assert not follower.n_waiting
+    for online_model in told.followers:
+        assert_mirrored(online_model)
+        assert not online_model.n_waiting
 
 
 def test_two_models_side_by_side() -> None:
@@ -335,7 +335,7 @@ def test_somebody_passing_through() -> None:
     told = Told(CulshParams, 9)
     run(told, ["rate20", "grow", "settle"])
     items, values = np.array([0, 3, 8], dtype=np.int32), np.array([5.0, 1.0, 4.0], dtype=np.float32)
-    one, other = (follower.fold_in(items, values) for follower in told.followers)
+    one, other = (online_model.fold_in(items, values) for online_model in told.followers)
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
 

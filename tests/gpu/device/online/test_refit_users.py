@@ -23,8 +23,8 @@ from tests.gpu.followers import (
     TRAINED_USERS,
     USER_KEYS,
     Event,
-    Follower,
     History,
+    OnlineModel,
     histories,
     history_of,
 )  # fmt: skip
@@ -116,13 +116,13 @@ class Twins:
     """A follower on the host and a live model on the device."""
 
     def __init__(self, kind: type[Params], history: History) -> None:
-        self.host = Follower(kind, history)
+        self.host = OnlineModel(kind, history)
         model = random_model(random_params(kind), TRAINED_USERS, TRAINED_ITEMS)
         model.mean = MEANS[kind]
         model.grow(N_USERS, N_ITEMS)
         table = self.host.table
         live = importlib.import_module("gpu.device.online.learner")
-        self.device = live.LiveModel(model, table.rows, table.positions, USER_KEYS, ITEM_KEYS)
+        self.device = live.DeviceLearner(model, table.rows, table.positions, USER_KEYS, ITEM_KEYS)
         self.host.online.settle()
 
     def learn(self, events: list[Event]) -> None:

@@ -8,8 +8,6 @@ import gc
 import os
 from pathlib import Path
 
-import pyarrow as pa
-
 MAX_ARENAS = 2
 GC_THRESHOLDS = 20_000, 20, 100  # Python's 700 are passed by each batch of answers: a tenth of the processor's time
 # Added to a process's share of the memory in thousandths. The kernel ends the process with the highest sum: a training
@@ -40,6 +38,8 @@ def limit_arenas() -> None:
 
     Has to come before the threads. Does nothing where the C library is not glibc.
     """
+    import pyarrow as pa  # noqa: PLC0415 (what only computes needs none)
+
     pa.set_memory_pool(pa.system_memory_pool())
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, MAX_ARENAS)

@@ -94,6 +94,19 @@ def test_rooms_of_the_service_import_downward():
     assert upward == []
 
 
+def test_what_is_imported_by_name_is_there():
+    """Device modules are imported by name, since CuPy may be missing: no type checker sees what is asked of them."""
+    asked = re.compile(r'import_module\(\s*"((?:gpu|service)\.[\w.]+)"\s*\)\.(\w+)')
+    missing = []
+    for path in CODE:
+        for module, name in asked.findall(path.read_text("utf-8")):
+            home = ROOT / (module.replace(".", "/") + ".py")
+            home = home if home.exists() else home.with_suffix("") / "__init__.py"
+            if not re.search(rf"^(?:def|class) {name}\b|^{name}\b.*=", home.read_text("utf-8"), re.MULTILINE):
+                missing.append(f"{name_of(path)}: {module}.{name}")
+    assert missing == []
+
+
 def test_the_engine_does_not_know_the_service():
     for path in CODE:
         if name_of(path).startswith("gpu/"):

@@ -154,10 +154,10 @@ def _packed(neighbors: Any, macros: dict[str, int]) -> Any:
     return out
 
 
-def _sparse(to_device: DeviceRatings) -> Any:
+def _sparse(ratings: DeviceRatings) -> Any:
     """`Sparse` of the kernels: addresses, passed by value."""
     given = np.zeros((), dtype=SPARSE)
-    for name, array in zip(SPARSE.names or (), to_device, strict=True):
+    for name, array in zip(SPARSE.names or (), ratings, strict=True):
         given[name] = 0 if array is None else array.data.ptr
     return given
 

@@ -136,7 +136,7 @@ def prepare_online(
         user_keys, item_keys: of all rows of the model.
     """
     if _learns_on_device(model.params, backend):
-        ready: ReadyModel = importlib.import_module("gpu.device.online.ready_model").ReadyModel(
+        ready: ReadyModel = importlib.import_module("gpu.device.online.ready_model").ReadyDeviceModel(
             model, table, user_keys, item_keys, backend
         )
         return ready

@@ -121,7 +121,7 @@ class DeviceModel:
         item_keys: NDArray[np.uint64],
         since: int | None = None,
     ) -> None:
-        """See `gpu.online.ReadyDeviceModel.follow`."""
+        """See `gpu.online.ReadyModel.follow`."""
         self.model, self.index, self._table = ready.model, ready.index, ready.table
         self._refits, self._finish = ready.refits, ready.finish
         self._waiting: deque[Changes | int] = deque()  # changes, and users to be forgotten after them

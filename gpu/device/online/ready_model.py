@@ -37,7 +37,7 @@ class ReadyDeviceModel:
         *,
         is_rehearsed: bool = True,
     ) -> None:
-        """Copy what does not depend on ratings; see `gpu.online.position`.
+        """Copy what does not depend on ratings; see `gpu.online.prepare_online`.
 
         Args:
             is_rehearsed: whether a small model of the same shape is made to learn first, unless one has already: that
@@ -60,7 +60,7 @@ class ReadyDeviceModel:
     def follow(
         self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
     ) -> DeviceModel:
-        """See `gpu.online.ReadyDeviceModel`."""
+        """See `gpu.online.ReadyModel`."""
         return DeviceModel(self, user_keys, item_keys, since)
 
     def load(self, keys: Callable[[], Keys]) -> Generator[None, None, DeviceLearner]:

@@ -58,7 +58,7 @@ def base_of(rows: Rows, n_items: int) -> tuple[float, np.ndarray, np.ndarray]:
 
 
 def placed(near: ModuleType, rows: Rows) -> Any:
-    to_device = importlib.import_module("gpu.device.als_forms.sides").placed
+    to_device = importlib.import_module("gpu.device.cuda.arrays").to_device
     return importlib.import_module("gpu.device.cuda.ratings").DeviceRatings(*map(to_device, rows))
 
 

@@ -17,7 +17,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-b
   --no-emit-package colorama --constraint constraints.txt --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint types format docs lock image bench loadtest faults soak clean
+.PHONY: help demo install test lint types coverage format docs lock image bench loadtest faults soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,12 +30,20 @@ install: $(VENV)/dev ## create the environment with everything that development 
 test: lint types ## install, then every check and every test
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/dev ## ruff: rules and format
+lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (codespell)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	git ls-files | xargs $(BIN)/codespell
 
 types: $(VENV)/dev ## mypy --strict
 	$(BIN)/mypy
+
+coverage: $(VENV)/dev ## which branches the tests reach, device code left out; takes twice as long as the tests
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered
 
 format: $(VENV)/dev ## rewrite the code as the checks want it
 	$(BIN)/ruff check --fix .

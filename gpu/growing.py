@@ -47,7 +47,7 @@ class Growing:
         return self.values.nbytes
 
     def grow(self, n_rows: int) -> None:
-        """Lengthen to at least `n_rows`: amortised constant time a row."""
+        """Lengthen to at least `n_rows`: amortized constant time a row."""
         length = len(self.values)
         if n_rows > len(self._buffer):
             longer = _zeros((n_rows, *self.values.shape[1:]), self.values.dtype)

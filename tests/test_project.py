@@ -76,24 +76,6 @@ def test_only_structs_of_plain_values_are_kept_from_the_garbage_collector():
     assert found
 
 
-def test_rooms_of_the_service_import_downward():
-    """The order is that of docs/architecture.md; what is in no room is on the ground floor."""
-    order = ("storage", "engine", "jobs", "runtime", "api", "process", "cli")
-    floors = {"components": 4} | {room: floor for floor, room in enumerate(order, start=1)}
-
-    def floor_of(module):
-        room = module.split(".")[1] if "." in module else ""
-        return floors.get(room, 0)
-
-    upward = []
-    for path in CODE:
-        module = name_of(path).removesuffix(".py").replace("/", ".")
-        if module.startswith("service."):
-            imported = re.findall(r"^\s*(?:from|import) (service\.[\w.]+)", path.read_text("utf-8"), re.MULTILINE)
-            upward += [f"{module} -> {other}" for other in imported if floor_of(other) > floor_of(module)]
-    assert upward == []
-
-
 def test_what_is_imported_by_name_is_there():
     """Device modules are imported by name, since CuPy may be missing: no type checker sees what is asked of them."""
     asked = re.compile(r'import_module\(\s*"((?:gpu|service)\.[\w.]+)"\s*\)\.(\w+)')

@@ -27,7 +27,7 @@ class Growing:
         return self.buffer[: self._n_rows]
 
     def grow(self, n_rows: int) -> None:
-        """Lengthen to at least `n_rows`: amortised constant time a row, and no work on the device but when it moves."""
+        """Lengthen to at least `n_rows`: amortized constant time a row, and no work on the device but when it moves."""
         held = len(self.buffer)
         if n_rows > held:
             self.buffer = self._longer(self.buffer, max(n_rows, held + held // 2))

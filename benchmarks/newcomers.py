@@ -22,7 +22,8 @@ import gpu
 from benchmarks.report import say
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
-from gpu.params import GradientParams, Params, params_for, with_changes
+from gpu.param_kinds import GradientParams, Params
+from gpu.params import params_for, with_changes
 
 SHARE = 0.01
 Events = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]]

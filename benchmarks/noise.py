@@ -17,7 +17,8 @@ import numpy as np
 import gpu
 from benchmarks.accuracy import fitted
 from benchmarks.report import say
-from gpu.params import CulshParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import CulshParams, SgdParams
 
 SHARES = (0.01, 0.005, 0.001)
 MODELS = (SgdParams(n_factors=128), CulshParams(n_factors=32, n_neighbors=32))

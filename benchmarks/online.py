@@ -25,7 +25,8 @@ from gpu.errors import InvalidInput
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
-from gpu.params import CulshParams, GradientParams, params_for
+from gpu.param_kinds import GradientParams
+from gpu.params import CulshParams, params_for
 from gpu.training import simlsh
 
 NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01

@@ -24,7 +24,7 @@ from gpu.backend import Backend
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.online import OnlineModel, prepare_online
 from gpu.online.rating_table import Changes, RatingTable
-from gpu.params import Params
+from gpu.param_kinds import Params
 from gpu.ranking import item_index, topn
 from service.engine.rehearsal import rehearse_model
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.report import say
 from gpu.errors import InvalidInput
 from gpu.model import Model
-from gpu.params import Params
+from gpu.param_kinds import Params
 from service.storage import live_versions, snapshot
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog

@@ -25,6 +25,7 @@ from gpu.errors import (
     TrainingDiverged,
 )
 from gpu.model import NO_NEIGHBOR, Model
+from gpu.param_kinds import Params
 from gpu.params import (
     AlsImplicitParams,
     AlsParams,
@@ -33,7 +34,6 @@ from gpu.params import (
     EaseParams,
     EsgdParams,
     NmfParams,
-    Params,
     SgdParams,
     params_for,
 )
@@ -127,7 +127,7 @@ def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     """
     if not len(ratings):
         return ratings, 0
-    if not isinstance(params, NmfParams):
+    if not params.is_nonnegative:
         return (ratings, 0) if params.is_implicit else winsorized(ratings)
     found, n_far = winsorized(ratings) if kind_of(ratings.by_user.values) == "ratings" else (ratings, 0)
     n_negative = int(np.count_nonzero(found.by_user.values < 0))

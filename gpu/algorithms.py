@@ -8,7 +8,8 @@ from typing import Any
 
 from gpu.backend import Backend
 from gpu.model import Model
-from gpu.params import PARAMETERS, Params
+from gpu.param_kinds import Params
+from gpu.params import PARAMETERS
 from gpu.ratings import Ratings
 from gpu.training import culsh, sgd
 from gpu.training.als import AlsTrainer

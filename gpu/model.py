@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gpu.errors import InvalidInput
 from gpu.growing import Growing
-from gpu.params import Params
+from gpu.param_kinds import Params
 from gpu.training.calibration import NEUTRAL, Calibration
 
 NO_NEIGHBOR = NO_SLOT = -1

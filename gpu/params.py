@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_type_hints
 
 from gpu.errors import InvalidParams
-from gpu.param_ranges import check_names, check_ranges, converted
+from gpu.param_kinds import FactorParams, GradientParams, Params, RefitKind, RegularizedParams
+from gpu.param_ranges import check_names, converted
 
 Similarity = Literal["simlsh", "gsm", "minhash", "rp_cos", "random"]
 Psi = Literal["residual", "power"]
@@ -27,65 +28,6 @@ NmfPrecision = Literal["float32", "float64"]
 Start = Literal["random", "nndsvd"]
 Values = Literal["auto", "ratings", "counts"]
 Confidence = Literal["auto", "linear", "log"]
-
-
-@dataclass(frozen=True)
-class Params:
-    """What every algorithm has.
-
-    Attributes:
-        algorithm: its name on the command line and in the API.
-        is_implicit: whether it learns who rated what, not how high, and is judged by its ranking.
-        is_logit: whether its scores are log-odds of a rating.
-        has_item_weights: whether its users are their ratings, which item weights turn into scores
-        (`gpu.online.weighted`).
-    """
-
-    algorithm: ClassVar[str]
-    is_implicit: ClassVar[bool] = False
-    is_logit: ClassVar[bool] = False
-    has_item_weights: ClassVar[bool] = False
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # where narrower than those of all algorithms
-    choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # where other than those of all algorithms
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
-    @property
-    def width(self) -> int:
-        """F of the models it makes."""
-        return 1
-
-
-@dataclass(frozen=True)
-class FactorParams(Params):
-    """What every algorithm has that learns factors, in epochs.
-
-    Attributes (beyond `Params`):
-        n_factors: F, latent size. More fits finer taste and costs time and memory in proportion.
-        n_epochs: passes over the ratings; one solves or visits both sides.
-        seed: start of every random stream; equal seeds give equal models on equal ratings.
-    """
-
-    n_factors: int = 64
-    n_epochs: int = 15
-    seed: int = 0
-
-    @property
-    def width(self) -> int:
-        """F."""
-        return self.n_factors
-
-
-@dataclass(frozen=True)
-class RegularizedParams(FactorParams):
-    """What every algorithm has whose factors are held back by a ridge.
-
-    Attributes (beyond `FactorParams`):
-        regularization: λ of both factor matrices; more pulls rows with few ratings harder toward zero.
-    """
-
-    regularization: float = 0.055
 
 
 @dataclass(frozen=True)
@@ -105,6 +47,7 @@ class AlsParams(RegularizedParams):
     """
 
     algorithm: ClassVar[str] = "als"
+    refits: ClassVar[RefitKind] = "exact"
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"n_factors": (4, 1024)}
 
     n_factors: int = 128
@@ -139,6 +82,8 @@ class AlsImplicitParams(FactorParams):
     """
 
     algorithm: ClassVar[str] = "als-implicit"
+    has_values: ClassVar[bool] = True
+    refits: ClassVar[RefitKind] = "exact"
     is_implicit: ClassVar[bool] = True
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = AlsParams.ranges
 
@@ -153,19 +98,6 @@ class AlsImplicitParams(FactorParams):
     cg_tolerance: float = 1e-4
     solver: Solver = "cg"
     precision: Precision = "float16"
-
-
-@dataclass(frozen=True)
-class GradientParams(RegularizedParams):
-    """What every algorithm has that learns by stochastic gradient descent.
-
-    λ of the factors is applied once per rating, so weighted by counts.
-
-    Attributes (beyond `RegularizedParams`):
-        learning_rate: the step of the first epoch. Longer ones learn in fewer epochs, and diverge beyond some length.
-    """
-
-    learning_rate: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -201,6 +133,11 @@ class SgdParams(GradientParams):
     precision: Precision = "float16"
     deterministic: bool = False
 
+    @property
+    def ridge_of_biases(self) -> float:
+        """See `GradientParams.ridge_of_biases`."""
+        return self.bias_regularization
+
 
 @dataclass(frozen=True)
 class CulshParams(SgdParams):
@@ -223,6 +160,11 @@ class CulshParams(SgdParams):
     n_bits: int = 2432
     psi: Psi = "power"
 
+    @property
+    def ridge_of_weights(self) -> float:
+        """See `GradientParams.ridge_of_weights`."""
+        return self.weight_regularization
+
 
 @dataclass(frozen=True)
 class CulshImplicitParams(CulshParams):
@@ -238,6 +180,7 @@ class CulshImplicitParams(CulshParams):
     """
 
     algorithm: ClassVar[str] = "culsh-implicit"
+    has_values: ClassVar[bool] = True
     is_implicit: ClassVar[bool] = True
     is_logit: ClassVar[bool] = True
     n_factors: int = 64
@@ -248,6 +191,11 @@ class CulshImplicitParams(CulshParams):
     weight_learning_rate: float = 0.005
     n_negatives: int = 8
     values: Values = "auto"
+
+    @property
+    def n_absences(self) -> int:
+        """See `Params.n_absences`."""
+        return self.n_negatives
 
 
 @dataclass(frozen=True)
@@ -265,6 +213,8 @@ class NmfParams(FactorParams):
     """
 
     algorithm: ClassVar[str] = "nmf"
+    is_nonnegative: ClassVar[bool] = True
+    refits: ClassVar[RefitKind] = "exact"
     is_implicit: ClassVar[bool] = True
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "solver": ("tiled", "plain"),
@@ -291,6 +241,7 @@ class EaseParams(Params):
     """
 
     algorithm: ClassVar[str] = "ease"
+    has_values: ClassVar[bool] = True
     is_implicit: ClassVar[bool] = True
     has_item_weights: ClassVar[bool] = True
 

@@ -10,21 +10,14 @@ users and items that a model had not seen (docs/decisions, note 11).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.model import Model
-from gpu.params import (
-    AlsImplicitParams,
-    AlsParams,
-    CulshImplicitParams,
-    CulshParams,
-    GradientParams,
-    NmfParams,
-    SgdParams,
-)
+from gpu.param_kinds import GradientParams
+from gpu.params import AlsImplicitParams, AlsParams
 from gpu.training.baselines import PRIOR
 from gpu.training.calibration import signals
 
@@ -138,22 +131,23 @@ def ridges(
 def objective_of(model: Model) -> Objective:
     """What a model of ALS or NMF was trained to minimize."""
     params, known = model.params, model.calibration
-    if isinstance(params, NmfParams):
+    if params.is_nonnegative:
         return Objective(True, True, False, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0)
-    if isinstance(params, AlsImplicitParams):
-        exponent = params.regularization_exponent
+    if params.is_implicit:
+        exponent = cast("AlsImplicitParams", params).regularization_exponent
         return Objective(True, False, False, known.alpha, 0.0, known.regularization, exponent, known.prior, 1.0)
-    assert isinstance(params, AlsParams)  # noqa: S101 - the last with exact refits; this narrows the type
-    return Objective(False, False, params.biases, 0.0, model.mean, params.regularization, 1.0, known.prior, known.unit)
+    explicit = cast("AlsParams", params)
+    ridge = explicit.regularization
+    return Objective(False, False, explicit.biases, 0.0, model.mean, ridge, 1.0, known.prior, known.unit)
 
 
 def learned_values(model: Model, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """What a model of ALS or NMF learns of ratings (B,): (what stands for each, whether it says anything)."""
-    if isinstance(model.params, AlsImplicitParams):
+    if model.params.has_values:
         values = signals(values, model.calibration)
         return values, values != 0
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
-    if isinstance(model.params, NmfParams):
+    if model.params.is_nonnegative:
         return np.minimum(values, np.float32(model.scale[1])), values > 0
     return values, np.ones(len(values), dtype=np.bool_)
 
@@ -167,14 +161,14 @@ def user_rules(params: GradientParams, unit: float = 1.0) -> Rules:
     return Rules(
         factor=unit * FACTOR_SHARE * params.regularization,
         factor_prior=unit * FACTOR_PRIOR,
-        bias=params.bias_regularization if isinstance(params, SgdParams) else 0.0,
+        bias=params.ridge_of_biases,
         bias_prior=BIAS_PRIOR_OF_USERS,
-        weight=params.weight_regularization if isinstance(params, CulshParams) else 0.0,
+        weight=params.ridge_of_weights,
         weight_prior=WEIGHT_PRIOR,
         weight_unit=unit**2,
         baseline_prior=PRIOR,
         max_ratings=MAX_RATINGS_OF_USERS,
-        n_negatives=params.n_negatives if isinstance(params, CulshImplicitParams) else 0,
+        n_negatives=params.n_absences,
         max_negatives=MAX_NEGATIVES,
         n_steps=STEPS_OF_USERS,
         seed=np.uint64(params.seed),
@@ -203,12 +197,12 @@ def trained_item_rules(params: GradientParams, unit: float = 1.0) -> Rules:
 def item_rules(params: GradientParams, unit: float = 1.0) -> Rules:
     """Rules for items newer than a model trained with `params`; see `user_rules`."""
     rules = user_rules(params, unit)._replace(bias_prior=BIAS_PRIOR_OF_ITEMS, max_ratings=MAX_RATERS)
-    if not isinstance(params, CulshImplicitParams):
+    if not params.n_absences:
         return rules
     return rules._replace(
         factor=ITEM_SHARE * params.regularization,
         factor_prior=ITEM_PRIOR,
-        weight=ITEM_SHARE * params.weight_regularization,
+        weight=ITEM_SHARE * params.ridge_of_weights,
         weight_prior=ITEM_PRIOR,
         max_ratings=MAX_RATERS_IMPLICIT,
         n_steps=STEPS_OF_ITEMS,

@@ -23,7 +23,7 @@ from gpu.device.descent_layout import MOST_THREADS, WARP, DescentParameters, Geo
 from gpu.device.descent_tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
 from gpu.device.kernels import kernel
 from gpu.model import Model
-from gpu.params import CulshImplicitParams, SgdParams
+from gpu.params import SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 from gpu.training.views import Rates, Shares, balanced_bounds
 
@@ -92,18 +92,18 @@ class Descent:
         self.tiles = deal(self._rows.lengths, self._n_tiles)
         self._parameters.settle(self.tiles)
         self._parameters.shares = self._shares()
-        if isinstance(self._params, CulshImplicitParams):
-            self._pairs, self._negatives = descent_neighbors.samples(self._rows, self._params.n_negatives)
+        if self._params.n_absences:
+            self._pairs, self._negatives = descent_neighbors.samples(self._rows, self._params.n_absences)
         else:
             self.visits = self._laid_out(self._rows, 0)
 
     def learn(self, epoch: int, rates: Rates) -> None:
         """One epoch of [004] eq. 5."""
-        if isinstance(self._params, CulshImplicitParams):
+        if self._params.n_absences:
             vars(self).pop("visits", None)  # the next ones lie where they were
             keys = self._params.seed, epoch, self._model.middle
             descent_neighbors.draw(self._rows, self._model.n_items, *keys, self._negatives)
-            self.visits = self._laid_out(self._pairs, 1 + self._params.n_negatives)
+            self.visits = self._laid_out(self._pairs, 1 + self._params.n_absences)
         generator = np.random.default_rng((self._params.seed, epoch))
         salt = np.uint32(generator.integers(2**32, dtype=np.uint64))
         if self._params.deterministic:

@@ -7,6 +7,7 @@ each, every user group meets another item group, so no two threads touch the sam
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +46,8 @@ class Descent:
 
     def __init__(self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None) -> None:
         self.model, self._params, self._ratings, self._test = model, params, ratings, test
-        if isinstance(params, CulshImplicitParams):
-            self._blocks: Blocks = ImplicitBlocks(ratings, params, model.middle)
+        if params.n_absences:
+            self._blocks: Blocks = ImplicitBlocks(ratings, cast("CulshImplicitParams", params), model.middle)
         else:
             self._blocks = Blocks(ratings)
         self._lines = sgd.lines(N_GROUPS, ratings.n_items)

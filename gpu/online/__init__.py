@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
 from gpu.model import Model, bytes_of
-from gpu.online.exact import ExactParams, solver_of
+from gpu.online.exact import solver_of
 from gpu.online.exact_rows import Solver
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import Changes, RatingTable
-from gpu.params import GradientParams, Params
+from gpu.param_kinds import GradientParams, Params, descending
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.refit_rules import item_rules
@@ -149,13 +149,20 @@ def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, bac
         return 0
     users, items = bytes_of(params, n_users, n_items)
     if _learns_on_device(params, backend):
-        return users + A_USER * n_users + 3 * items + AN_ITEM * n_items + A_RATING * n_ratings + _batch_bytes(params)
-    solving = items + A_SOLVER if isinstance(params, ExactParams) else 0
+        return (
+            users
+            + A_USER * n_users
+            + 3 * items
+            + AN_ITEM * n_items
+            + A_RATING * n_ratings
+            + _batch_bytes(descending(params))
+        )
+    solving = items + A_SOLVER if params.refits == "exact" else 0
     return 2 * items + solving  # laid out for ranking, neighbors in both directions
 
 
-def _learns_on_device(params: Params, backend: Backend) -> TypeGuard[GradientParams]:
-    return backend.name != HOST.name and isinstance(params, GradientParams)
+def _learns_on_device(params: Params, backend: Backend) -> bool:
+    return backend.name != HOST.name and params.refits == "sampled"
 
 
 def _batch_bytes(params: GradientParams) -> int:

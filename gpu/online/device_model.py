@@ -27,7 +27,6 @@ from gpu.online.host_model import folded_in
 from gpu.online.late import LateRefits, taken
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.online.sampled import ITEMS_AT_ONCE, SampledRefits
-from gpu.params import CulshImplicitParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.refit_rules import MAX_RATERS
@@ -298,8 +297,7 @@ class DeviceModel:
         _, firsts = np.unique(users, return_index=True)
         params, samples = self.model.params, np.zeros(len(users), dtype=np.int64)
         samples[firsts] = self._table.rows.lengths[users[firsts]]
-        if isinstance(params, CulshImplicitParams):
-            samples *= 1 + params.n_negatives
+        samples *= 1 + params.n_absences
         return min(len(users), 1 + int(np.searchsorted(np.cumsum(samples), SAMPLES_AT_ONCE)))
 
     def _take_over(self, live: Live) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gpu.host.online import drift as kernels
 from gpu.model import Model
 from gpu.online.rating_table import Changes, RatingTable
-from gpu.params import CulshImplicitParams, Params
+from gpu.param_kinds import Params
 
 SHARE = 0.1  # test RMSE and work for other shares: docs/algorithms.md
 USERS_PER_SLICE = 4096
@@ -189,7 +189,7 @@ def learns(params: Params) -> bool:
     over the draws of one item loses that (NDCG@10 on MovieLens-1M .200 before, .146 after). Item weights are all of one
     piece (`gpu.training.ease`).
     """
-    return not (isinstance(params, CulshImplicitParams) or params.has_item_weights)
+    return not (params.n_absences or params.has_item_weights)
 
 
 def looks(n_new: int, n_trained: int) -> tuple[int, int]:

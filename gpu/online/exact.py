@@ -163,7 +163,7 @@ class ExactRefits:
 
 def solver_of(model: Model, backend: Backend) -> Solver | None:
     """What solves rows of `model` on `backend`, placed there; None where they are not solved exactly. Any thread."""
-    if not isinstance(model.params, ExactParams):
+    if model.params.refits != "exact":
         return None
     solver: Solver = backend.primitives("online.exact").Solver(model, objective_of(model))
     return solver

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -268,9 +269,9 @@ def _signatures(
     model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], backend: Backend
 ) -> Signatures | None:
     """What makes lists for new items; None where the model has no neighbors or they were not found by hashing."""
-    if not isinstance(model.params, CulshParams) or not model.neighbors.shape[1] or not model.projections.shape[1]:
+    if not model.neighbors.shape[1] or not model.projections.shape[1]:
         return None
-    return Signatures(model, model.params, table, user_keys, item_keys, backend)
+    return Signatures(model, cast("CulshParams", model.params), table, user_keys, item_keys, backend)
 
 
 def _is_fitted(model: Model) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
 from gpu.online.weighted import HistoryRefits
-from gpu.params import GradientParams
+from gpu.param_kinds import descending
 
 
 class Refits(Protocol):
@@ -88,5 +88,4 @@ def refits_of(
         return ExactRefits(model, table, as_trained, prolific, solver)
     if model.params.has_item_weights:
         return HistoryRefits(model, table)
-    assert isinstance(model.params, GradientParams)  # noqa: S101 - the last of `ALGORITHMS`; this narrows the type
-    return SampledRefits(model, model.params, table, as_trained, prolific, user_keys, item_keys, backend)
+    return SampledRefits(model, descending(model.params), table, as_trained, prolific, user_keys, item_keys, backend)

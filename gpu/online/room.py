@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpu.backend import HOST, Backend
 from gpu.model import bytes_of, weight_bytes
 from gpu.online import device_bytes
-from gpu.params import Params
+from gpu.param_kinds import Params
 
 
 def needed_bytes(

@@ -28,7 +28,7 @@ from gpu.online import exact
 from gpu.online.drift import AsTrained, Column
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
-from gpu.params import GradientParams
+from gpu.param_kinds import GradientParams
 from gpu.ratings import Rows
 from gpu.refit_rules import PARALLEL_FROM, beside_items, item_rules, trained_item_rules, user_rules
 from gpu.training.views import arrays_of

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpu.backend import HOST
 from gpu.model import NO_SLOT, Model
-from gpu.params import AlsImplicitParams, AlsParams, GradientParams, NmfParams, SgdParams
+from gpu.param_kinds import descending
 from gpu.ranking.topn import residuals_of
 from gpu.ratings import are_likes
 from gpu.refit_rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
@@ -66,7 +66,7 @@ def shares(
         return _weight_shares(model, items, values, targets)
     known = model.item_trained[items]
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
-    if isinstance(model.params, AlsParams | AlsImplicitParams | NmfParams):
+    if model.params.refits == "exact":
         values, counts = learned_values(model, values)
         known &= counts
     if known.any():
@@ -99,10 +99,10 @@ def _neighbor_shares(
 ) -> NDArray[np.float64]:
     """What each rated item adds through W; 0 for those that are no neighbor of the target, (T, B)."""
     found = np.zeros((len(targets), len(items)))
-    if not isinstance(model.params, SgdParams) or not model.neighbors.shape[1]:
+    if not model.neighbors.shape[1]:
         return found
     residuals = residuals_of(
-        model, items, values, _baseline(model, values, user_rules(model.params, model.calibration.unit))
+        model, items, values, _baseline(model, values, user_rules(descending(model.params), model.calibration.unit))
     )
     for position, target in enumerate(targets):
         slots = dict(zip(model.neighbors[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
@@ -123,9 +123,9 @@ System = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]  #
 
 
 def _system_of(model: Model) -> Callable[..., System]:
-    if isinstance(model.params, NmfParams):
+    if model.params.is_nonnegative:
         return _nonnegative_system
-    return _exact_system if isinstance(model.params, AlsParams | AlsImplicitParams) else _sampled_system
+    return _exact_system if model.params.refits == "exact" else _sampled_system
 
 
 def _sampled_system(
@@ -133,8 +133,7 @@ def _sampled_system(
 ) -> System:
     """The closed form of `gpu.online.sampled`; implicit: the first Newton step from zero, without negatives."""
     del gram
-    assert isinstance(model.params, GradientParams)  # noqa: S101 - `shares` has asked; this narrows the type
-    rules = user_rules(model.params, model.calibration.unit)
+    rules = user_rules(descending(model.params), model.calibration.unit)
     z = np.column_stack([model.item_factors[items].astype(np.float64), np.ones(len(items))])
     given = model.mean + model.item_bias[items].astype(np.float64)
     expected = 1 / (1 + np.exp(-given)) if model.params.is_logit else given
@@ -149,7 +148,6 @@ def _exact_system(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
 ) -> System:
     """The system of `gpu.online.exact`."""
-    assert isinstance(model.params, AlsParams | AlsImplicitParams)  # noqa: S101 - `shares` has asked
     objective = objective_of(model)
     z = model.item_factors[items].astype(np.float64)
     (ridge,) = objective.ridges(np.array([len(items)]), int(model.item_trained.sum()))
@@ -160,7 +158,7 @@ def _exact_system(
         z = np.column_stack([z, np.ones(len(z))]) if objective.has_biases else z
         matrix, y = z.T @ z, values - model.mean - model.item_bias[items]
     ridges = np.full(len(matrix), max(ridge, SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY))
-    ridges[: model.params.n_factors] *= objective.unit
+    ridges[: model.params.width] *= objective.unit
     return z, matrix + np.diag(ridges), y
 
 

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import InvalidRatings
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, EaseParams, NmfParams, Params
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, EaseParams
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 from gpu.training.baselines import residual_deviation, shrunk_biases
 
@@ -82,12 +83,12 @@ NEUTRAL = Calibration()
 
 def calibrate(ratings: Ratings, params: Params) -> Calibration:
     """What a training with `params` takes from `ratings`, of which there must be some."""
-    if isinstance(params, AlsImplicitParams | CulshImplicitParams | EaseParams):
+    if params.has_values:
         return _of_preferences(ratings, params)
-    if isinstance(params, NmfParams):
+    if params.is_nonnegative:
         return Calibration(density=_density(ratings))
     unit = _unit_of(ratings)
-    is_als = isinstance(params, AlsParams)
+    is_als = params.refits == "exact"
     return Calibration(
         unit=unit * ALS_UNIT if is_als else unit,
         origin=origin_of(ratings.scale),
@@ -155,15 +156,15 @@ def in_units(ratings: Ratings, unit: float) -> Ratings:
     )
 
 
-def _of_preferences(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams | EaseParams) -> Calibration:
+def _of_preferences(ratings: Ratings, params: Any) -> Calibration:
     values = ratings.by_user.values
     kind = kind_of(values) if params.values == "auto" else params.values
     found = _of_ratings(values) if kind == "ratings" else _of_counts(ratings, params)
     liked = signals(values, found)
     found = dataclasses.replace(found, typical=float(liked[liked > 0].mean(dtype=np.float64)))
-    if isinstance(params, CulshImplicitParams):
+    if params.is_logit:
         return dataclasses.replace(found, density=_density(ratings))
-    if isinstance(params, EaseParams):
+    if params.has_item_weights:
         return _with_ridge(found, ratings, params)
     return _with_weights(found, ratings if (liked != 0).all() else ratings.where(liked != 0), params)
 
@@ -175,7 +176,7 @@ def _of_ratings(values: NDArray[np.float32]) -> Calibration:
     return Calibration(values="ratings", middle=middle, scale=(low, high if high > low else low + 1.0))
 
 
-def _of_counts(ratings: Ratings, params: AlsImplicitParams | CulshImplicitParams | EaseParams) -> Calibration:
+def _of_counts(ratings: Ratings, params: Any) -> Calibration:
     values = ratings.by_user.values
     if values.max() <= 0:
         raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")

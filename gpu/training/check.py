@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpu.errors import DeadFactors, TrainingDiverged
 from gpu.model import Model
-from gpu.params import GradientParams, NmfParams, Params
+from gpu.param_kinds import GradientParams, Params, descending
 from gpu.ratings import Ratings
 
 DEAD_BELOW = 1e-3  # largest factor, in units of what products of factors stand for, to the power of ½
@@ -31,7 +31,7 @@ def check_trained(model: Model, ratings: Ratings) -> None:
     are_finite = all(math.isfinite(_largest(array)) for array in parameters)
     if not are_finite or math.prod(sides) * model.params.width > LARGEST_SCORE:
         raise _diverged(model.params)
-    largest = max(sides) if isinstance(model.params, NmfParams) else min(sides)
+    largest = max(sides) if model.params.is_nonnegative else min(sides)
     low, high = ratings.scale
     says_something = len(ratings) >= MIN_RATINGS and (model.is_implicit or low < high)
     if largest < DEAD_BELOW * _scale(model) and says_something:
@@ -58,9 +58,10 @@ def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
 
 
 def _diverged(params: Params) -> TrainingDiverged:
-    if isinstance(params, GradientParams):
-        return diverged(params, params.n_epochs - 1)
-    advice = "use smaller ratings" if isinstance(params, NmfParams) else "raise regularization"
+    if params.refits == "sampled":
+        found = descending(params)
+        return diverged(found, found.n_epochs - 1)
+    advice = "use smaller ratings" if params.is_nonnegative else "raise regularization"
     return TrainingDiverged(f"Training of {params.algorithm} diverged: expected finite parameters and scores; {advice}")
 
 

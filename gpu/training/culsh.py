@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu.backend import HOST, Backend
 from gpu.memory import check_training
-from gpu.params import CulshImplicitParams, CulshParams
+from gpu.params import CulshParams
 from gpu.ratings import Ratings, are_likes
 from gpu.training import similarity
 from gpu.training.baselines import Baselines, baselines, shrunk_biases
@@ -37,20 +37,20 @@ def trainer(
     check_training(needed, params.n_factors, ratings, backend)
     known = baselines(ratings)._replace(middle=calibration.middle)
     found = similarity.neighbors(ratings, params, backend, known)
-    if isinstance(params, CulshImplicitParams):
+    if params.is_implicit:
         known = biases = _implicit_baselines(known, params, ratings)
     else:
         biases = shrunk_biases(ratings)
     model = start_model(ratings, params, known, biases, found.projections.shape[1])
-    if isinstance(params, CulshImplicitParams):
+    if params.is_implicit:
         model.scale, model.calibration = (0.0, 1.0), calibration
     model.neighbors[:], model.projections[:] = found.neighbors, found.projections
     return DescentTrainer(model, params, ratings, backend, test, found.seconds)
 
 
-def _implicit_baselines(known: Baselines, params: CulshImplicitParams, ratings: Ratings) -> Baselines:
+def _implicit_baselines(known: Baselines, params: CulshParams, ratings: Ratings) -> Baselines:
     """μ = the log-odds of a positive among the samples; no other baseline, since neighbor residuals are 1 and −1."""
     n_likes = max(int(np.count_nonzero(are_likes(ratings.by_user.values, known.middle))), 1)
     n_dislikes = max(len(ratings) - n_likes, 0)
-    mean = -math.log((params.n_negatives * n_likes + n_dislikes) / n_likes)
+    mean = -math.log((params.n_absences * n_likes + n_dislikes) / n_likes)
     return Baselines(mean, np.zeros_like(known.user), np.zeros_like(known.item), known.middle)

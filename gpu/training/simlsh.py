@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
-from gpu.params import CulshImplicitParams, CulshParams, Psi
+from gpu.params import CulshParams, Psi
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 from gpu.training.baselines import Baselines
 
@@ -45,7 +45,7 @@ def n_words(params: CulshParams) -> int:
 
 def psi_of(params: CulshParams) -> Psi | None:
     """Which Ψ; None where a like counts 1 and a dislike −1."""
-    return None if isinstance(params, CulshImplicitParams) else params.psi
+    return None if params.is_implicit else params.psi
 
 
 def unit(params: CulshParams, scale: tuple[float, float], origin: float) -> float:

@@ -16,21 +16,12 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from gpu.backend import HOST, Backend
 from gpu.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
-from gpu.params import (
-    AlsImplicitParams,
-    AlsParams,
-    CulshImplicitParams,
-    EaseParams,
-    EsgdParams,
-    FactorParams,
-    NmfParams,
-    Params,
-    SgdParams,
-    with_changes,
-)
+from gpu.param_kinds import FactorParams, Params, RegularizedParams, descending
+from gpu.params import AlsImplicitParams, EaseParams, with_changes
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 from gpu.training.calibration import calibrate
@@ -98,7 +89,7 @@ def tune(
         raise InvalidParams("Invalid number of held-out pairs: expected at least one to tune on, got none")
     settings = grid(ratings, params)
     asked = settings[0]
-    sizes = round_sizes(len(settings)) if isinstance(params, FactorParams) else [len(settings)]
+    sizes = [len(settings)] if params.has_item_weights else round_sizes(len(settings))
     trials: list[Trial] = []
     for number, size in enumerate(sizes, start=1):
         for setting in settings:
@@ -125,38 +116,57 @@ def grid(ratings: Ratings, params: Params) -> list[Params]:
     Raises:
         InvalidParams: there is nothing to search.
     """
-    centers: dict[str, float] = {}
-    factors: dict[str, tuple[float, ...]] = {}
-    if isinstance(params, AlsImplicitParams):
-        known = calibrate(ratings, params)
-        share = known.regularization / known.alpha
-        alphas = [known.alpha * factor for factor in (0.25, 0.5, 1, 2, 4)]
-        ridges = [share * factor for factor in (0.25, 0.5, 1, 1.5, 2.5)]
-        sizes = sorted({params.n_factors, max(4, params.n_factors // 2)})
-        asked = dataclasses.replace(params, alpha=known.alpha, regularization=share * known.alpha)
-        return _first(
-            asked,
-            [
-                dataclasses.replace(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
-                for alpha, ridge, size in itertools.product(alphas, ridges, sizes)
-            ],
-        )
-    if isinstance(params, EaseParams):
-        ridge = calibrate(ratings, params).regularization
-        asked_of_ease = dataclasses.replace(params, regularization=ridge)
-        settings = [dataclasses.replace(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE]
-        return _first(asked_of_ease, settings)
-    if isinstance(params, NmfParams):
-        raise InvalidParams("Invalid algorithm for tune: expected one with a ridge, got 'nmf'")
-    assert isinstance(params, AlsParams | SgdParams | EsgdParams)  # noqa: S101 - all others; this narrows the type
-    centers["regularization"], factors["regularization"] = params.regularization, (0.35, 0.6, 0.8, 1, 1.25, 1.7, 3)
-    if not isinstance(params, AlsParams):
-        rates = (0.5, 1, 1.6) if isinstance(params, CulshImplicitParams) else (0.4, 0.7, 1, 1.5)
-        centers["learning_rate"], factors["learning_rate"] = params.learning_rate, rates
-    sizes = sorted({params.n_factors, max(4, params.n_factors // 2)})
-    choices = [[(name, centers[name] * factor) for factor in factors[name]] for name in centers]
-    changes = itertools.product(itertools.product(*choices), sizes)
+    return _GRIDS.get(params.algorithm, _of_steps)(ratings, params)
+
+
+def _of_confidence(ratings: Ratings, params: AlsImplicitParams) -> list[Params]:
+    """Around α and λ of the data; λ moves with α, whose ridge it is."""
+    known = calibrate(ratings, params)
+    share = known.regularization / known.alpha
+    alphas = [known.alpha * factor for factor in (0.25, 0.5, 1, 2, 4)]
+    ridges = [share * factor for factor in (0.25, 0.5, 1, 1.5, 2.5)]
+    asked = dataclasses.replace(params, alpha=known.alpha, regularization=share * known.alpha)
+    return _first(
+        asked,
+        [
+            dataclasses.replace(params, alpha=alpha, regularization=ridge * alpha, n_factors=size)
+            for alpha, ridge, size in itertools.product(alphas, ridges, _sizes(params))
+        ],
+    )
+
+
+def _of_ridge(ratings: Ratings, params: EaseParams) -> list[Params]:
+    ridge = calibrate(ratings, params).regularization
+    asked = dataclasses.replace(params, regularization=ridge)
+    return _first(asked, [dataclasses.replace(params, regularization=ridge * factor) for factor in RIDGES_OF_EASE])
+
+
+def _of_nothing(ratings: Ratings, params: Params) -> list[Params]:
+    del ratings
+    raise InvalidParams(f"Invalid algorithm for tune: expected one with a ridge, got {params.algorithm!r}")
+
+
+def _of_steps(ratings: Ratings, params: RegularizedParams) -> list[Params]:
+    """Around λ and, with gradient descent, the step of the first epoch."""
+    del ratings
+    choices = [[("regularization", params.regularization * factor) for factor in (0.35, 0.6, 0.8, 1, 1.25, 1.7, 3)]]
+    if params.refits == "sampled":
+        rates = (0.5, 1, 1.6) if params.n_absences else (0.4, 0.7, 1, 1.5)
+        choices.append([("learning_rate", descending(params).learning_rate * rate) for rate in rates])
+    changes = itertools.product(itertools.product(*choices), _sizes(params))
     return _first(params, [with_changes(params, **dict(choice), n_factors=size) for choice, size in changes])
+
+
+# What is searched, by algorithm; of all others λ and the step.
+_GRIDS: dict[str, Callable[[Ratings, Any], list[Params]]] = {
+    "als-implicit": _of_confidence,
+    "ease": _of_ridge,
+    "nmf": _of_nothing,
+}
+
+
+def _sizes(params: FactorParams) -> list[int]:
+    return sorted({params.n_factors, max(4, params.n_factors // 2)})
 
 
 def _first(asked: Params, settings: Sequence[Params]) -> list[Params]:
@@ -170,14 +180,12 @@ def round_sizes(n_settings: int) -> list[int]:
 
 def _shortened(params: Params, n_later: int) -> Params:
     """`params` with the epochs of a round that `n_later` rounds follow."""
-    if not isinstance(params, FactorParams):
-        return params
-    return dataclasses.replace(params, n_epochs=max(1, round(params.n_epochs / LONGER**n_later)))
+    return params.with_epochs(LONGER**-n_later)
 
 
 def _as_long_as(asked: Params, params: Params) -> Params:
     """`params` with as many epochs as were asked for."""
-    return with_changes(params, n_epochs=asked.n_epochs) if isinstance(asked, FactorParams) else params
+    return params if asked.has_item_weights else with_changes(params, n_epochs=cast("FactorParams", asked).n_epochs)
 
 
 def _tried(ratings: Ratings, held_out: Ratings, params: Params, number: int, backend: Backend) -> Trial:

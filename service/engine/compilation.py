@@ -20,7 +20,8 @@ import structlog
 from gpu.algorithms import ALGORITHMS
 from gpu.host.jit import compilation
 from gpu.online import drift
-from gpu.params import CulshParams, GradientParams, Params
+from gpu.param_kinds import GradientParams, Params
+from gpu.params import CulshParams
 from service.engine.rehearsal import rehearse_model
 from service.threads import helper
 

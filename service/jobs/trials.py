@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import gpu
-from gpu.params import FactorParams
+from gpu.param_kinds import FactorParams
 from gpu.training.tune import Trial
 
 

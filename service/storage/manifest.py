@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
+from gpu.param_kinds import Params
 from gpu.param_ranges import RENAMED
-from gpu.params import Params
 from gpu.ratings import NO_MIDDLE
 from gpu.training.calibration import Calibration, Kind, before_calibration
 from service.errors import NewerSnapshot

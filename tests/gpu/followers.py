@@ -12,7 +12,8 @@ from gpu.model import Model
 from gpu.online.device_model import DeviceModel
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import Changes, RatingTable
-from gpu.params import AlsImplicitParams, CulshImplicitParams, NmfParams, Params
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, CulshImplicitParams, NmfParams
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params
 
 N_USERS, N_ITEMS = 8, 12

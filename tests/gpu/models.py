@@ -7,7 +7,8 @@ import numpy as np
 from gpu.algorithms import ALGORITHMS
 from gpu.model import ARRAYS, NO_NEIGHBOR, NO_SLOT, Model
 from gpu.online.rating_table import RatingTable
-from gpu.params import AlsImplicitParams, AlsParams, CulshParams, FactorParams, GradientParams, Params
+from gpu.param_kinds import FactorParams, GradientParams, Params
+from gpu.params import AlsImplicitParams, AlsParams, CulshParams
 from gpu.ratings import Ratings
 from gpu.training.calibration import Calibration
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gpu.model import Model
-from gpu.params import CulshImplicitParams, CulshParams, Params
+from gpu.param_kinds import Params
+from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import NO_MIDDLE
 from gpu.training.calibration import Calibration
 

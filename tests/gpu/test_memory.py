@@ -10,7 +10,8 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
-from gpu.params import CulshParams, Params, Similarity
+from gpu.param_kinds import Params
+from gpu.params import CulshParams, Similarity
 from tests.data import planted
 
 SMALL = {"n_factors": 4, "n_epochs": 1, "n_neighbors": 2, "n_bits": 64}

@@ -8,7 +8,8 @@ import pytest
 import gpu
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
-from gpu.params import AlsParams, CulshParams, EsgdParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import AlsParams, CulshParams, EsgdParams, SgdParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 from tests import data

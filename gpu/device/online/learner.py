@@ -8,7 +8,7 @@ to be refitted.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import cupy
 import numpy as np
@@ -22,7 +22,8 @@ from gpu.device.online.refit_users import UserRefits
 from gpu.device.online.signatures import Signatures
 from gpu.model import ARRAYS, Model
 from gpu.online.device_model import Part
-from gpu.params import CulshParams, GradientParams
+from gpu.param_kinds import descending
+from gpu.params import CulshParams
 from gpu.ratings import Rows
 from gpu.refit_rules import Rules, beside_items, item_rules, user_rules
 
@@ -189,8 +190,7 @@ class DeviceLearner:
         cupy.cuda.get_current_stream().synchronize()
 
     def _adopt(self, model: Model, parameters: LiveParameters, table: RatingTable, rules: Rules) -> Iterator[None]:
-        params, unit = model.params, model.calibration.unit
-        assert isinstance(params, GradientParams)  # noqa: S101 - exact refits have no twin; this narrows the type
+        params, unit = descending(model.params), model.calibration.unit
         self.table, self.parameters = table, parameters
         self._users, self._items = UserRefits(parameters, rules), ItemRefits(parameters, item_rules(params, unit))
         self._signatures = _signatures(model, parameters, table)
@@ -218,14 +218,14 @@ class DeviceLearner:
 
 def _rules_of_users(model: Model) -> Rules:
     """With P, for models of ratings; see `gpu.online.sampled`."""
-    assert isinstance(model.params, GradientParams)  # noqa: S101 - as above
+    params = descending(model.params)
     unit, known = model.calibration.unit, model.item_factors[model.item_trained].astype(np.float64)
-    rules = user_rules(model.params, unit)
-    return rules if model.is_implicit else beside_items(rules, model.params, known.T @ known, len(known), unit)
+    rules = user_rules(params, unit)
+    return rules if model.is_implicit else beside_items(rules, params, known.T @ known, len(known), unit)
 
 
 def _signatures(model: Model, parameters: LiveParameters, table: RatingTable) -> Signatures | None:
     """What makes lists for new items; None where the model has no neighbors or they were not found by hashing."""
-    if not isinstance(model.params, CulshParams) or not model.neighbors.shape[1] or not model.projections.shape[1]:
+    if not model.neighbors.shape[1] or not model.projections.shape[1]:
         return None
-    return Signatures(parameters, model.params, model.scale, model.calibration.origin, table)
+    return Signatures(parameters, cast("CulshParams", model.params), model.scale, model.calibration.origin, table)

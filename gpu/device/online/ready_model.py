@@ -18,7 +18,7 @@ from gpu.online.drift import AsTrained
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
-from gpu.params import GradientParams, Params
+from gpu.param_kinds import Params, descending
 from gpu.ranking.item_index import ItemIndex
 
 _rehearsed: set[tuple[Params, int]] = set()
@@ -43,7 +43,6 @@ class ReadyDeviceModel:
             is_rehearsed: whether a small model of the same shape is made to learn first, unless one has already: that
                 compiles the kernels.
         """
-        assert isinstance(model.params, GradientParams)  # noqa: S101 - `gpu.online` sees to it; this narrows the type
         if is_rehearsed and _shape_of(model) not in _rehearsed:
             rehearse(model, backend)
             _rehearsed.add(_shape_of(model))
@@ -51,7 +50,14 @@ class ReadyDeviceModel:
         self.index = ItemIndex(model, backend)
         self.as_trained = AsTrained(model)
         self.refits = SampledRefits(
-            model, model.params, table, self.as_trained, Prolific(model, table), user_keys, item_keys, backend
+            model,
+            descending(model.params),
+            table,
+            self.as_trained,
+            Prolific(model, table),
+            user_keys,
+            item_keys,
+            backend,
         )
         for _ in self.refits.prepare():
             pass

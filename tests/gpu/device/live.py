@@ -14,7 +14,7 @@ from gpu.online.drift import AsTrained
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
-from gpu.params import Params
+from gpu.param_kinds import Params
 from tests.gpu.models import random_model, random_params
 
 ON_DEVICE = [name for name in ARRAYS if name not in HOST_ONLY]

@@ -10,7 +10,8 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
-from gpu.params import CulshParams, Params, SgdParams, Similarity
+from gpu.param_kinds import Params
+from gpu.params import CulshParams, SgdParams, Similarity
 from gpu.training import ease, nmf
 from tests.data import planted
 

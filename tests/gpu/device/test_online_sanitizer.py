@@ -13,7 +13,8 @@ import importlib
 import numpy as np
 import pytest
 
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, NmfParams, SgdParams
 from tests.gpu.device.live import world
 from tests.gpu.device.online.test_exact import DEVICE, model_of, placed, rows_of, whole
 

@@ -10,7 +10,8 @@ import pytest
 
 from gpu.backend import HOST, Backend
 from gpu.model import NO_NEIGHBOR, Model
-from gpu.params import AlsParams, CulshImplicitParams, CulshParams, Params
+from gpu.param_kinds import Params
+from gpu.params import AlsParams, CulshImplicitParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.ratings import Rows

@@ -20,7 +20,8 @@ from gpu.online.host_model import HostModel
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
-from gpu.params import CulshImplicitParams, CulshParams, Params
+from gpu.param_kinds import Params
+from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from tests.gpu.followers import (

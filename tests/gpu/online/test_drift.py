@@ -14,7 +14,8 @@ from gpu.host.online import exact
 from gpu.model import Model
 from gpu.online import drift, sampled
 from gpu.online.drift import SHARE, looks
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, SgdParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.refit_rules import trained_item_rules

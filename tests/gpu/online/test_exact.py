@@ -10,7 +10,8 @@ import pytest
 import gpu
 from gpu.host.online import exact
 from gpu.online.host_model import HostModel
-from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.ranking import explain, topn
 from gpu.ratings import Ratings
 from gpu.training import als

@@ -11,7 +11,8 @@ from gpu import refit_rules
 from gpu.host.online import exact
 from gpu.model import Model
 from gpu.online import sampled
-from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from tests import reference

@@ -5,7 +5,8 @@ import pytest
 
 from gpu.online import exact, prolific
 from gpu.online.prolific import Prolific
-from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, AlsParams, NmfParams, SgdParams
 from tests.gpu.followers import N_ITEMS, N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state
 from tests.gpu.models import KINDS
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gpu.online import signatures
-from gpu.params import CulshImplicitParams, CulshParams, Params
+from gpu.param_kinds import Params
+from gpu.params import CulshImplicitParams, CulshParams
 from gpu.training import simlsh
 from tests.gpu.followers import (
     ITEM_KEYS,

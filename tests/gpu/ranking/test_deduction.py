@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, NmfParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, NmfParams, SgdParams
 from gpu.ranking.deduction import Deduction
 from gpu.training.calibration import Calibration
 from tests import reference

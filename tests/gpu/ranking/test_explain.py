@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gpu.model import NO_NEIGHBOR, Model
-from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, SgdParams
 from gpu.ranking import explain
 from gpu.ratings import Rows
 from gpu.refit_rules import user_rules

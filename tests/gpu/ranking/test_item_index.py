@@ -5,7 +5,7 @@ import pytest
 
 from gpu.backend import Backend
 from gpu.model import NO_NEIGHBOR
-from gpu.params import Params
+from gpu.param_kinds import Params
 from gpu.ranking.item_index import ItemIndex
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params, table_of
 from tests.gpu.ranking.test_topn import ask

@@ -11,7 +11,8 @@ from gpu.host import topn as host
 from gpu.host.item_index import PANEL
 from gpu.model import Model
 from gpu.online.rating_table import RatingTable
-from gpu.params import AlsParams, CulshParams, Params
+from gpu.param_kinds import Params
+from gpu.params import AlsParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.training.calibration import Calibration

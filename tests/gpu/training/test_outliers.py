@@ -5,6 +5,7 @@ import pytest
 
 import gpu
 from gpu.model import Model
+from gpu.param_kinds import Params
 from gpu.params import (
     AlsImplicitParams,
     AlsParams,
@@ -12,7 +13,6 @@ from gpu.params import (
     CulshParams,
     EsgdParams,
     NmfParams,
-    Params,
     SgdParams,
 )
 from gpu.ranking import explain, topn

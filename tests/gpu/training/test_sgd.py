@@ -13,7 +13,8 @@ import gpu
 from gpu.backend import Backend
 from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.model import Model
-from gpu.params import CulshParams, EsgdParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import CulshParams, EsgdParams, SgdParams
 from gpu.training import sgd
 from gpu.training.baselines import shrunk_biases
 from gpu.training.loop import EpochReport, train

@@ -10,7 +10,8 @@ import pytest
 import gpu
 from gpu.backend import Backend
 from gpu.errors import InvalidParams
-from gpu.params import AlsImplicitParams, AlsParams, EaseParams, NmfParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, AlsParams, EaseParams, NmfParams, SgdParams
 from gpu.training import tune
 from gpu.training.calibration import calibrate
 from tests.data import planted, split

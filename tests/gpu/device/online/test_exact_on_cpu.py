@@ -19,7 +19,8 @@ from gpu.backend import HOST
 from gpu.device import kernels
 from gpu.model import Model
 from gpu.online.exact_rows import RatedRows
-from gpu.params import AlsImplicitParams, AlsParams, NmfParams, Params
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from tests.gpu.device.online.test_exact import assert_same_rows, model_of, placed, rows_of, sums_of, whole
 from tests.gpu.device.test_kernels import compile_with_nvcc, needs_nvcc
 

@@ -15,7 +15,8 @@ from gpu.model import ARRAYS, Model
 from gpu.online import OnlineModel, device_model, prepare_online
 from gpu.online.drift import learns
 from gpu.online.rating_table import RatingTable
-from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.ranking import topn
 from tests.gpu.device.live import assert_near
 from tests.gpu.followers import MEANS

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gpu import refit_rules
-from gpu.params import CulshImplicitParams, CulshParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import CulshImplicitParams, CulshParams, SgdParams
 from tests import reference
 from tests.gpu.device.live import World, assert_near, fetched, world
 from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of

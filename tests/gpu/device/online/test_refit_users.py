@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu import refit_rules
-from gpu.params import CulshParams, Params, SgdParams
+from gpu.param_kinds import Params
+from gpu.params import CulshParams, SgdParams
 from tests import reference
 from tests.gpu.device.live import ON_DEVICE, World, assert_near, copy_of, fetched, world
 from tests.gpu.followers import (

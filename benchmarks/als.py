@@ -22,9 +22,9 @@ from benchmarks import als_cost, als_matrix, als_peer
 from benchmarks.als_cost import H100
 from benchmarks.report import say
 from gpu import device
+from gpu.calibration import calibrate, in_units, signals_of
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.training import als
-from gpu.training.calibration import calibrate, in_units, signals_of
 
 NAN = float("nan")
 

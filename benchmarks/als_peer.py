@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import gpu
 from benchmarks.report import say
+from gpu.calibration import calibrate, signals_of
 from gpu.params import AlsImplicitParams
-from gpu.training.calibration import calibrate, signals_of
 from service import tuning
 
 

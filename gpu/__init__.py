@@ -14,6 +14,7 @@ import numpy as np
 
 from gpu.algorithms import ALGORITHMS, trainer_of
 from gpu.backend import HOST, Backend, choose
+from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of
 from gpu.errors import (
     BackendUnavailable,
     DeadFactors,
@@ -39,7 +40,6 @@ from gpu.params import (
 )
 from gpu.ratings import Ratings, Rows
 from gpu.training import evaluate
-from gpu.training.calibration import FEW, Calibration, calibrate, in_units, kind_of
 from gpu.training.check import check_trained
 from gpu.training.loop import EpochReport, OnEpoch, train
 from gpu.training.outliers import winsorized

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu.backend import Backend
+from gpu.calibration import Calibration
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.params import PARAMETERS
 from gpu.ratings import Ratings
 from gpu.training import culsh, sgd
 from gpu.training.als import AlsTrainer
-from gpu.training.calibration import Calibration
 from gpu.training.ease import EaseTrainer
 from gpu.training.esgd import EsgdTrainer
 from gpu.training.loop import Trainer

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.calibration import NEUTRAL, Calibration
 from gpu.errors import InvalidInput
 from gpu.growing import Growing
 from gpu.param_kinds import Params
-from gpu.training.calibration import NEUTRAL, Calibration
 
 NO_NEIGHBOR = NO_SLOT = -1
 MAX_WEIGHTED = 20_000  # items with weights: a model of 1.6 GB, some minutes of training on a few cores
@@ -47,7 +47,7 @@ class Model:
         params: hyperparameters it was trained with; `params.algorithm` names it.
         mean: μ; for implicit models the fixed logit of the positive rate.
         scale: (smallest, largest) training rating; estimates are clipped to it. (0, 1) for implicit models.
-        calibration: what training took from its data (`gpu.training.calibration`).
+        calibration: what training took from its data (`gpu.calibration`).
         user_factors (U, F), item_factors (I, F), user_bias (U,), item_bias (I,): float32, learned.
         user_baseline (U,), item_baseline (I,): float32, the fixed baselines inside the neighbor residuals
             r − (mean + user_baseline + item_baseline); 0 for rows unknown at training.
@@ -60,7 +60,7 @@ class Model:
             snapshot was written before there were any.
         item_slots (I,): int32, the row of each item in `item_weights`; `NO_SLOT` where it has none.
         item_weights (T, T): float32, what a rating of the row's item adds to the score of the column's
-            (`gpu.online.weighted`). T = 0 where the model has none. Written once: where items have moved, `item_slots`
+            (`gpu.ranking.weighted`). T = 0 where the model has none. Written once: where items have moved, `item_slots`
             says.
     """
 
@@ -139,7 +139,7 @@ class Model:
         """(lowest, highest) rating that the model learns online; one beyond counts as the nearer end.
 
         Without it a single absurd rating would decide the parameters of its user and its item, and so what others are
-        shown. Implicit models have bounds of their own (`gpu.training.calibration.signals`), and models from before
+        shown. Implicit models have bounds of their own (`gpu.calibration.signals`), and models from before
         there was a calibration go on as they began.
         """
         is_bounded = not self.is_implicit and self.calibration.values == "ratings"

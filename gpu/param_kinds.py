@@ -24,7 +24,7 @@ class Params:
         has_values: whether it has `values`, the choice between ratings and counts.
         refits: how its rows learn online: from a sample of their ratings, exactly from all of them, or not at all.
         has_item_weights: whether its users are their ratings, which item weights turn into scores
-        (`gpu.online.weighted`).
+        (`gpu.ranking.weighted`).
     """
 
     algorithm: ClassVar[str]

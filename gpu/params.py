@@ -2,7 +2,7 @@
 
 The names are shared by every algorithm that has them. Defaults were chosen on held-out parts of training parts of
 several data sets, never on a test set (docs/algorithms.md). None is taken from the data: see
-`gpu.training.calibration`.
+`gpu.calibration`.
 
 Explicit models learn ratings in units of what shrunk biases leave unexplained (`Calibration.unit`), so step lengths and
 ridges mean the same on every scale.
@@ -65,7 +65,7 @@ class AlsImplicitParams(FactorParams):
     """Implicit ALS ([000] §5.6): every pair counts, those with a value x with confidence c = 1 + α·|x|.
 
     The preference p is 1, or 0 where x is a dislike; x is a value in units of the typical one
-    (`gpu.training.calibration`). The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |x|², n the ratings of a row
+    (`gpu.calibration`). The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |x|², n the ratings of a row
     and N the rows of the other side that have some: with ν = 0 every row is held back alike, with ν = 1 by its share
     of the confidence (iALS revisited, whose weight of an unrated pair is 1/α of a rated one's).
 

@@ -2,7 +2,7 @@
 
 Models trained by ALS are refitted exactly, by what they were trained to minimize (`Objective`).
 
-For all others (`Rules`) a ridge, in the units of training (`gpu.training.calibration`), is λ n + λ0, with the model's
+For all others (`Rules`) a ridge, in the units of training (`gpu.calibration`), is λ n + λ0, with the model's
 own λ and n the ratings that a term takes part in. λ0 keeps users with one rating near the average. A row fitted in one
 go to a fixed other side needs a smaller share of λ than training. All values were chosen on MovieLens-1M by folding in
 users and items that a model had not seen (docs/decisions, note 11).
@@ -15,11 +15,11 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.baselines import PRIOR
+from gpu.calibration import signals
 from gpu.model import Model
 from gpu.param_kinds import GradientParams
 from gpu.params import AlsImplicitParams, AlsParams
-from gpu.training.baselines import PRIOR
-from gpu.training.calibration import signals
 
 PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are worth waking
 

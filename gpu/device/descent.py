@@ -25,7 +25,7 @@ from gpu.device.kernels import kernel
 from gpu.model import Model
 from gpu.params import SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
-from gpu.training.views import Rates, Shares, balanced_bounds
+from gpu.views import Rates, Shares, balanced_bounds
 
 NAME = "sgd"
 # A tile has at least so many samples: the fewer tiles there are at once, the more they see of what others learn.

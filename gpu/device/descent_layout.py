@@ -15,7 +15,7 @@ from gpu.device.descent_tiles import Tiles
 from gpu.errors import InvalidParams
 from gpu.model import Model
 from gpu.params import SgdParams
-from gpu.training.views import Shares
+from gpu.views import Shares
 
 WARP = 32
 MOST_THREADS = 1024  # of a block

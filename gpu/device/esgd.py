@@ -15,6 +15,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.baselines import Baselines
 from gpu.device import compute_capability
 from gpu.device.als import WORKSPACE, finish
 from gpu.device.cuda.arrays import to_device
@@ -22,7 +23,6 @@ from gpu.device.cuda.ratings import rows_of
 from gpu.device.kernels import kernel
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
-from gpu.training.baselines import Baselines
 from gpu.training.esgd import BLOCK, CHUNK, Order
 
 __all__ = ["finish"]  # a primitive of every family; the others are written here

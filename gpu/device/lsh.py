@@ -12,6 +12,8 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.baselines import PRIOR, Baselines
+from gpu.calibration import origin_of
 from gpu.device.als_forms.plan import ITEM
 from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.ratings import DeviceRatings, columns_of, keys_of, rows_of
@@ -19,8 +21,6 @@ from gpu.device.kernels import kernel
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
-from gpu.training.baselines import PRIOR, Baselines
-from gpu.training.calibration import origin_of
 
 NAME, PSI_NAME = "lsh", "lsh_psi"
 KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3}  # as in kernels/lsh_psi.cu
@@ -45,7 +45,7 @@ class Pieces(NamedTuple):
 
 
 def baselines(ratings: Ratings) -> Baselines:
-    """Baselines of `gpu.training.baselines`, arrays on the device; ratings of few binary digits give equal bits."""
+    """Baselines of `gpu.baselines`, arrays on the device; ratings of few binary digits give equal bits."""
     by_user, by_item = (_row_sums(rows) for rows in (rows_of(ratings), columns_of(ratings)))
     mean = float(by_item.sum()) / max(1, len(ratings))
     users = _deviations(by_user, rows_of(ratings).lengths, mean)

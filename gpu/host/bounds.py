@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from gpu.training.views import Arrays
+from gpu.views import Arrays
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -17,7 +17,7 @@ from gpu.model import Model, bytes_of
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import evaluate
-from gpu.training.views import Rates, Samples, Shares, arrays_of, balanced_bounds
+from gpu.views import Rates, Samples, Shares, arrays_of, balanced_bounds
 
 # D: as many threads can work at once. A constant, so that a result does not depend on the machine; more groups mean
 # that a user's ratings are looked up more often in an epoch.

@@ -8,10 +8,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gpu.baselines import Baselines
 from gpu.model import bytes_of
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
-from gpu.training.baselines import Baselines
 from gpu.training.esgd import BLOCK, CHUNK, Order
 
 _ZERO, _ONE = np.float32(0), np.float32(1)

@@ -11,7 +11,7 @@ from gpu.host.bounds import learned
 from gpu.host.online.rating_table import find
 from gpu.host.sgd import ABSENT, UNRATED, clear, dot, fill, neighbor_terms
 from gpu.ratings import Rows
-from gpu.training.views import Arrays
+from gpu.views import Arrays
 
 # Pairs are predicted in this many runs, whatever the number of threads.
 _N_RUNS = 64

@@ -37,7 +37,7 @@ class Tables(NamedTuple):
             ascend in each list, so that a score is summed in an order that depends on the model alone.
         is_implicit: whether a residual is the sign of a like (1) or of a dislike (−1),
         middle: which is a rating below it.
-        low, high: see `gpu.training.views.Arrays`.
+        low, high: see `gpu.views.Arrays`.
         item_slots (I,), item_weights (T, T): as in `gpu.model.Model`, the same arrays.
     """
 

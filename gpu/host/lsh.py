@@ -23,11 +23,11 @@ from numba import njit, prange, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from gpu.baselines import Baselines, baselines
+from gpu.calibration import origin_of
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
-from gpu.training.baselines import Baselines, baselines
-from gpu.training.calibration import origin_of
 
 __all__ = ["baselines"]  # primitives of every backend; the others are written here
 

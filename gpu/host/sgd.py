@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpu.host.bounds import learned
 from gpu.host.lsh import GOLDEN, mix
 from gpu.ratings import Rows
-from gpu.training.views import Arrays, Rates, Samples
+from gpu.views import Arrays, Rates, Samples
 
 UNRATED = np.float32(-1e30)
 ABSENT = np.float32(-4e30)

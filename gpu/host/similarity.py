@@ -6,10 +6,10 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
+from gpu.baselines import baselines
 from gpu.host.lsh import GOLDEN, TASKS, mix
 from gpu.params import CulshParams
 from gpu.ratings import Ratings, Rows
-from gpu.training.baselines import baselines
 
 
 def bytes_needed(ratings: Ratings, params: CulshParams) -> int:

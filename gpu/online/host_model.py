@@ -15,7 +15,7 @@ events were batched, deletes and replays leave no trace.
 and then steps 2 and 3 for the users and new items that read the item.
 
 How a row is solved depends on what trained the model: `gpu.online.exact` for ALS and NMF, not at all for EASE
-(`gpu.online.weighted`), else `gpu.online.sampled`.
+(`gpu.ranking.weighted`), else `gpu.online.sampled`.
 """
 
 from __future__ import annotations

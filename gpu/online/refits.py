@@ -13,10 +13,10 @@ from gpu.model import Model
 from gpu.online.drift import AsTrained, Column
 from gpu.online.exact import ExactRefits, solver_of
 from gpu.online.exact_rows import Solver
+from gpu.online.history_refits import HistoryRefits
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
-from gpu.online.weighted import HistoryRefits
 from gpu.param_kinds import descending
 
 

@@ -31,7 +31,7 @@ from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import GradientParams
 from gpu.ratings import Rows
 from gpu.refit_rules import PARALLEL_FROM, beside_items, item_rules, trained_item_rules, user_rules
-from gpu.training.views import arrays_of
+from gpu.views import arrays_of
 
 ANONYMOUS_KEY = np.uint64(0)
 SORTED_AT_ONCE = 50_000  # rows: a few milliseconds

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST
+from gpu.calibration import preferences
 from gpu.model import NO_SLOT, Model
 from gpu.param_kinds import descending
 from gpu.ranking.topn import residuals_of
 from gpu.ratings import are_likes
 from gpu.refit_rules import SMALLEST_RIDGE, TINY, Rules, learned_values, objective_of, user_rules
-from gpu.training.calibration import preferences
 
 Reasons = list[tuple[int, float]]
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from gpu.backend import HOST
 from gpu.errors import InvalidInput
 from gpu.model import Model
-from gpu.online.weighted import heard
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.requests import RankingRequests
+from gpu.ranking.weighted import heard
 from gpu.ratings import Rows, are_likes
-from gpu.training.views import arrays_of
+from gpu.views import arrays_of
 
 MAX_N = 1000
 

@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.baselines import mean_of
+from gpu.calibration import Calibration, calibrate, signals_of
 from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
@@ -28,8 +30,6 @@ from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.refit_rules import ridges
 from gpu.training import evaluate
-from gpu.training.baselines import mean_of
-from gpu.training.calibration import Calibration, calibrate, signals_of
 from gpu.training.loop import Trainer
 
 WHOLE, BLOCK = 256, 64  # factors up to which a row is solved as a whole, and of a block beyond

@@ -11,12 +11,12 @@ import math
 import numpy as np
 
 from gpu.backend import HOST, Backend
+from gpu.baselines import Baselines, baselines, shrunk_biases
+from gpu.calibration import NEUTRAL, Calibration
 from gpu.memory import check_training
 from gpu.params import CulshParams
 from gpu.ratings import Ratings, are_likes
 from gpu.training import similarity
-from gpu.training.baselines import Baselines, baselines, shrunk_biases
-from gpu.training.calibration import NEUTRAL, Calibration
 from gpu.training.sgd import DescentTrainer, start_model
 
 

@@ -4,7 +4,7 @@ arXiv:1905.03375.
 
 X (U, T) is what users like, 1 or the signal of a count, and 0 for everything else, dislikes too. The weights B minimize
 ‖X − X B‖² + λ ‖B‖² under B_jj = 0: with P = (XᵀX + λ I)⁻¹, B_ij = −P_ij / P_jj. There is nothing to repeat and nothing
-random; how a user is scored with B says `gpu.online.weighted`.
+random; how a user is scored with B says `gpu.ranking.weighted`.
 
 T counts the items that somebody likes beside another one. All others would have rows and columns of zeros. B has T²
 numbers and takes T³ multiply-adds, so T is bounded.
@@ -19,13 +19,13 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.calibration import Calibration, calibrate, preferences
 from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.memory import check_room
 from gpu.model import MAX_WEIGHTED, Model
 from gpu.params import EaseParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
-from gpu.training.calibration import Calibration, calibrate, preferences
 from gpu.training.loop import Trainer
 
 

@@ -1,7 +1,7 @@
 """ESGD ([003]): stochastic gradient descent without shuffling, sorting or scheduling.
 
 Fixed biases come first: means of users and items, shrunk so that rows with few ratings stay near μ ([003] takes plain
-means; `gpu.training.baselines.shrunk_biases`). Factors learn the rest, x = r − μ − b_i − b̂_j:
+means; `gpu.baselines.shrunk_biases`). Factors learn the rest, x = r − μ − b_i − b̂_j:
 with e = x − p·q, p ← p + γ(e q − λp) and q ← q + γ(e p − λq), both from the values before either is written, with a
 fixed γ.
 
@@ -28,14 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.baselines import Baselines, shrunk_biases
+from gpu.calibration import FACTOR_PRIOR
 from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
-from gpu.training.baselines import Baselines, shrunk_biases
-from gpu.training.calibration import FACTOR_PRIOR
 from gpu.training.check import diverged
 from gpu.training.loop import Trainer
 

@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.baselines import shrunk_biases
 from gpu.model import Model
-from gpu.online.weighted import heard
 from gpu.params import AlsImplicitParams, SgdParams
 from gpu.ranking import topn
 from gpu.ranking.deduction import Deduction
 from gpu.ranking.item_index import ItemIndex
+from gpu.ranking.weighted import heard
 from gpu.ratings import Ratings, Rows
-from gpu.training.baselines import shrunk_biases
-from gpu.training.views import Arrays, arrays_of
+from gpu.views import Arrays, arrays_of
 
 USERS_AT_ONCE = 2048
 

@@ -1,6 +1,6 @@
 """Ratings far beyond all others: a training takes them for the nearest one that is not.
 
-One rating of a million among stars would make the unit of a training (`gpu.training.calibration`) a thousand times as
+One rating of a million among stars would make the unit of a training (`gpu.calibration`) a thousand times as
 long, the scale of its estimates useless, and its item the first of all lists. Quartiles do not move before a quarter
 of all ratings is wrong. So what lies more than `FENCE` times their distance beyond them is taken for a mistake or an
 attack. On every set of docs/performance.md that is no rating, and nothing changes.

@@ -11,17 +11,17 @@ from typing import Protocol
 import numpy as np
 
 from gpu.backend import HOST, Backend
+from gpu.baselines import Baselines, baselines, shrunk_biases
+from gpu.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
 from gpu.errors import TrainingDiverged
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import CulshParams, SgdParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
-from gpu.training.baselines import Baselines, baselines, shrunk_biases
-from gpu.training.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
 from gpu.training.check import diverged
 from gpu.training.loop import Trainer
-from gpu.training.views import Rates, Shares
+from gpu.views import Rates, Shares
 
 # Factors start as normal draws of this deviation over √F, so that u·v starts near zero whatever F.
 INITIAL_DEVIATION = 0.1

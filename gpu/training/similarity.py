@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.baselines import Baselines
 from gpu.params import CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
-from gpu.training.baselines import Baselines
 
 GSM_SHRINKAGE = 100.0  # [004]: Pearson on n common raters counts n / (n + 100)
 

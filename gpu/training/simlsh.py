@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
+from gpu.baselines import Baselines
 from gpu.params import CulshParams, Psi
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
-from gpu.training.baselines import Baselines
 
 WORD_BITS = 64
 

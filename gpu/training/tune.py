@@ -2,7 +2,7 @@
 
 Each round trains the settings that are left for some epochs, keeps the best `KEPT` of them, and gives these `LONGER`
 times as many epochs (Jamieson and Talwalkar 2016, arXiv:1502.07943). Settings are multiples of the defaults, which
-follow the data themselves (`gpu.training.calibration`): so one grid covers any density and any scale. The last round
+follow the data themselves (`gpu.calibration`): so one grid covers any density and any scale. The last round
 trains with all epochs; its best setting wins.
 
 What was asked for takes part in every round: after few epochs large steps and weak ridges look best, and of four
@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from gpu.backend import HOST, Backend
+from gpu.calibration import calibrate
 from gpu.errors import DeadFactors, InvalidParams, NotEnoughMemory, TrainingDiverged
 from gpu.param_kinds import FactorParams, Params, RegularizedParams, descending
 from gpu.params import AlsImplicitParams, EaseParams, with_changes
 from gpu.ratings import Ratings
 from gpu.training import evaluate
-from gpu.training.calibration import calibrate
 
 KEPT, LONGER = 1 / 3, 2
 N_ROUNDS = 3  # of all epochs, the first round trains 1 / LONGER² of them; without epochs there is one round

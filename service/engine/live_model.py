@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.model import Model
-from gpu.online import ReadyModel, weighted
-from gpu.ranking import explain, topn
+from gpu.online import ReadyModel
+from gpu.ranking import explain, topn, weighted
 from gpu.ratings import Rows
 from service.engine.history import Applied, History, position_of
 from service.storage.events import StreamId

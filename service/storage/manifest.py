@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from gpu.algorithms import ALGORITHMS
+from gpu.calibration import Calibration, Kind, before_calibration
 from gpu.param_kinds import Params
 from gpu.param_ranges import RENAMED
 from gpu.ratings import NO_MIDDLE
-from gpu.training.calibration import Calibration, Kind, before_calibration
 from service.errors import NewerSnapshot
 
 FORMAT = 3
@@ -30,7 +30,7 @@ _DEFAULTS_OF_FORMAT_1: dict[str, dict[str, float]] = {
 
 
 class StoredCalibration(msgspec.Struct, frozen=True):
-    """What a training took from its data: see `gpu.training.calibration.Calibration`.
+    """What a training took from its data: see `gpu.calibration.Calibration`.
 
     Attributes:
         middle: ratings below it are dislikes; null where none is.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
+from gpu.calibration import Calibration
 from gpu.model import ARRAYS, NO_NEIGHBOR, NO_SLOT, Model
 from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import FactorParams, GradientParams, Params
 from gpu.params import AlsImplicitParams, AlsParams, CulshParams
 from gpu.ratings import Ratings
-from gpu.training.calibration import Calibration
 
 KINDS = tuple(known.params for known in ALGORITHMS.values())
 SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))

@@ -18,7 +18,7 @@ from gpu.host.online.refit_users import MAX_DRAWS, curvature, dot, draw, sigmoid
 from gpu.host.solve import BATCH, add_observations, solve
 from gpu.ratings import Rows
 from gpu.refit_rules import Rules
-from gpu.training.views import Arrays
+from gpu.views import Arrays
 
 
 @njit(cache=True, nogil=True)

@@ -20,7 +20,7 @@ from gpu.host.online.rating_table import find
 from gpu.host.solve import BATCH, add_observations, solve
 from gpu.ratings import Rows
 from gpu.refit_rules import Rules
-from gpu.training.views import Arrays
+from gpu.views import Arrays
 
 UNRATED = np.float32(-1e30)
 MAX_DRAWS = 64  # attempts at one negative; somebody who has rated nearly all gets fewer negatives

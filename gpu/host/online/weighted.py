@@ -1,4 +1,4 @@
-"""Sums over item weights on the host: what all items begin with, for each user by itself (`gpu.online.weighted`).
+"""Sums over item weights on the host: what all items begin with, for each user by itself (`gpu.ranking.weighted`).
 
 A user's n ratings read n rows of the weights, 4 n T bytes from memory: 8 MB for 100 ratings and 20,000 items. Sums go
 through the items in chunks that stay in the cache, in the order of the ratings: they do not depend on the batch.

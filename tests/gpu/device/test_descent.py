@@ -14,7 +14,7 @@ import gpu
 from gpu.backend import HOST, Backend
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, SgdParams
-from gpu.training.views import Rates
+from gpu.views import Rates
 from tests import reference
 from tests.data import planted, split
 from tests.gpu.models import ratings_of

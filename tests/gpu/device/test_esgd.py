@@ -15,11 +15,11 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
+from gpu.baselines import Baselines, shrunk_biases
 from gpu.host import esgd as host
 from gpu.params import EsgdParams
 from gpu.ratings import Ratings
 from gpu.training import esgd
-from gpu.training.baselines import Baselines, shrunk_biases
 from tests.data import ML_1M, needs_ml_1m, planted, split
 from tests.gpu.models import random_matrix, ratings_of
 from tests.gpu.training.test_esgd import rmse_by_epoch

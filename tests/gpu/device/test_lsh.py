@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from gpu.backend import Backend
+from gpu.baselines import baselines
 from gpu.device import kernels
 from gpu.host import lsh as host
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import simlsh
-from gpu.training.baselines import baselines
 from tests import reference
 
 pytestmark = pytest.mark.gpu

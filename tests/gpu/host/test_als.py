@@ -9,10 +9,10 @@ import pytest
 from numba import get_num_threads, set_num_threads
 
 import gpu
+from gpu.calibration import NEUTRAL
 from gpu.host import als, cg
 from gpu.ratings import Rows
 from gpu.training.als import AlsObjective, problem_of
-from gpu.training.calibration import NEUTRAL
 from tests.gpu.training.test_als import EXPLICIT, IMPLICIT, KINDS, near, pairs, rows_of, table_of
 
 N_COLUMNS = 40_000  # three blocks of the fixed side

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpu.baselines import shrunk_biases
 from gpu.host import esgd as host
 from gpu.params import EsgdParams
 from gpu.training import esgd
-from gpu.training.baselines import shrunk_biases
 from tests import reference
 from tests.gpu.models import random_matrix, ratings_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu.backend import Backend
 from gpu.ratings import NO_MIDDLE
-from gpu.training.views import Rates, Samples, arrays_of, balanced_bounds
+from gpu.views import Rates, Samples, arrays_of, balanced_bounds
 from tests import reference
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import as_reference, matrices, random_model

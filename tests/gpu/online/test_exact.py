@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.calibration import in_units, signals, signals_of
 from gpu.host.online import exact
 from gpu.online.host_model import HostModel
 from gpu.param_kinds import Params
@@ -15,7 +16,6 @@ from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.ranking import explain, topn
 from gpu.ratings import Ratings
 from gpu.training import als
-from gpu.training.calibration import in_units, signals, signals_of
 from tests import data, reference
 from tests.gpu.followers import N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state, history_of, settled
 from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, table_of

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpu.calibration import Calibration, signals
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, SgdParams
@@ -10,7 +11,6 @@ from gpu.ranking import explain
 from gpu.ratings import Rows
 from gpu.refit_rules import user_rules
 from gpu.training import als, evaluate
-from gpu.training.calibration import Calibration, signals
 from tests import reference
 from tests.gpu.models import KINDS, random_matrix, random_model, random_params, ratings_of
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.backend import Backend
+from gpu.calibration import Calibration
 from gpu.errors import InvalidInput
 from gpu.host import topn as host
 from gpu.host.item_index import PANEL
@@ -15,7 +16,6 @@ from gpu.param_kinds import Params
 from gpu.params import AlsParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
-from gpu.training.calibration import Calibration
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, table_of
 

@@ -13,14 +13,14 @@ from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import Backend
+from gpu.baselines import shrunk_biases
+from gpu.calibration import NEUTRAL, calibrate, in_units
 from gpu.errors import InvalidRatings, NotEnoughMemory, TrainingDiverged
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Rows
 from gpu.training import als as training
 from gpu.training import sgd
 from gpu.training.als import AlsObjective, AlsTrainer, problem_of, width
-from gpu.training.baselines import shrunk_biases
-from gpu.training.calibration import NEUTRAL, calibrate, in_units
 from gpu.training.check import check_trained
 from gpu.training.loop import EpochReport, train
 from tests import reference

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 import gpu
 from gpu.backend import Backend
+from gpu.calibration import calibrate
 from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.host import ease as host
 from gpu.model import NO_SLOT, Model
@@ -15,7 +16,6 @@ from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.ratings import Ratings
 from gpu.training import ease
-from gpu.training.calibration import calibrate
 from tests import reference
 from tests.data import ML_1M, needs_ml_1m, planted
 from tests.gpu.models import ratings_of

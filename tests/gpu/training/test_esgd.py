@@ -12,10 +12,10 @@ from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import HOST, Backend
+from gpu.baselines import shrunk_biases
 from gpu.model import Model
 from gpu.params import EsgdParams
 from gpu.training import esgd
-from gpu.training.baselines import shrunk_biases
 from gpu.training.loop import EpochReport
 from tests import reference
 from tests.data import ML_1M, ML_100K, needs_ml_1m, needs_ml_100k, planted, split

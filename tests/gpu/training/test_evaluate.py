@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.backend import Backend
+from gpu.baselines import shrunk_biases
 from gpu.ratings import Ratings
 from gpu.training import evaluate
-from gpu.training.baselines import shrunk_biases
 from tests import reference
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import as_reference, matrices, random_model

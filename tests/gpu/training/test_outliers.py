@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.calibration import Calibration, calibrate, kind_of, signals
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.params import (
@@ -16,7 +17,6 @@ from gpu.params import (
     SgdParams,
 )
 from gpu.ranking import explain, topn
-from gpu.training.calibration import Calibration, calibrate, kind_of, signals
 from gpu.training.outliers import sane_range, winsorized
 from tests import data
 from tests.gpu.followers import TRAINED_ITEMS, Event, OnlineModel, assert_same_state

@@ -11,12 +11,12 @@ from numba import get_num_threads, set_num_threads
 
 import gpu
 from gpu.backend import Backend
+from gpu.baselines import shrunk_biases
 from gpu.errors import InvalidRatings, TrainingDiverged
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.params import CulshParams, EsgdParams, SgdParams
 from gpu.training import sgd
-from gpu.training.baselines import shrunk_biases
 from gpu.training.loop import EpochReport, train
 from gpu.training.sgd import rates_at
 from tests.data import ML_100K, needs_ml_100k, planted, split

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.baselines import baselines
 from gpu.host import similarity as host
 from gpu.params import CulshParams, Similarity
 from gpu.ratings import Ratings
 from gpu.training import similarity, simlsh
-from gpu.training.baselines import baselines
 from tests import reference
 
 GROUPS, PER_GROUP, N_USERS = 6, 8, 300

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.baselines import Baselines, baselines
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
-from gpu.training.baselines import Baselines, baselines
 from tests import reference
 
 N_USERS, N_ITEMS = 7, 6

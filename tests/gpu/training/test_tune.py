@@ -9,11 +9,11 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
+from gpu.calibration import calibrate
 from gpu.errors import InvalidParams
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, AlsParams, EaseParams, NmfParams, SgdParams
 from gpu.training import tune
-from gpu.training.calibration import calibrate
 from tests.data import planted, split
 
 

@@ -11,10 +11,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from gpu.calibration import Calibration, before_calibration
 from gpu.model import Model
 from gpu.params import params_for
 from gpu.ranking.deduction import Deduction
-from gpu.training.calibration import Calibration, before_calibration
 from service.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
 from service.storage import snapshot, snapshot_files
 from service.storage.manifest import StoredCalibration

@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpu.calibration import Calibration
 from gpu.host.online import refit_items, refit_users
 from gpu.model import Model
 from gpu.params import CulshImplicitParams
 from gpu.ratings import NO_MIDDLE
 from gpu.refit_rules import item_rules, user_rules
-from gpu.training.calibration import Calibration
-from gpu.training.views import arrays_of
+from gpu.views import arrays_of
 from tests import reference
 from tests.gpu.models import dense, matrix_of, random_matrix, random_model, random_params, table_of
 

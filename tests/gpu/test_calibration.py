@@ -10,13 +10,13 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
+from gpu.baselines import residual_deviation, shrunk_biases
+from gpu.calibration import Calibration, before_calibration, calibrate, kind_of, signals
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings
-from gpu.training.baselines import residual_deviation, shrunk_biases
-from gpu.training.calibration import Calibration, before_calibration, calibrate, kind_of, signals
 from tests.data import planted, split
 
 EXPLICIT = [

@@ -18,11 +18,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.baselines import residual_deviation, shrunk_biases
 from gpu.errors import InvalidRatings
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, EaseParams
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
-from gpu.training.baselines import residual_deviation, shrunk_biases
 
 Kind = Literal["ratings", "counts"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpu.baselines import baselines
 from gpu.ratings import Ratings
-from gpu.training.baselines import baselines
 
 
 def test_baselines_are_shrunk_deviations_of_the_means() -> None:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: what the project measures about itself, in Markdown, or raw with `--json`.
+"""`python -m benchmarks`: all measurements of the project, in Markdown, or raw with `--json`.
 
 Further commands: `benchmarks.engine_commands`, `benchmarks.service_commands`.
 """
@@ -49,7 +49,7 @@ def defaults(
     backend: Where = "auto",
     json: Json = None,
 ) -> None:
-    """Shipped defaults on every set beside the best of a fixed grid, something trivial, and peers."""
+    """Shipped defaults on every set, compared with the best of a fixed grid, a trivial method, and peers."""
     from benchmarks import defaults as measurement
     from benchmarks import tables
     from benchmarks.datasets import SOURCES
@@ -98,7 +98,7 @@ def dislikes(
 
 @app.command()
 def stream(data: Data, algorithms: Names = "als,sgd,culsh,esgd", backend: Where = "auto", json: Json = None) -> None:
-    """Test RMSE after half of ml-1m has come in online, beside the static and the retrained model; ms a batch."""
+    """Test RMSE after half of ml-1m arrived online, against the static and the retrained model; ms a batch."""
     from benchmarks import stream as measurement
 
     _measure(measurement, data, algorithms, backend, json)
@@ -129,7 +129,7 @@ def _check(names: Sequence[str], known: Collection[str], option: str) -> None:
 
 
 for more in (engine_commands.app, service_commands.app):
-    app.add_typer(more)  # without a name: its commands stand beside these
+    app.add_typer(more)  # without a name, so that its commands are on the same level as these
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
-"""`python -m benchmarks accuracy`: what each way of finding neighbors is worth and what it takes ([004] table 7).
+"""`python -m benchmarks accuracy`: test error and cost of each way of finding neighbors ([004] table 7).
 
 Each model is trained once a seed, which moves its start, its order of visits, its hashes and its random neighbors; the
-split stays. Beside CULSH-MF stand the same descent without neighbors, and ALS with the shipped defaults.
+split stays. CULSH-MF is compared with the same descent without neighbors, and with ALS at the shipped defaults.
 """
 
 from __future__ import annotations

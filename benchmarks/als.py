@@ -1,8 +1,7 @@
-"""`python -m benchmarks als`: time of both half-iterations of ALS beside what the hardware allows and `implicit`.
+"""`python -m benchmarks als`: time of both half-iterations of ALS against the hardware's limits and `implicit`.
 
-Every iteration belongs to one trajectory from a random start, as a training runs it: on rows that have converged,
-conjugate gradients stop early and the time says nothing. Codes that are compared take turns, an iteration each, from
-the same start.
+Every iteration belongs to one trajectory from a random start, as in a training: on converged rows conjugate gradients
+stop early, and the time would mean nothing. Compared programs take turns, one iteration each, from the same start.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Half:
-    """One half of ours, what it must move and compute (`als_cost`), and at what rate it did.
+    """One half-iteration of ours: the data and operations it needs (`als_cost`), and the rates it reached.
 
     `floor_ms` is what an H100 needs at its ceilings, `share` the floor over the time; NaN on the host.
     """
@@ -73,7 +72,7 @@ class Half:
 
 
 class Setting:
-    """Ratings prepared where a backend computes, and what is measured of tables there."""
+    """Ratings prepared on a backend, and the measures of tables there."""
 
     def __init__(
         self, train: gpu.Ratings, test: gpu.Ratings, params: AlsParams | AlsImplicitParams, backend: gpu.Backend
@@ -118,7 +117,7 @@ class Trajectory:
         solve_items: Callable[[Any, Any], None],
         solve_users: Callable[[Any, Any], None],
     ) -> None:
-        """Args: `solve_items`, `solve_users`: called with (users, items), return when the half is done."""
+        """`solve_items` and `solve_users` are called with (users, items) and return when the half is done."""
         self.name, self.setting = name, setting
         self._tables, self._solve_items, self._solve_users = tables, solve_items, solve_users
         self.seconds: list[tuple[float, float]] = []
@@ -140,7 +139,7 @@ class Trajectory:
         return items, users
 
     def iteration(self) -> Iteration:
-        """What the table says of this trajectory."""
+        """The table's row for this trajectory."""
         params, train = self.setting.params, self.setting.train
         whole = [sum(halves) * 1e3 for halves in self.seconds]
         loss = self.setting.train_loss(*self._tables)
@@ -154,15 +153,15 @@ def run(
     parts: Sequence[tuple[gpu.Ratings, gpu.Ratings]], algorithm: str, factors: Sequence[int],
     given: Mapping[str, Any], backend: gpu.Backend,
 ) -> Iterator[tuple[list[Iteration], list[Half]]]:  # fmt: skip
-    """A trajectory of each of `parts` (train, test) with each number of factors, and beside it the peer's.
+    """A trajectory of each of `parts` (train, test) with each number of factors, followed by the peer's.
 
-    Implicit objectives are those that the peer has, unless `given` says otherwise: λ alike for every row.
+    Implicit objectives are the peer's, with the same λ for every row, unless `given` has another.
     """
     implicit = algorithm == AlsImplicitParams.algorithm
     peer = als_peer.installed() if implicit and backend.name == "host" else None
     defaults: dict[str, Any] = {"regularization_exponent": 0, "values": "counts"} if implicit else {}
     if backend.name == "host":
-        defaults["precision"] = "float32"  # whatever is asked for
+        defaults["precision"] = "float32"
     for train, test in parts:
         for n_factors in factors:
             params = params_for(algorithm, {**defaults, **given, "n_factors": n_factors})
@@ -215,7 +214,7 @@ def theirs(setting: Setting, peer: ModuleType) -> Trajectory:
 
 
 def halves(setting: Setting, items_ms: float, users_ms: float) -> list[Half]:
-    """Both halves of ours, given what they took, beside what they must take."""
+    """Both halves of ours: the measured times, and the least times that the hardware allows."""
     train, problem = setting.train, setting.problem
     both = (("items", train.by_item, train.n_users, items_ms), ("users", train.by_user, train.n_items, users_ms))
     found = []

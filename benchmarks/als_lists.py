@@ -1,4 +1,4 @@
-"""`python -m benchmarks als-lists`: lists of als-implicit beside the package `implicit`, on the splits of `ranking`.
+"""`python -m benchmarks als-lists`: lists of als-implicit and of the package `implicit`, on the splits of `ranking`.
 
 Ratings count as ones in both, as the peer's published figures have them. Its confidence of a rated pair is its `alpha`,
 ours 1 + α: their 5 is our 4. Its regularization is λ for every row, our exponent 0.

@@ -18,7 +18,7 @@ from service import tuning
 
 
 def installed() -> ModuleType | None:
-    """The package's ALS on the CPU; None, said aloud, where it is not installed."""
+    """The package's ALS on the CPU; None, with a message, if it is not installed."""
     try:
         module = importlib.import_module("implicit.cpu.als")
     except ModuleNotFoundError:
@@ -70,11 +70,11 @@ class Halves:
         self._by_item = confidences(learned.by_item, ratings.n_users, known.alpha)
 
     def items(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
-        """Solve `items` (N, F) in place."""
+        """Solve `items` (I, F) in place."""
         self._solve(self._by_item, items, users)
 
     def users(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
-        """Solve `users` (M, F) in place."""
+        """Solve `users` (U, F) in place."""
         self._solve(self._by_user, users, items)
 
     def _solve(self, confidence: Any, solved: NDArray[np.float32], fixed: NDArray[np.float32]) -> None:

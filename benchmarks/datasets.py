@@ -1,4 +1,4 @@
-"""The sets of ratings of a data folder, each with its task, its training part and what is measured.
+"""The sets of ratings of a data folder, each with its task, its training part and its test part.
 
 A set lies in a folder of its own (`ml-1m/ratings.csv`, …); one that is not there is left out. Nothing of a test part is
 ever trained on or chosen by: settings are chosen on a tenth of the training part.
@@ -52,7 +52,7 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Fold:
-    """What is trained on, and what is measured: held-out ratings in the same rows, or the training part itself."""
+    """A training part and a test part: held-out ratings in the same rows, or the training part itself."""
 
     train: gpu.Ratings
     test: gpu.Ratings

@@ -1,4 +1,4 @@
-"""A closed-loop HTTP driver for ceilings: so many connections, each sending its next request when it has its answer.
+"""A closed-loop HTTP driver for ceilings: `n_connections`, each of which sends its next request after its answer.
 
 It measures what a server can do at most. Latency under a given load is another question; `loadtest/` answers it. Where
 wrk is installed it drives; the driver written here tops out near 10,000 requests a second and is for its absence.
@@ -101,7 +101,7 @@ def name() -> str:
 
 
 def drive(port: int, requests: Sequence[bytes], seconds: float, n_connections: int = 32) -> Throughput:
-    """Send `requests` in turn to 127.0.0.1:`port` for so many seconds over `n_connections` connections."""
+    """Send `requests` in turn to 127.0.0.1:`port` for `seconds` over `n_connections` connections."""
     if name() == "wrk":
         return _drive_wrk(port, requests, seconds, n_connections)
     return uvloop.run(_drive(port, itertools.cycle(requests), seconds, n_connections))

@@ -45,7 +45,7 @@ def accuracy(
 
 @app.command()
 def noise(ratings: Source, seeds: Seeds = "0,1,2,3,4", backend: Where = "auto", json: Json = False) -> None:
-    """Shift of the test RMSE of `sgd` and `culsh` with 1 %, 0.5 % and 0.1 % of the training ratings drawn anew.
+    """Shift of the test RMSE of `sgd` and `culsh` with 1 %, 0.5 % and 0.1 % of the training ratings replaced by draws.
 
     A tenth of a file is held out.
     """
@@ -63,7 +63,7 @@ def newcomers(
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Test RMSE with 1 % of the users and 1 % of the items learned online, beside retraining on everything.
+    """Test RMSE with 1 % of the users and 1 % of the items learned online, and after retraining on everything.
 
     A tenth of a file is held out.
     """
@@ -91,7 +91,7 @@ def sgd(
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Milliseconds of an epoch of each algorithm, its floor on an H100, and its error; LIBMF beside it on the host.
+    """Milliseconds of an epoch of each algorithm, its floor on an H100, and its error; on the host also LIBMF.
 
     A tenth of a file is held out; implicit models learn all but one rating of each user.
     """
@@ -133,7 +133,7 @@ def als(
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Milliseconds of both half-iterations of ALS, their floors on an H100, and `implicit` beside it on the host.
+    """Milliseconds of both half-iterations of ALS, their floors on an H100, and on the host also `implicit`.
 
     A tenth of a file is held out. With --implicit the objective is that of `implicit` (regularization_exponent=0)
     unless it is set.
@@ -163,7 +163,7 @@ def nmf(
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Seconds of an iteration of NMF, plain and tiled, over T, and to the error of scikit-learn's NMF beside it."""
+    """Seconds of an iteration of NMF, plain and tiled, over T, and seconds to the error of scikit-learn's NMF."""
     from benchmarks import nmf as table
 
     ratings = _matrix(matrix, key)
@@ -198,7 +198,7 @@ def ranking(
     algorithms: Names = "culsh,culsh-implicit,als-implicit",
     json: Json = False,
 ) -> None:
-    """NDCG@10, Recall@20 and HR@10 of the most popular items, of each algorithm, and of what is served by default."""
+    """NDCG@10, Recall@20 and HR@10 of the most popular items, of each algorithm, and of the service's default."""
     from benchmarks import ranking as table
 
     show(list(table.run(ratings, seed, options.algorithms(algorithms))), json)
@@ -208,7 +208,7 @@ def ranking(
 def als_lists(
     ratings: File, seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 42, json: Json = False
 ) -> None:
-    """HR@10 and NDCG@10 of als-implicit beside the package `implicit`, where it is installed."""
+    """HR@10 and NDCG@10 of als-implicit, and of the package `implicit` if it is installed."""
     from benchmarks import als_lists as table
 
     show(list(table.run(ratings, seed)), json)

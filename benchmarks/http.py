@@ -1,4 +1,4 @@
-"""`python -m benchmarks http`: throughput of the hot routes beside bare routes of the same libraries, in one run.
+"""`python -m benchmarks http`: throughput of the hot routes and of bare routes of the same libraries, in one run.
 
 Server and its Redis on one core, driver on another, for the service and for the bare routes alike. Rounds alternate, so
 that a noisy moment of the machine hits both; the table shows medians of rounds.

@@ -18,7 +18,7 @@ def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray
     One rating of every user is held out, also of those beyond `MOST_USERS`.
 
     Raises:
-        InvalidInput: a user has rated so many items that no 99 others are left.
+        InvalidInput: a user has left fewer than 99 items unrated.
     """
     generator = np.random.default_rng(seed)
     rows = ratings.by_user

@@ -1,4 +1,4 @@
-"""How good a fit is, by one code for ours, for peers and for what is trivial."""
+"""Measures a fit by the same code for our algorithms, for peers and for trivial methods."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def model_of(user_factors: NDArray[Any], item_factors: NDArray[Any]) -> gpu.Mode
 
 
 def plain_matrix(ratings: gpu.Ratings) -> Any:
-    """A sparse float32 matrix (U, I); what is not stored is 0."""
+    """A sparse float32 matrix (U, I); unrated pairs are 0."""
     from scipy import sparse  # noqa: PLC0415 - only factorizations need it
 
     users, items, values = ratings.coo()

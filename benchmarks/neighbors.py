@@ -26,7 +26,7 @@ class Row:
     """Milliseconds of one similarity; NaN where it has no such step.
 
     `weights_ms` is Ψ with the means inside it, `lists_ms` the Top-K of all items, `total_ms` all of it in one go.
-    `peak_megabytes` is what the device's memory holds at most beside the ratings.
+    `peak_megabytes` is the peak of the device's memory in addition to the ratings.
     """
 
     similarity: str

@@ -1,4 +1,4 @@
-"""`python -m benchmarks nmf`: FAST-HALS plain and in tiles, beside scikit-learn's NMF where it is installed.
+"""`python -m benchmarks nmf`: FAST-HALS plain and in tiles, and scikit-learn's NMF if it is installed.
 
 Codes that are compared start from the same W and H, and on the same form of the matrix. Ours take turns, an epoch each.
 """

@@ -67,7 +67,7 @@ def row(
 
 
 def corrupted(ratings: gpu.Ratings, share: float, seed: int) -> gpu.Ratings:
-    """The ratings with `share` of them drawn anew."""
+    """The ratings with `share` of them replaced by draws."""
     users, items, values = ratings.coo()
     generator = np.random.default_rng(seed)
     noisy = values.copy()

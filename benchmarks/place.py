@@ -1,8 +1,8 @@
-"""`python -m benchmarks place`: a model of any size is brought to where it answers and learns, without a service.
+"""`python -m benchmarks place`: loads a model of any size onto a backend, and times reads and learning there.
 
-Parameters and ratings are drawn (`benchmarks.plant`). A read is a call of 64 users; a lesson is some changes by as
-many users, from the table on the host to factors that the next read ranks by. Items that the model does not know are
-refitted, and get their lists, as those of a service that are newer than its snapshot.
+Parameters and ratings are drawn (`benchmarks.plant`); no service runs. A read is a call of 64 users. A lesson is a
+batch of changes, each by another user, from the table on the host to the factors of the next read. Items unknown to the
+model are refitted and get lists, like items of a service that are newer than its snapshot.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from service.engine.rehearsal import rehearse_model
 
 N_READERS, N = 64, 10
 WARM_UP, ROUNDS = 3, 20
-CHUNK = 1_000_000  # ratings that are drawn and applied together
+CHUNK = 1_000_000  # ratings that are drawn and applied at a time
 
 
 class Sizes(NamedTuple):
-    """Of what is placed: users, items, of which the model does not know so many, ratings; and changes of a lesson."""
+    """Problem size: users, items, items that the model has never seen, ratings, and changes per lesson."""
 
     users: int
     items: int
@@ -74,7 +74,7 @@ class Row:
 
 
 def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
-    """Place a model of that size, let it follow so many ratings, and time reads and lessons."""
+    """Load a model of this size, let it follow the ratings, and time reads and lessons."""
     rng = np.random.default_rng(0)
     model = drawn_model(params, sizes.users, sizes.items, 0)
     _forget_items(model, rng.permutation(sizes.items)[: sizes.new_items])

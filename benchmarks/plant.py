@@ -98,7 +98,7 @@ class _History:
     def drawn(cls, n_users: int, n_items: int, n_ratings: int, seed: int) -> _History:
         rng = np.random.default_rng(seed)
         items = ranks(rng.random(n_ratings), n_items)
-        items[np.arange(n_items) * (n_ratings // n_items)] = rng.permutation(n_items)  # nobody is left out
+        items[np.arange(n_items) * (n_ratings // n_items)] = rng.permutation(n_items)  # every item gets a rating
         return cls(_lengths(n_users, n_ratings), items, rng.choice(STARS, n_ratings), n_items)
 
     @property

@@ -88,7 +88,7 @@ def _rmse(timeline: Timeline, estimates: NDArray[np.float32]) -> float:
 
 
 def _retrained(timeline: Timeline, algorithm: str, every: int) -> NDArray[np.float32]:
-    """Estimates by a model trained anew after every `every` ratings, knowing nothing newer."""
+    """Estimates by a model that is retrained after every `every` ratings, and knows no newer ones."""
     estimates = []
     for begin in range(timeline.n_trained, len(timeline.values), every):
         say(f"  full training on {begin:,} ratings")

@@ -83,7 +83,7 @@ class Store:
         return self._computed[wanted.key]
 
     def add(self, row: Row) -> Row:
-        """Keep a row, whatever there is already."""
+        """Store a row, even if there is one with the same key."""
         self._append(row)
         return row
 

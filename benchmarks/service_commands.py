@@ -27,7 +27,7 @@ def topn(
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Milliseconds of a batch of exact lists, and `implicit` beside it on the host; planted factors."""
+    """Milliseconds of a batch of exact lists, and on the host also of `implicit`; planted factors."""
     from benchmarks import topn as table
 
     given = [options.whole(text) for text in (items, factors, neighbors, users, n, rated)]
@@ -101,7 +101,7 @@ def http(
     rounds: Annotated[int, typer.Option(help="Rounds to take the median of.")] = 5,
     json: Json = False,
 ) -> None:
-    """Throughput of GET /recommend and POST /ratings beside bare routes of the same libraries."""
+    """Throughput of GET /recommend and POST /ratings, and of bare routes of the same libraries."""
     from benchmarks import http as table
 
     show(table.run(ratings, options.algorithms(algorithms), seconds, rounds), json)

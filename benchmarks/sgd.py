@@ -28,8 +28,8 @@ from gpu.training import loop
 from gpu.training.loop import Trainer
 
 NAN = float("nan")
-STOPS = (1, 2, 5, 10, 15, 20)  # epochs after which the error is told
-SEED = 42  # of the items left out
+STOPS = (1, 2, 5, 10, 15, 20)  # epochs after which the error is reported
+SEED = 42  # seed of the held-out items
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Estimates:
 
 
 class Lists:
-    """Ratings to learn but one of each user, which is ranked among items that they have not rated; more is better."""
+    """Leave-one-out: one rating of each user is held out and ranked among unrated items; more is better."""
 
     test: None = None
 
@@ -104,7 +104,7 @@ def run(
     estimates: Callable[[], Estimates], lists: Callable[[], Lists], algorithms: Sequence[str], factors: Sequence[int],
     given: Mapping[str, Any], backend: str, target: float,
 ) -> Iterator[Run]:  # fmt: skip
-    """A training of each algorithm with each number of factors; LIBMF beside `sgd` on the host.
+    """A training of each algorithm with each number of factors; with `sgd` on the host also LIBMF.
 
     Args:
         estimates, lists: the data, read where an algorithm needs it.

@@ -30,7 +30,7 @@ FITS, LONG, SHORT = 3, 8, 2  # differences to take the median of, and epochs of 
 
 
 def installed() -> ModuleType | None:
-    """The binding, or None, said aloud, where it is missing."""
+    """The binding; None, with a message, if it is not installed."""
     try:
         return importlib.import_module("libmf.mf")
     except ModuleNotFoundError:

@@ -35,7 +35,7 @@ TEST_SHARE, N_BATCHES = 0.05, 20
 
 
 class Parts(NamedTuple):
-    """A stream: what is trained first, what arrives, in the order of its arrival, and what is measured."""
+    """A stream: the ratings trained first, the ratings that arrive, in order, and the test ratings."""
 
     first: gpu.Ratings
     batches: list[gpu.Ratings]

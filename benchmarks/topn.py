@@ -1,4 +1,4 @@
-"""`python -m benchmarks topn`: milliseconds of a batch of exact lists, beside the package `implicit` on the host.
+"""`python -m benchmarks topn`: milliseconds of a batch of exact lists; on the host also of the package `implicit`.
 
 Factors are planted: normal, a standard deviation of 1/8. A call goes from parameters and ratings of the users in memory
 of the host to lists there; the item side has been placed. Codes that are compared take turns.
@@ -33,7 +33,7 @@ PER_READ = 64  # users whose products share a read of the factors
 
 @dataclass(frozen=True)
 class Shape:
-    """What is asked: catalog, lists, and what each user has rated, which stays out of the lists."""
+    """Problem size: catalog, lists, and the rated items of each user, which stay out of the lists."""
 
     items: int
     users: int

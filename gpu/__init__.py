@@ -89,23 +89,23 @@ def fit(
 ) -> Model:
     """Train the model that `params` names.
 
-    Equal ratings, rows, keys and parameters give an equal model, bit for bit, whatever the number of threads; EASE
-    only with the same number, since LAPACK sums in another order with another. On a device that holds for ALS and NMF,
-    for the other algorithms of `SgdParams` where `deterministic` is set, and not for ESGD: what it adds, it adds in any
-    order.
+    On the host, equal ratings, rows, keys and parameters give an equal model, bit for bit, for any number of threads.
+    EASE needs the same number of threads, since LAPACK sums in an order that depends on it. On a device this holds for
+    ALS and NMF, and for algorithms with `SgdParams` if `deterministic` is set. It does not hold for ESGD, whose
+    additions run in any order.
 
     Args:
-        ratings: what to learn from; see `usable`.
-        params: one of the classes in `ALGORITHMS`.
+        ratings: ratings to learn from; see `usable`.
+        params: an instance of one of the classes in `ALGORITHMS`.
         backend: where to compute.
-        test: ratings to measure after each epoch; never learned from. Rows as in `ratings`.
-        on_epoch: called after each epoch; metrics are only computed where it is given.
+        test: ratings to measure after each epoch, with the rows of `ratings`; never learned from.
+        on_epoch: called after each epoch; without it no metrics are computed.
 
     Raises:
         InvalidRatings: there is no rating, or one that the algorithm cannot use.
         NotEnoughMemory: the training would need more than is free on the host or device where it computes.
         TrainingDiverged: a parameter is no longer finite.
-        DeadFactors: the factors say nothing.
+        DeadFactors: all factors of a side are about zero.
     """
     if not len(ratings):
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
@@ -120,10 +120,10 @@ def fit(
 
 
 def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
-    """What a training with `params` learns of `ratings`: (these, how many were changed).
+    """(the ratings that a training with `params` learns from, number of changed ratings).
 
-    Ratings far beyond all others count as the nearest one that is not (`gpu.training.outliers`). Counts stay, which
-    may be of any size: implicit models dampen or bound them themselves. Of NMF a few values below 0 count as 0.
+    Ratings far beyond all others are clipped to the nearest plausible one (`gpu.training.outliers`). Counts of any size
+    stay: implicit models dampen or bound them. For NMF a few values below 0 become 0.
     """
     if not len(ratings):
         return ratings, 0
@@ -144,7 +144,7 @@ def _fit_ratings(
     on_epoch: OnEpoch | None,
     calibration: Calibration,
 ) -> Model:
-    """Train an explicit model on ratings in multiples of their unit; its parameters and errors are of the ratings."""
+    """Train an explicit model on ratings in multiples of their unit; scale its parameters and errors back."""
     unit, scale = calibration.unit, ratings.scale
     ratings, test = in_units(ratings, unit), None if test is None else in_units(test, unit)
     on_epoch = None if on_epoch is None else _in_ratings(on_epoch, unit)
@@ -154,7 +154,7 @@ def _fit_ratings(
 
 
 def _in_ratings(on_epoch: OnEpoch, unit: float) -> OnEpoch:
-    """`on_epoch` with errors in multiples of `unit` turned into errors of ratings; a loss is a squared one."""
+    """`on_epoch` with errors converted from multiples of `unit` to ratings; a loss is a squared error."""
     factors = {"train_rmse": unit, "test_rmse": unit, "train_loss": unit**2}
 
     def report(epoch: EpochReport) -> None:

@@ -24,10 +24,10 @@ MakeTrainer = Callable[[Ratings, Any, Backend, Ratings | None, Calibration], Tra
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What the engine knows of an algorithm.
+    """One algorithm.
 
     Attributes:
-        params: class of its hyperparameters, which says also what it learns from.
+        params: class of its hyperparameters; it also states the kind of feedback.
         trainer: makes a trainer of (ratings, params, backend, test, calibration).
     """
 

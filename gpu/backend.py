@@ -1,4 +1,4 @@
-"""The one decision between host and device, made once and said aloud."""
+"""Chooses between host and device, once, with a reason for the log."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Backend:
 
     Attributes:
         name: "host" (Numba on the CPU) or "device" (CuPy on a GPU).
-        reason: why this one, for the log line that says so.
-        kept_bytes: memory that a training here must leave free for others.
+        reason: why this backend was chosen, for the log.
+        kept_bytes: bytes that a training must leave free for other uses.
     """
 
     name: Literal["host", "device"]
@@ -29,23 +29,24 @@ class Backend:
     def primitives(self, family: str) -> ModuleType:
         """The twin of this backend for one kernel family, such as "sgd", "lsh" or "topn".
 
-        The device has twins of `DEVICE_FAMILIES`; whatever else is asked for works on the host there too.
+        The device has twins of `DEVICE_FAMILIES`; all other families run on the host.
         """
         home = self.name if family in DEVICE_FAMILIES else "host"
         return importlib.import_module(f"gpu.{home}.{family}")
 
     def check(self) -> None:
-        """Return if it still works; to be asked when something has failed that should not.
+        """Check that the backend still works; call it after an unexpected failure.
 
         Raises:
-            BackendUnavailable: the device can never again be used in this process.
+            BackendUnavailable: the device can no longer be used in this process.
         """
         if self.name == "device":
             importlib.import_module("gpu.device").check()
 
     def device_bytes(self) -> dict[str, int]:
-        """Memory of the device, in bytes: "arrays" of this process, spare room of its pool included, and "taken" by
-        whatever runs there; empty on the host.
+        """Bytes of device memory: "arrays" of this process with spare room of its pool, and "taken" by all processes.
+
+        Empty on the host.
         """
         if self.name != "device":
             return {}
@@ -53,12 +54,12 @@ class Backend:
         return found
 
     def free_bytes(self) -> int:
-        """Memory that nobody holds here now, no other process either; `kept_bytes` included."""
+        """Bytes that no process uses now, including `kept_bytes`."""
         free: int = self.primitives("als").free_bytes()
         return free
 
     def release(self) -> None:
-        """Give back what is only held to be used again, for other processes to have; may wait for the device."""
+        """Free unused memory of this process's pool for other processes; may wait for the device."""
         if self.name == "device":
             importlib.import_module("gpu.device").release()
 
@@ -70,7 +71,7 @@ DEVICE_FAMILIES = (
 
 
 def choose(wanted: BackendName = "auto") -> Backend:
-    """The backend to use; `auto` takes the device where one works.
+    """The backend to use; `auto` is the device if one works, else the host.
 
     Raises:
         BackendUnavailable: `device` was asked for and cannot run here.

@@ -1,7 +1,7 @@
 """Averages of ratings, shrunk so that a row with one rating stays near the mean of all.
 
-* `baselines`: the constants b_ij = μ + b̄_i + b̄_j of [004] eq. 1, each row's mean on its own.
-* `shrunk_biases`: both sides fitted together; the best that can be said without factors, and where SGD starts.
+* `baselines`: the constants b_ij = μ + b̄_i + b̄_j of [004] eq. 1; each row's mean is computed separately.
+* `shrunk_biases`: both sides are fitted together. It is the best estimate without factors, and the start of SGD.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gpu.ratings import NO_MIDDLE, Ratings, Rows
 
-PRIOR = 5.0  # ratings of average value that each row has beside its own
-TURNS = 8  # of both sides; later ones move test errors by less than 1e-5
+PRIOR = 5.0  # ratings of average value added to each row
+TURNS = 8  # turns of both sides; later turns change test errors by less than 1e-5
 
 
 class Baselines(NamedTuple):
@@ -33,18 +33,18 @@ class Baselines(NamedTuple):
 
 
 def baselines(ratings: Ratings) -> Baselines:
-    """The fixed baselines inside neighbor residuals and inside Ψ of simLSH; never trained.
+    """The fixed baselines of neighbor residuals and of Ψ in simLSH; never trained.
 
-    Each is Σ (r − μ) / (n + `PRIOR`) over a row; μ = 0 where there is no rating.
+    Each is Σ (r − μ) / (n + `PRIOR`) over a row; μ is 0 without ratings.
     """
     mean = mean_of(ratings)
     return Baselines(mean, deviations(ratings.by_user, mean), deviations(ratings.by_item, mean))
 
 
 def shrunk_biases(ratings: Ratings) -> Baselines:
-    """R ≈ μ + b_i + b̂_j by alternating shrunk means: what each side leaves over is what the other one is fitted to.
+    """Biases with R ≈ μ + b_i + b̂_j, by alternating shrunk means: each side is fitted to the residuals of the other.
 
-    In `TURNS` turns, b̂_j = Σ (r − μ − b_i) / (n_j + `PRIOR`), then b_i likewise.
+    It takes `TURNS` turns of b̂_j = Σ (r − μ − b_i) / (n_j + `PRIOR`), then the same for b_i.
     """
     mean, by_user, by_item = mean_of(ratings), ratings.by_user, ratings.by_item
     user, item = np.zeros(ratings.n_users, np.float32), np.zeros(ratings.n_items, np.float32)
@@ -55,7 +55,7 @@ def shrunk_biases(ratings: Ratings) -> Baselines:
 
 
 def mean_of(ratings: Ratings) -> float:
-    """μ; 0 where there is no rating."""
+    """μ; 0 without ratings."""
     return float(ratings.by_user.values.mean(dtype=np.float64)) if len(ratings) else 0.0
 
 
@@ -68,7 +68,7 @@ def deviations(rows: Rows, mean: float) -> NDArray[np.float32]:
 
 
 def residual_deviation(ratings: Ratings, biases: Baselines) -> float:
-    """Root mean square of what `biases` leave unexplained."""
+    """Root mean square of the residuals r − μ − b_i − b̂_j of `biases`."""
     users, items, values = ratings.coo()
     left = values - biases.mean - biases.user[users].astype(np.float64) - biases.item[items]
     return float(np.sqrt(np.mean(left**2)))

@@ -1,9 +1,10 @@
-"""`Calibration`: what a training takes from its data before its first epoch, so that defaults fit any data.
+"""`Calibration`: figures of the data, computed before the first epoch, so that one set of defaults fits any data.
 
-* Explicit models learn ratings in units of `unit`, what shrunk biases leave unexplained. So a step length or a λ means
-  the same on 1 to 5, 0 to 100 and −10 to 10.
+* Explicit models learn ratings in multiples of `unit`, the deviation that shrunk biases leave. So a step length or a λ
+  means the same on 1 to 5, 0 to 100 and −10 to 10.
 * Implicit models learn a preference and a confidence for each pair (`signals`). A count or a click is a preference of
-  1, the larger, the surer. A rating below `middle` is a dislike: a preference of 0, the lower, the surer.
+  1, with a confidence that grows with the count. A rating below `middle` is a dislike: a preference of 0, with a
+  confidence that grows with the distance.
 
 A model stores its calibration and uses it online until the next training.
 """
@@ -26,43 +27,43 @@ from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 
 Kind = Literal["ratings", "counts"]
 
-FEW = 0.001  # share of values that may be wrong and must not decide what all others are
-ENDS = (0.01, 0.99)  # quantiles taken for the ends of a scale: a few wrong values move nothing
-# 99th percentile of counts over their median, from which they are no ratings: MovieLens 1.25, Book-Crossing 1.25,
-# Last.fm's plays 34.
+FEW = 0.001  # share of values; so few may be wrong without deciding the kind of all others
+ENDS = (0.01, 0.99)  # quantiles; the ends of a scale, which a few wrong values do not move
+# Ratio of the 99th percentile to the median; larger values are counts, not ratings. MovieLens has 1.25, Book-Crossing
+# 1.25, Last.fm's plays 34.
 LONG_TAIL = 5.0
-DAMPED_FROM = 10.0  # largest count over the mean, from which confidence is logarithmic: a few would outweigh all others
-LEAST_SIGNAL = 1 / 16  # of the width of the scale: confidence of a rating at its middle
-BELOW_SCALE = 0.25  # of the width of the scale: how far below its lowest rating Ψ = r² counts from
-# λ over α, in units of the largest singular value of a random matrix of the same shape and density: less learns noise,
-# more loses what is real. Chosen on held-out training data of five sets (docs/decisions, note 27).
+DAMPED_FROM = 10.0  # ratio of the largest count to the mean; beyond it confidence is logarithmic, to bound outliers
+LEAST_SIGNAL = 1 / 16  # share of the width of the scale; confidence of a rating at the middle
+BELOW_SCALE = 0.25  # share of the width of the scale; Ψ = r² counts from so far below the lowest rating
+# λ over α, in units of the largest singular value of a random matrix of the same shape and density: a smaller one
+# learns noise, a larger one loses signal. Chosen on held-out training data of five sets (docs/decisions, note 27).
 NOISE_SHARE = 0.45
-MOST_RIDGE = 0.05  # λ / α at most: a few rows have no noise to speak of, and more would leave nothing of them
-# EASE: λ over the largest eigenvalue of XᵀX that chance alone would give, and x of a dislike where lists are made; in
-# training it is 0. Chosen on held-out training data of four sets (docs/decisions/0044-ease.md).
+MOST_RIDGE = 0.05  # λ / α, at most; with few rows the noise rule would give more, which shrinks all factors to zero
+# EASE: λ over the largest eigenvalue of a random XᵀX, and x of a dislike in lists; in training x of a dislike is 0.
+# Chosen on held-out training data of four sets (docs/decisions/0044-ease.md).
 NOISE_RIDGE, DISLIKED = 1.5, np.float32(-0.25)
-# λ0 in training, in ratings: what keeps rows with one rating near their mean. Refits have their own
-# (`gpu.refit_rules`).
+# Ratings; λ0 in training, which keeps rows with one rating near their mean. Refits have their own (`gpu.refit_rules`).
 FACTOR_PRIOR, BIAS_PRIOR, WEIGHT_PRIOR = 1.0, 3.0, 5.0
-# ALS has one ridge for factors and biases. A longer unit holds factors back more, and biases as before.
+# Factor of `unit`, and λ0, in ALS, which has one ridge for factors and biases. A longer unit shrinks factors more, and
+# biases as before.
 ALS_UNIT, ALS_PRIOR = 1.5, 4.0
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Facts of the data that a model was trained on. The defaults leave values as they are.
+    """Figures of the data that a model was trained on. The defaults leave values unchanged.
 
     Attributes:
         unit: deviation of ratings from shrunk biases (`als`: `ALS_UNIT` times it); explicit models learn multiples.
         origin: the rating from which Ψ = `power` of `gpu.training.simlsh` counts.
         values: `ratings` on a scale, or `counts`.
-        middle: values below it are dislikes; −inf where nothing is.
-        scale: (lowest, highest): implicit models take a value beyond for the nearer of both.
+        middle: values below it are dislikes; −inf if there are none.
+        scale: (lowest, highest); implicit models clip values to it.
         is_damped: whether the confidence of a count c is 1 + ln(c / lowest).
-        typical: mean signal of what is liked, before it is divided by this: so α is the average weight.
+        typical: mean signal of likes; signals are divided by it, so that α is the average weight of a like.
         alpha, regularization: α and λ of implicit ALS; λ of EASE.
         prior: λ0 of the ridge λ n + λ0 in ALS.
-        density: share of the pairs of rows with ratings that have one.
+        density: share of rated pairs among all pairs of a user and an item with ratings.
     """
 
     unit: float = 1.0
@@ -82,7 +83,7 @@ NEUTRAL = Calibration()
 
 
 def calibrate(ratings: Ratings, params: Params) -> Calibration:
-    """What a training with `params` takes from `ratings`, of which there must be some."""
+    """The calibration of a training with `params` on `ratings`, at least one."""
     if params.has_values:
         return _of_preferences(ratings, params)
     if params.is_nonnegative:
@@ -99,25 +100,26 @@ def calibrate(ratings: Ratings, params: Params) -> Calibration:
 
 
 def _unit_of(ratings: Ratings) -> float:
-    """What shrunk biases leave unexplained; where that is nothing, the size of the ratings themselves."""
+    """Deviation of ratings from shrunk biases; if it is 0, the largest rating."""
     return residual_deviation(ratings, shrunk_biases(ratings)) or max(map(abs, ratings.scale)) or 1.0
 
 
 def origin_of(scale: tuple[float, float]) -> float:
-    """Where Ψ = `power` counts ratings of this scale from: 0 for one to five stars."""
+    """The origin of Ψ = `power` for ratings of this scale: 0 for one to five stars."""
     return scale[0] - BELOW_SCALE * (scale[1] - scale[0])
 
 
 def before_calibration(parameters: dict[str, Any]) -> Calibration:
-    """Of a model that was trained before there was any, with these parameters: values count as they are."""
-    known = {name: parameters[name] for name in ("alpha", "regularization") if name in parameters}
-    return Calibration(**known)
+    """The calibration of a model with these parameters from a version without any: values stay unchanged."""
+    figures = {name: parameters[name] for name in ("alpha", "regularization") if name in parameters}
+    return Calibration(**figures)
 
 
 def signals(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:
-    """Preference and confidence of values in one number, float32 (B,).
+    """Preference and confidence of values (B,) in one number x, float32 (B,).
 
-    x > 0: a preference of 1 with confidence 1 + α·x. x < 0: a preference of 0 with confidence 1 + α·|x|. 0: nothing.
+    x > 0 is a preference of 1 with confidence 1 + α·x. x < 0 is a preference of 0 with confidence 1 + α·|x|. x = 0
+    counts as no rating.
     """
     low, high = calibration.scale
     found = np.asarray(values, dtype=np.float64)
@@ -132,7 +134,7 @@ def signals(values: NDArray[np.floating], calibration: Calibration) -> NDArray[n
 
 
 def signals_of(ratings: Ratings, calibration: Calibration) -> Ratings:
-    """`ratings` with signals in place of their values; pairs that say nothing are left out."""
+    """`ratings` with signals in place of their values, without pairs whose signal is 0."""
     by_user, by_item = ratings.by_user, ratings.by_item
     found = Ratings(
         by_user._replace(values=signals(by_user.values, calibration)),
@@ -140,8 +142,8 @@ def signals_of(ratings: Ratings, calibration: Calibration) -> Ratings:
         ratings.user_keys,
         ratings.item_keys,
     )
-    says = found.by_user.values != 0
-    return found if says.all() else found.where(says)
+    counts = found.by_user.values != 0
+    return found if counts.all() else found.where(counts)
 
 
 def in_units(ratings: Ratings, unit: float) -> Ratings:
@@ -199,10 +201,10 @@ def _lowest(ratings: Ratings) -> tuple[int, int, float]:
 
 
 def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams) -> Calibration:
-    """α and λ, given or from what is trained.
+    """Add α and λ, those of `params` or computed from the trained ratings.
 
     By default α = √(1 / density). A random matrix of U × I with this density has no singular value far beyond
-    √(density) (√U + √I); with λ / α = c (1/√U + 1/√I), factors of c times that strength are held at zero.
+    √(density) (√U + √I). With λ / α = c (1/√U + 1/√I), factors below c times that strength stay at zero.
     """
     n_users, n_items = (int(np.count_nonzero(rows.lengths)) for rows in (rated.by_user, rated.by_item))
     density = _density(rated)
@@ -213,17 +215,17 @@ def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams)
 
 
 def preferences(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:
-    """What EASE takes a rating for, x, float32 (B,): 1 for a like, `DISLIKED` for a dislike; for a count its signal."""
+    """The x of ratings (B,) in EASE, float32 (B,): 1 for a like, `DISLIKED` for a dislike, the signal of a count."""
     if calibration.values == "counts":
         return signals(values, calibration)
     return np.where(are_likes(values, calibration.middle), np.float32(1), DISLIKED)
 
 
 def _with_ridge(found: Calibration, ratings: Ratings, params: EaseParams) -> Calibration:
-    """λ of EASE, given or from what is liked.
+    """Add λ of EASE, that of `params` or computed from the likes.
 
-    With X random, of U × I with Σ x² spread evenly, no eigenvalue of XᵀX goes far beyond Σ x² (1/√U + 1/√I)²: what is
-    below comes by chance.
+    If X is random, of U × I with Σ x² spread evenly, no eigenvalue of XᵀX goes far beyond Σ x² (1/√U + 1/√I)². So
+    eigenvalues below that may be noise.
     """
     x = preferences(ratings.by_user.values, found)
     liked = ratings.where(x > 0)
@@ -235,11 +237,11 @@ def _with_ridge(found: Calibration, ratings: Ratings, params: EaseParams) -> Cal
 
 
 def kind_of(values: NDArray[np.float32]) -> Kind:
-    """Whether values are ratings on a scale or counts, clicks among them.
+    """Whether values are ratings on a scale or counts; clicks are counts.
 
-    Counts are not negative and have a long tail, or most of them are the lowest, and the next one is not far above it,
-    as 2 follows 1. Clicks are all the same. Thumbs as 1 and 5 are ratings. One value in a thousand decides nothing: a
-    single client must not turn what all others like into dislikes.
+    Counts are not negative. They have a long tail, or most of them have the lowest value and the next value is at most
+    twice as large. Clicks are all equal. Thumbs as 1 and 5 are ratings. One value in a thousand decides nothing, so
+    that a single client cannot turn the likes of all others into dislikes.
     """
     lowest, median, high = np.quantile(values, [FEW, 0.5, ENDS[1]], method="inverted_cdf")
     above = values[values > lowest]
@@ -251,7 +253,7 @@ def kind_of(values: NDArray[np.float32]) -> Kind:
 
 
 def ends_of(values: NDArray[np.float32]) -> tuple[float, float]:
-    """(lowest, highest) of a scale: `ENDS`, or all values where these are one."""
+    """(lowest, highest) of a scale: the quantiles `ENDS`, or the extremes if both quantiles are equal."""
     low, high = np.quantile(values, ENDS, method="inverted_cdf")
     if low == high:
         low, high = values.min(), values.max()

@@ -1,13 +1,13 @@
 """Errors of the engine.
 
 EngineError
-├── InvalidInput (also a ValueError): what a caller handed in cannot be used
+├── InvalidInput (also a ValueError): an argument cannot be used
 │   ├── InvalidRatings: the rating data itself (NaN, out of range, no rating at all)
 │   └── InvalidParams: a hyperparameter (unknown name, out of range)
-├── BackendUnavailable: the asked-for backend cannot run on this machine
+├── BackendUnavailable: the requested backend cannot run on this machine
 ├── NotEnoughMemory: a model would not fit; carries both numbers
 ├── TrainingDiverged: a loss or a factor stopped being finite
-├── DeadFactors: a training left factors that say nothing
+├── DeadFactors: a training left all factors about zero
 
 Messages read "Invalid X of NAME: expected …, got …".
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 
 class EngineError(Exception):
-    """Base of everything the engine raises on purpose."""
+    """Base of all errors that the engine raises on purpose."""
 
 
 class InvalidInput(EngineError, ValueError):
@@ -30,7 +30,7 @@ class InvalidRatings(InvalidInput):
     """Ratings that no model can be trained on.
 
     Attributes:
-        user_row, item_row: of the first such rating; None where it is not about one.
+        user_row, item_row: rows of the first such rating; None if the error is not about one rating.
     """
 
     def __init__(self, message: str, user_row: int | None = None, item_row: int | None = None) -> None:
@@ -46,7 +46,7 @@ class InvalidRatings(InvalidInput):
 
 @contextlib.contextmanager
 def naming(ids: Callable[[], tuple[Sequence[str], Sequence[str]]]) -> Iterator[None]:
-    """Name user and item of refused ratings by their ids; `ids` gives those of all users' and items' rows."""
+    """Add the ids of user and item to errors about a rating; `ids` returns the ids of all user and item rows."""
     try:
         yield
     except InvalidRatings as error:
@@ -58,16 +58,16 @@ class InvalidParams(InvalidInput):
 
 
 class BackendUnavailable(EngineError):
-    """The asked-for backend cannot run here; the message says why and what to use instead."""
+    """The requested backend cannot run here; the message has the reason and the alternative."""
 
 
 class NotEnoughMemory(EngineError):
-    """The estimate of what is needed exceeds what is free.
+    """The estimated memory exceeds the free memory.
 
     Attributes:
         needed_bytes: the estimate.
-        free_bytes: what the machine or device had free.
-        kept_bytes: what must be left of it: to the service, for the model that a worker makes beside the one it has.
+        free_bytes: free memory of the machine or device.
+        kept_bytes: part of it that must stay free: the service needs it to load a new model next to the present one.
     """
 
     def __init__(self, what: str, needed_bytes: int, free_bytes: int, kept_bytes: int = 0) -> None:
@@ -83,4 +83,4 @@ class TrainingDiverged(EngineError):
 
 
 class DeadFactors(EngineError):
-    """A training has left factors so small that they say nothing; the message says what to change."""
+    """A training has left all factors about zero, so that lists are equal; the message says what to change."""

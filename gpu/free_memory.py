@@ -1,7 +1,7 @@
-"""Memory of the host that a computation can take: what the machine has, or less where a control group says so.
+"""Measures the free memory of the host: that of the machine, or less under the limit of a control group.
 
-Groups are those of Linux, version 2 (`memory.max`) or 1 (`memory.limit_in_bytes`). A limit of any group above ours
-holds for us too.
+Control groups are those of Linux, version 2 (`memory.max`) or 1 (`memory.limit_in_bytes`). A limit of any group above
+ours applies to us too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Version(NamedTuple):
     folder: str
     limit: str
     used: str
-    droppable: str  # in memory.stat: pages of files, which are dropped where memory is wanted
+    droppable: str  # field of memory.stat: pages of files, which the system drops on demand
 
 
 _VERSIONS = (
@@ -31,14 +31,14 @@ _VERSIONS = (
 
 
 def free_bytes() -> int:
-    """Memory that can be taken now without any other process losing some."""
+    """Bytes that can be allocated now without taking memory from another process."""
     available = next(line for line in MEMORY.read_text("ascii").splitlines() if line.startswith("MemAvailable:"))
     left = (_left(folder, version) for version in _VERSIONS for folder in _folders(version))
     return min([int(available.split()[1]) * 1024, *left])
 
 
 def _folders(version: _Version) -> Iterator[Path]:
-    """Our group and those above it. In a container only the root of what it sees may be there: that is our group."""
+    """Folders of our group and those above it. A container may see only a root folder: that is our group."""
     root = GROUPS / version.folder
     yield root
     try:
@@ -52,7 +52,7 @@ def _folders(version: _Version) -> Iterator[Path]:
 
 
 def _left(folder: Path, version: _Version) -> int:
-    """What the limit of one group leaves; `sys.maxsize` where it has none or is not there."""
+    """Bytes left under the limit of one group; `sys.maxsize` if the group has no limit or does not exist."""
     try:
         limit, used = ((folder / name).read_text("ascii").strip() for name in (version.limit, version.used))
         lines = [line.split() for line in (folder / "memory.stat").read_text("ascii").splitlines()]

@@ -1,9 +1,9 @@
-"""Arrays on the host that gain rows now and then without being copied each time, however long they are.
+"""Arrays on the host that grow by rows without a copy each time, at any length.
 
-A short array is copied into a longer one. From `RESERVED_FROM` bytes on that would be a pause (a gigabyte takes half a
-second), so addresses for far more rows than will come are reserved at once: pages that nobody has written to take no
-memory, and growth is a longer view. Where the system grants no such reservation (`vm.overcommit_memory=2`), long arrays
-are copied too.
+A short array is copied into a longer one. From `RESERVED_FROM` bytes on a copy would be a pause (half a second for a
+gigabyte). So a long array reserves addresses for far more rows than will come: unwritten pages take no memory, and
+growth is a longer view. If the system grants no such reservation (`vm.overcommit_memory=2`), long arrays are copied
+too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-RESERVED_FROM = 2**20  # bytes
+RESERVED_FROM = 2**20  # bytes; longer arrays reserve addresses
 RESERVED_BYTES = 2**36  # of addresses for an array, or so many times its length:
 RESERVED_TIMES = 4
 _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python's mmap names from 3.13 on
@@ -25,12 +25,12 @@ class Growing:
     """An array whose first axis may grow.
 
     Attributes:
-        values: the array at its present length, a view of a longer one; earlier views go on showing the same rows
-            unless a short array had to be copied.
+        values: the array at its present length, a view of a longer one; earlier views share its rows unless a short
+            array was copied.
     """
 
     def __init__(self, values: NDArray[Any], fill: float = 0) -> None:
-        """Adopt `values`, (rows, …); new rows hold `fill`. The first growth of a long array copies it, once."""
+        """Take over `values`, (rows, …); new rows hold `fill`. The first growth of a long array copies it, once."""
         self._buffer, self._fill = values, fill
         self.values = values
 
@@ -47,7 +47,7 @@ class Growing:
         return self.values.nbytes
 
     def grow(self, n_rows: int) -> None:
-        """Lengthen to at least `n_rows`: amortized constant time a row."""
+        """Grow to at least `n_rows`, in amortized constant time a row."""
         length = len(self.values)
         if n_rows > len(self._buffer):
             longer = _zeros((n_rows, *self.values.shape[1:]), self.values.dtype)
@@ -60,7 +60,7 @@ class Growing:
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """At least `shape`, with rows to spare."""
+    """Zeros of at least `shape`, with spare rows."""
     n_rows, row_bytes = shape[0], math.prod(shape[1:]) * dtype.itemsize
     if n_rows * row_bytes >= RESERVED_FROM:
         n_spare = max(RESERVED_BYTES // row_bytes, RESERVED_TIMES * n_rows)

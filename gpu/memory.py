@@ -1,4 +1,4 @@
-"""Whether there is room for a training: asked before it takes any."""
+"""Checks before a training that it fits into memory."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from gpu.ratings import Ratings
 
 
 def check_training(needed_bytes: int, n_factors: int, ratings: Ratings, backend: Backend) -> None:
-    """Return if `backend` has `needed_bytes` for a training on `ratings`.
+    """Check that `backend` has `needed_bytes` for a training on `ratings`.
 
     Raises:
-        NotEnoughMemory: it has not; says both numbers and the size of the problem.
+        NotEnoughMemory: it has not; the message has both numbers and the size of the problem.
     """
     size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
     check_room(f"Training on the {backend.name} with {n_factors} factors ({size})", needed_bytes, backend)
 
 
 def check_room(what: str, needed_bytes: int, backend: Backend) -> None:
-    """Return if `backend` has `needed_bytes` for `what` beside those that it keeps.
+    """Check that `backend` has `needed_bytes` for `what` in addition to `kept_bytes`.
 
     Raises:
-        NotEnoughMemory: it has not; says all these numbers.
+        NotEnoughMemory: it has not; the message has all three numbers.
     """
     free = backend.free_bytes()
     if needed_bytes + backend.kept_bytes > free:

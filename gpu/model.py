@@ -37,7 +37,7 @@ ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "item_slots": ("I", np.int32),
     "item_weights": ("TT", np.float32),
 }
-HOST_ONLY = "item_counts", "item_slots", "item_weights"  # which no device reads
+HOST_ONLY = "item_counts", "item_slots", "item_weights"  # arrays that no device reads
 
 
 class Model:
@@ -47,21 +47,21 @@ class Model:
         params: hyperparameters it was trained with; `params.algorithm` names it.
         mean: μ; for implicit models the fixed logit of the positive rate.
         scale: (smallest, largest) training rating; estimates are clipped to it. (0, 1) for implicit models.
-        calibration: what training took from its data (`gpu.calibration`).
+        calibration: figures of the training data (`gpu.calibration`).
         user_factors (U, F), item_factors (I, F), user_bias (U,), item_bias (I,): float32, learned.
         user_baseline (U,), item_baseline (I,): float32, the fixed baselines inside the neighbor residuals
             r − (mean + user_baseline + item_baseline); 0 for rows unknown at training.
         user_trained (U,), item_trained (I,): bool, whether the row took part in training (false: newer, folded in).
-        neighbors (I, K): int32 item rows, best first, `NO_NEIGHBOR` where there are fewer than K.
+        neighbors (I, K): int32 item rows, best first, padded with `NO_NEIGHBOR`.
         explicit_weights, implicit_weights (I, K): float32, W and C.
         projections (I, H): int32, saved sums of simLSH in fixed point; their signs are the signature.
-            H = 0 where the model has none.
-        item_counts (I,): int32, ratings of each item in training; present ones of items that are newer. All 0 where the
-            snapshot was written before there were any.
-        item_slots (I,): int32, the row of each item in `item_weights`; `NO_SLOT` where it has none.
-        item_weights (T, T): float32, what a rating of the row's item adds to the score of the column's
-            (`gpu.ranking.weighted`). T = 0 where the model has none. Written once: where items have moved, `item_slots`
-            says.
+            H = 0 for models without hashing.
+        item_counts (I,): int32, ratings of each item in training, or present ratings of newer items. All 0 in snapshots
+            of versions without counts.
+        item_slots (I,): int32, the row of each item in `item_weights`; `NO_SLOT` for items without weights.
+        item_weights (T, T): float32, the weight of a rating of the row's item in the score of the column's item
+            (`gpu.ranking.weighted`). T = 0 for models without item weights. Never changed: if items move, only
+            `item_slots` changes.
     """
 
     user_factors: NDArray[np.float32]
@@ -88,7 +88,7 @@ class Model:
         arrays: dict[str, NDArray[Any]],
         calibration: Calibration = NEUTRAL,
     ) -> None:
-        """Adopt `arrays`, one per name of `ARRAYS`, without copying.
+        """Take over `arrays`, one per name of `ARRAYS`, without copying.
 
         Raises:
             InvalidInput: an array is missing, unknown, or of the wrong dtype or shape.
@@ -109,38 +109,38 @@ class Model:
         n_bits: int = 0,
         calibration: Calibration = NEUTRAL,
     ) -> Model:
-        """A model of zeros with no neighbors and nothing marked as trained."""
+        """A model of zeros, without neighbors and trained rows."""
         shapes = _shapes(params, n_users, n_items, n_bits)
         arrays = {name: np.full(shapes[name], _fill(name), dtype=dtype) for name, (_, dtype) in ARRAYS.items()}
         return cls(params, mean, scale, arrays, calibration)
 
     @property
     def n_users(self) -> int:
-        """M."""
+        """U."""
         return len(self.user_bias)
 
     @property
     def n_items(self) -> int:
-        """N."""
+        """I."""
         return len(self.item_bias)
 
     @property
     def is_implicit(self) -> bool:
-        """Whether it learned who rated what, rather than how high."""
+        """Whether it learned which pairs have a rating, rather than the ratings."""
         return self.params.is_implicit
 
     @property
     def middle(self) -> float:
-        """Implicit models take ratings below it for dislikes and all others for likes."""
+        """For implicit models ratings below it are dislikes, and all others are likes."""
         return self.calibration.middle
 
     @property
     def learned_scale(self) -> tuple[float, float]:
-        """(lowest, highest) rating that the model learns online; one beyond counts as the nearer end.
+        """(lowest, highest) rating that the model learns online; ratings beyond are clipped.
 
-        Without it a single absurd rating would decide the parameters of its user and its item, and so what others are
-        shown. Implicit models have bounds of their own (`gpu.calibration.signals`), and models from before
-        there was a calibration go on as they began.
+        Without it a single absurd rating would decide the parameters of its user and its item, and so the lists of
+        other users. Implicit models have their own bounds (`gpu.calibration.signals`). Models from versions
+        without calibration have none.
         """
         is_bounded = not self.is_implicit and self.calibration.values == "ratings"
         return self.scale if is_bounded else (-math.inf, math.inf)
@@ -156,14 +156,14 @@ class Model:
         return sum(buffer.n_bytes for buffer in self._buffers.values())
 
     def mark_trained(self, user_counts: NDArray[np.integer], item_counts: NDArray[np.integer]) -> None:
-        """Mark the rows with ratings as trained, of these numbers (U,) and (I,), and keep those of the items."""
+        """Mark the rows with ratings, by their counts (U,) and (I,), as trained, and store the counts of the items."""
         self.user_trained[:], self.item_trained[:] = user_counts > 0, item_counts > 0
         self.item_counts[:] = item_counts
 
     def to_ratings(self, calibration: Calibration, scale: tuple[float, float]) -> None:
-        """Turn a model of ratings in multiples of `calibration.unit` into one of the ratings themselves, in place.
+        """Convert a model of ratings in multiples of `calibration.unit` to one of the ratings themselves, in place.
 
-        `scale` is that of the ratings: multiplied back, its ends would be off by a rounding.
+        `scale` is that of the ratings: computed from the model's scale, its ends would have rounding errors.
 
         Biases and the weights C of unrated neighbors are multiplied by the unit, factors of both sides by its root;
         the weights W multiply residuals and stay.
@@ -175,7 +175,7 @@ class Model:
             getattr(self, name)[:] *= np.float32(calibration.unit**power)
 
     def grow(self, n_users: int, n_items: int) -> None:
-        """Lengthen to at least (n_users, n_items); new rows are zero, without neighbors and not trained."""
+        """Grow to at least (n_users, n_items); new rows are zero, without neighbors and not trained."""
         lengths = {"U": n_users, "I": n_items, "T": 0}
         for name, (axes, _) in ARRAYS.items():
             self._buffers[name].grow(lengths[axes[0]])
@@ -184,11 +184,11 @@ class Model:
     def mapped(self, user_rows: NDArray[np.int64], item_rows: NDArray[np.int64], n_users: int, n_items: int) -> Model:
         """This model with its row x moved to row `user_rows[x]` / `item_rows[x]`; neighbor lists follow.
 
-        No growth of the result copies its arrays. Both share `item_weights`, which nobody writes to.
+        The result grows without copying its arrays. Both models share `item_weights`, which never change.
 
         Args:
-            user_rows (U,), item_rows (I,): distinct new rows; a negative one drops the row (as a neighbor too).
-            n_users, n_items: length of the result; rows that nothing moves to are new.
+            user_rows (U,), item_rows (I,): distinct new rows; a negative one drops the row, also as a neighbor.
+            n_users, n_items: length of the result; rows without a source are new.
         """
         moved = self._empty(n_users, n_items)
         targets = {"U": user_rows, "I": item_rows}
@@ -197,7 +197,7 @@ class Model:
                 continue
             keep = targets[axes[0]] >= 0
             getattr(moved, name)[targets[axes[0]][keep]] = getattr(self, name)[keep]
-        renamed = np.append(item_rows, NO_NEIGHBOR)  # the last entry is what NO_NEIGHBOR (-1) looks up
+        renamed = np.append(item_rows, NO_NEIGHBOR)  # NO_NEIGHBOR (-1) reads the last entry
         kept = moved.neighbors[item_rows[item_rows >= 0]]
         moved.neighbors[item_rows[item_rows >= 0]] = np.maximum(renamed[kept], NO_NEIGHBOR)
         return moved
@@ -207,7 +207,7 @@ class Model:
         self._point()
 
     def _empty(self, n_users: int, n_items: int) -> Model:
-        """A model of zeros like this one whose arrays are made to grow."""
+        """A model of zeros with the settings of this one, in arrays that grow without a copy."""
         made = Model.__new__(Model)
         shapes = _shapes(self.params, n_users, n_items, self.projections.shape[1])
         buffers = {
@@ -230,7 +230,7 @@ def _shapes(params: Params, n_users: int, n_items: int, n_bits: int) -> dict[str
 
 
 def bytes_of(params: Params, n_users: int, n_items: int) -> tuple[int, int]:
-    """(bytes of the users' arrays, bytes of the items') of a model of that size, `weight_bytes` aside."""
+    """(bytes of the users' arrays, bytes of the items' arrays) of a model of this size, without `weight_bytes`."""
     shapes = _shapes(params, n_users, n_items, getattr(params, "n_bits", 0))
     sizes = {"U": 0, "I": 0, "T": 0}
     for name, (axes, dtype) in ARRAYS.items():
@@ -239,12 +239,12 @@ def bytes_of(params: Params, n_users: int, n_items: int) -> tuple[int, int]:
 
 
 def weight_bytes(params: Params, n_items: int) -> int:
-    """Bytes of the item weights of a model of so many items, at most: there is one copy, wherever it answers."""
+    """Bytes, at most, of the item weights of a model of `n_items`: there is one copy, on the host."""
     return np.dtype(np.float32).itemsize * min(n_items, MAX_WEIGHTED) ** 2 if params.has_item_weights else 0
 
 
 def _fill(name: str) -> int:
-    """What a new row holds."""
+    """The value of new rows."""
     return {"neighbors": NO_NEIGHBOR, "item_slots": NO_SLOT}.get(name, 0)
 
 

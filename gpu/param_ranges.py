@@ -1,4 +1,4 @@
-"""What values hyperparameters may have, and how text becomes one; see `gpu.params`."""
+"""Ranges of hyperparameters, and their conversion from text; see `gpu.params`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _RANGES: dict[str, tuple[float, float]] = {
 
 
 def check_names(algorithm: str, known: set[str], given: Iterable[str]) -> None:
-    """Return if `algorithm` has parameters of all these names.
+    """Check that `algorithm` has parameters of all these names.
 
     Raises:
-        InvalidParams: it lacks one; where an older version had it, the message says its name of today.
+        InvalidParams: it lacks one; for a name of an older version the message has the new name.
     """
     for name in given:
         if RENAMED.get(name) in known:
@@ -87,16 +87,16 @@ def _number(name: str, value: Any) -> Decimal:
 
 
 def _shown(value: Any) -> str:
-    """`value` for people: no more of it than tells which one it is."""
+    """`value` as text for a message, shortened to `MAX_SHOWN` characters."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def check_ranges(params: Any) -> None:
-    """Return if every field of `params`, an instance of `gpu.params.Params`, has a value that it may have.
+    """Check that every field of `params`, an instance of `gpu.params.Params`, is within its range.
 
     Raises:
-        InvalidParams: one has not.
+        InvalidParams: one is not.
     """
     ranges, choices = {**_RANGES, **params.ranges}, {**_CHOICES, **params.choices}
     for field in dataclasses.fields(params):

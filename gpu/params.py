@@ -205,8 +205,8 @@ class NmfParams(FactorParams):
     Attributes (beyond `FactorParams`):
         tolerance: it stops before `n_epochs` once an epoch lowers the relative error by less than this share of it.
             0 never stops early: errors fall slowly for long, so a share that is small at last stops too soon at first.
-        start: `random`, or `nndsvd`, which starts from the singular vectors: a lower error in the first epochs, for
-            the price of some of them.
+        start: `random`, or `nndsvd`, which starts from the singular vectors: a lower error in the first epochs, but it
+            takes the time of some of them.
         solver: `tiled` (PL-NMF, [002] Alg. 2), or `plain` ([002] Alg. 1), the same up to rounding and slower.
         tile: T, columns of a tile. 0 is the minimum of [002] eq. 9, √n_factors.
         precision: of all arrays while training; a model keeps float32.

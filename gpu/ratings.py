@@ -1,6 +1,6 @@
 """`Ratings`: an immutable sparse matrix of ratings, by user and by item, checked once.
 
-Every check of rating data is made here; no loop behind it checks again.
+All rating data is checked here; later loops do not check it again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def are_likes(values: NDArray[np.floating], middle: float) -> NDArray[np.bool_]:
 class Rows(NamedTuple):
     """Rows of ratings, each a slice of two flat arrays: what every primitive reads.
 
-    Row i is `items[starts[i] : starts[i] + lengths[i]]`, strictly ascending, with `values` beside it. A CSR
-    matrix and the growing `RatingTable` both present themselves like this.
+    Row i is `items[starts[i] : starts[i] + lengths[i]]`, strictly ascending, with the parallel `values`. A CSR matrix
+    and the growing `RatingTable` both have this form.
     """
 
     starts: NDArray[np.int64]
@@ -39,11 +39,11 @@ class Ratings:
     """Ratings as CSR (by user) and CSC (by item).
 
     Attributes:
-        n_users, n_items: M and N.
-        by_user: `Rows` of length M; entries are item rows.
-        by_item: `Rows` of length N; entries are user rows.
-        user_keys, item_keys: uint64 (M,) and (N,): stable keys of the ids, from which all random draws derive,
-            so that a model does not depend on the order in which ids were first seen. Default: the row numbers.
+        n_users, n_items: U and I.
+        by_user: `Rows` of length U; entries are item rows.
+        by_item: `Rows` of length I; entries are user rows.
+        user_keys, item_keys: uint64 (U,) and (I,): stable keys of the ids, from which all random draws derive, so that
+            a model does not depend on the order in which ids were first seen. Default: the row numbers.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Ratings:
         Args:
             users, items: rows from 0, any integer dtype, (N,).
             values: ratings, any float dtype, (N,), finite; kept as float32.
-            shape: (M, N). Default: one more than the largest rows.
+            shape: (U, I). Default: one more than the largest rows.
             user_keys, item_keys: see the class.
 
         The last entry of a repeated (user, item) wins.
@@ -93,12 +93,12 @@ class Ratings:
 
     @property
     def n_users(self) -> int:
-        """M, rows of the matrix (empty ones too)."""
+        """U, rows of the matrix, including empty ones."""
         return len(self.by_user.starts)
 
     @property
     def n_items(self) -> int:
-        """N, columns of the matrix (empty ones too)."""
+        """I, columns of the matrix, including empty ones."""
         return len(self.by_item.starts)
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class Ratings:
         return Ratings.from_coo(users[keep], items[keep], values[keep], shape, self.user_keys, self.item_keys)
 
     def clipped(self, low: float, high: float) -> Ratings:
-        """The same ratings, those below `low` or above `high` at that end."""
+        """The ratings with values clipped to `low` and `high`."""
         bounds = np.float32(low), np.float32(high)
         by_user = self.by_user._replace(values=np.clip(self.by_user.values, *bounds))
         by_item = self.by_item._replace(values=np.clip(self.by_item.values, *bounds))

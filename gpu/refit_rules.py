@@ -1,11 +1,11 @@
-"""Constants of online learning: how strongly refits of single users and items are held back.
+"""Constants of online learning: the regularization of refits of single users and items.
 
-Models trained by ALS are refitted exactly, by what they were trained to minimize (`Objective`).
+Refits of models trained by ALS or NMF minimize the objective of the training (`Objective`).
 
-For all others (`Rules`) a ridge, in the units of training (`gpu.calibration`), is λ n + λ0, with the model's
-own λ and n the ratings that a term takes part in. λ0 keeps users with one rating near the average. A row fitted in one
-go to a fixed other side needs a smaller share of λ than training. All values were chosen on MovieLens-1M by folding in
-users and items that a model had not seen (docs/decisions, note 11).
+All other refits follow `Rules`: their ridge, in the units of training (`gpu.calibration`), is λ n + λ0. λ is
+that of the model, and n counts the ratings that a term takes part in. λ0 keeps users with one rating near the average.
+A row solved against a fixed other side needs only a share of the λ of training. All values were chosen on MovieLens-1M
+by folding in users and items unseen in training (docs/decisions, note 11).
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from gpu.model import Model
 from gpu.param_kinds import GradientParams
 from gpu.params import AlsImplicitParams, AlsParams
 
-PARALLEL_FROM = 64  # refits waiting, without a budget, from which threads are worth waking
+PARALLEL_FROM = 64  # refits in one call without a budget; fewer are not worth waking threads
 
-# With λ = 0 a row with few ratings has no single solution; it gets the shortest one by so small a ridge: a share of the
-# mean diagonal, and not nothing where that is 0.
+# Smallest ridge, as a share of the mean diagonal, and its absolute minimum. With λ = 0 a row with few ratings has many
+# solutions; a tiny ridge picks the shortest one.
 SMALLEST_RIDGE, TINY = 1e-10, 1e-300
 
-# A row without a number below 0 is solved by sweeps over its columns: at most `N_SWEEPS`, or until the largest change
-# in one is `TOLERANCE` of the largest number.
+# Non-negative rows are solved by sweeps over their columns: at most `N_SWEEPS`, or until the largest change in a sweep
+# is `TOLERANCE` of the largest number.
 N_SWEEPS, TOLERANCE = 1000, 1e-9
 
 BIAS_PRIOR_OF_USERS, BIAS_PRIOR_OF_ITEMS = 5.0, 2.0
 FACTOR_PRIOR, WEIGHT_PRIOR = 4.0, 20.0
 FACTOR_SHARE = 0.6
-# Trained items are solved beside users whose vectors were fitted to them, and need a stronger prior than new ones. Of
-# what a retraining wins after as many ratings again, refits win back with 4 / 8 / 16: culsh 71 / 79 / 69 % on
-# MovieLens-100K and 84 / 86 / 78 % on MovieLens-1M, sgd 59 / 72 / 59 % and 83 / 85 / 75 %.
+# λ0 of trained items. They are solved against users whose vectors were fitted to them, so they need a stronger prior
+# than new items. Share of the gain of a retraining, after as many ratings again, that refits reach with 4 / 8 / 16:
+# culsh 71 / 79 / 69 % on MovieLens-100K and 84 / 86 / 78 % on MovieLens-1M, sgd 59 / 72 / 59 % and 83 / 85 / 75 %.
 FACTOR_PRIOR_OF_TRAINED_ITEMS = 8.0
-# Descent leaves both sides of a product alike, so users of models of ratings are expected to lie where trained items
-# do: P is SPREAD_PRIOR over the mean of v vᵀ, and holds u back most in directions in which items hardly differ.
+# Descent makes the factors of users and items alike, so the trained items are the prior of users in models of ratings:
+# P is SPREAD_PRIOR times the inverse of the mean of v vᵀ. It shrinks u most in directions in which items hardly differ.
 SHARE_BESIDE_SPREAD, SPREAD_PRIOR = 0.4, 0.2
-SPREAD_FLOOR = 0.01  # of the mean over all directions, added to each: items may be few
+SPREAD_FLOOR = 0.01  # share of the mean over all directions, added to each direction, since items may be few
 
-MAX_RATINGS_OF_USERS = 4096  # the newest; older ones only count as seen
-MAX_NEGATIVES = 1024  # bounds what a refit of a busy user costs; NDCG@10 of refitted users .215 with all, .213 with 512
-MAX_RATERS = 1024  # drawn by key; what a refit of a new item costs is bounded by it
+MAX_RATINGS_OF_USERS = 4096  # ratings; a refit reads the newest ones, and older ones only count as seen
+MAX_NEGATIVES = 1024  # draws; bounds the refit of a busy user. NDCG@10 of refitted users: .215 with all, .213 with 512
+MAX_RATERS = 1024  # raters, drawn by key; bounds the refit of a new item
 
-# Implicit models. The direction of a user's vector decides what is recommended and is there after two steps. A new
-# item is ranked against trained ones, so the length of its vector counts as well: more steps, less ridge.
+# Newton steps of implicit models. The direction of a user's vector decides the list, and two steps find it. A new item
+# is ranked against trained ones, so the length of its vector matters too: it takes more steps and less ridge.
 STEPS_OF_USERS, STEPS_OF_ITEMS = 2, 5
 ITEM_SHARE, ITEM_PRIOR = 0.1, 1.0
 MAX_RATERS_IMPLICIT = 256
@@ -58,17 +58,17 @@ class Rules(NamedTuple):
     """Constants of the refits; `n` counts the observations that a term takes part in.
 
     Attributes:
-        factor, factor_prior: the ridge of factors is factor · n + factor_prior,
-        bias, bias_prior: and so for the bias,
-        weight, weight_prior: and for W and C of an item,
-        weight_unit: times this for W, which multiplies residuals.
-        baseline_prior: ratings of average value that a user's baseline is shrunk by.
-        max_ratings: that a refit reads.
-        n_negatives: draws beside each, implicit models,
-        max_negatives: and how many there are about in all: beyond it fewer are drawn and each counts for several.
-        n_steps: Newton steps, implicit models.
-        seed: of the draws.
-        spread: P (F, F), float64, which the ridge of factors has beside; of its upper triangle. (0, 0) for none.
+        factor, factor_prior: the ridge of factors is factor · n + factor_prior.
+        bias, bias_prior: the same for the bias.
+        weight, weight_prior: the same for W and C of an item.
+        weight_unit: factor of the ridge of W, since W multiplies residuals.
+        baseline_prior: number of average ratings that a user's baseline is shrunk by.
+        max_ratings: number of ratings that a refit reads, at most.
+        n_negatives: draws for each like; implicit models.
+        max_negatives: draws of a refit, about; beyond it fewer are drawn, and each counts for several.
+        n_steps: Newton steps; implicit models.
+        seed: seed of the draws.
+        spread: P, float64 (F, F), added to the ridge of factors; only its upper triangle is read. (0, 0) for none.
     """
 
     factor: float
@@ -88,18 +88,18 @@ class Rules(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What ALS or NMF minimizes, row by row, beside a fixed other side: see `gpu.training.als` and `gpu.training.nmf`.
+    """Objective of one row in ALS or NMF, with the other side fixed: see `gpu.training.als` and `gpu.training.nmf`.
 
     Attributes:
-        is_implicit: whether every pair counts.
-        is_nonnegative: whether a row has no number below 0, and a pair without a rating counts as a 0 (NMF).
-        has_biases: whether a row has one.
+        is_implicit: whether pairs without a rating count too.
+        is_nonnegative: whether rows are non-negative, and a pair without a rating counts as a 0 (NMF).
+        has_biases: whether a row has a bias.
         alpha: α; 0 for explicit models and NMF.
         mean: μ.
         regularization: λ.
         exponent: ν; 1 for explicit models.
         prior: λ0.
-        unit: factors of models of ratings have the ridge ρ · `unit` and biases ρ: training solved multiples of it.
+        unit: the ridge is ρ · `unit` for factors and ρ for biases, since training learned multiples of `unit`.
     """
 
     is_implicit: bool
@@ -113,16 +113,16 @@ class Objective(NamedTuple):
     unit: float
 
     def ridges(self, counts: NDArray[np.integer], n_others: int) -> NDArray[np.float64]:
-        """ρ of rows with `counts` ratings where `n_others` rows of the other side have some."""
+        """ρ of rows with `counts` (B,) ratings, if `n_others` rows of the other side have ratings."""
         return ridges(counts, n_others, self.alpha, self.regularization, self.exponent, self.prior)
 
 
 def ridges(
     counts: NDArray[np.integer], n_others: int, alpha: float, regularization: float, exponent: float, prior: float
 ) -> NDArray[np.float64]:
-    """ρ = λ (n + N/α)^ν + λ0 of rows with `counts` ratings.
+    """ρ = λ (n + N/α)^ν + λ0 of rows with `counts` (B,) ratings.
 
-    N, `n_others`, is how many rows of the other side have ratings; N/α is 0 for α = 0.
+    N is `n_others`, the number of rows of the other side that have ratings; N/α is 0 for α = 0.
     """
     unrated = n_others / alpha if alpha else 0.0
     return np.asarray(regularization * (counts + unrated) ** exponent + prior, dtype=np.float64)
@@ -142,7 +142,7 @@ def objective_of(model: Model) -> Objective:
 
 
 def learned_values(model: Model, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """What a model of ALS or NMF learns of ratings (B,): (what stands for each, whether it says anything)."""
+    """(value that ALS or NMF learns for each rating, whether the rating counts at all); float32 and bool (B,)."""
     if model.params.has_values:
         values = signals(values, model.calibration)
         return values, values != 0
@@ -155,8 +155,8 @@ def learned_values(model: Model, values: NDArray[np.float32]) -> tuple[NDArray[n
 def user_rules(params: GradientParams, unit: float = 1.0) -> Rules:
     """Rules for users of models trained with `params` on ratings in multiples of `unit`.
 
-    Refits read the ratings themselves, beside which factors are √`unit` times as long: so their ridge is `unit` times
-    that of training, and that of W, which stays while residuals grow, `unit`² times.
+    Refits read the ratings themselves, for which factors are √`unit` times as long. So the ridge of factors is `unit`
+    times that of training. The ridge of W is `unit`² times as large, since W stays the same while residuals grow.
     """
     return Rules(
         factor=unit * FACTOR_SHARE * params.regularization,
@@ -179,7 +179,7 @@ def user_rules(params: GradientParams, unit: float = 1.0) -> Rules:
 def beside_items(
     rules: Rules, params: GradientParams, gram: NDArray[np.float64], n_items: int, unit: float = 1.0
 ) -> Rules:
-    """Rules for users, with P for `n_items` trained items whose Σ v vᵀ has the upper triangle of `gram` (F, F)."""
+    """Rules for users with P of `n_items` trained items; `gram` (F, F) has the upper triangle of their Σ v vᵀ."""
     spread = (np.triu(gram) + np.triu(gram, 1).T) / max(n_items, 1)
     mean = float(np.trace(spread)) / len(gram)
     if not mean:

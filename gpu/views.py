@@ -1,4 +1,4 @@
-"""What the training and prediction primitives of every backend read and write, as plain tuples of arrays."""
+"""Plain tuples of arrays that the training and prediction primitives of every backend read and write."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpu.model import Model
 class Arrays(NamedTuple):
     """The arrays of a model that eq. 1 of [004] reads and eq. 5 writes; views, not copies.
 
-    For implicit models a rating from `middle` on is a like and counts as 1, one below it a dislike and counts as −1.
-    For others one below `low` or above `high` counts as that (`Model.learned_scale`).
+    For implicit models a rating from `middle` on is a like and counts as 1; a lower one is a dislike and counts as −1.
+    Other models clip ratings to `low` and `high` (`Model.learned_scale`).
     """
 
     mean: np.float32
@@ -36,7 +36,7 @@ class Arrays(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """One epoch's targets: those of user i in item group g are `items[cuts[i, g] : cuts[i, g + 1]]`.
+    """Targets of one epoch; user i has `items[cuts[i, g] : cuts[i, g + 1]]` in item group g of D groups.
 
     Attributes:
         items (S,), targets (S,): int32 item rows and float32 values to learn, grouped by user, then by item group.
@@ -59,12 +59,12 @@ class Rates(NamedTuple):
 
     @classmethod
     def none(cls) -> Rates:
-        """Rates that move nothing."""
+        """Rates of zero, which change no parameter."""
         return cls(*[np.float32(0)] * 5)
 
 
 class Shares(NamedTuple):
-    """Shares of the parameters that the constant part λ0 of their ridges λ n + λ0 takes off in an epoch."""
+    """Shares by which λ0, the constant part of the ridge λ n + λ0, shrinks parameters in an epoch."""
 
     factors: float
     biases: float
@@ -72,7 +72,7 @@ class Shares(NamedTuple):
 
 
 def arrays_of(model: Model) -> Arrays:
-    """The view of `model` that primitives take.
+    """The arrays of `model` in the form of the primitives.
 
     Neighbors become unsigned, so that `NO_NEIGHBOR` is larger than any row and an index needs no sign check.
     """
@@ -98,7 +98,7 @@ def arrays_of(model: Model) -> Arrays:
 
 
 def balanced_bounds(lengths: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """Bounds, int64 (D + 1,), of `n_groups` runs of rows that hold about equally many ratings."""
+    """Bounds, int64 (D + 1,), of D = `n_groups` runs of rows with similar numbers of ratings."""
     ends = np.cumsum(lengths)
     targets = np.arange(1, n_groups) * (ends[-1] / n_groups)
     return np.concatenate([[0], np.searchsorted(ends, targets), [len(lengths)]]).astype(np.int64)

@@ -9,13 +9,13 @@ from types import ModuleType
 
 from gpu.errors import BackendUnavailable
 
-OLDEST = 70  # compute capability, ten times; a newer CUDA may compile for later ones only
+OLDEST = 70  # compute capability times ten, at least; a newer CUDA may only compile for later ones
 TENSOR_CORES = 80  # from here on kernels use `mma` of 16 x 8 x 16 and asynchronous copies
 
 
 @functools.cache
 def obstacle() -> str | None:
-    """Why the device backend cannot run on this machine, or None where it can."""
+    """Why the device backend cannot run on this machine; None if it can."""
     try:
         with warnings.catch_warnings():  # CuPy warns on import where optional libraries are missing
             warnings.simplefilter("ignore")
@@ -29,19 +29,19 @@ def obstacle() -> str | None:
 
 
 def check() -> None:
-    """Return if the device still answers: after a fault in a kernel nothing of CUDA works any more in this process.
+    """Check that the device still answers: after a fault in a kernel all of CUDA fails in this process.
 
     Raises:
-        BackendUnavailable: it does not; in CUDA's own words.
+        BackendUnavailable: the device does not answer; the message is CUDA's.
     """
     try:
         importlib.import_module("cupy").cuda.runtime.deviceSynchronize()
     except Exception as error:
-        raise BackendUnavailable(f"The device has failed: {_line(error)}; start the process anew") from error
+        raise BackendUnavailable(f"The device has failed: {_line(error)}; restart the process") from error
 
 
 def describe() -> str:
-    """The device and what its kernels can use; only where there is no obstacle."""
+    """Description of the device and of the features that kernels use; call it only without an `obstacle`."""
     cupy = importlib.import_module("cupy")
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
     capability = compute_capability()
@@ -50,7 +50,7 @@ def describe() -> str:
 
 
 def used_bytes() -> dict[str, int]:
-    """Bytes of the current device by whose they are; see `gpu.backend.Backend.device_bytes`."""
+    """Bytes of the current device by owner; see `gpu.backend.Backend.device_bytes`."""
     cupy = importlib.import_module("cupy")
     free, total = cupy.cuda.runtime.memGetInfo()
     return {"arrays": int(cupy.get_default_memory_pool().total_bytes()), "taken": int(total - free)}
@@ -62,7 +62,7 @@ def release() -> None:
 
 
 def compute_capability() -> int:
-    """Of the current device, ten times: 90 for an H100."""
+    """Compute capability of the current device times ten: 90 for an H100."""
     return int(importlib.import_module("cupy").cuda.Device().compute_capability)
 
 
@@ -106,5 +106,5 @@ def _obstacle_of_compiler(cupy: ModuleType) -> str | None:
 
 
 def _line(error: Exception) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

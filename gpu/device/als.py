@@ -1,9 +1,10 @@
-"""ALS on a CUDA device: what is placed there, which kernels solve it, its errors; `gpu.training.als` says what.
+"""ALS on a CUDA device: loads both sides, chooses kernels and computes errors; `gpu.training.als` has the equations.
 
-Three sets of kernels: on tensor cores with A kept in registers (float16, conjugate gradients, compute capability 8.0:
-`gpu.device.als_forms.fused`, and for many factors `gpu.device.als_forms.wide`), and in float32 with A in memory
-(`gpu.device.als_forms.plain`) for everything else. More than `WHOLE` factors are solved block by block
-(`gpu.device.als_forms.subspace`), by the first and the last. All give equal bits for equal inputs on equal devices.
+There are three sets of kernels. Two keep A in registers, on tensor cores (float16, conjugate gradients, compute
+capability 8.0): `gpu.device.als_forms.fused`, and `gpu.device.als_forms.wide` for many factors. The third,
+`gpu.device.als_forms.plain`, does everything else in float32, with A in memory. More than `WHOLE` factors are solved in
+blocks (`gpu.device.als_forms.subspace`), by the first and the last set. All give equal bits for equal inputs on equal
+devices.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from gpu.training.als import WHOLE, AlsObjective, block_problem, is_blocked
 
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
-WORKSPACE = 64 * 2**20  # bytes that matrix products and reductions of CuPy may take
-SLOTS_SHARE = 16  # parts of rows may take 1/16 of the device's memory, on each side
+WORKSPACE = 64 * 2**20  # bytes; work space of matrix products and reductions in CuPy, at most
+SLOTS_SHARE = 16  # sums of parts of rows may take 1 / SLOTS_SHARE of the device's memory, on each side
 
 
 def is_fused(problem: AlsObjective) -> bool:
-    """Whether tensor cores solve it."""
+    """Whether tensor cores solve the problem."""
     return problem.precision == "float16" and problem.solver == "cg" and compute_capability() >= TENSOR_CORES
 
 
 def _path(problem: AlsObjective) -> ModuleType:
-    """The module whose kernels solve it, or one block of it.
+    """The module whose kernels solve the problem, or one block of it.
 
     Raises:
         InvalidParams: an exact solution of more than `WHOLE` factors.
@@ -49,16 +50,16 @@ def _path(problem: AlsObjective) -> ModuleType:
 
 
 def _solved_at_once(problem: AlsObjective) -> AlsObjective:
-    """The problem whose rows the kernels solve: a block of it, where there are blocks."""
+    """The problem that one launch solves: `problem`, or one block of it."""
     return block_problem(problem) if is_blocked(problem) else problem
 
 
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
-    """Memory that a training takes on the device, at its peak.
+    """Peak bytes of device memory that a training takes.
 
-    Counted: ratings (8 bytes, once a side), work items and split rows (32), sums of their errors (16), ρ and where rows
-    lie (24), rows without ratings (8), both tables in float32 and, for tensor cores, float16; sums of parts of rows, or
-    of a batch of rows; panels of float64; work space of matrix products; what blocks take beside.
+    They count ratings (8 bytes, once a side), work items and split rows (32), sums of their errors (16), ρ and
+    positions of rows (24), and rows without ratings (8). Then come both tables in float32 and, for tensor cores, in
+    float16; sums of parts of rows, or of a batch of rows; panels of float64; work space of matrix products and blocks.
     """
     n_users, n_items = len(by_user_lengths), len(by_item_lengths)
     stride = arrays.stride(problem)
@@ -85,12 +86,12 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjectiv
 
 
 def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
-    """Place the ratings of one side, with the plan of its half-iterations.
+    """Copy the ratings of one side to the device, with the plan of its half-iterations.
 
     Args:
-        rows: ratings of the side to be solved.
+        rows: ratings of the side to solve.
         n_columns: rows of the fixed side.
-        n_rated: how many of these have ratings; all where it is not given.
+        n_rated: number of these that have ratings. Default: all.
     """
     n_rated = n_columns if n_rated is None else n_rated
     ridges, inner, path = problem.ridges(rows.lengths, n_rated), _solved_at_once(problem), _path(problem)
@@ -105,7 +106,7 @@ def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | No
 
 
 def _n_ranges(n_columns: int, problem: AlsObjective) -> int:
-    """Ranges of the fixed side; one where sums of a part of a row take as long to move as its ratings to gather."""
+    """Ranges of the fixed side; one if moving the sums of a part takes as long as gathering its ratings."""
     if _path(problem) is wide:
         return 1
     cache: int = cupy.cuda.Device().attributes["L2CacheSize"]
@@ -123,23 +124,23 @@ def load(table: NDArray[np.float32], problem: AlsObjective) -> Table:
 
 
 def fetch(table: Table) -> NDArray[np.float32]:
-    """The table (rows, D) on the host; waits for what writes it."""
+    """The table (rows, D) on the host; waits for the device."""
     return arrays.fetched(table)
 
 
 def finish() -> None:
-    """Wait for what was begun."""
+    """Wait until the device is idle."""
     cupy.cuda.get_current_stream().synchronize()
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
-    """Minimize over every row of `solved`, in place, while `fixed` stands still; rows without ratings become zero.
+    """Minimize over every row of `solved`, in place, against `fixed`; rows without ratings become zero.
 
     Returns before the work is done: see `finish`.
 
     Args:
         side: the ratings of the rows of `solved`; entries are rows of `fixed`.
-        solved: its content is where conjugate gradients start, or what blocks improve.
+        solved: its content is the start of conjugate gradients or of the blocks.
         fixed: the other side.
     """
     if len(side.empty):

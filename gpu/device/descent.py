@@ -1,8 +1,8 @@
 """Stochastic gradient descent on the device: tiles of users, the item side in registers; kernels/sgd.cu.
 
-Fast by default, and then another order of visits, and rounding, every time. With `params.deterministic` users and items
-are cut into a grid of as many tiles as item groups, met in the sub-steps of a Latin square (MCULSH-MF's D × D scheme),
-each cell by one warp: equal bits for equal seeds on equal devices, several times slower.
+The default is fast, but the order of visits and the rounding differ from run to run. `params.deterministic` divides
+users and items into a D × D grid of cells (the scheme of MCULSH-MF). One warp learns each cell, in the sub-steps of a
+Latin square. This gives equal bits for equal seeds on equal devices, and is several times slower.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 from gpu.views import Rates, Shares, balanced_bounds
 
 NAME = "sgd"
-# A tile has at least so many samples: the fewer tiles there are at once, the more they see of what others learn.
-LEAST_TILE = 100_000
-MET = 0.5  # others that learn from an item at once: the fewer, the more of each step counts, and the slower an epoch
-MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid at most, and ratings of a cell that it aims at
-STATIC_SHARED = 1024  # bytes, at most, of `learn_tiles` beside the tile
+# Samples of a tile, at least: with fewer tiles in flight each of them reads fresher parameters of the items.
+MIN_TILE_SAMPLES = 100_000
+CONCURRENT_UPDATES = 0.5  # updates per item in flight besides one's own; lower is closer to sequential SGD, and slower
+MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid, at most; and the target number of ratings in a cell
+STATIC_SHARED = 1024  # bytes, at most; shared memory of `learn_tiles` without the tile
 RATES = np.dtype([(name, "<f4") for name in (
     "mean", "step", "shrink", "bias_shrink", "weight_step", "weight_decay", "low", "high",
 )])  # fmt: skip
@@ -41,7 +41,14 @@ SAMPLES = np.dtype([("records", "<u8"), ("near", "<u8")])
 
 @dataclass
 class Visits:
-    """Samples in tiles, with what their users gave their neighbors: all that a pass over them reads."""
+    """Samples in tiles with their neighbor ratings: all inputs of one pass.
+
+    Attributes:
+        pairs: the samples by user.
+        per_rating: samples of each rating; 0 if the samples are the ratings themselves.
+        layout: the samples in tiles.
+        near: neighbor residuals or masks of each sample; see `gpu.device.descent_neighbors`.
+    """
 
     pairs: DeviceRatings
     per_rating: int
@@ -58,8 +65,8 @@ class Descent:
     """One training on the device; see `gpu.training.sgd.Descent`.
 
     Attributes:
-        tiles: who is in which tile, once prepared.
-        visits: what the last epoch has visited; of ratings, what every epoch does.
+        tiles: the users of each tile, once prepared.
+        visits: the samples of the last epoch; without negatives, of every epoch.
     """
 
     tiles: Tiles
@@ -84,7 +91,7 @@ class Descent:
         self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles)
 
     def compile(self) -> None:
-        """Compile what the rest calls, by a rehearsal of two users."""
+        """Compile the kernels of all other methods, by training a model of two users."""
         _rehearse(self._params, self._model, self._geometry)
 
     def prepare(self) -> None:
@@ -100,7 +107,7 @@ class Descent:
     def learn(self, epoch: int, rates: Rates) -> None:
         """One epoch of [004] eq. 5."""
         if self._params.n_absences:
-            vars(self).pop("visits", None)  # the next ones lie where they were
+            vars(self).pop("visits", None)  # frees the memory that the next ones take
             keys = self._params.seed, epoch, self._model.middle
             descent_neighbors.draw(self._rows, self._model.n_items, *keys, self._negatives)
             self.visits = self._laid_out(self._pairs, 1 + self._params.n_absences)
@@ -135,7 +142,7 @@ class Descent:
         return mean if self._geometry.is_implicit else float(np.sqrt(mean))
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which there must be."""
+        """RMSE of the test ratings, which must have been given."""
         return float(np.sqrt(self._mean_loss(self._held_out)))
 
     @cached_property
@@ -144,14 +151,14 @@ class Descent:
         return self._laid_out(rows_of(self._test), 0)
 
     def _most_groups(self) -> int:
-        """Groups at once that leave a sample's item, on average, to `MET` others; no bound where speed matters."""
+        """Largest number of lane groups in flight for which `CONCURRENT_UPDATES` holds; several tiles have no limit."""
         if self._n_tiles > 1:
             return MOST_THREADS
         counts = self._samples_of_items()
-        return max(1, int(MET * counts.sum() ** 2 / max(counts @ counts, 1)))
+        return max(1, int(CONCURRENT_UPDATES * counts.sum() ** 2 / max(counts @ counts, 1)))
 
     def _shares(self) -> Any:
-        """1 over one more than the groups that are likely to learn from each item at once: float32 (N,)."""
+        """Share of its step that an update of each item takes, 1 / (1 + expected groups in flight): float32 (I,)."""
         in_flight = self._n_blocks() * self._geometry.threads // self._geometry.lanes
         return to_device((1 / (1 + in_flight / self._n_samples * self._samples_of_items())).astype(np.float32))
 
@@ -164,8 +171,8 @@ class Descent:
         return min(self.tiles.n_tiles, int(cupy.cuda.Device().attributes["MultiProcessorCount"]))
 
     def _laid_out(self, pairs: DeviceRatings, per_rating: int) -> Visits:
-        given = pairs, per_rating, self.tiles, self._model.n_items, self._model.middle
-        layout = in_order(*given, self._item_bounds) if self._params.deterministic else lay_out(*given)
+        arguments = pairs, per_rating, self.tiles, self._model.n_items, self._model.middle
+        layout = in_order(*arguments, self._item_bounds) if self._params.deterministic else lay_out(*arguments)
         return Visits(pairs, per_rating, layout, self._near(pairs, layout))
 
     def _near(self, pairs: DeviceRatings, layout: Layout) -> Any:
@@ -183,16 +190,16 @@ class Descent:
 
     def _struct(self, rates: Rates) -> Any:
         """`Rates` of the kernels, passed by value."""
-        given = np.zeros((), dtype=RATES)
-        given["mean"], given["low"], given["high"] = self._model.mean, *self._model.scale
-        given["step"], given["weight_step"] = rates.step, rates.weight_step
-        given["shrink"] = 1 - rates.step * rates.regularization
-        given["bias_shrink"] = 1 - rates.step * rates.bias_regularization
-        given["weight_decay"] = rates.weight_step * rates.weight_regularization
-        return given
+        struct = np.zeros((), dtype=RATES)
+        struct["mean"], struct["low"], struct["high"] = self._model.mean, *self._model.scale
+        struct["step"], struct["weight_step"] = rates.step, rates.weight_step
+        struct["shrink"] = 1 - rates.step * rates.regularization
+        struct["bias_shrink"] = 1 - rates.step * rates.bias_regularization
+        struct["weight_decay"] = rates.weight_step * rates.weight_regularization
+        return struct
 
     def _pass(self, visits: Visits, rates: Any, salt: np.uint32, losses: Any | None) -> None:
-        """All samples once: learned, or, where there is room for losses, only judged."""
+        """Visit all samples once: learn from them, or, given an array `losses`, only add up their losses."""
         at, layout, geometry = self.tiles, visits.layout, self._geometry
         shared = at.tile_users * geometry.row_bytes
         room = shared_memory() - STATIC_SHARED
@@ -221,11 +228,11 @@ class Descent:
 
 
 def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
-    """Memory that a training takes on the device, at its peak, once neighbors are found.
+    """Peak bytes of device memory that a training takes once neighbors are known.
 
-    Counted: the ratings (8 bytes, 16 a user; as much again by item, and the keys, where neighbors were found); items,
-    places and records of samples (18) with their neighbors, what a stable sort of them takes (72), segments (16);
-    parameters of users twice, as copied and in their places; work space of sorts and sums.
+    Ratings take 8 bytes each and 16 a user, and with neighbors as much again by item, plus the keys. A sample takes 18
+    for item, position and record, its neighbor ratings, and 72 for a stable sort. A segment takes 16. Parameters of
+    users are counted twice, as copied and in tiles. The rest is work space of sorts and sums.
     """
     geometry, n_users, n_items = Geometry.of(params), ratings.n_users, ratings.n_items
     n = _n_samples(ratings, params)
@@ -238,7 +245,7 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
 
 
 def n_tiles(ratings: Ratings, params: SgdParams) -> int:
-    """As many as the device works on at once, unless tiles are too large for shared memory or too small to pay."""
+    """Number of tiles: one for each multiprocessor, more to fit shared memory, fewer if tiles would be too small."""
     n_users, n = ratings.n_users, _n_samples(ratings, params)
     if params.deterministic:
         return max(1, min(MOST_CELLS, int(np.sqrt(n / CELL_RATINGS)), n_users, ratings.n_items))
@@ -247,7 +254,7 @@ def n_tiles(ratings: Ratings, params: SgdParams) -> int:
     needed = -(-n_users // room)
     if needed > at_once:
         return -(-needed // at_once) * at_once
-    return max(1, needed, min(at_once, n // LEAST_TILE))
+    return max(1, needed, min(at_once, n // MIN_TILE_SAMPLES))
 
 
 def _n_samples(ratings: Ratings, params: SgdParams) -> int:
@@ -269,6 +276,6 @@ def _rehearse(params: SgdParams, like: Model, geometry: Geometry) -> None:
 
 def _samples(visits: Visits) -> Any:
     """`Samples` of the kernels, passed by value."""
-    given = np.zeros((), dtype=SAMPLES)
-    given["records"], given["near"] = visits.layout.records.data.ptr, visits.near.data.ptr
-    return given
+    struct = np.zeros((), dtype=SAMPLES)
+    struct["records"], struct["near"] = visits.layout.records.data.ptr, visits.near.data.ptr
+    return struct

@@ -1,4 +1,4 @@
-"""What descent learns, on the device, and how a rating is shared out among lanes; see kernels/sgd.cu."""
+"""Parameters of descent on the device, and how the lanes of a warp share one rating; see kernels/sgd.cu."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gpu.params import SgdParams
 from gpu.views import Shares
 
 WARP = 32
-MOST_THREADS = 1024  # of a block
-PIECE = 4  # factors that a lane has at least, and that are added at once
-LEAST_LANES = 8  # where there are so many pieces: fewer ratings are in work at once, and see more of each other
-FACTORS_A_LANE, NEIGHBORS_A_LANE = 16, 16  # at most, where there are lanes to share them
+MOST_THREADS = 1024  # threads of a block, at most
+PIECE = 4  # factors of a lane, at least; a lane loads and adds them as one vector
+LEAST_LANES = 8  # lanes of a group, if F has enough pieces: with fewer ratings in flight parameters are fresher
+FACTORS_A_LANE, NEIGHBORS_A_LANE = 16, 16  # factors and neighbors of a lane, at most, until a group has 32 lanes
 MOST_NEIGHBORS = 256
 ITEMS = np.dtype([(name, "<u8") for name in (
     "factors", "bias", "explicit_weights", "implicit_weights", "neighbors", "shares",
@@ -30,7 +30,7 @@ ITEMS = np.dtype([(name, "<u8") for name in (
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a rating is shared out; F and K padded to what lanes can share."""
+    """How lanes share a rating; `n_factors` and `n_neighbors` are padded to multiples of the lanes."""
 
     lanes: int
     n_factors: int
@@ -38,14 +38,17 @@ class Geometry:
     is_half: bool
     is_implicit: bool
     has_dislikes: bool
-    most_groups: int  # of lanes in a block, as far as whole warps allow
+    most_groups: int  # upper bound of the lane groups in a block, rounded to whole warps
 
     @classmethod
     def of(cls, params: SgdParams, most_groups: int = MOST_THREADS, has_dislikes: bool = True) -> Geometry:
-        """The fewest lanes whose registers hold the item side.
+        """The geometry with the fewest lanes whose registers hold an item's parameters.
 
         Args:
-            has_dislikes: whether ratings may be dislikes, for implicit models. Default: what takes more memory.
+            has_dislikes: whether ratings may be dislikes, for implicit models. The default needs more memory.
+
+        Raises:
+            InvalidParams: more neighbors than a device takes.
         """
         n_neighbors = int(getattr(params, "n_neighbors", 0))
         if n_neighbors > MOST_NEIGHBORS:
@@ -60,31 +63,31 @@ class Geometry:
         unit = lanes * PIECE
         a_lane = max(2, 1 << int(np.ceil(np.log2(max(n_neighbors / lanes, 1))))) if n_neighbors else 0
         n_factors = -(-params.n_factors // unit) * unit
-        k = max(descent_neighbors.EIGHT, a_lane * lanes) if a_lane else 0
+        k = max(descent_neighbors.CHUNK, a_lane * lanes) if a_lane else 0
         has_dislikes = has_dislikes and params.is_implicit
         return cls(lanes, n_factors, k, is_half, params.is_implicit, has_dislikes, most_groups)
 
     @property
     def row_bytes(self) -> int:
-        """Of a user's factors and bias."""
+        """Bytes of a user's factors and bias."""
         return self.n_factors * (2 if self.is_half else 4) + 4
 
     @property
     def near_bytes(self) -> int:
-        """Of what a sample's user gave its neighbors."""
+        """Bytes per sample for the user's ratings of the item's neighbors."""
         words = descent_neighbors.mask_words(self.n_neighbors, self.has_dislikes)
         return 4 * words if self.is_implicit else 2 * self.n_neighbors
 
     @property
     def threads(self) -> int:
-        """Of a block: as many as a multiprocessor has registers for, counted generously, or as may learn at once."""
+        """Threads of a block: limited by the registers of a multiprocessor, estimated high, and by `most_groups`."""
         held, a_lane = self.n_factors / self.lanes, self.n_neighbors / self.lanes
         wanted = 46 + 3.2 * held + (5 if self.is_implicit else 8) * a_lane
         fitting = next((n for n in (MOST_THREADS, 768, 640, 512, 448, 384) if 65536 // n >= wanted), 256)
         return min(fitting, max(WARP, 1 << ((self.most_groups * self.lanes).bit_length() - 1)))
 
     def macros(self, *, learn: bool) -> dict[str, int]:
-        """Of kernels/sgd.cu."""
+        """The macros of kernels/sgd.cu."""
         return {
             "F": self.n_factors, "LANES": self.lanes, "K": self.n_neighbors, "HALF": int(self.is_half),
             "IMPLICIT": int(self.is_implicit), "DISLIKES": int(self.has_dislikes), "LEARN": int(learn),
@@ -93,10 +96,10 @@ class Geometry:
 
 
 class DescentParameters:
-    """The learned parameters on the device, users in the order of their places."""
+    """The learned parameters on the device; after `settle` users are in the order of the tiles."""
 
     def __init__(self, model: Model, geometry: Geometry) -> None:
-        """Copy those of `model`, users still in their own order."""
+        """Copy the parameters of `model`, with users in the model's order."""
         n, k = geometry.n_factors, geometry.n_neighbors
         self._number = cupy.float16 if geometry.is_half else cupy.float32
         self.users, self.user_bias = to_device(_wide(model.user_factors, n)), to_device(model.user_bias)
@@ -109,7 +112,7 @@ class DescentParameters:
         )
 
     def settle(self, at: Tiles) -> None:
-        """Move users to their places."""
+        """Move users to their positions in the tiles."""
         users, bias = self.users, self.user_bias
         self.users = cupy.zeros((len(at.users), users.shape[1]), dtype=self._number)
         self.user_bias = cupy.zeros(len(at.users), dtype=cupy.float32)
@@ -117,14 +120,14 @@ class DescentParameters:
 
     def struct(self) -> Any:
         """`Items` of the kernels, passed by value."""
-        given = np.zeros((), dtype=ITEMS)
+        struct = np.zeros((), dtype=ITEMS)
         arrays = self.items, self.item_bias, self.explicit, self.implicit, self.neighbors, self.shares
         for name, array in zip(ITEMS.names or (), arrays, strict=True):
-            given[name] = array.data.ptr
-        return given
+            struct[name] = array.data.ptr
+        return struct
 
     def shrink(self, shares: Shares) -> None:
-        """Pull them toward zero by these shares."""
+        """Pull all parameters toward zero by these shares."""
         for share, arrays in (
             (shares.factors, (self.users, self.items)),
             (shares.biases, (self.user_bias, self.item_bias)),
@@ -134,12 +137,12 @@ class DescentParameters:
                 array[...] *= array.dtype.type(1 - share)
 
     def is_finite(self) -> bool:
-        """Whether all are."""
+        """Whether all parameters are finite."""
         learned = self.users, self.user_bias, self.items, self.item_bias, self.explicit, self.implicit
         return bool(np.isfinite(sum(float(x.sum(dtype=cupy.float64)) for x in learned)))
 
     def fetch(self, model: Model, at: Tiles) -> None:
-        """Write them to `model`."""
+        """Copy the parameters to `model`, in the model's order of users."""
         n, k = model.user_factors.shape[1], model.neighbors.shape[1]
         model.user_factors[:] = self.users[at.places, :n].astype(cupy.float32).get()
         model.user_bias[:] = self.user_bias[at.places].get()
@@ -148,7 +151,7 @@ class DescentParameters:
 
 
 def _wide(table: NDArray[Any], width: int, fill: int = 0) -> NDArray[Any]:
-    """The table with more columns."""
+    """The table with columns of `fill` appended up to `width`."""
     out = np.full((len(table), width), fill, dtype=table.dtype)
     out[:, : table.shape[1]] = table
     return out

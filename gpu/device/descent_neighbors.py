@@ -1,6 +1,6 @@
-"""What users gave the neighbors of items, for kernels that learn: residuals, or a bit each, and negatives.
+"""Users' ratings of the neighbors of items, as residuals or bit masks, and drawn negatives: inputs of descent kernels.
 
-Kernels, and who owns what in them: kernels/descent_neighbors.cu. All calls return before the work is done; equal
+Kernels and their ownership of data: kernels/descent_neighbors.cu. All calls return before the device is done. Equal
 inputs give equal bits.
 """
 
@@ -19,16 +19,16 @@ from gpu.device.kernels import kernel
 from gpu.ratings import NO_MIDDLE
 
 NAME = "descent_neighbors"
-EIGHT, WORD = 8, 32  # neighbors of a chunk, and of a word of masks
-NARROW = 2**16 - 1  # items whose rows, and one more, fit 16 bits
+CHUNK, WORD = 8, 32  # neighbors in a chunk, and in a word of masks
+NARROW = 2**16 - 1  # items, at most, whose rows and one more value fit into 16 bits
 BITS_THREADS = 256  # as in kernels/descent_neighbors.cu
-MOST_BITS = 2**18  # of a bitmap: 32 KB, which every device has for six blocks or more
-LEAST_BITS = 2**10
-# Threads of a block with a line: the more memory it takes, the fewer blocks share a multiprocessor.
+MOST_BITS = 2**18  # bits of a bitmap, at most: 32 KB, so that every device runs six blocks or more
+LEAST_BITS = 2**10  # bits of a bitmap, at least
+# Threads of a block by the bytes of its line: a longer line leaves room for fewer blocks on a multiprocessor.
 LINE_THREADS = (256, 512, 1024)
 LINE_BYTES = (38_000, 76_000)
 HALF = 2  # bytes
-STATIC_SHARED = 1024  # bytes, at most, of a kernel beside its line or bitmap
+STATIC_SHARED = 1024  # bytes, at most; shared memory of a kernel without its line or bitmap
 SPARSE = np.dtype([(name, "<u8") for name in ("starts", "lengths", "entries", "values")])
 BASE = np.dtype([("user", "<u8"), ("item", "<u8"), ("mean", "<f4"), ("unused", "<i4")])
 
@@ -45,22 +45,22 @@ def residuals(
 
     Args:
         rows: the ratings by user.
-        pairs: (user, item) pairs by user, the ratings themselves or others; their values are not read. An entry of −1
-            is no pair: nothing is written.
-        neighbors: int32 (N, K), K from 1 to 256; −1 is none.
-        base: (μ, b̄ of users float32 (M,), b̄ of items float32 (N,)): subtracted as on the host, in float32, then
-            rounded; what float16 cannot hold becomes its largest number.
-        target: int32 (P,), the row of `out` of each pair; None for pair p in row p.
-        out: float16 (at least P, `padded(K)`), C order; columns from K on become NaN.
+        pairs: B (user, item) pairs by user, the ratings themselves or others; their values are not read. An entry of −1
+            is no pair: nothing is written for it.
+        neighbors: int32 (I, K), K from 1 to 256; −1 for none.
+        base: (μ, b̄ of users float32 (U,), b̄ of items float32 (I,)): subtracted as on the host, in float32, then
+            rounded. A residual beyond the range of float16 becomes its largest number.
+        target: int32 (B,), the row of `out` of each pair; None for pair b in row b.
+        out: float16 (at least B, `padded(K)`), C order; columns from K on become NaN.
     """
     n_items, is_wide = len(neighbors), len(neighbors) > NARROW
     mean, of_users, of_items = base
-    given = np.zeros((), dtype=BASE)
-    given["user"], given["item"], given["mean"] = of_users.data.ptr, of_items.data.ptr, mean
+    baselines = np.zeros((), dtype=BASE)
+    baselines["user"], baselines["item"], baselines["mean"] = of_users.data.ptr, of_items.data.ptr, mean
     line = HALF * (n_items + 1)
     threads = next(n for n, most in zip(LINE_THREADS, (*LINE_BYTES, line), strict=True) if line <= most)
     macros = _macros(neighbors.shape[1], is_wide, line_threads=threads)
-    work = _sparse(pairs), _packed(neighbors, macros), given, _pointer(target), out
+    work = _sparse(pairs), _packed(neighbors, macros), baselines, _pointer(target), out
     if _fits(line):
         _launch("residuals", macros, (threads, line), rows, np.int32(n_items), *work)
     else:
@@ -73,43 +73,43 @@ def masks(
 ) -> None:
     """Write a bit for each neighbor of each pair: bit k % 32 of word k // 32 is 1 where the user has rated J(j, k).
 
-    Where ratings may be dislikes, bits from `padded(K)` on say which of these are: ratings below `middle`.
+    If ratings may be dislikes, a second group of bits, from `padded(K)` on, marks the ratings below `middle`.
 
     Args:
-        rows, pairs, neighbors, target: as of `residuals`.
-        out: uint32 (at least P, `mask_words`), C order.
+        rows, pairs, neighbors, target: as in `residuals`.
+        out: uint32 (at least B, `mask_words`), C order.
     """
     n_items, n_planes = len(neighbors), _n_planes(middle)
     n_bits = _n_bits(n_items, n_planes)
     macros = _macros(neighbors.shape[1], n_items > NARROW, search=n_bits <= n_items, n_planes=n_planes)
-    given = _sparse(pairs), _packed(neighbors, macros), _pointer(target), np.float32(middle), out
-    _launch("masks", macros, (BITS_THREADS, n_planes * n_bits // 8), rows, np.uint32(n_bits), *given)
+    arguments = _sparse(pairs), _packed(neighbors, macros), _pointer(target), np.float32(middle), out
+    _launch("masks", macros, (BITS_THREADS, n_planes * n_bits // 8), rows, np.uint32(n_bits), *arguments)
 
 
 def draw(rows: DeviceRatings, n_items: int, seed: int, epoch: int, middle: float, out: Any) -> None:
-    """Items that the user of each rating has not rated, as `gpu.host.sgd.draw_negatives` draws them, bit for bit.
+    """Draw items that the user of each rating has not rated, with the same bits as `gpu.host.sgd.draw_negatives`.
 
     Args:
         rows: compact rows: user i's entries follow those of user i − 1.
-        out: int32 (ratings, s), rows at any distance: a slice of `samples` too. −1 where the user has rated all items,
-            and beside a rating below `middle`.
+        out: int32 (N, s) with any stride of rows, such as the second result of `samples`. It gets −1 for users who have
+            rated all items, and for ratings below `middle`.
     """
     n_bits = _n_bits(n_items)
     macros = _macros(1, True, search=n_bits <= n_items, n_planes=_n_planes(middle))
     keys, to = (np.uint64(seed), np.uint64(epoch), np.float32(middle)), (np.int32(out.shape[1]), out.data.ptr)
-    given = np.uint32(n_bits), np.int64(n_items), *keys, *to, np.int64(out.strides[0] // out.itemsize)
-    _launch("draw", macros, (BITS_THREADS, n_bits // 8), rows, *given)
+    arguments = np.uint32(n_bits), np.int64(n_items), *keys, *to, np.int64(out.strides[0] // out.itemsize)
+    _launch("draw", macros, (BITS_THREADS, n_bits // 8), rows, *arguments)
 
 
 def samples(rows: DeviceRatings, n_negatives: int) -> tuple[DeviceRatings, Any]:
-    """Room for the ratings, each followed by its negatives.
+    """Memory for the samples of an epoch: each rating followed by its negatives.
 
     Args:
         rows: compact rows.
 
     Returns:
-        (pairs by user whose entries are the ratings and, until drawn, −1, beside the values of the ratings; the part of
-        the entries that `draw` fills in each epoch, int32 (ratings, s)).
+        (pairs, negatives). The entries of `pairs` are the rated items and −1 for each negative; its values are those of
+        the ratings. `negatives`, int32 (N, s), is a view of the latter entries that `draw` fills in each epoch.
     """
     items = cupy.full((len(rows.entries), n_negatives + 1), -1, dtype=cupy.int32)
     items[:, 0] = rows.entries
@@ -118,8 +118,8 @@ def samples(rows: DeviceRatings, n_negatives: int) -> tuple[DeviceRatings, Any]:
 
 
 def padded(n_neighbors: int) -> int:
-    """Columns of residuals of so many neighbors: whole chunks."""
-    return -(-n_neighbors // EIGHT) * EIGHT
+    """Columns of residuals for `n_neighbors`: whole chunks."""
+    return -(-n_neighbors // CHUNK) * CHUNK
 
 
 def mask_words(n_neighbors: int, has_dislikes: bool) -> int:
@@ -130,60 +130,63 @@ def mask_words(n_neighbors: int, has_dislikes: bool) -> int:
 def _macros(
     n_neighbors: int, is_wide: bool, search: bool = False, n_planes: int = 1, line_threads: int = LINE_THREADS[0]
 ) -> dict[str, int]:
-    """The macros of `kernels/descent_neighbors.cu`."""
-    chunks, flags = padded(n_neighbors) // EIGHT, {"SEARCH": int(search), "DISLIKES": n_planes - 1}
+    """The macros of kernels/descent_neighbors.cu."""
+    chunks, flags = padded(n_neighbors) // CHUNK, {"SEARCH": int(search), "DISLIKES": n_planes - 1}
     return {"CHUNKS": chunks, "WIDE": int(is_wide), **flags, "LINE_THREADS": line_threads}
 
 
 def _n_planes(middle: float) -> int:
-    """Bitmaps of a row: what is rated, and what is disliked where anything may be."""
+    """Bitmaps of a row: one of rated items, and one of disliked items if ratings may be dislikes."""
     return 1 + (middle > NO_MIDDLE)
 
 
 def _n_bits(n_items: int, n_planes: int = 1) -> int:
-    """Bits of a bitmap: one for each item and one that is never set, where memory allows."""
+    """Bits of a bitmap: one for each item and one that is never set, if they fit into memory."""
     return int(min(max(1 << n_items.bit_length(), LEAST_BITS), MOST_BITS // n_planes))
 
 
 def _packed(neighbors: Any, macros: dict[str, int]) -> Any:
-    """Neighbors as the kernels read them: (N, whole chunks), N for none."""
+    """Neighbors in the kernels' form: (I, `padded(K)`), with the value I for none."""
     n_items, n_neighbors = neighbors.shape
     out = cupy.empty((n_items, padded(n_neighbors)), dtype=cupy.int32 if macros["WIDE"] else cupy.uint16)
-    given = neighbors, np.int64(n_items), np.int32(n_neighbors), out
-    kernel(NAME, "pack", macros)((-(-out.size // BITS_THREADS) or 1,), (BITS_THREADS,), given)
+    arguments = neighbors, np.int64(n_items), np.int32(n_neighbors), out
+    kernel(NAME, "pack", macros)((-(-out.size // BITS_THREADS) or 1,), (BITS_THREADS,), arguments)
     return out
 
 
 def _sparse(ratings: DeviceRatings) -> Any:
     """`Sparse` of the kernels: addresses, passed by value."""
-    given = np.zeros((), dtype=SPARSE)
+    struct = np.zeros((), dtype=SPARSE)
     for name, array in zip(SPARSE.names or (), ratings, strict=True):
-        given[name] = 0 if array is None else array.data.ptr
-    return given
+        struct[name] = 0 if array is None else array.data.ptr
+    return struct
 
 
 def _pointer(array: Any | None) -> Any:
     return np.uint64(0 if array is None else array.data.ptr)
 
 
-def _launch(function: str, macros: dict[str, int], block: tuple[int, int], rows: DeviceRatings, *given: Any) -> None:
-    """Run a kernel whose blocks, (threads, bytes) each, share the rows: as many as are on the device at once."""
+def _launch(
+    function: str, macros: dict[str, int], block: tuple[int, int], rows: DeviceRatings, *arguments: Any
+) -> None:
+    """Run a kernel whose blocks share the rows: as many blocks of (threads, bytes) as are resident at once."""
     threads, shared_bytes = block
     n_rows = len(rows.starts)
     if not n_rows:
         return
-    found = kernel(NAME, function, macros, shared_memory() - STATIC_SHARED)
-    blocks = min(n_rows, _resident(found, threads, shared_bytes))
-    taken = cupy.zeros(1, dtype=cupy.uint32)
-    found((blocks,), (threads,), (_sparse(rows), np.int64(n_rows), *given, taken), shared_mem=shared_bytes)
+    run = kernel(NAME, function, macros, shared_memory() - STATIC_SHARED)
+    blocks = min(n_rows, _resident(run, threads, shared_bytes))
+    next_row = cupy.zeros(1, dtype=cupy.uint32)
+    run((blocks,), (threads,), (_sparse(rows), np.int64(n_rows), *arguments, next_row), shared_mem=shared_bytes)
 
 
 def _fits(line: int) -> bool:
-    """Whether the shared memory of a block has room for a line of so many bytes."""
+    """Whether a line of `line` bytes fits into the shared memory of a block."""
     return line <= shared_memory() - STATIC_SHARED
 
 
 @functools.cache
-def _resident(found: Any, threads: int, shared_bytes: int) -> int:
-    fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(found.kernel.ptr, threads, shared_bytes)
+def _resident(run: Any, threads: int, shared_bytes: int) -> int:
+    """Blocks of a kernel that the device runs at once."""
+    fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(run.kernel.ptr, threads, shared_bytes)
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)

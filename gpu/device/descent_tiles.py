@@ -1,4 +1,4 @@
-"""Ratings in tiles of users, as the learning kernels take them; how they are sorted: kernels/descent_tiles.cu."""
+"""Sorts ratings into tiles of users for the learning kernels; see kernels/descent_tiles.cu."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gpu.device.kernels import kernel
 
 NAME = "descent_tiles"
 THREADS = 1024
-LONGEST = 32  # ratings of a segment: as long as an item's parameters go unseen by others
-STATIC_SHARED = 5120  # bytes, at most, of `build_tiles` beside the counts
+LONGEST = 32  # ratings of a segment, at most: for so long an item's parameters stay private in registers
+STATIC_SHARED = 5120  # bytes, at most; shared memory of `build_tiles` without the counts
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Who is in which tile.
+    """The users of each tile.
 
     Attributes:
-        users: int32 (n_tiles · tile_users,), the user in each place; −1 in places of nobody.
-        places: int64 (M,), the place of each user; a tile has `tile_users` consecutive ones.
+        users: int32 (n_tiles · tile_users,), the user at each position; −1 at unused positions.
+        places: int64 (U,), the position of each user; a tile has `tile_users` consecutive positions.
     """
 
     users: Any
@@ -39,13 +39,13 @@ class Layout:
     """Samples in tiles.
 
     Attributes:
-        records: uint32 (n, 2), the user's place in the tile and the target's bits, tile by tile.
+        records: uint32 (B, 2), the user's position in the tile and the bits of the target, tile by tile.
         tile_begin: int64 (n_tiles + 1,), first record of each tile.
-        segments: int32 (s, 4): item, first record counted from the tile's, length, 0.
-        segment_begin: int64 (n_tiles + 1,), where the list of each tile starts.
-        n_segments: int32 (n_tiles,), how many it has.
-        targets: int32 (n,), record of each sample, −1 where it has none.
-        cuts: int64 (n_tiles, n_tiles + 1), first segment of each group of items, where `in_order` made the layout.
+        segments: int32 (S, 4): item, first record relative to the tile's first, length, 0.
+        segment_begin: int64 (n_tiles + 1,), first segment of each tile.
+        n_segments: int32 (n_tiles,), number of segments of each tile.
+        targets: int32 (B,), record of each sample, −1 for none.
+        cuts: int64 (n_tiles, n_tiles + 1), first segment of each group of items; only from `in_order`.
     """
 
     records: Any
@@ -58,7 +58,7 @@ class Layout:
 
 
 def deal(lengths: Any, n_tiles: int) -> Tiles:
-    """Users to tiles, most ratings first and to and fro, so that all tiles have about equally many ratings."""
+    """Assign users to tiles, most ratings first, in serpentine order, so that tiles have similar numbers of ratings."""
     n_users = len(lengths)
     tile_users = -(-n_users // n_tiles)
     by_length = cupy.argsort(-lengths)
@@ -72,12 +72,12 @@ def deal(lengths: Any, n_tiles: int) -> Tiles:
 
 
 def lay_out(pairs: DeviceRatings, per_rating: int, tiles: Tiles, n_items: int, middle: float) -> Layout:
-    """Sort what is learned of the users of each tile by item; the order within an item is another one every time.
+    """Sort the samples of each tile by item; the order within an item differs from call to call.
 
     Args:
-        pairs: samples by user; an entry of −1 is none. Their values are those of the ratings.
-        per_rating: 0 where the samples are ratings, with their values as targets. Else the number of samples of each
-            rating: the first has the target 1, or 0 where the rating is below `middle`; all others have 0.
+        pairs: samples by user; an entry of −1 is no sample. Their values are those of the ratings.
+        per_rating: 0 if the samples are ratings, with their values as targets. Else the number of samples of each
+            rating: the first has the target 1, or 0 for a rating below `middle`; all others have 0.
     """
     n = len(pairs.entries)
     sizes = cupy.where(tiles.users >= 0, pairs.lengths[cupy.maximum(tiles.users, 0)], 0)
@@ -98,17 +98,17 @@ def lay_out(pairs: DeviceRatings, per_rating: int, tiles: Tiles, n_items: int, m
 
 
 def segments_needed(n_samples: int, n_tiles: int, n_items: int) -> int:
-    """Room for the segments of any ratings of this size."""
+    """Upper bound of the number of segments for any ratings of this size."""
     return min(n_samples, n_tiles * n_items + n_samples // LONGEST)
 
 
 def in_order(
     pairs: DeviceRatings, per_rating: int, tiles: Tiles, n_items: int, middle: float, item_bounds: NDArray[np.int64]
 ) -> Layout:
-    """The same by a stable sort: items ascending, users of an item by place; equal bits for equal samples.
+    """`lay_out` by a stable sort: items ascend, and users of an item by position; equal bits for equal samples.
 
     Args:
-        item_bounds: int64 (n_tiles + 1,), first item of each group that `cuts` tells apart.
+        item_bounds: int64 (n_tiles + 1,), first item of each group of `cuts`.
     """
     edges = cupy.arange(tiles.n_tiles + 1) * n_items
     sample = cupy.arange(len(pairs.entries))
@@ -135,7 +135,7 @@ def in_order(
 
 
 def _segments_of(key: Any, tile_begin: Any, n_items: int) -> tuple[Any, Any]:
-    """Runs of equal keys as segments, whole columns of a tile, and the key of each."""
+    """(a segment for each run of equal keys, which is all of an item in a tile; the key of each segment)."""
     begins = cupy.flatnonzero(cupy.diff(key, prepend=cupy.array([-1])))
     lengths = cupy.diff(begins, append=cupy.array([len(key)]))
     tile, item = cupy.divmod(key[begins], n_items)
@@ -150,7 +150,7 @@ def _begins(sizes: Any) -> Any:
 
 
 def _builder(n_tiles: int, n_items: int) -> tuple[Any, int, int, Any]:
-    """The sorting kernel, its blocks and their shared memory, and room for counts that do not fit there."""
+    """(sorting kernel, number of blocks, bytes of shared memory, global memory for counts that do not fit there)."""
     shared, n_multiprocessors = 4 * (n_items + 1), cupy.cuda.Device().attributes["MultiProcessorCount"]
     fits = shared + STATIC_SHARED <= shared_memory()
     n_blocks = min(n_tiles, 2 * n_multiprocessors)

@@ -1,10 +1,10 @@
-"""ESGD on a CUDA device, the twin of `gpu.host.esgd`. Kernels, who owns what, which races are meant: kernels/esgd.cu.
+"""ESGD on a CUDA device, the twin of `gpu.host.esgd`. Kernels, ownership and intended races: kernels/esgd.cu.
 
-Tables are float32. In float16 every addition would be rounded to 11 bits of p, an error of the size of γλp, the
-regularization, and there are as many additions as ratings: nobody owns a row and could keep the rest of it.
+Tables are float32. In float16 each addition would be rounded to 11 bits of p, an error as large as γλp, the
+regularization. There are as many additions as ratings, and no thread owns a row and could keep the remainder.
 
-What limits an epoch is the second-level cache, which adds 2 · 4 F bytes a rating: on an H100, 99 million ratings at
-F = 32, 13.9 ms, of which 3.1 are left where nothing is added (docs/performance.md).
+The second-level cache limits an epoch: it adds 2 · 4 F bytes a rating. On an H100, 99 million ratings at F = 32 take
+13.9 ms, and 3.1 ms without the additions (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from gpu.training.esgd import BLOCK, CHUNK, Order
 __all__ = ["finish"]  # a primitive of every family; the others are written here
 
 NAME = "esgd"
-PIECE = 4  # factors that a thread moves at once
-THREADS = 1024  # th_size; a block takes its ratings in BLOCK / THREADS = 2 steps, st
+PIECE = 4  # factors that a thread moves at a time
+THREADS = 1024  # threads of a block, th_size; it takes its ratings in BLOCK / THREADS = 2 steps, st
 WARP = 32
-VECTOR_FROM = 90  # compute capability, ten times, from which a piece is added by one instruction
+VECTOR_FROM = 90  # compute capability times ten; from here on one instruction adds a piece
 
 
 class Samples(NamedTuple):
-    """What is learned, as one array by user; see `gpu.host.esgd`.
+    """Samples to learn, as one array by user; see `gpu.host.esgd`.
 
     Attributes:
-        users, items: int32 (N,); `items` are those of `gpu.device.cuda.ratings`, shared with whoever reads them.
+        users, items: int32 (N,); `items` is the array of `gpu.device.cuda.ratings`, shared with its other readers.
         targets: float32 (N,).
         visits, stride: see `gpu.training.esgd.Order`.
     """
@@ -51,10 +51,10 @@ class Samples(NamedTuple):
 
 
 def bytes_needed(ratings: Ratings, params: EsgdParams) -> int:
-    """Memory that a training takes on the device, at its peak.
+    """Peak bytes of device memory that a training takes.
 
-    Counted: ratings (8 bytes, 16 a user) with their users and targets (8); both tables, as copied and as learned in;
-    biases; work space of sums.
+    They count ratings (8 bytes, 16 a user) with their users and targets (8), both tables twice (copied and padded),
+    biases, and work space of sums.
     """
     n_rows = ratings.n_users + ratings.n_items
     tables = 4 * n_rows * (params.n_factors + _n_pieces(params.n_factors) * PIECE + 1)
@@ -62,7 +62,7 @@ def bytes_needed(ratings: Ratings, params: EsgdParams) -> int:
 
 
 def load(ratings: Ratings, biases: Baselines, order: Order) -> Samples:
-    """What is left of `ratings` after `biases`."""
+    """The samples of `ratings`, whose targets are the residuals of `biases`."""
     rows = rows_of(ratings)
     users, targets = cupy.empty_like(rows.entries), cupy.empty_like(rows.values)
     blocks = -(-ratings.n_users * WARP // THREADS)
@@ -73,7 +73,7 @@ def load(ratings: Ratings, biases: Baselines, order: Order) -> Samples:
 
 
 def load_factors(factors: NDArray[np.float32]) -> Any:
-    """A table (rows, F) to learn in: rows of whole pieces, zeros beyond F, which stay zeros."""
+    """A trainable table (rows, F): rows of whole pieces, with zeros beyond F that stay zeros."""
     n, n_factors = factors.shape
     table = cupy.zeros((n, _n_pieces(n_factors) * PIECE), dtype=cupy.float32)
     table[:, :n_factors] = to_device(factors)
@@ -81,18 +81,18 @@ def load_factors(factors: NDArray[np.float32]) -> Any:
 
 
 def fetch(table: Any) -> NDArray[np.float32]:
-    """The table (rows, F or more) on the host; waits for what writes it."""
+    """The table (rows, F or more) on the host; waits for the device."""
     values: NDArray[np.float32] = table.get()
     return values
 
 
 def is_finite(users: Any, items: Any) -> bool:
-    """Whether every factor is."""
+    """Whether every factor is finite."""
     return bool(np.isfinite(float(users.sum(dtype=np.float64)) + float(items.sum(dtype=np.float64))))
 
 
 def prepare(n_factors: int) -> None:
-    """Compile what an epoch calls."""
+    """Compile the kernels of an epoch."""
     _kernel("learn", _n_pieces(n_factors))
 
 
@@ -112,7 +112,7 @@ def learn_epoch(samples: Samples, users: Any, items: Any, step: np.float32, regu
 
 
 def defines(n_pieces: int, capability: int) -> dict[str, int]:
-    """Macros of kernels/esgd.cu for rows of so many pieces."""
+    """Macros of kernels/esgd.cu for rows of `n_pieces`."""
     return {"PIECES": n_pieces, "THREADS": THREADS, "VECTOR": int(capability >= VECTOR_FROM)}
 
 

@@ -1,12 +1,12 @@
 """FAST-HALS on a CUDA device, plain and locality-optimized (PL-NMF, [002] Alg. 3 to 5); see `gpu.training.nmf`.
 
-The twin of `gpu.host.hals`, with the same sweep: before a tile of T columns is updated, what all columns take from it
-is subtracted, which draws phases 1 and 3 together. One kernel goes through all tiles, with the norms of W ([002] has
-matrix products of cuBLAS and a kernel a column: too many launches for a matrix of some ten thousand rows). Sparse
-products are a gather of our own: cuSPARSE does not promise equal bits. Kernels, layouts, and who owns what:
+The twin of `gpu.host.hals`, with the same sweep: before an update of a tile of T columns, the contributions of all
+columns to it are subtracted, which merges phases 1 and 3. One kernel goes through all tiles and computes the norms of
+W. ([002] uses matrix products of cuBLAS and a kernel for each column, too many launches for some ten thousand rows.)
+Sparse products use our own gather, since cuSPARSE does not promise equal bits. Kernels, layouts and ownership of data:
 kernels/hals.cu and kernels/hals_gather.cu.
 
-What an iteration must move and compute, for V × D with N entries, K columns of b bytes in tiles of T:
+An iteration must move and compute, for V × D with N entries, K columns of b bytes in tiles of T:
 
 * Both products, sparse: N entries of 8 bytes, each gathering a row of K b bytes, twice: 2 N (K b + 8) bytes, 4 N K
   FLOP. Dense: 4 V D K FLOP, and A read twice.
@@ -41,16 +41,16 @@ __all__ = ["finish"]  # a primitive of every family; the others are written here
 NAME = "hals"
 Floats = NDArray[Any]  # float32 or float64
 EPSILON = 1e-16  # as on the host
-RUN = 1024  # rows whose Gram matrix is a sum of its own
-SUM_THREADS, SUM_BLOCKS = 256, 528  # CuPy would add up in one block
+RUN = 1024  # rows of a partial Gram matrix
+SUM_THREADS, SUM_BLOCKS = 256, 528  # threads and blocks of a sum, for which CuPy would use one block
 ROW_THREADS, NORM_THREADS = 128, 1024  # as in kernels/hals.cu
-FEW_ROWS = 32  # of a block of H, for a table of less than `MANY` rows: more blocks are at work
-MANY = 1 << 16
-LEAST_ROWS = 256  # of a block of W: more blocks wait longer for each other
-CHUNK_BYTES = 64  # of the targets that a thread sums at once
-STATIC_SHARED = 1024  # bytes, at most, of a kernel beside weights and changes
+FEW_ROWS = 32  # rows of a block of H, for tables of less than `MANY` rows: more blocks run at once
+MANY = 1 << 16  # rows
+LEAST_ROWS = 256  # rows of a block of W, at least: more blocks would wait longer for each other
+CHUNK_BYTES = 64  # bytes of the targets that a thread sums at a time
+STATIC_SHARED = 1024  # bytes, at most; shared memory of a kernel without weights and changes
 EDGE, TRANSPOSING_THREADS = 32, 256  # as in kernels/hals_gather.cu
-MARK = 0xFF  # in every byte of a sum that is not there yet
+MARK = 0xFF  # every byte of a sum that is not written yet
 POINTERS = tuple((name, "<u8") for name in ("table", "products", "gram", "targets"))
 COUNTS = tuple((name, "<i4") for name in ("n_factors", "tile", "rows", "in_shared"))
 
@@ -68,10 +68,10 @@ class Side(NamedTuple):
 
     Attributes:
         columns: (K, n), the factor.
-        rows: (N, width), the same by rows, which sparse products gather; zeros beyond n and K. Work space while the
-            factor is solved.
+        rows: (at least n, width), the same by rows, for the gathers of sparse products; zeros beyond n and K. It is
+            work space while the factor is solved.
         products: (K, n), A or Aᵀ times the other side.
-        targets: (T + 1, n), work space of a sweep; what does not fit into shared memory lies there.
+        targets: (T + 1, n), work space of a sweep for data that does not fit into shared memory.
         parts: (K, blocks), work space of a sweep with norms.
     """
 
@@ -83,14 +83,14 @@ class Side(NamedTuple):
 
 
 def load(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
-    """Place `matrix` (V, D); a dense one in `dtype`."""
+    """Copy `matrix` (V, D) to the device; a dense one in `dtype`."""
     if isinstance(matrix, Ratings):
         return Matrix(None, hals_gather.entries_of(matrix.by_user), hals_gather.entries_of(matrix.by_item))
     return Matrix(to_device(np.asarray(matrix, dtype=dtype)), None, None)
 
 
 def load_factors(rows: Floats, tile: int) -> Side:
-    """A side that starts from `rows` (n, K), to be solved in tiles of `tile` columns; compiles its kernels."""
+    """A side that starts from `rows` (n, K), for sweeps in tiles of `tile` columns; compiles its kernels."""
     n, k = rows.shape
     by_row = cupy.zeros((-(-n // RUN) * RUN, hals_gather.width_of(k, rows.dtype)), dtype=rows.dtype)
     columns = to_device(np.ascontiguousarray(rows.T))
@@ -105,16 +105,16 @@ def load_factors(rows: Floats, tile: int) -> Side:
 
 
 def fetch(side: Side) -> Floats:
-    """The factor (n, K) on the host; waits for what writes it."""
+    """The factor (n, K) on the host; waits for the device."""
     return np.ascontiguousarray(side.columns.get().T)
 
 
 def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors: int, tile: int, itemsize: int) -> int:
-    """Memory that a training takes on the device, at its peak.
+    """Peak bytes of device memory that a training takes.
 
-    Counted: entries (8 bytes, once a side), items (32 a row and a part) and sums of parts; a dense A; of each side the
-    factor in both forms, products and targets, sums of a sweep, and Gram matrices of runs of rows; work space of
-    matrix products.
+    They count entries (8 bytes, once a side), items (32 a row and a part) and sums of parts, or a dense A. Each side
+    has the factor in both forms, products and targets, sums of a sweep, and Gram matrices of runs of rows. Matrix
+    products take work space.
     """
     width = hals_gather.width_of(n_factors, np.dtype(f"f{itemsize}"))
     runs = [-(-n // RUN) for n in shape]
@@ -221,7 +221,7 @@ def _sweep_plain(side: Side, gram: Any, normalize: bool) -> None:
 
 
 def _sweep_tiles(side: Side, gram: Any, tile: int, normalize: bool) -> None:
-    """[002] Alg. 2. Of W every column waits for the norm of the last, in a grid that is on the device as a whole."""
+    """[002] Alg. 2. In W every column waits for the norm of the last one, so all blocks must be resident."""
     (k, n), dtype = side.columns.shape, side.columns.dtype
     if normalize:
         function, threads, parts = "sweep_normalizing", NORM_THREADS, [side.parts]
@@ -241,7 +241,7 @@ def _sweep_tiles(side: Side, gram: Any, tile: int, normalize: bool) -> None:
 
 
 def _defines(dtype: np.dtype[Any], tile: int, n_factors: int) -> dict[str, int]:
-    """The macros of `kernels/hals.cu`: no more columns at once than a tile has, or shared memory the weights of."""
+    """The macros of kernels/hals.cu; the tile and the weights in shared memory limit the columns at a time."""
     piece = hals_gather.PIECE_BYTES // dtype.itemsize
     room = _room() // (n_factors * dtype.itemsize)
     columns = min(CHUNK_BYTES // dtype.itemsize, -(-tile // piece) * piece, room // piece * piece)
@@ -249,14 +249,14 @@ def _defines(dtype: np.dtype[Any], tile: int, n_factors: int) -> dict[str, int]:
 
 
 def grid_of(n: int, multiprocessors: int) -> tuple[int, int]:
-    """(blocks, rows of a block): one block a multiprocessor at most, so that all are on the device at once."""
+    """(blocks, rows of a block): at most one block a multiprocessor, so that all blocks are resident."""
     blocks = min(multiprocessors, -(-n // LEAST_ROWS))
     rows = -(-n // (blocks * hals_gather.WARP)) * hals_gather.WARP
     return -(-n // rows), rows
 
 
 def _to_rows(side: Side) -> None:
-    """Write the factor by rows too."""
+    """Copy the factor to its form by rows."""
     _transpose(side, side.columns, side.rows, side.columns.shape)
 
 
@@ -269,12 +269,12 @@ def _transpose(side: Side, table: Any, to: Any, shape: tuple[int, int]) -> None:
 
 
 def _fits(n_bytes: int) -> bool:
-    """Whether a block has so much shared memory."""
+    """Whether a block has `n_bytes` of shared memory."""
     return n_bytes <= _room()
 
 
 def _room() -> int:
-    """Bytes of shared memory that a block can have beside what kernels hold already."""
+    """Bytes of dynamic shared memory that a block can have."""
     return shared_memory() - STATIC_SHARED
 
 

@@ -1,6 +1,6 @@
-"""Neighbors by agreement of signatures on a CUDA device: ranking, random filling, what a changed signature outdates.
+"""Neighbors by agreement of signatures on a CUDA device: ranking, random filling, and finding outdated lists.
 
-The twin of `gpu.host.hamming`, key for key. Kernels, and who owns what: kernels/hamming.cu, ranks.cuh.
+The twin of `gpu.host.hamming`, with equal keys. Kernels and their ownership of data: kernels/hamming.cu, ranks.cuh.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ NAME = "hamming"
 TILE, TILE_THREADS = 128, 256  # as in kernels/hamming.cu
 WARP, THREADS = 32, 256
 RANK_BYTES = 8
-AT_ONCE_BYTES = 256 * 2**20  # agreements that are in memory at once
-ROW_UNIT = 8  # agreements that a lane reads at once
+AT_ONCE_BYTES = 256 * 2**20  # bytes; agreements in memory at a time
+ROW_UNIT = 8  # agreements that a lane reads at a time
 
 
 def rank_all(best: Any, signatures: Any, candidates: Any, queries: Any) -> None:
     """Exact ranking: every candidate against every query.
 
     Args:
-        best: int64 (Q, K) rank keys, filled; −1 where there are fewer candidates.
+        best: int64 (B, K), filled with rank keys; padded with −1.
         signatures: uint64 (I, W).
         candidates, queries: int64 item rows; `candidates` ascends.
     """
@@ -40,7 +40,7 @@ def rank_all(best: Any, signatures: Any, candidates: Any, queries: Any) -> None:
 
 
 def agreeing(signatures: Any, ones: Any, candidates: Any, queries: Any) -> Iterator[tuple[int, Any]]:
-    """Equal bits of queries and candidates, so many queries at once as there is memory for.
+    """Numbers of equal bits of queries and candidates, for as many queries at a time as fit into memory.
 
     Args:
         signatures: uint64 (I, W).
@@ -48,8 +48,8 @@ def agreeing(signatures: Any, ones: Any, candidates: Any, queries: Any) -> Itera
         candidates, queries: int64 item rows.
 
     Yields:
-        (first, uint16 (rows, stride)): row n is of query first + n, its first numbers of the candidates, in their
-        order. The memory is used again.
+        (first, uint16 (rows, stride)): row n belongs to query first + n and starts with the numbers of the candidates,
+        in their order. The next array overwrites it.
     """
     stride = -(-len(candidates) // ROW_UNIT) * ROW_UNIT
     n_rows = min(len(queries), max(TILE, AT_ONCE_BYTES // (2 * stride) // TILE * TILE))
@@ -81,7 +81,7 @@ def rank_second_hand(best: Any, signatures: Any, candidates: Any, lists: Any) ->
 
 
 def rows_of(best: Any) -> Any:
-    """Item rows of rank keys, int32, −1 where there is none."""
+    """Item rows of rank keys, int32; −1 for an empty slot."""
     rows = cupy.empty(best.shape, dtype=cupy.int32)
     _run("rows_of", best.size, best, np.int64(best.size), rows)
     return rows
@@ -101,7 +101,7 @@ def fill_at_random(neighbors: Any, candidates: Any, queries: Any, item_keys: Any
 
 
 def outdated(neighbors: Any, owners: Any, changed: Any, signatures: Any, is_candidate: Any) -> Any:
-    """Which lists may differ from a fresh ranking, bool (Q,); arguments as of the host's twin."""
+    """Which lists may differ from a new ranking, bool (B,); arguments as in the host's twin."""
     is_changed, stale = cupy.zeros(len(signatures), dtype=cupy.bool_), cupy.empty(len(owners), dtype=cupy.bool_)
     is_changed[changed] = True
     lists = neighbors, np.int32(neighbors.shape[1]), owners, changed, np.int32(len(changed)), is_changed
@@ -125,7 +125,7 @@ def _select(best: Any, agreements: Any, queries: Any, candidates: Any) -> None:
 
 
 def _run_lists(function: str, best: Any, n_warps: int, *arguments: Any) -> None:
-    """A warp a block, with room for its list."""
+    """Run a kernel whose blocks are one warp each, with shared memory for its list."""
     if n_warps and best.shape[1]:
         kernel(NAME, function, {})((n_warps,), (WARP,), arguments, shared_mem=RANK_BYTES * best.shape[1])
 

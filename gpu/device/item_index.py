@@ -1,8 +1,8 @@
 """Item side of the scores on a device: factors, bounds, neighbor lists and their inverse; see `gpu.ranking.item_index`.
 
-The twin of `gpu.host.item_index`. Inverse lists say where a score may differ from the plain one, and are allowed to say
-too much: whoever is named is scored by the lists themselves. So they only grow: lists of the model as it was placed,
-one after the other, and chains of what came later. Kernels: kernels/topn.cu, layouts: kernels/topn_items.cuh.
+The twin of `gpu.host.item_index`. Inverse lists name the items whose score may differ from the plain one. They may name
+too many: each named item is scored from the lists themselves. So inverse lists only grow: flat lists from the time of
+loading, and chains of later entries. Kernels: kernels/topn.cu, layouts: kernels/topn_items.cuh.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gpu.model import NO_NEIGHBOR, Model
 from gpu.ranking.deduction import Deduction
 
 NAME, SCAN = "topn", "topn_scan"
-USER_TILES = 1, 4  # of 16 users, which a block of the scan has: few users, or many
-WIDTH = 16  # a row's factors come in multiples of so many
-TILE = 32  # capacity comes in multiples of so many items
-CHUNK = 1 << 18  # items that are copied at once
-MOST_LATER = 1 << 20  # entries of chains, or as many as lists have, beyond which lists are inverted anew
+USER_TILES = 1, 4  # tiles of 16 users in a block of the scan, for few and for many users
+WIDTH = 16  # factors; a row is padded to a multiple of it
+TILE = 32  # items; capacity is a multiple of it
+CHUNK = 1 << 18  # items that are copied at a time
+MOST_LATER = 1 << 20  # entries of chains; beyond it, and beyond the number in flat lists, lists are inverted again
 THREADS, EIGHT = 256, 8  # as in kernels/topn.cu
 
 POINTERS = (
@@ -50,9 +50,9 @@ class RankedItems:
     Attributes:
         width: G.
         n_items: I; arrays are longer.
-        kernels: those that have been asked for, by whoever did; looking them up costs as much as starting them.
-        structure: what kernels take, by value.
-        deduction: what list scores lack of estimates.
+        kernels: cache of kernels by caller, since a lookup takes as long as a launch.
+        structure: the argument that kernels take by value.
+        deduction: differences between estimates and list scores.
         start: the score of an item without parameters.
     """
 
@@ -80,7 +80,7 @@ class RankedItems:
         self.structure = self._structure()
 
     def grow(self, n_items: int) -> None:
-        """Lengthen to `n_items`; new ones are open, without parameters."""
+        """Grow to `n_items`; new items are not hidden and have no parameters."""
         if n_items > self._capacity:
             capacity = -(-max(n_items, self._capacity * 3 // 2) // TILE) * TILE
             for name, (shape, dtype, fill) in self._fills.items():
@@ -95,7 +95,7 @@ class RankedItems:
         self.structure = self._structure()
 
     def invert(self) -> None:
-        """Make the inverse of the present lists; chains begin anew."""
+        """Rebuild the inverse of the present lists, and empty the chains."""
         flat = self.arrays["neighbors"][: self.n_items].ravel()
         order = cupy.argsort(flat)
         owners = (order // self.n_slots).astype(cupy.int32)
@@ -107,10 +107,10 @@ class RankedItems:
         self.structure = self._structure()
 
     def make_room(self, n_later: int) -> None:
-        """Let `n_later` more entries fit into the chains."""
+        """Make room for `n_later` more entries in the chains."""
         held = len(self.arrays["later"])
         if self._most_later + n_later > held:
-            self._most_later = int(self.arrays["n_later"][0])  # not every entry that was possible came
+            self._most_later = int(self.arrays["n_later"][0])  # fewer entries than expected may have come
             if self._most_later > max(MOST_LATER, self.n_items * self.n_slots):
                 with contextlib.suppress(MemoryError):  # chains that grow are better than a service that ends
                     self.invert()  # entries of lists that are no more would pile up for as long as the model lives
@@ -132,7 +132,7 @@ class RankedItems:
 
 
 def prepare(n_factors: int) -> None:
-    """Compile the kernels for so many factors, and what CuPy makes for `hide`, or load them from CuPy's cache."""
+    """Compile, or load from CuPy's cache, the kernels for `n_factors` and those that CuPy generates for `hide`."""
     hidden, rows = cupy.zeros(1, dtype=cupy.uint8), cupy.zeros(1, dtype=cupy.int32)
     hidden[rows] = hidden
     width = width_of(n_factors)
@@ -147,7 +147,7 @@ def width_of(n_factors: int) -> int:
 
 
 def ranked_items_of(model: Model) -> RankedItems:
-    """The item side of `model`, placed."""
+    """The items of `model`, copied to the device."""
     ranked_items = RankedItems(model)
     ranked_items.grow(model.n_items)
     for first in range(0, model.n_items, CHUNK):
@@ -158,7 +158,7 @@ def ranked_items_of(model: Model) -> RankedItems:
 
 
 def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
-    """Take over the model's present length, and the parameters and lists of `items` (B,), distinct."""
+    """Grow to the model's length, and copy the parameters and lists of distinct `items` (B,)."""
     if model.n_items > ranked_items.n_items:
         ranked_items.grow(model.n_items)
     ranked_items.make_room(len(items) * ranked_items.n_slots)
@@ -166,7 +166,7 @@ def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -
 
 
 def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
-    """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
+    """Hide those of `items` (B,) for which `hidden` (B,) is true from every list; show the others."""
     del model
     rows = to_device(items.astype(np.int32))
     ranked_items.arrays["hidden"][rows] = to_device(hidden.astype(np.uint8))
@@ -195,6 +195,6 @@ def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], *,
 
 
 def _launch(ranked_items: RankedItems, function: str, n_rows: int, *arguments: Any) -> None:
-    """Eight lanes a row."""
+    """Run a kernel that gives each row eight lanes."""
     blocks = -(-n_rows * EIGHT // THREADS)
     kernel(NAME, function, {"G": ranked_items.width})((blocks,), (THREADS,), (ranked_items.structure, *arguments))

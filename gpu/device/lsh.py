@@ -1,6 +1,6 @@
 """simLSH on a CUDA device ([004] eq. 3): Ψ of ratings, sums of all columns on tensor cores, updates and signs.
 
-The twin of `gpu.host.lsh`, integer for integer. Kernels, layouts, and who owns what: kernels/lsh.cu, lsh_phi.cuh and
+The twin of `gpu.host.lsh`, with equal integers. Kernels, layouts and ownership of data: kernels/lsh.cu, lsh_phi.cuh and
 lsh_psi.cu.
 """
 
@@ -24,11 +24,11 @@ from gpu.training import simlsh
 
 NAME, PSI_NAME = "lsh", "lsh_psi"
 KINDS = {None: 0, "power": 1, "residual": 2, "linear": 3}  # as in kernels/lsh_psi.cu
-LONGEST = 8192  # ratings of a piece: so many that writing its sums costs little, so few that blocks end together
-MOST_HALVES = 76  # half-words whose sums the registers of a block hold
+LONGEST = 8192  # ratings of a piece, at most: enough to make writing sums cheap, few enough that blocks end together
+MOST_HALVES = 76  # half-words, at most, whose sums fit into the registers of a block
 THREADS, SUM_THREADS = 256, 128
 WARP = 32
-STATE_BYTES = 32  # drawn bits of a user
+STATE_BYTES = 32  # bytes; drawn bits of a user
 
 
 class Pieces(NamedTuple):
@@ -36,7 +36,7 @@ class Pieces(NamedTuple):
 
     Attributes:
         pieces: `ITEM` as bytes, in any order.
-        count: int32 (1,), how many there are; `bound` at most.
+        count: int32 (1,), number of pieces, at most `bound`.
     """
 
     pieces: Any
@@ -68,13 +68,13 @@ def weights(ratings: Ratings, known: Baselines | None, params: CulshParams) -> A
     values = columns_of(ratings).values
     scale = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     kind, origin = simlsh.psi_of(params), origin_of(scale)
-    if kind == "power":  # the kernel counts from the mean it is told
+    if kind == "power":  # the kernel's argument `mean` is the zero point of r
         known = Baselines(origin, *np.zeros((2, 1), np.float32))
     return _weights(ratings, known, kind, simlsh.unit(params, scale, origin))
 
 
 def cosine_weights(ratings: Ratings) -> Any:
-    """Every rating in units of the largest, in steps as Ψ; shaped as `weights`."""
+    """Every rating in units of the largest, in the steps of Ψ; shape as in `weights`."""
     values = columns_of(ratings).values
     largest = float(cupy.abs(values).max()) if len(values) else 0.0
     return _weights(ratings, None, "linear", largest or 1.0)
@@ -84,7 +84,7 @@ def project(ratings: Ratings, weights: Any, n_words: int, seed: int) -> Any:
     """Sums of all columns, int32 (I, 64·n_words): Σ weights · Φ over the ratings of each.
 
     Args:
-        weights: as `weights` gives them.
+        weights: from `weights`.
     """
     columns, keys = columns_of(ratings), keys_of(ratings).users
     work, n_halves = pieces_of(columns), 2 * n_words
@@ -117,7 +117,7 @@ def sign(signatures: Any, projections: Any, items: Any) -> None:
 
 
 def slices(n_halves: int) -> list[tuple[int, int]]:
-    """(first, number) of the half-words whose sums one launch makes; even numbers, as alike as can be."""
+    """(first, number) of the half-words of each launch; even numbers, as equal as possible."""
     n = -(-n_halves // MOST_HALVES)
     size = -(-n_halves // (2 * n)) * 2
     return [(first, min(size, n_halves - first)) for first in range(0, n_halves, size)]

@@ -1,4 +1,4 @@
-"""Memory of a CUDA device that a computation takes."""
+"""Measures the memory that a computation takes on a CUDA device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import cupy
 
 
 def taken_by(function: Callable[[], Any]) -> int:
-    """Bytes that CuPy's pool grows by while `function` runs: the most in use at once, beside what was before."""
+    """Bytes that CuPy's pool grows by while `function` runs: its peak minus the bytes in use before."""
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     before = pool.total_bytes()

@@ -1,7 +1,7 @@
 """Comparators of simLSH on a CUDA device: exact Pearson similarity (GSM) and one-bit minHash.
 
-Twins of `gpu.host.similarity`: minHash bit for bit, GSM within the rounding of float32 sums. Kernels, and who owns
-what: kernels/similarity.cu.
+Twins of `gpu.host.similarity`: minHash has the same bits, and GSM agrees within the rounding of float32 sums. Kernels
+and their ownership of data: kernels/similarity.cu.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from gpu.ratings import Ratings
 
 NAME = "similarity"
 THREADS = 256
-ROW_UNIT = 8  # columns of dense rows come in so many: pieces of 16 bytes for tensor cores
-USERS_BYTES = 512 * 2**20  # of some users' rows of the three dense matrices
+ROW_UNIT = 8  # columns; dense rows are padded to a multiple of it, pieces of 16 bytes for tensor cores
+USERS_BYTES = 512 * 2**20  # bytes; dense rows of a batch of users in the three matrices
 MOMENTS = (("M", "M"), ("X", "M"), ("M", "X"), ("Q", "M"), ("M", "Q"), ("X", "X"))  # n, Σx, Σy, Σx², Σy², Σxy
 DATA_TYPES = {2: 2, 4: 0}  # cudaDataType of float16 and float32, by their bytes
 ANY_ALGORITHM = -1  # cublasGemmAlgo_t: the library chooses
-MOMENTS_SHARE = 4  # they may take a quarter of the free memory
+MOMENTS_SHARE = 4  # moments may take one in `MOMENTS_SHARE` of the free bytes
 
 
 def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
-    """Memory that finding neighbors takes on the device, at its peak.
+    """Peak bytes of device memory for finding neighbors.
 
-    Counted: ratings by user and by item (16 bytes, 16 a user and an item), keys and baselines (12); Ψ and what it is
-    computed from (8), or for `gsm` the test of float16 (24); drawn bits of a user (32), pieces of columns; sums and
-    signatures; ranks and lists (32 a neighbor) and work space of ranking (64 an item); agreements in memory at once,
-    or dense rows and the moments of one item, since a batch of them takes what is there.
+    Ratings by user and by item take 16 bytes, and 16 a user and an item; keys and baselines 12. Ψ and its inputs take
+    8, or for `gsm` the test of float16 24. Drawn bits of a user take 32. Then come pieces of columns, sums and
+    signatures, ranks and lists (32 a neighbor), and work space of ranking (64 an item). Last are the agreements of a
+    batch, or for `gsm` dense rows and the moments of one item, since a batch of moments takes only free memory.
     """
     n_users, n_items, n_bits = ratings.n_users, ratings.n_items, params.n_bits
     to_device = (40 if params.similarity == "gsm" else 24) * len(ratings) + 28 * (n_users + n_items)
@@ -52,11 +52,11 @@ def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
 
 
 def gsm(ratings: Ratings, k: int, shrinkage: float) -> Any:
-    """The k items of largest positive shrunk Pearson correlation, best first, −1 where there are fewer; (I, k).
+    """The k items of largest positive shrunk Pearson correlation, best first, padded with −1; (I, k).
 
-    Costs 12·M·I² operations on tensor cores, in float16 where ratings and their squares are exact in it (stars are),
-    else in float32; sums in float32. Memory: 24·I bytes for each item of a batch, of as many as a quarter of what is
-    free holds.
+    It costs 12·U·I² operations on tensor cores, in float16 if ratings and their squares are exact in it (stars are),
+    else in float32, with sums in float32. It takes 24·I bytes for each item of a batch, in a quarter of the free
+    memory.
     """
     n_items = ratings.n_items
     best = cupy.full((n_items, k), -1, dtype=cupy.int64)
@@ -109,13 +109,13 @@ def _moments(ratings: Ratings, first: int, n: int, stride: int) -> Any:
 
 
 def _is_exact(values: Any, shift: float) -> bool:
-    """Whether float16 holds every rating less `shift` and its square."""
+    """Whether float16 holds every rating minus `shift`, and its square, exactly."""
     moved = values - np.float32(shift)
     return all(bool((x.astype(cupy.float16).astype(cupy.float32) == x).all()) for x in (moved, moved * moved))
 
 
 def _multiply(left: Any, right: Any, to: Any) -> None:
-    """Add leftᵀ right to `to`, of the first columns of `left`, as many as `to` has rows; sums in float32."""
+    """Add leftᵀ right to `to`, with sums in float32; of `left` only as many columns as `to` has rows."""
     kind, one = DATA_TYPES[left.dtype.itemsize], np.ones(1, dtype=np.float32)
     n, stride = to.shape
     how = libcublas.CUBLAS_OP_N, libcublas.CUBLAS_OP_T, stride, n, len(left), one.ctypes.data

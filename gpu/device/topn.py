@@ -1,19 +1,19 @@
-"""Exact top-N on a device: a scan on tensor cores finds what may be in a list, and only that is scored exactly.
+"""Exact top-N on a device: a scan on tensor cores finds the candidates of a list, and only these are scored exactly.
 
-The twin of `gpu.host.topn`. Scores of all items never exist:
+The twin of `gpu.host.topn`. The scores of all items are never stored:
 
-1. A sample of the items, every so many tiles, is scored with a lower bound. Of each user, what is masked drops out of
-   it, and what has to do with neighbors gets its exact score. The n-th best of it is a floor: n items reach it.
+1. A sample of the items, tiles at a fixed stride, is scored with a lower bound. For each user, masked items are dropped
+   from it, and items touched by neighbors get their exact score. The n-th best score is a floor: n items reach it.
 2. The scan scores every item with an upper bound and keeps the rows that may reach the floor, some hundred a user. It
-   reads the factors once, which is what it takes.
-3. These rows, and whatever is touched by neighbors of a user's rated items, are scored exactly in float32, masked
-   ones dropped, the rest sorted.
+   reads the factors once, which takes nearly all of its time.
+3. These rows, and all items touched by neighbors of a user's rated items, are scored exactly in float32. Masked rows
+   are dropped, and the rest is sorted.
 
-So lists are those of the exact scores, ties to the lower row. Bounds: kernels/topn_scan.cu. A user whose rows do not
-fit (equal scores in great number, say) is ranked by the exact scores of all items, which are sorted; so are long lists,
-and all where there are no tensor cores. Few items are all scored exactly at once.
+So lists are those of the exact scores, ties to the lower row. Bounds: kernels/topn_scan.cu. Three cases sort the exact
+scores of all items instead: a user whose rows do not fit (for example, with very many equal scores), long lists, and
+devices without tensor cores. With few items, all are scored exactly in one step.
 
-What a batch must move: I G 4 bytes for up to 64 users, at 3 TB/s 85 µs for a million items of 64 factors.
+A batch must move I G 4 bytes for up to 64 users: at 3 TB/s 85 µs for a million items of 64 factors.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from gpu.device.kernels import kernel, module
 from gpu.device.topn_requests import Batch, Sizes, fetched, upload
 from gpu.ranking.requests import RankingRequests
 
-MOST_USERS = 256  # a batch; more come in further batches
-FEW_ITEMS = 4096  # that are all scored exactly
-LEAST_SAMPLE, SAMPLE_SHARE = 2048, 5  # the sample has 5 √(n I) items: then its scores cost about as much as its slack
-MARGIN = 1.5  # what room for rows there is beyond the expected, for the bounds' width
-MOST_MASKED = 1 << 16  # masked rows that room is kept for
+MOST_USERS = 256  # users of a batch, at most
+FEW_ITEMS = 4096  # items, at most, that are all scored exactly
+LEAST_SAMPLE, SAMPLE_SHARE = 2048, 5  # the sample has 5 √(n I) items: its scores then cost about as much as its slack
+MARGIN = 1.5  # ratio of the room for rows to the expected number, for the width of the bounds
+MOST_MASKED = 1 << 16  # masked rows, at most, that get extra room
 THREADS, WIDE = 256, 1024  # as in kernels/topn.cu
 TOUCHING, MOST_PARTS = 16, 128  # blocks a user
-AT_ONCE, RESERVED = 2, 1024  # blocks of the scan that a multiprocessor holds, and bytes that each takes beside its own
+AT_ONCE, RESERVED = 2, 1024  # blocks of the scan on a multiprocessor, and bytes that CUDA reserves for each
 
 Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
 
@@ -47,7 +47,7 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Answer
     """The `n` best items of every user, best first; ties to the lower row.
 
     Returns:
-        int32 (B, n) rows and float32 (B, n) scores; −1 and −inf where there are no more.
+        int32 (B, n) rows and float32 (B, n) scores; padded with −1 and −inf.
     """
     n_users = len(requests.biases)
     if not n or not n_users:  # without items n is 0
@@ -68,7 +68,7 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Answer
 
 
 def sizes_of(n_items: int, n: int, longest_mask: int) -> Sizes:
-    """How much is sampled, and room for what the scan may find, all but certainly."""
+    """Size of the sample, and room for the rows of the scan, which suffices almost always."""
     wanted = max(SAMPLE_SHARE * (n * n_items) ** 0.5, LEAST_SAMPLE)
     stride = int(n_items // wanted)
     if n_items <= FEW_ITEMS or stride < 2:
@@ -104,7 +104,7 @@ def _rank(
         _score_touched(ranked_items, batch, sizes.n_sampled // TILE, is_sampled=True)
         _launch(ranked_items, "set_floors", (batch.n_users,), WIDE, batch.structure)
         _scan(ranked_items, "scan", batch, -(-ranked_items.n_items // TILE))
-        grid = _parts(8 * sizes.stride * n), batch.n_users  # what is expected; more takes turns
+        grid = _parts(8 * sizes.stride * n), batch.n_users  # for the expected rows; blocks loop over more
         _launch(ranked_items, "score_rows", grid, THREADS, batch.structure, np.int32(0))
         _score_touched(ranked_items, batch, -(-ranked_items.n_items // TILE), is_sampled=False)
     _launch(ranked_items, "list_best", (batch.n_users,), WIDE, batch.structure)
@@ -127,7 +127,7 @@ def _sorted(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Ans
 
 
 def _score_all(ranked_items: RankedItems, batch: Batch) -> None:
-    """Score every item exactly, or every candidate."""
+    """Score every item exactly, or only the candidates of requests that have some."""
     _launch(ranked_items, "reset", (-(-batch.n_users // WIDE),), WIDE, batch.structure)
     _touch(ranked_items, batch)
     grid = _parts(8 * ranked_items.n_items), batch.n_users
@@ -135,7 +135,7 @@ def _score_all(ranked_items: RankedItems, batch: Batch) -> None:
 
 
 def _touch(ranked_items: RankedItems, batch: Batch) -> None:
-    """Mark what has to do with neighbors of rated items."""
+    """Mark the items that have a neighbor which the user has rated."""
     if batch.touched.size:
         batch.touched.data.memset_async(0, batch.touched.nbytes)
         _launch(ranked_items, "touch", (TOUCHING, batch.n_users), THREADS, batch.structure)
@@ -154,7 +154,7 @@ def _score_touched(ranked_items: RankedItems, batch: Batch, n_tiles: int, *, is_
 
 
 def _parts(n_threads: int) -> int:
-    """Blocks a user for so much work."""
+    """Blocks a user for work of `n_threads`."""
     return min(-(-n_threads // THREADS), MOST_PARTS)
 
 
@@ -180,7 +180,7 @@ def _scan(ranked_items: RankedItems, function: str, batch: Batch, n_tiles: int) 
 
 @functools.cache
 def _geometry(width: int, tiles: int, device: int) -> tuple[int, int, int, int]:
-    """Threads, users and shared memory of a block, and how many blocks the device has at once."""
+    """(threads, users and bytes of shared memory of a block, blocks that the device runs at once)."""
     loaded = module(SCAN, {"G": width, "MT": tiles})
     threads, users, shared = cupy.ndarray(3, cupy.int32, loaded.get_global("geometry")).get().tolist()
     attributes = cupy.cuda.Device(device).attributes

@@ -24,9 +24,9 @@ TASK = np.dtype([(name, "<u8") for name in POINTERS] + [(name, "<i4") for name i
 
 class Sizes(NamedTuple):
     """Attributes:
-    stride: one tile in so many is sampled; 1: every item is scored exactly.
+    stride: one in `stride` tiles is sampled; with 1 every item is scored exactly.
     n_sampled: items of these tiles.
-    room: rows, and keys, of a user.
+    room: rows, and keys, of a user, at most.
     """
 
     stride: int
@@ -36,12 +36,12 @@ class Sizes(NamedTuple):
 
 class Batch(NamedTuple):
     """Attributes:
-    structure: `Task` of the kernels, which takes it by value.
+    structure: `Task` of the kernels, passed by value.
     n_users: B.
     touched: uint32 (B, words).
     keys: uint64 (B, room).
     out: int32: counts of rows and keys (B, 2), items (B, n), scores (B, n).
-    held: what else it points to.
+    held: the other arrays that `structure` points to.
     """
 
     structure: Any
@@ -53,7 +53,7 @@ class Batch(NamedTuple):
 
 
 def upload(ranked_items: RankedItems, requests: RankingRequests, n: int, sizes: Sizes) -> Batch:
-    """Place the requests and make room for work and answer."""
+    """Copy the requests to the device and allocate memory for work and answer."""
     n_users, n_tiles = len(requests.biases), -(-ranked_items.n_items // TILE)
     task, words = np.zeros((), dtype=TASK), n_tiles if ranked_items.n_slots else 0
     given = _to_device(_parts_of(ranked_items, requests), task)
@@ -77,7 +77,7 @@ def upload(ranked_items: RankedItems, requests: RankingRequests, n: int, sizes: 
 
 
 def _to_device(parts: dict[str, NDArray[Any]], task: Any) -> Any:
-    """The user side, copied in one piece; `task` learns where its parts lie."""
+    """Copy the user side in one transfer, and write the addresses of its parts to `task`."""
     ends = list(itertools.accumulate(part.size for part in parts.values()))
     pinned, given = _pinned("up", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
     np.concatenate([part.ravel().view(np.int32) for part in parts.values()], out=pinned[: ends[-1]])
@@ -108,7 +108,7 @@ def _parts_of(ranked_items: RankedItems, requests: RankingRequests) -> dict[str,
 
 
 def _seen(requests: RankingRequests, is_read: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Where each user's ratings begin (B + 1,) once they follow each other, and where they are now."""
+    """(start of each user's ratings (B + 1,) in a compact copy, their present positions)."""
     starts = np.zeros(len(requests.lengths) + 1, dtype=np.int32)
     if not is_read:
         return starts, np.zeros(0, dtype=np.int64)
@@ -134,7 +134,7 @@ def _between(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.i
 
 
 def fetched(array: Any) -> NDArray[np.int32]:
-    """The int32 array on the host, in memory that the next answer takes over; waits for what writes it."""
+    """The int32 array on the host, in a buffer that the next answer overwrites; waits for the device."""
     pinned = _pinned("down", array.size)
     array.data.copy_to_host_async(pinned.ctypes.data, array.nbytes)
     cupy.cuda.get_current_stream().synchronize()
@@ -145,7 +145,7 @@ _pinned_memory: dict[str, NDArray[np.int32]] = {}
 
 
 def _pinned(name: str, n: int) -> NDArray[np.int32]:
-    """Memory of the host that copies need not go around; int32, at least (n,). One thread ranks, and waits."""
+    """Pinned host buffer, int32, at least (n,). Not thread-safe: only the engine thread ranks."""
     held = _pinned_memory.get(name)
     if held is None or len(held) < n:
         size = max(2 * n, 1 << 16)

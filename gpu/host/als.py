@@ -1,7 +1,6 @@
-"""ALS on the CPU: one half-iteration, its errors and its memory; see `gpu.training.als` for what is solved.
+"""ALS on the CPU: one half-iteration, its errors and its memory; `gpu.training.als` has the equations.
 
-A row is solved by one thread from start to end in an order of its own, so a result does not depend on the number of
-threads.
+One thread solves a row from start to end, in a fixed order, so a result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from gpu.training.als import WHOLE, AlsObjective, is_blocked, width
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
 Table = NDArray[np.float32]
-N_RUNS = 64  # sums over all rows are made of this many, whatever the number of threads
-LONG = 1024  # ratings of a row that is dealt by itself
-ROW_COST = 16.0  # of a row, whatever its length, in ratings; VᵀV p costs F/2 times what a rating does
-BYTES_PER_ROW = 64  # of a model beside its factors, and of `prepare`
+N_RUNS = 64  # partial sums over all rows, for any number of threads
+LONG = 1024  # ratings; longer rows are assigned to threads one by one
+ROW_COST = 16.0  # ratings; fixed cost of a row. VᵀV p costs F/2 times as much as a rating
+BYTES_PER_ROW = 64  # bytes of a row of a model without its factors, and of `prepare`
 
 
 class Side(NamedTuple):
@@ -33,7 +32,7 @@ class Side(NamedTuple):
 
     Attributes:
         rows: the ratings.
-        order: int64, rows with ratings, dealt to the threads; `bounds` says where the share of each begins.
+        order: int64, rows with ratings, in shares of the threads; `bounds` has the start of each share.
         ridges: float64 (rows,), ρ.
     """
 
@@ -44,7 +43,7 @@ class Side(NamedTuple):
 
 
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
-    """Memory that a training takes beside its ratings: both tables twice (work and result), one of them padded."""
+    """Bytes that a training takes in addition to its ratings: both tables twice (work and result), one padded."""
     n_rows, n_longer = len(by_user_lengths) + len(by_item_lengths), max(len(by_user_lengths), len(by_item_lengths))
     tables = 4 * 2 * n_rows * width(problem) + n_rows * BYTES_PER_ROW
     if is_blocked(problem):
@@ -53,7 +52,7 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
 
 
 def _whole_bytes(n_longer: int, problem: AlsObjective) -> int:
-    """Memory where rows are solved as a whole: the fixed side padded, sums of VᵀV, and a matrix a thread."""
+    """Bytes to solve rows whole: the padded fixed side, sums of VᵀV, and a matrix for each thread."""
     padded = _padded(problem)
     grams = 0
     if problem.is_implicit:
@@ -63,12 +62,12 @@ def _whole_bytes(n_longer: int, problem: AlsObjective) -> int:
 
 
 def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
-    """Take `rows` as they are, each with its ρ, and deal them to the threads.
+    """The side with these `rows`, the ρ of each, and their assignment to threads.
 
     Args:
-        rows: ratings of the side to be solved.
+        rows: ratings of the side to solve.
         n_columns: rows of the fixed side.
-        n_rated: how many of these have ratings; all where it is not given.
+        n_rated: number of these that have ratings. Default: all.
     """
     shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
@@ -77,10 +76,10 @@ def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | No
 
 
 def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray[np.int64]]:
-    """`n` shares of about equal work.
+    """`n` shares of rows with about equal work.
 
-    Long rows are dealt one by one, the longest first: those that go through the blocks of the fixed side together
-    then use much of each block. Short rows stay in their order, since then neighbors in memory are read in turn.
+    Long rows are assigned one by one, the longest first, so that rows which read a block of the fixed side together use
+    much of it. Short rows keep their order, so that memory is read in order.
     """
     long_rows, short_rows = np.flatnonzero(lengths >= LONG), np.flatnonzero((lengths > 0) & (lengths < LONG))
     long_rows = long_rows[np.argsort(-lengths[long_rows], kind="stable")]
@@ -90,26 +89,26 @@ def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray
 
 
 def load(table: Table, problem: AlsObjective) -> Table:
-    """The table where the backend computes: here itself."""
+    """The table in the backend's memory: `table` itself."""
     del problem
     return table
 
 
 def fetch(table: Table) -> Table:
-    """The table on the host: here itself."""
+    """The table on the host: `table` itself."""
     return table
 
 
 def finish() -> None:
-    """Wait for what was begun: here all is done already."""
+    """Do nothing: all work is done already."""
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
-    """Minimize over every row of `solved`, in place, while `fixed` stands still; rows without ratings become zero.
+    """Minimize over every row of `solved`, in place, against `fixed`; rows without ratings become zero.
 
     Args:
         side: the ratings of the rows of `solved`; entries are rows of `fixed`.
-        solved: float32 (rows, D); its content is where conjugate gradients start, or what blocks improve.
+        solved: float32 (rows, D); its content is the start of conjugate gradients or of the blocks.
         fixed: float32 (columns, D).
     """
     solved[side.rows.lengths == 0] = 0
@@ -146,7 +145,7 @@ def _padded(problem: AlsObjective) -> int:
 
 
 def _aligned_zeros(n_rows: int, n_columns: int) -> Table:
-    """Zeros whose rows start with a cache line, where `n_columns` fills whole ones."""
+    """Zeros whose rows start at a cache line, if `n_columns` fill whole lines."""
     buffer = np.zeros(n_rows * n_columns + 16, dtype=np.float32)
     first = -buffer.ctypes.data % 64 // 4
     return buffer[first : first + n_rows * n_columns].reshape(n_rows, n_columns)

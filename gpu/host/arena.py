@@ -1,8 +1,8 @@
 """`Arena`: rows of unequal, changing length in a few flat arrays, so that millions of them cost no Python object.
 
-Places have the sizes of `SIZES`. One that was given back is the head of the list of its size, `ends[1 + size]`, and its
-entry of the first column says which one is next. Heads and entries count in units of `UNIT` places, so that they fit
-into the int32 of that column.
+A row lies in a block of one of the `SIZES`. Freed blocks of each size form a linked list. Its head is `ends[1 + size]`,
+and the first entry of a free block in the first column holds the next block. Heads and entries count in units of `UNIT`
+entries, so that they fit into the int32 of that column.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SIZES = np.array([UNIT, *(n * UNIT << k for k in range(40) for n in (2, 3))], dt
 N_SIZES = len(SIZES)
 NONE = -1  # no free place
 MIN_ROOM = 4096  # places of an empty arena
-STAYS = -2  # what `new_place` says where the row has room,
-FULL = -1  # and where no room is left
+STAYS = -2  # result of `new_place` if the row has room
+FULL = -1  # result of `new_place` if no room is left
 
 
 def sizes_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The smallest place for a row of each length, int64 (R,); 0 for an empty one."""
+    """The smallest block size for rows of these lengths, int64 (R,); 0 for an empty row."""
     sizes: NDArray[np.int64] = np.where(lengths, SIZES[np.searchsorted(SIZES, lengths)], 0)
     return sizes
 
@@ -42,7 +42,7 @@ def move_rows(
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
 ) -> None:
-    """Copy every row of one column to its new place in another array."""
+    """Copy every row of one column to its new position in another array."""
     for x in range(len(starts)):
         for n in range(lengths[x]):
             target[target_starts[x] + n] = source[starts[x] + n]
@@ -50,11 +50,11 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def new_place(row: Int, rows: Directory, first_column: NDArray[np.int32]) -> Int:
-    """Where a row that needs one more place can go on.
+    """Find room for one more entry of a row.
 
     Returns:
-        `STAYS`, `FULL`, or the start of a longer place, whose size is the row's capacity now: the caller copies the
-        row's columns there, sets its start and gives the old place back.
+        `STAYS`, `FULL`, or the start of a longer block, whose size is now the row's capacity: the caller copies the
+        row's columns there, sets its start and frees the old block.
     """
     _, lengths, capacities, ends = rows
     if lengths[row] < capacities[row]:
@@ -74,7 +74,7 @@ def new_place(row: Int, rows: Directory, first_column: NDArray[np.int32]) -> Int
 
 @njit(cache=True, nogil=True)
 def give_back(start: Int, capacity: Int, ends: NDArray[np.int64], first_column: NDArray[np.int32]) -> None:
-    """Let other rows have the place of `capacity` at `start`; nothing where that is 0."""
+    """Free the block of `capacity` at `start`; does nothing for a capacity of 0."""
     if capacity > 0:
         size = np.searchsorted(SIZES, capacity)
         first_column[start] = ends[1 + size]
@@ -83,7 +83,7 @@ def give_back(start: Int, capacity: Int, ends: NDArray[np.int64], first_column: 
 
 @njit(cache=True, nogil=True)
 def clear(row: Int, rows: Directory, first_column: NDArray[np.int32]) -> None:
-    """Empty a row and give its place back."""
+    """Empty a row and free its block."""
     starts, lengths, capacities, ends = rows
     give_back(starts[row], capacities[row], ends, first_column)
     starts[row], lengths[row], capacities[row] = 0, 0, 0
@@ -92,14 +92,14 @@ def clear(row: Int, rows: Directory, first_column: NDArray[np.int32]) -> None:
 class Arena:
     """Row x is the slice `starts[x] : starts[x] + lengths[x]` of every column.
 
-    A kernel that appends to a full row moves it to a longer place and gives the old one back; places have few sizes,
-    so that what one row leaves another takes. So growth never copies what is there, and never has to. Where all rows
-    grow in step, the short places that they leave are of no use: they can take as much as the rows; `pack` frees them.
+    A kernel that appends to a full row moves it to a longer block and frees the old one. Blocks have few sizes, so that
+    other rows can use a freed one. So growth never copies the whole array. If all rows grow in step, the short blocks
+    that they leave are of no use, and can take as much memory as the rows; `pack` frees them.
 
     Attributes:
         starts, lengths, capacities: int64 (R,), per row.
         columns: parallel flat arrays, the first one int32.
-        ends: int64 (1 + `N_SIZES`,): the first place that belongs to no row, then the free places;
+        ends: int64 (1 + `N_SIZES`,): the first position behind all rows, then the heads of the lists of free blocks;
             an array so that kernels can change them.
     """
 
@@ -112,7 +112,7 @@ class Arena:
 
     @property
     def n_rows(self) -> int:
-        """R, rows (empty ones too)."""
+        """R, rows, including empty ones."""
         return len(self.starts)
 
     @property
@@ -122,18 +122,18 @@ class Arena:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes in use, places that rows have left included."""
+        """Bytes in use, including freed blocks."""
         used = int(self.ends[0]) * sum(column.itemsize for column in self.columns)
         return used + sum(rows.n_bytes for rows in self._rows)
 
     def grow(self, n_rows: int) -> None:
-        """Lengthen to at least `n_rows`; new rows are empty."""
+        """Grow to at least `n_rows`; new rows are empty."""
         for rows in self._rows:
             rows.grow(n_rows)
         self._point()
 
     def make_room(self, n_places: int) -> None:
-        """Lengthen the columns so that at least `n_places` are free behind all rows."""
+        """Lengthen the columns so that at least `n_places` positions are free behind all rows."""
         for column in self._columns:
             column.grow(max(int(self.ends[0]) + n_places, MIN_ROOM))
         self._point()
@@ -143,7 +143,7 @@ class Arena:
         capacities = sizes_of(self.lengths)
         starts = np.cumsum(capacities) - capacities
         used = int(capacities.sum())
-        for n, column in enumerate(self._columns):  # one at a time: only one is ever held twice
+        for n, column in enumerate(self._columns):  # one at a time, so that only one column is in memory twice
             packed = Growing.filled((max(used, MIN_ROOM),), column.values.dtype.type)
             move_rows(packed.values, starts, column.values, self.starts, self.lengths)
             self._columns[n] = packed

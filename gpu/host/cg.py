@@ -1,9 +1,9 @@
 """Conjugate gradients ([000] Alg. 1) for many rows at once on the CPU; A is never formed.
 
 A p = VᵀV p + ρ p + Σ w (z·p) z over the ratings of the row: per rating and step an inner product and a sum of length F.
-In each step every z is read from memory again. So a batch of rows goes through its steps together, and through the
-fixed side in blocks that stay in the second-level cache: each row takes its ratings in the block, then all go on to the
-next block. A row is summed in the order of its ratings, `TOGETHER` at a time, whatever else is in its batch.
+Each step reads every z from memory again. So a batch of rows goes through its steps together. It reads the fixed side
+in blocks that stay in the second-level cache: each row takes its ratings in the block, then all go on to the next
+block. A row is summed in the order of its ratings, `TOGETHER` at a time, independent of its batch.
 
 Cost of a half-iteration with s steps: 4F(s + 1) + 2F operations a rating and, for implicit problems, 2F²(s + 1) a row.
 Each z is loaded twice in each of the s + 1 passes. With vectors of 8 floats and two loads a cycle that is F/8 cycles
@@ -22,14 +22,14 @@ from gpu.ratings import Rows
 
 LANES = 16  # columns of all arrays here are a multiple of it, filled up with zeros, which change no sum
 TOGETHER = 8  # ratings that share one pass over a vector
-BLOCK_FLOATS = 262_144  # of the fixed side: half of a second-level cache of 2 MiB
-BATCH_FLOATS = 65_536  # of each vector of all rows of a batch
+BLOCK_FLOATS = 262_144  # numbers of a block of the fixed side: half of a second-level cache of 2 MiB
+BATCH_FLOATS = 65_536  # numbers of each vector of all rows of a batch
 _ZERO, _SHIFT = np.float32(0), np.uintp(4)
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
 
 
 class System(NamedTuple):
-    """What all rows of a half-iteration have in common. LD is D rounded up to a multiple of `LANES`.
+    """Inputs shared by all rows of a half-iteration. LD is D rounded up to a multiple of `LANES`.
 
     Attributes:
         z (columns, LD): fixed side, [v; 1; 0 …] with biases and [v; 0 …] without.
@@ -56,11 +56,11 @@ class Batch(NamedTuple):
     """G rows that one thread solves together.
 
     Attributes:
-        rows (G,): which.
-        active (G,): whether the row is still to be improved.
+        rows (G,): the rows.
+        active (G,): whether the row needs more steps.
         places (G,): the first rating that the present pass has not visited.
         x, p, residual, applied, right (G, LD): [000] Alg. 1; `applied` is A p and `right` is b.
-        squares, goals (G,): |residual|², and where it is small enough.
+        squares, goals (G,): |residual|², and the value at which the row stops.
         part (LD,): sum over one visit.
     """
 

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent on the host: one training's ratings in a grid of blocks, learned in place in the model.
+"""Stochastic gradient descent on the host: learns ratings in a grid of blocks, in place in the model.
 
 Users and items are each split into `N_GROUPS` groups of about equally many ratings. An epoch has as many sub-steps; in
 each, every user group meets another item group, so no two threads touch the same row (MCULSH-MF's D × D scheme).
@@ -19,16 +19,16 @@ from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import evaluate
 from gpu.views import Rates, Samples, Shares, arrays_of, balanced_bounds
 
-# D: as many threads can work at once. A constant, so that a result does not depend on the machine; more groups mean
-# that a user's ratings are looked up more often in an epoch.
+# D, groups of users and of items: at most so many threads work at once. It is a constant, so that a result does not
+# depend on the machine. More groups would look up a user's ratings more often in an epoch.
 N_GROUPS = 8
 
 
 def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
-    """Memory that a training takes beside its ratings.
+    """Bytes that a training takes in addition to its ratings.
 
-    The model, cuts of each user's row and lines of residuals; what an epoch's errors are computed from (24 bytes a
-    sample), and samples and negatives (12) where they are drawn.
+    They count the model, cuts of each user's row, lines of residuals, the inputs of an epoch's errors (24 a sample),
+    and for implicit models drawn samples and negatives (12).
     """
     n_negatives = int(getattr(params, "n_negatives", 0))
     a_sample = 24 + 12 * (n_negatives > 0)
@@ -38,7 +38,7 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
 
 
 class Descent:
-    """One training: what an epoch visits, and the model that it moves.
+    """One training: the samples of its epochs, and the model.
 
     Attributes:
         model: learned in place.
@@ -54,14 +54,14 @@ class Descent:
         self._samples = self._blocks.samples(0)
 
     def compile(self) -> None:
-        """Compile everything that an epoch calls, by an epoch that visits nobody."""
+        """Compile the kernels of an epoch, by one without users."""
         self._learn(0, Rates.none(), np.zeros_like(self._blocks.user_bounds))
 
     def prepare(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the constructor lays the ratings out."""
 
     def learn(self, epoch: int, rates: Rates) -> None:
-        """One epoch of [004] eq. 5, every user group in an order of its own."""
+        """Run one epoch of [004] eq. 5; every user group has its own random order."""
         self._samples = self._blocks.samples(epoch)
         self._learn(epoch, rates, self._blocks.user_bounds)
 
@@ -74,7 +74,7 @@ class Descent:
             (shares.weights, (model.explicit_weights, model.implicit_weights)),
         ):
             for array in arrays:
-                with np.errstate(invalid="ignore"):  # ∞ · 0: what has diverged is said after the epoch
+                with np.errstate(invalid="ignore"):  # ∞ · 0: `is_finite` reports divergence after the epoch
                     array[...] *= np.float32(1 - share)
 
     def finish(self) -> None:
@@ -85,9 +85,9 @@ class Descent:
         return self.model
 
     def is_finite(self) -> bool:
-        """Whether every learned parameter is."""
+        """Whether every learned parameter is finite."""
         names = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights"
-        with np.errstate(invalid="ignore"):  # inf − inf is the answer, not a surprise
+        with np.errstate(invalid="ignore"):  # inf − inf is expected here: the sum is then not finite
             return all(np.isfinite(getattr(self.model, name).sum(dtype=np.float64)) for name in names)
 
     def train_error(self) -> float:
@@ -97,7 +97,7 @@ class Descent:
         return evaluate.rmse(self.model, self._ratings.by_user, *self._ratings.coo())
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which there must be."""
+        """RMSE of the test ratings, which must have been given."""
         assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
         return evaluate.rmse(self.model, self._ratings.by_user, *self._test.coo())
 
@@ -122,7 +122,7 @@ class Descent:
 
 
 class Blocks:
-    """The D × D grid over the ratings, and what each block learns in an epoch.
+    """The D × D grid over the ratings, and the samples of each block in an epoch.
 
     Attributes:
         user_bounds, item_bounds (D + 1,): int64, first row of each group; groups hold about equally many ratings.
@@ -136,7 +136,7 @@ class Blocks:
         self._samples: Samples | None = None
 
     def samples(self, epoch: int) -> Samples:
-        """What is learned in `epoch`: here always the ratings themselves."""
+        """The samples of `epoch`: for explicit models always the ratings themselves."""
         del epoch
         if self._samples is None:
             cuts = np.empty((len(self.rows.starts), N_GROUPS + 1), dtype=np.int64)
@@ -146,10 +146,10 @@ class Blocks:
 
 
 class ImplicitBlocks(Blocks):
-    """The grid for implicit feedback: each like is followed by its negatives, drawn anew in every epoch."""
+    """The grid for implicit feedback: each like is followed by its negatives, which every epoch draws again."""
 
     def __init__(self, ratings: Ratings, params: CulshImplicitParams, middle: float = NO_MIDDLE) -> None:
-        """Args: `middle`: see `gpu.model.Model`."""
+        """`middle`: see `gpu.model.Model`."""
         super().__init__(ratings)
         self._params, self._middle = params, np.float32(middle)
         widths = np.diff(self.item_bounds)
@@ -158,7 +158,7 @@ class ImplicitBlocks(Blocks):
         cuts = np.empty((ratings.n_users, N_GROUPS + 1), dtype=np.int64)
         self._drawn = Samples(np.zeros(room, np.int32), np.zeros(room, np.float32), cuts)
         self._negatives = np.empty((len(ratings), params.n_negatives), dtype=np.int32)
-        self._epoch = -1  # what is drawn
+        self._epoch = -1  # epoch of the present draws
 
     def samples(self, epoch: int) -> Samples:
         """The ratings and the negatives of `epoch`; valid until the next call."""

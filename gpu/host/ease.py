@@ -10,12 +10,12 @@ from scipy.linalg import lapack
 
 from gpu.training.ease import no_inverse
 
-BLOCK = 256  # rows of XᵀX that are multiplied at once, and tiles of the inverse that are mirrored
-AN_ENTRY, A_LIKE = 12, 64  # bytes: an entry of a sparse matrix; a like, in X, in its transpose and on the way there
+BLOCK = 256  # rows of XᵀX multiplied at a time, and edge of the tiles that are mirrored
+AN_ENTRY, A_LIKE = 12, 64  # bytes; an entry of a sparse matrix, and a like in X, its transpose and their construction
 
 
 def bytes_needed(n_items: int, n_likes: int) -> int:
-    """Memory that a training takes beside its ratings: the matrix, the weights, two blocks of the product, likes."""
+    """Bytes that a training takes in addition to its ratings: matrix, weights, two blocks of the product, and likes."""
     return (8 + 4) * n_items**2 + 2 * AN_ENTRY * BLOCK * n_items + A_LIKE * n_likes
 
 

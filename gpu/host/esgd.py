@@ -18,7 +18,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 class Samples(NamedTuple):
-    """What is learned, as one array by user.
+    """Samples to learn, as one array by user.
 
     Attributes:
         users, items: int32 (N,).
@@ -34,23 +34,23 @@ class Samples(NamedTuple):
 
 
 def bytes_needed(ratings: Ratings, params: EsgdParams) -> int:
-    """Memory that a training takes beside its ratings.
+    """Bytes that a training takes in addition to its ratings.
 
-    What is learned of each with what it is computed from (24 bytes), the model and both tables once more.
+    A sample and its inputs take 24; the model and a copy of both tables come on top.
     """
     users, items = bytes_of(params, ratings.n_users, ratings.n_items)
     return 24 * len(ratings) + 2 * (users + items)
 
 
 def load(ratings: Ratings, biases: Baselines, order: Order) -> Samples:
-    """What is left of `ratings` after `biases`."""
+    """The samples of `ratings`, whose targets are the residuals of `biases`."""
     users, items, values = ratings.coo()
     known = (np.float32(biases.mean) + biases.user)[users] + biases.item[items]
     return Samples(users, items, values - known, order.visits, order.stride)
 
 
 def load_factors(factors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A table (rows, F) to learn in, a copy."""
+    """A trainable copy of a table (rows, F)."""
     return factors.copy()
 
 
@@ -60,17 +60,17 @@ def fetch(table: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def finish() -> None:
-    """Wait for what was begun: nothing."""
+    """Do nothing: all work is done already."""
 
 
 def is_finite(users: NDArray[np.float32], items: NDArray[np.float32]) -> bool:
-    """Whether every factor is."""
-    with np.errstate(invalid="ignore"):  # inf − inf is the answer, not a surprise
+    """Whether every factor is finite."""
+    with np.errstate(invalid="ignore"):  # inf − inf is expected here: the sum is then not finite
         return bool(np.isfinite(users.sum(dtype=np.float64) + items.sum(dtype=np.float64)))
 
 
 def prepare(n_factors: int) -> None:
-    """Compile what an epoch calls, by one that visits nothing."""
+    """Compile the kernels of an epoch, by one without samples."""
     nothing, table = np.zeros(0, dtype=np.int32), np.zeros((1, n_factors), dtype=np.float32)
     samples = Samples(nothing, nothing, nothing.astype(np.float32), np.arange(BLOCK, dtype=np.uint16), 1)
     learn_epoch(samples, table, table.copy(), _ZERO, _ZERO)
@@ -84,7 +84,7 @@ def learn_epoch(
     step: np.float32,
     regularization: np.float32,
 ) -> None:
-    """One pass over `samples`, in place of `users` (M, F) and `items` (N, F).
+    """Run one pass over `samples`, in place in `users` (U, F) and `items` (I, F).
 
     Args:
         step, regularization: γ and λ.
@@ -93,7 +93,7 @@ def learn_epoch(
     n_chunks = (n_ratings + CHUNK - 1) // CHUNK
     starts = np.empty(BLOCK // CHUNK, np.int64)
     for first in range(0, n_chunks, len(starts)):
-        for c in range(len(starts)):  # beyond the last chunk: a place where no rating is
+        for c in range(len(starts)):  # positions behind the last rating are skipped
             starts[c] = (first + c) * samples.stride % n_chunks * CHUNK if first + c < n_chunks else n_ratings
         for visit in samples.visits:
             position = starts[visit // CHUNK] + visit % CHUNK
@@ -111,7 +111,7 @@ def learn_epoch(
 def _step(
     p: NDArray[np.float32], q: NDArray[np.float32], target: np.float32, step: np.float32, regularization: np.float32
 ) -> None:
-    """Move p and q (F,) toward `target`, both from their values before."""
+    """Move p and q (F,) toward `target`, both computed from the old values."""
     dot = _ZERO
     for f in range(len(p)):
         dot += p[f] * q[f]

@@ -1,4 +1,4 @@
-"""Neighbors by agreement of signatures on the host: ranking, random filling, and what a changed signature outdates.
+"""Neighbors by agreement of signatures on the host: ranking, random filling, and finding outdated lists.
 
 A rank key holds agreement · 2³² + (2³² − 1 − row): the larger key is the better neighbor, ties go to the lower row.
 """
@@ -68,7 +68,7 @@ def rank_block(
     """Exact ranking: every candidate against every query; the queries share each pass over the candidates.
 
     Args:
-        best: (Q, K) rank keys, descending, −1 where empty; filled in place.
+        best: (B, K) rank keys, descending, padded with −1; filled in place.
         candidates, queries: item rows.
     """
     for j in candidates:
@@ -127,8 +127,8 @@ def rank_buckets(
         best: (I, K) rank keys as in `rank_block`, carried from table to table.
         order: candidate rows sorted by coarse word.
         keys: the sorted coarse words; a bucket is a run of words with equal leading `n_key_bits`.
-        window: at most this many bucket mates before and after an item are looked at: those whose words share the
-            longest prefixes, so a huge bucket (many items rated by one user alone) costs no more than another.
+        window: number of bucket mates compared before and after an item, at most: those whose words share the longest
+            prefixes. So a huge bucket (many items rated by one user alone) costs no more than another.
     """
     shift = np.uint64(64 - n_key_bits)
     for position in prange(len(order)):
@@ -167,7 +167,7 @@ def rank_second_hand(
 
 @njit(cache=True, nogil=True)
 def rows_of(best: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Item rows of rank keys, −1 where there is none."""
+    """Item rows of rank keys; −1 for an empty slot."""
     rows = np.empty(best.shape, dtype=np.int32)
     for q in range(best.shape[0]):
         for k in range(best.shape[1]):
@@ -221,8 +221,8 @@ def outdated(
     worst member. Every other list is exact as it stands.
 
     Args:
-        neighbors: (Q, K) exact lists from before the change, best first.
-        owners: (Q,) whose lists they are.
+        neighbors: (B, K) exact lists from before the change, best first.
+        owners: (B,), the items that the lists belong to.
         signatures, is_candidate: (I, W), (I,) after the change.
     """
     is_changed = np.zeros(len(signatures), dtype=np.bool_)

@@ -14,29 +14,29 @@ from gpu.host.online.rating_table import find
 from gpu.model import Model
 from gpu.ranking.deduction import Deduction
 
-PANEL = 256  # items a panel; with 128 factors 128 KiB, a part of the second-level cache
-LANE = 4  # users that share a read, and factors taken in one pass
-ENLIST_ROOM = 4  # lists that grow by doubling need less than this many places an entry
+PANEL = 256  # items of a panel; with 128 factors 128 KiB, a part of the second-level cache
+LANE = 4  # users that share a read, and factors of one pass
+ENLIST_ROOM = 4  # positions per entry, at most, of lists that grow by doubling
 
 InverseColumns = tuple[NDArray[Any], ...]  # owners, explicit and implicit weights
 
 
 class Tables(NamedTuple):
-    """What the kernels read. I items, P panels, G = F rounded up to a multiple of `LANE`.
+    """Arrays that the kernels read. I items, P panels, G = F rounded up to a multiple of `LANE`.
 
     Attributes:
         panels: float32 (P, G, PANEL), item factors, transposed inside a panel; zeros beyond I and F.
-        plain: float32 (P · PANEL,), what the score of somebody who has rated no neighbor of the item begins with:
-            `fixed` and |N|^-½ Σ c; −inf where an item is hidden or there is none.
+        plain: float32 (P · PANEL,), `fixed` + |N|^-½ Σ c: the start of the score for users who have rated no neighbor
+            of the item. −inf for hidden items and padding.
         fixed: float32 (P · PANEL,), μ + b̂_j − the item's `gpu.ranking.deduction`; −inf as above.
-        baselines: float32 (I,), μ + b̄_j, what a rating's residual is taken from.
+        baselines: float32 (I,), μ + b̄_j, subtracted from a rating to get its residual.
         implicit_sums: float32 (P · PANEL,), Σ_k c_jk.
         n_slots: int32 (P · PANEL,), neighbors of each item.
-        starts, lengths: int64 (I,), inverse lists: where each item is a neighbor.
-        owners, explicit_weights, implicit_weights: flat; the item whose neighbor it is, w and c of that slot. Owners
-            ascend in each list, so that a score is summed in an order that depends on the model alone.
-        is_implicit: whether a residual is the sign of a like (1) or of a dislike (−1),
-        middle: which is a rating below it.
+        starts, lengths: int64 (I,), inverse list of each item: the slots where it is a neighbor.
+        owners, explicit_weights, implicit_weights: flat; the item of each slot, and w and c of the slot. Owners ascend
+            in each list, so that the order of a sum depends only on the model.
+        is_implicit: whether residuals are 1 for a like and −1 for a dislike.
+        middle: ratings below it are dislikes.
         low, high: see `gpu.views.Arrays`.
         item_slots (I,), item_weights (T, T): as in `gpu.model.Model`, the same arrays.
     """
@@ -65,9 +65,9 @@ class RankedItems:
 
     Attributes:
         tables: at their present length.
-        panels, plain, fixed, baselines, implicit_sums, n_slots: what is in `tables`.
+        panels, plain, fixed, baselines, implicit_sums, n_slots: as in `tables`, with room to grow.
         hidden: bool (P · PANEL,).
-        deduction: what list scores lack of estimates.
+        deduction: differences between estimates and list scores.
         item_slots, item_weights: those of the model.
     """
 
@@ -102,7 +102,7 @@ class RankedItems:
 
     @property
     def tables(self) -> Tables:
-        """What the kernels read."""
+        """The arrays that the kernels read."""
         inverse = self.inverse
         owners, explicit, implicit = inverse.columns
         return Tables(
@@ -112,7 +112,7 @@ class RankedItems:
         )  # fmt: skip
 
     def grow(self, n_items: int) -> None:
-        """Lengthen to `n_items`; new ones are open, without parameters."""
+        """Grow to `n_items`; new items are not hidden and have no parameters."""
         n_panels = -(-n_items // PANEL)
         self.inverse.grow(n_items)
         self._panels.grow(n_panels)
@@ -127,21 +127,21 @@ class RankedItems:
 
 
 def prepare(n_factors: int) -> None:
-    """Nothing: kernels of the host are compiled for any number of factors."""
+    """Do nothing: kernels of the host are compiled for any number of factors."""
     del n_factors
 
 
 def ranked_items_of(model: Model) -> RankedItems:
-    """The item side of `model`."""
+    """The items of `model`, laid out for ranking."""
     ranked_items = RankedItems(model)
     _renew(ranked_items, model, np.arange(model.n_items))
     return ranked_items
 
 
 def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
-    """Take over the model's present length, and the parameters and lists of `items` (B,), distinct.
+    """Grow to the model's length, and copy the parameters and lists of distinct `items` (B,).
 
-    Trained ones have kept their lists.
+    Lists of trained items never change.
     """
     inverse = ranked_items.inverse
     for item in items.tolist():
@@ -155,7 +155,7 @@ def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -
 
 
 def hide(ranked_items: RankedItems, model: Model, items: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
-    """Keep `items` (B,) out of every list where `hidden` (B,), and no longer where not."""
+    """Hide those of `items` (B,) for which `hidden` (B,) is true from every list; show the others."""
     ranked_items.hidden[items] = hidden
     _open(ranked_items, model, items)
 
@@ -173,7 +173,7 @@ def _renew(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) ->
 
 
 def _open(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -> None:
-    """What the scores of `items` begin with."""
+    """Write the start of the scores of `items`."""
     biases = ranked_items.deduction.biases(model, items)
     begin(ranked_items.tables, ranked_items.hidden, items, biases, ranked_items.mean)
 
@@ -199,7 +199,7 @@ def begin(
 
 @njit(cache=True, nogil=True)
 def pack(panels: NDArray[np.float32], item_factors: NDArray[np.float32], items: NDArray[np.int64]) -> None:
-    """Copy the factors of `items` to their places in the panels."""
+    """Copy the factors of `items` to their positions in the panels."""
     for j in items:
         for f in range(item_factors.shape[1]):
             panels[j // PANEL, f, j % PANEL] = item_factors[j, f]
@@ -207,7 +207,7 @@ def pack(panels: NDArray[np.float32], item_factors: NDArray[np.float32], items: 
 
 @njit(cache=True, nogil=True)
 def unlist(item: Int, listed: NDArray[np.int32], inverse: Directory, columns: InverseColumns) -> None:
-    """Take `item` out of the inverse lists of its former neighbors, where it is in them."""
+    """Remove `item` from the inverse lists of its former neighbors."""
     starts, lengths = inverse[0], inverse[1]
     owners, explicit, implicit = columns
     for x in listed:
@@ -230,13 +230,13 @@ def enlist(
     inverse: Directory,
     columns: InverseColumns,
 ) -> int:
-    """Put the slots of `items` into the inverse lists, from the `first` slot on, counted over all of them.
+    """Add the slots of `items` to the inverse lists, from slot `first` on, counted over all items.
 
     Args:
         slots: neighbors, W and C of all items, (I, K).
 
     Returns:
-        The first slot that found no room; len(items) · K once all are in.
+        The first slot without room; len(items) · K if all slots are in the lists.
     """
     starts, lengths, capacities, ends = inverse
     owners, explicit, implicit = columns

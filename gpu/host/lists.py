@@ -1,4 +1,4 @@
-"""Lists of the best on the host: heaps, worst entry first, in the order of score and row; cosines to rank by."""
+"""Lists of the best rows on the host: heaps, worst entry first, ordered by score and row; and cosines to rank by."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 
-ROWS_AT_ONCE = 2048  # of a thread
-STRIP = 64  # scores that are looked at one by one only if any of them has a place in the list
+ROWS_AT_ONCE = 2048  # rows of a thread at a time
+STRIP = 64  # scores compared at a time; they are checked one by one only if one of them enters the list
 
 
 @njit(cache=True, nogil=True, inline="always")

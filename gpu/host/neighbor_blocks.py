@@ -1,8 +1,8 @@
-"""What a user has to do with neighbors of items on the host: terms of [004] eq. 1 through inverse lists.
+"""Neighbor terms of [004] eq. 1 on the host, for all items of a user, by inverse lists.
 
-Each rated item adds its W and C to the items that have it as a neighbor, O(|Ω_i|·K) a user instead of O(I·K); what a
-rated neighbor takes from the sum over C is subtracted from the whole sum. Sums lie by item in memory that is only set
-up, and only read, where there are any: in blocks of items, so that roots are taken in vectors.
+Each rated item adds its W and C to the items that have it as a neighbor: O(|Ω_i|·K) a user instead of O(I·K). The C of
+rated neighbors is subtracted from the sum over all neighbors. Sums lie in blocks of items, so that vector instructions
+take the roots. Only blocks with a term are initialized and read.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gpu.host.arena import Int
 from gpu.host.item_index import Tables
 from gpu.ranking.requests import RankingRequests
 
-BLOCK = 16  # items, of which the panels of the catalog have whole numbers
-DENSE = 64  # items an entry, from which on blocks are set up in order, all of them: it is cheaper than one by one
-PARTS = 8  # of the users, that threads share
+BLOCK = 16  # items of a block; panels of the ranked items have whole blocks
+DENSE = 64  # items per entry of inverse lists; below it all blocks are initialized in order, which is cheaper
+PARTS = 8  # parts of the users that threads share
 
 
 class Touched(NamedTuple):
@@ -28,7 +28,7 @@ class Touched(NamedTuple):
     Attributes:
         starts, lengths: int64 (B,).
         blocks: int32 (n,).
-        scores: float32 (n, `BLOCK`), all of the score but the user's bias and the product of the factors.
+        scores: float32 (n, `BLOCK`), the score without the user's bias and the product of the factors.
     """
 
     starts: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Touched(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def count(requests: RankingRequests, tables: Tables, bounds: NDArray[np.int64]) -> None:
-    """Where each user's blocks begin (B + 1,): all of them, or as many as entries of inverse lists at most."""
+    """Set `bounds` (B + 1,) to upper bounds of each user's blocks: all blocks, or the entries of inverse lists."""
     n_items = len(tables.plain)
     for b in range(len(requests.starts)):
         n = 0
@@ -58,7 +58,7 @@ def open_blocks(
     explicit: NDArray[np.float32],
     implicit: NDArray[np.float32],
 ) -> None:
-    """Set the sums of blocks `first` to `last` (excluded) to those of somebody who has rated nothing."""
+    """Set the sums of blocks `first` to `last` (excluded) to those of a user without ratings."""
     for j in range(first * BLOCK, last * BLOCK):
         n_rated[j], explicit[j], implicit[j] = 0, 0, tables.implicit_sums[j]
 
@@ -72,7 +72,7 @@ def score_blocks(
     implicit: NDArray[np.float32],
     scores: NDArray[np.float32],
 ) -> None:
-    """All but bias and product, fixed + |R|^-½ explicit + |N|^-½ implicit, in vectors."""
+    """Compute fixed + |R|^-½ explicit + |N|^-½ implicit of blocks, in vectors."""
     one, fixed, n_slots = np.float32(1), tables.fixed, tables.n_slots
     for n in range(len(blocks)):
         first = np.uint32(blocks[n]) * np.uint32(BLOCK)
@@ -95,7 +95,7 @@ def add_ratings(
     explicit: NDArray[np.float32],
     implicit: NDArray[np.float32],
 ) -> None:
-    """Sum what each rated item gives to the items that have it as a neighbor."""
+    """Add the terms of each rated item to the items that have it as a neighbor."""
     start = requests.starts[request]
     for n in range(start, start + requests.lengths[request]):
         x = requests.items[n]
@@ -158,7 +158,7 @@ def touch_parallel(
     blocks: NDArray[np.int32],
     scores: NDArray[np.float32],
 ) -> None:
-    """`touch` on all threads, each with users of its own."""
+    """`touch` on all threads, which share the users."""
     n_users = len(starts)
     for part in prange(PARTS):
         first, last = part * n_users // PARTS, (part + 1) * n_users // PARTS
@@ -167,7 +167,7 @@ def touch_parallel(
 
 @njit(cache=True, nogil=True)
 def touched(requests: RankingRequests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
-    """What every user has touched."""
+    """The touched blocks of every user."""
     n_users = len(requests.starts)
     bounds, lengths = np.zeros(n_users + 1, dtype=np.int64), np.zeros(n_users, dtype=np.int64)
     if len(tables.owners):

@@ -1,9 +1,9 @@
 """Stochastic gradient descent with neighbor terms ([004] eq. 1 and 5) on the CPU.
 
-A thread owns one block of users and one block of items at a time (the D × D scheme of MCULSH-MF): no two threads
-share a row, so there are no locks and the result does not depend on the number of threads. Within a block it goes user
-by user: the user's residuals r − b̄ are scattered once into a dense line of length N + 1, where the K neighbor
-residuals of each of their ratings are then K loads from a cache line nearby.
+A thread owns one block of users and one block of items at a time (the D × D scheme of MCULSH-MF). No two threads share
+a row, so there are no locks, and the result does not depend on the number of threads. Within a block it goes user by
+user. It scatters the user's residuals r − b̄ once into a dense line of length I + 1. The K neighbor residuals of each
+rating are then K loads from this line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _N_RUNS = 64
 
 
 def lines(n: int, n_items: int) -> NDArray[np.float32]:
-    """`n` empty lines of residuals (n, N + 1); the last entry is what an absent neighbor looks up."""
+    """`n` empty lines of residuals (n, I + 1); absent neighbors read the last entry."""
     empty = np.full((n, n_items + 1), UNRATED)
     empty[:, n_items] = ABSENT
     return empty
@@ -36,7 +36,7 @@ def lines(n: int, n_items: int) -> NDArray[np.float32]:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def fill(line: NDArray[np.float32], rows: Rows, user: int, arrays: Arrays) -> None:
-    """Write the residuals of `user` into an empty line; of implicit models 1 for a like, −1 for a dislike."""
+    """Write the residuals of `user` into an empty line; for implicit models 1 for a like, −1 for a dislike."""
     base = arrays.mean + arrays.user_baseline[user]
     start = rows.starts[user]
     for p in range(start, start + rows.lengths[user]):
@@ -61,8 +61,8 @@ def neighbor_terms(
 ) -> tuple[np.float32, np.float32, np.float32]:
     """(both neighbor sums of eq. 1, |R|^-½, |N|^-½) of `item`.
 
-    What was looked up is left in `near` (3, K): the residual (0 where not rated), 1 in R, 1 in N. Gathering first and
-    masks instead of branches let both loops become vector instructions.
+    It leaves the inputs in `near` (3, K): the residual (0 if not rated), 1 for neighbors in R, 1 for those in N. To
+    gather first, and to use masks instead of branches, lets both loops become vector instructions.
     """
     absent = np.uint32(len(line) - 1)
     n_neighbors = arrays.neighbors.shape[1]
@@ -146,11 +146,12 @@ def learn_epoch(
     Args:
         rows: the training ratings, from which the neighbor residuals come.
         samples: what to learn, cut into D item groups.
-        order: (M,) users in the order of visits; `order[bounds[d] : bounds[d + 1]]` is user group d.
+        order: (U,) users in the order of visits; `order[bounds[d] : bounds[d + 1]]` is user group d.
         bounds: (D + 1,).
         shifts: (D,) a permutation of 0 … D − 1: in sub-step s, user group d meets item group (d + shifts[s]) mod D.
-        lines: (D, N + 1) from `lines()`; left empty.
-        arrays, rates: what moves, and how far.
+        lines: (D, I + 1) from `lines()`; empty again on return.
+        arrays: the parameters, updated in place.
+        rates: step lengths and regularization.
     """
     n_groups = len(shifts)
     n_neighbors = arrays.neighbors.shape[1]
@@ -180,10 +181,11 @@ def group_cuts(rows: Rows, bounds: NDArray[np.int64], out: NDArray[np.int64]) ->
 
 @njit(parallel=True, nogil=True, cache=True)
 def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, middle: np.float32, out: NDArray[np.int32]) -> None:
-    """Items that the user of each rating has not rated, uniform, into `out` (ratings, s).
+    """Draw items that the user of each rating has not rated, uniformly, into `out` (N, s).
 
-    The draws of the rating at position p depend on (seed, epoch, p) alone: the first s unrated items of its stream.
-    −1 where the user has rated everything, and beside ratings below `middle`: a dislike is a negative itself.
+    The draws of the rating at position p depend only on (seed, epoch, p): they are the first s unrated items of its
+    stream. Users who have rated all items get −1, and so do ratings below `middle`, since a dislike is a negative
+    itself.
     """
     stream = mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(epoch) * GOLDEN)
     n_users = len(rows.starts)
@@ -236,9 +238,9 @@ def mix_samples(
 
     Args:
         rows: compact rows: user i's entries follow those of user i − 1.
-        negatives: (ratings, s) from `draw_negatives`.
-        item_group: (N,) group of each item.
-        samples: room for (s + 1) entries a rating; `cuts` is written too. A −1 takes no room.
+        negatives: (N, s) from `draw_negatives`.
+        item_group: (I,) group of each item.
+        samples: output, with room for s + 1 entries a rating; also gets `cuts`. A −1 adds no entry.
     """
     # The row is a function of its own: inside `prange` Numba drops writes to an array that it reaches through a tuple.
     for user in prange(len(rows.starts)):

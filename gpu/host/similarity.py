@@ -13,10 +13,10 @@ from gpu.ratings import Ratings, Rows
 
 
 def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
-    """Memory that finding neighbors takes beside the ratings.
+    """Bytes for finding neighbors, in addition to the ratings.
 
-    Ψ and what it is computed from (48 bytes a rating), sums and signatures, ranks and lists; for `gsm` a line of
-    moments a thread, for `minhash` signatures only.
+    They count Ψ and its inputs (48 a rating), sums and signatures, and ranks and lists. `gsm` takes a line of moments
+    for each thread instead, and `minhash` only signatures.
     """
     n_items, lists = ratings.n_items, 32 * ratings.n_items * params.n_neighbors
     if params.similarity == "gsm":
@@ -27,9 +27,9 @@ def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
 
 
 def gsm(ratings: Ratings, k: int, shrinkage: float) -> NDArray[np.int32]:
-    """The k items of largest positive shrunk Pearson correlation, best first, −1 where there are fewer; (I, k).
+    """The k items of largest positive shrunk Pearson correlation, best first, padded with −1; (I, k).
 
-    Costs Σ|Ω_i|² steps; the matrix is never stored.
+    It takes Σ|Ω_i|² steps, and never stores the matrix.
     """
     best = np.full((ratings.n_items, k), -1, dtype=np.int32)
     rows, columns = ratings.by_user, ratings.by_item
@@ -88,7 +88,7 @@ def pearson(moments: NDArray[np.float64], shrinkage: float) -> float:
 
 @njit(cache=True, nogil=True)
 def keep_largest(similarity: NDArray[np.float64], best: NDArray[np.int32]) -> None:
-    """Rows of the largest positive similarities, descending, ties to the lower row; −1 where there are fewer."""
+    """Rows of the largest positive similarities, descending, ties to the lower row; padded with −1."""
     for j in range(len(similarity)):
         position = len(best)
         while position > 0 and (best[position - 1] < 0 or similarity[best[position - 1]] < similarity[j]):
@@ -111,10 +111,10 @@ def correlate(
     shrinkage: float,
     n_tasks: int,
 ) -> None:
-    """Fill `neighbors` (I, K), −1 where fewer are correlated. Σ|Ω_i|² steps; 6·I doubles of memory a task.
+    """Fill `neighbors` (I, K), padded with −1. It takes Σ|Ω_i|² steps, and 6·I doubles of memory a task.
 
     Args:
-        user_starts, items, values: ratings by user, centered by item; `user_starts` (M + 1,).
+        user_starts, items, values: ratings by user, centered by item; `user_starts` (U + 1,).
         item_starts, users, item_values: the same by item; `item_starts` (I + 1,).
         n_tasks: task t owns items t, t + n_tasks, …
     """

@@ -1,8 +1,8 @@
 """Small symmetric systems on the host, built and solved without any library call.
 
-Every sum runs over vectors in one fixed order, so that a result does not depend on what is computed beside it. Only
-the upper triangle is kept, row by row, in float64. Indices are unsigned: a signed one that may count from the end
-keeps a loop from becoming vectors.
+Every sum runs over vectors in one fixed order, so that a result does not depend on other work in the call. Only the
+upper triangle is stored, row by row, in float64. Indices are unsigned: signed ones may count from the end, which
+prevents vector instructions.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def solve_nonnegative(matrix: NDArray[np.float64], right: NDArray[np.float64]) -
         change, largest = 0.0, 0.0
         for k in range(n):
             line = matrix[k]
-            step = max(-x[k], right[k] / line[k])  # `right` is what of it is left to explain
+            step = max(-x[k], right[k] / line[k])  # `right` holds the residual
             x[k] += step
             for c in range(n):
                 right[c] -= step * line[c]

@@ -1,9 +1,9 @@
 """ALS with many factors on the CPU: rows are improved block by block of `BLOCK` factors (iALS++, Rendle et al. 2021).
 
-What each rating of a row still lacks, t = y − w (z·x), is kept up to date. The gradient of a block B of factors is
-then g = Σ t z_B − (VᵀV x)_B − ρ x_B, and conjugate gradients on the block's own A, from zero, give the step. Against
-conjugate gradients over all factors, VᵀV is multiplied by a row once and not in every step, and each block sees what
-the blocks before it have changed.
+The residual of each rating, t = y − w (z·x), is kept up to date. The gradient of a block B of factors is then
+g = Σ t z_B − (VᵀV x)_B − ρ x_B. Conjugate gradients on the block's own A, from zero, give the step. Conjugate gradients
+over all factors would multiply VᵀV by a row in every step; here it is once a row. Each block also sees the changes of
+the blocks before it.
 
 Cost of a half-iteration with s steps: 4F(s + 1.5) operations a rating; implicit problems 2F² a row, 2 BLOCK F s more
 for the steps, and 2F² for each row of the fixed side. The bias of a row is a block of its own, the first one.
@@ -24,7 +24,7 @@ from gpu.ratings import Rows
 from gpu.training.als import BLOCK, AlsObjective, n_blocks
 
 BATCH_ROWS = cg.BATCH_FLOATS // BLOCK
-BATCH_RATINGS = 2**18  # of a batch, where it is more than one row
+BATCH_RATINGS = 2**18  # ratings of a batch, at most, unless it is a single row
 _ZERO, _SHIFT = np.float32(0), np.uintp(4)
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
 
@@ -241,7 +241,7 @@ def _explain(
     rows: Rows, order: NDArray[np.int64], system: System, block: int, steps: NDArray[np.float32],
     targets: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Take off all targets of the batch what `steps` (G, W) in this block explain."""
+    """Subtract the predictions of `steps` (G, W) in this block from all targets of the batch."""
     position = 0
     for g in range(len(order)):
         start, n = rows.starts[order[g]], rows.lengths[order[g]]

@@ -1,4 +1,4 @@
-"""Exact top-N on the host: a panel of items at a time is scored for all users and goes into their lists.
+"""Exact top-N on the host: scores one panel of items at a time for all users, and updates their lists.
 
 Scores. Item factors lie in panels of `PANEL` items, transposed, so that a panel's scores are sums of vectors over the
 items: no horizontal sum, and every score is added up in the same order whether its user comes alone or in a batch.
@@ -39,7 +39,7 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> tuple[
     """The `n` best items of every user, best first; ties to the lower row.
 
     Returns:
-        int32 (B, n) rows and float32 (B, n) scores; −1 and −inf where there are no more.
+        int32 (B, n) rows and float32 (B, n) scores; padded with −1 and −inf.
     """
     tables = ranked_items.tables
     n_users = len(requests.biases)

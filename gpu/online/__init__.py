@@ -1,4 +1,4 @@
-"""`OnlineModel`: a model that learns from every change of ratings; here it is decided where, host or device."""
+"""Online learning: `OnlineModel`, a model that follows every change of ratings, and the choice of host or device."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.refit_rules import item_rules
 
-# Bytes that a model which learns on the device takes beside its parameters and the items laid out for ranking. A user:
-# key, place in the order of keys, mark, baseline, place of the ratings. An item: the same, and what changes of it. A
-# rating: 22 with spare room, and for a moment 42 more while raters are listed and signatures hashed.
+# Bytes; memory for a user, an item and a rating of a model that learns on the device, in addition to its parameters
+# and the items laid out for ranking. A user has a key, a position in the order of keys, a mark, a baseline and the
+# start of a row. An item has the same and the marks of a batch. A rating takes 22 bytes with spare room, and 42 more
+# while raters are listed and signatures hashed.
 A_USER, AN_ITEM, A_RATING = 64, 80, 64
-# A batch of `gpu.online.device_model`: its largest numbers of samples, parts of users and new items; and, in bytes,
-# what it takes for any model: agreements of signatures (256 MB at most) and ratings in flight.
+# Counts, at most, in a batch of `gpu.online.device_model`: samples, parts of users, and new items. Then bytes that a
+# batch takes for any model: agreements of signatures (at most 256 MB) and ratings in flight.
 SAMPLES, PARTS, ITEMS, A_BATCH = 3 << 19, 3 << 11, 512, 384 * 2**20
-# Bytes of `gpu.device.online.exact` in addition to its copy of the items: half for large matrices, half for a launch.
+# Bytes; memory of `gpu.device.online.exact` in addition to its copy of the items. Half is for matrices that do not fit
+# into shared memory, half for one launch.
 A_SOLVER = 128 * 2**20
 
 
 class OnlineModel(Protocol):
-    """What follows a table of ratings. One thread uses it, and tells of changes right after the table has seen them.
+    """A model that follows a table of ratings. One thread uses it, and reports each change after the table has it.
 
-    Its state once it has settled depends on the snapshot, the present ratings and the users touched, on nothing else:
-    see `gpu.online.host_model`.
+    Once it has settled, its state depends only on the snapshot, the present ratings and the touched users: see
+    `gpu.online.host_model`.
     """
 
     @property
@@ -44,7 +46,7 @@ class OnlineModel(Protocol):
 
     @property
     def index(self) -> ItemIndex:
-        """The item side, where it is ranked."""
+        """The items, laid out for ranking."""
 
     @property
     def gram(self) -> NDArray[np.float64] | None:
@@ -52,38 +54,44 @@ class OnlineModel(Protocol):
 
     @property
     def n_waiting(self) -> int:
-        """Rows left to `catch_up`, as far as they are known."""
+        """Number of rows that wait for `catch_up`; refits of these rows may add more."""
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Follow the growth of the table and take the keys of all rows; before `note` of a new row."""
+        """Grow to the size of the table, with the keys of all its rows. Call it before `note` of a new row."""
 
     def touch(self, users: NDArray[np.integer]) -> None:
-        """Mark users whose ratings are not those the snapshot was trained on."""
+        """Mark users whose ratings differ from those that trained the snapshot."""
 
     def note(self, changes: Changes) -> None:
-        """Take note of what the table has just done; cheap."""
+        """Queue changes that the table has just applied; cheap."""
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
-        """Make a user, whom the table has dropped with these ratings, as if never seen."""
+        """Erase a user whom the table has dropped with these ratings, as if never seen."""
 
     def settle(self, budget_s: float | None = None) -> bool:
-        """Learn what is noted, in slices of a few milliseconds until the budget has run out; true when all is.
+        """Learn the queued changes, in slices of a few milliseconds, until the budget (seconds) has run out.
 
-        Without a budget it catches up too.
+        Without a budget it also catches up.
+
+        Returns:
+            Whether every queued change is learned.
         """
 
     def catch_up(self, budget_s: float | None = None) -> bool:
-        """Refit trained items whose ratings have changed, and who reads them, likewise; after `settle`."""
+        """Refit trained items whose ratings have changed, then the rows that read these; call it after `settle`.
+
+        Budget and result are as in `settle`.
+        """
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
-        """Parameters of a user with these ratings; nothing is kept."""
+        """Parameters of a user with these ratings, who is not stored."""
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
         """Share of equal signature bits of `item` and each of `others`; 0 for models without hashing."""
 
 
 class ReadyModel(Protocol):
-    """A model where it will learn."""
+    """A model loaded on the backend where it will learn."""
 
     @property
     def model(self) -> Model:
@@ -92,15 +100,15 @@ class ReadyModel(Protocol):
     def follow(
         self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
     ) -> OnlineModel:
-        """The model, from now on told of every change; cheap.
+        """The online model; report every change to it from now on. Cheap.
 
-        Users and items that have ratings but were not trained are pending at once. Trained users whose ratings have
-        changed since must be named with `touch`.
+        Users and items that have ratings but were not trained are pending at once. Name trained users whose ratings
+        have changed since the snapshot with `touch`.
 
         Args:
-            user_keys, item_keys: of all rows of the table.
-            since: position in the table from which on ratings are newer than the snapshot, by which trained items
-                learn (`gpu.online.drift`). Default: they stay as they are.
+            user_keys, item_keys: uint64, keys of all rows of the table.
+            since: position in the table; ratings from it on are newer than the snapshot, and trained items learn from
+                them (`gpu.online.drift`). Default: trained items keep their parameters.
         """
 
 
@@ -126,14 +134,14 @@ def prepare_online(
     item_keys: NDArray[np.uint64],
     backend: Backend = HOST,
 ) -> ReadyModel:
-    """Prepare `model` to follow `table`: all that takes long and does not depend on ratings. Any thread.
+    """A model ready to follow `table`: this does the slow work that needs no ratings. Any thread may call it.
 
-    Models of stochastic gradient descent learn on the backend. Those of ALS and NMF learn on the host, but their rows
-    are solved on the backend. Models with item weights stay on the host.
+    Models of stochastic gradient descent learn on the backend. Models of ALS and NMF learn on the host, but the backend
+    solves their rows. Models with item weights stay on the host.
 
     Args:
-        model: in the rows of `table`, which may grow and change meanwhile.
-        user_keys, item_keys: of all rows of the model.
+        model: its rows are those of `table`, which may grow and change meanwhile.
+        user_keys, item_keys: uint64, keys of all rows of the model.
     """
     if _learns_on_device(model.params, backend):
         ready: ReadyModel = importlib.import_module("gpu.device.online.ready_model").ReadyDeviceModel(
@@ -144,7 +152,7 @@ def prepare_online(
 
 
 def device_bytes(params: Params, n_users: int, n_items: int, n_ratings: int, backend: Backend) -> int:
-    """Memory that such a model takes on the device, at its peak, to follow `n_ratings`; 0 where it is not there."""
+    """Peak bytes of device memory that such a model takes to follow `n_ratings`; 0 for a model on the host."""
     if backend.name == HOST.name or params.has_item_weights:
         return 0
     users, items = bytes_of(params, n_users, n_items)
@@ -166,7 +174,7 @@ def _learns_on_device(params: Params, backend: Backend) -> bool:
 
 
 def _batch_bytes(params: GradientParams) -> int:
-    """Samples of users, sums of those in several parts (half a matrix each), and observations of new items."""
+    """Bytes of a batch: samples of users, sums of users in several parts (half a matrix each), new items' samples."""
     rules, n_neighbors = item_rules(params), getattr(params, "n_neighbors", 0)
     sums = PARTS * 2 * (params.n_factors + 16) ** 2
     observations = ITEMS * rules.max_ratings * (1 + rules.n_negatives) * (8 * n_neighbors + 12)

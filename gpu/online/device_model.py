@@ -1,14 +1,14 @@
-"""`DeviceModel`: twin of `gpu.online.host_model.HostModel` that learns on the device; the host's model follows.
+"""`DeviceModel`: twin of `gpu.online.host_model.HostModel` that learns on the device and mirrors results on the host.
 
-A `gpu.device.online.learner.DeviceLearner` keeps ratings and parameters there. Changes wait, and are learned in
-batches, each as large as it has become by then. Rows that a batch has refitted come back in one copy: into the model
-on the host, from which users are ranked and everything else is answered, and from there, items, into the index.
+A `gpu.device.online.learner.DeviceLearner` keeps ratings and parameters on the device. Changes queue up, and the device
+learns them in batches. One copy brings the refitted rows of a batch back to the host's model, which answers all
+queries. Refitted items then go from the host's model into the index.
 
-Trained items go the other way (`gpu.online.late`). They are few at a time, and read users as the snapshot has them,
-whom the host keeps: so they are solved on the host, over the host's table, and written to the device in one copy. Then
-their readers are refitted there.
+Trained items go the other way (`gpu.online.late`). They are few at a time, and they read users of the snapshot, whom
+the host keeps. So the host solves them over its own table, and one copy writes them to the device. Then the device
+refits their readers.
 
-Nothing here knows CuPy.
+This module does not use CuPy.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.refit_rules import MAX_RATERS
 
-# What a batch has at most, so that it takes some milliseconds: 10,000 changes of users with 800,000 ratings take 2.4 ms
-# on an H100 with 64 factors. Samples are ratings and what is drawn beside them.
+# Counts, at most, in a batch, so that it takes some milliseconds: 10,000 changes of users with 800,000 ratings take
+# 2.4 ms on an H100 with 64 factors. Samples are ratings and drawn negatives.
 CHANGES_AT_ONCE, SAMPLES_AT_ONCE, USERS_AT_ONCE = 8192, 1 << 20, 8192
-# What trained items that are solved together read at most, but for the last of them: with 64 factors and 32 neighbors
-# one core takes 2 ms for 1,024 raters of one item, and for an item of few raters as long as for 64 more.
+# Raters that trained items solved together read, where the last item may exceed the limit; and the fixed cost of an
+# item in raters. One core takes 2 ms for an item with 1,024 raters, 64 factors and 32 neighbors.
 RATERS_AT_ONCE, RATERS_OF_AN_ITEM = 1024, 64
 NOBODY = np.zeros(0, dtype=np.int64)
 _END = object()
 
 Keys = tuple[NDArray[np.uint64], NDArray[np.uint64]]
-Part = tuple[NDArray[np.int64], dict[str, NDArray[Any]]]  # rows (B,), and what named arrays of the model have there
+Part = tuple[NDArray[np.int64], dict[str, NDArray[Any]]]  # rows (B,), and these rows of the model's arrays by name
 
 
 class Live(Protocol):
-    """A model that learns elsewhere: what is used here of `gpu.device.online.learner.DeviceLearner`."""
+    """The methods of `gpu.device.online.learner.DeviceLearner` that this module calls."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Users and items that it has rows for."""
+        """(U, I), rows of users and items."""
 
     @property
     def most_changes(self) -> int | None:
-        """Changes that it can learn in some milliseconds; None: any number."""
+        """Number of changes that it can learn in some milliseconds; None for no limit."""
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Add users and items with these keys after those known."""
+        """Append users and items with these keys."""
 
     def apply(
         self,
@@ -68,26 +68,26 @@ class Live(Protocol):
         """Learn a batch of changes."""
 
     def touch(self, users: NDArray[np.integer]) -> None:
-        """Refit distinct users, and the new items that read them."""
+        """Refit distinct users, then the new items that read them."""
 
     def forget(self, user: int) -> None:
-        """Delete a user's ratings and make them as if never seen."""
+        """Delete a user's ratings and parameters, as if never seen."""
 
     def fetch_refitted(self) -> tuple[Part, Part]:
-        """Users and new items that the last call has refitted, on the host."""
+        """(users, new items) that the last call refitted, on the host."""
 
     def write_items(self, items: NDArray[np.int64], model: Model) -> None:
-        """Take over what `model` has for trained `items` (B,)."""
+        """Copy the parameters of trained `items` (B,) from `model`."""
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
-        """As of `HostModel`."""
+        """See `HostModel.agreement`."""
 
 
 class ReadyDeviceModel(Protocol):
-    """A model on the device and what it needs of the host; `gpu.device.online.ready_model` has the real one.
+    """A model on the device and its data on the host; `gpu.device.online.ready_model` implements it.
 
     Attributes:
-        refits: of the host, prepared; they read users of the snapshot through `as_trained`.
+        refits: prepared refits on the host; they read users of the snapshot through `as_trained`.
     """
 
     model: Model
@@ -97,18 +97,18 @@ class ReadyDeviceModel(Protocol):
     refits: SampledRefits
 
     def load(self, keys: Callable[[], Keys]) -> Generator[None, None, Live]:
-        """Copy the ratings, and refit new items but no users, in slices; between them table and keys may grow."""
+        """Copy the ratings and refit new items, but no users, in slices; between slices table and keys may grow."""
 
     def finish(self) -> None:
-        """Wait for what was begun on the device."""
+        """Wait until the device is idle."""
 
 
 class DeviceModel:
-    """A model on the device in the rows of a table on the host, kept up with it; see `gpu.online.OnlineModel`.
+    """A model on the device that follows a table on the host; see `gpu.online.OnlineModel`.
 
-    Its ratings are copied in the first slices, while changes already wait behind them: they say what is, not what
-    differs, so it harms nobody that some are learned twice. The host's table, which trained items read, may have
-    changes that the device has not learned yet: their users are refitted with these changes, after the items.
+    The first slices copy the ratings. Changes that arrive meanwhile are queued. They carry absolute values, so applying
+    one twice is harmless. Trained items read the host's table, which may have changes that the device has not learned
+    yet. The users of these changes are refitted after the items.
     """
 
     gram: NDArray[np.float64] | None = None
@@ -123,7 +123,7 @@ class DeviceModel:
         """See `gpu.online.ReadyModel.follow`."""
         self.model, self.index, self._table = ready.model, ready.index, ready.table
         self._refits, self._finish = ready.refits, ready.finish
-        self._waiting: deque[Changes | int] = deque()  # changes, and users to be forgotten after them
+        self._waiting: deque[Changes | int] = deque()  # in order: changes to learn, and users to forget
         self.grow(user_keys, item_keys)
         self._late = LateRefits(self.model, self._table, self._refits, ready.as_trained, since)
         self._touched = np.flatnonzero(~self.model.user_trained & (self._table.rows.lengths > 0))
@@ -136,7 +136,7 @@ class DeviceModel:
         return len(self._late)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Follow the growth of the table; the device does before the next batch."""
+        """Grow to the size of the table; the device grows before the next batch."""
         self._keys = user_keys, item_keys
         self._refits.grow(user_keys, item_keys)
         known = self.model.n_items
@@ -146,17 +146,17 @@ class DeviceModel:
             self.index.refresh(NOBODY)
 
     def touch(self, users: NDArray[np.integer]) -> None:
-        """Mark users whose ratings are not those the snapshot was trained on."""
+        """Mark users whose ratings differ from those that trained the snapshot."""
         self._touched = np.union1d(self._touched, users)
 
     def note(self, changes: Changes) -> None:
-        """Let changes of the table wait to be learned."""
+        """Queue changes of the table."""
         self._late.note(changes)
         if len(changes.users):
             self._waiting.append(changes)
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
-        """Make a user as if never seen: here at once, on the device after all that waits."""
+        """Erase a user: on the host at once, on the device after the changes that are queued."""
         del values
         self._waiting.append(int(user))
         self._touched = self._touched[self._touched != user]
@@ -164,25 +164,25 @@ class DeviceModel:
         self._drop(user)
 
     def settle(self, budget_s: float | None = None) -> bool:
-        """Learn what waits, in batches of a few milliseconds; as of `HostModel`."""
+        """Learn the queued changes, in batches of a few milliseconds; see `HostModel.settle`."""
         if budget_s is None:
             return self.catch_up()
         self._work(budget_s, self._learn_event)
         return self._is_settled
 
     def catch_up(self, budget_s: float | None = None) -> bool:
-        """As of `HostModel`: trained items first, so that users whom events have touched are refitted once."""
+        """See `HostModel.catch_up`: trained items come first, so that touched users are refitted once."""
         n_raters = np.inf if budget_s is None else RATERS_AT_ONCE
         steps = (lambda live: self._learn_items(live, n_raters)), self._learn_event, self._learn_late
         self._work(budget_s, lambda live: any(step(live) for step in steps))
         return self._is_settled and not self.n_waiting
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
-        """As of `HostModel`: computed on the host, from the mirror."""
+        """See `HostModel.fold_in`; computed on the host from the mirrored parameters."""
         return folded_in(self._refits, items, values)
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
-        """As of `HostModel`, of the signatures that lie on the device."""
+        """See `HostModel.agreement`; reads the signatures on the device."""
         if self._live is None or max(item, *others.tolist(), 0) >= self._live.shape[1]:
             return np.zeros(len(others), dtype=np.float32)
         return self._live.agreement(item, others)
@@ -192,21 +192,21 @@ class DeviceModel:
         return self._loading is None and not len(self._touched) and not self._waiting
 
     def _load(self, ready: ReadyDeviceModel) -> Iterator[None]:
-        """Find the items that are due, bring the ratings to the device and refit the new items; users follow."""
+        """Find the items that are due, copy the ratings to the device and refit the new items; users come later."""
         yield from self._late.prepare()
         live = yield from ready.load(lambda: self._keys)
         self._take_over(live)
         self._live = live
 
     def _work(self, budget_s: float | None, step: Callable[[Live], bool]) -> None:
-        """Do slices, of loading first, until `step` finds nothing to do or the budget has run out."""
+        """Run slices, of loading first, until `step` finds nothing to do or the budget has run out."""
         deadline = np.inf if budget_s is None else time.perf_counter() + budget_s
         while self._load_slice() or (self._live is not None and step(self._live)):
             if time.perf_counter() >= deadline:
                 return
 
     def _load_slice(self) -> bool:
-        """Go on with loading; false where that is done."""
+        """Continue loading by one slice; false once loading is done."""
         if self._loading is None:
             return False
         if next(self._loading, _END) is _END:
@@ -215,7 +215,7 @@ class DeviceModel:
         return True
 
     def _learn_items(self, live: Live, n_raters: float) -> bool:
-        """Refit some trained items that are due; false where none is."""
+        """Refit some trained items that are due; false if none is due."""
         if not self._late.due:
             return False
         for _ in self._refit_trained(live, self._some_due(n_raters)):
@@ -224,11 +224,11 @@ class DeviceModel:
 
     def _some_due(self, n_raters: float) -> NDArray[np.int64]:
         """Take items that are due, until they have `n_raters` raters together."""
-        due, counts, found = self._late.due, self._table.item_counts, NOBODY
-        while due and n_raters > 0 and len(found) < ITEMS_AT_ONCE:
-            found = np.append(found, taken(due, 1))
-            n_raters -= min(int(counts[found[-1]]), MAX_RATERS) + RATERS_OF_AN_ITEM
-        return found
+        due, counts, items = self._late.due, self._table.item_counts, NOBODY
+        while due and n_raters > 0 and len(items) < ITEMS_AT_ONCE:
+            items = np.append(items, taken(due, 1))
+            n_raters -= min(int(counts[items[-1]]), MAX_RATERS) + RATERS_OF_AN_ITEM
+        return items
 
     def _refit_trained(self, live: Live, items: NDArray[np.int64]) -> Iterator[None]:
         changed = yield from self._late.refit(items)
@@ -237,7 +237,7 @@ class DeviceModel:
             self.index.refresh(changed)
 
     def _learn_event(self, live: Live) -> bool:
-        """Learn what comes next, at most a batch of it; false where nothing waits."""
+        """Refit a batch of touched users, or learn the next queued batch; false if nothing waits."""
         if not len(self._touched) and not self._waiting:
             return False
         self._grow(live)
@@ -246,19 +246,21 @@ class DeviceModel:
             self._touched = self._touched[n:]
         elif isinstance(self._waiting[0], int):
             user = self._waiting.popleft()
-            assert isinstance(user, int)  # noqa: S101 - as just seen; this narrows the type
+            assert isinstance(user, int)  # noqa: S101 - checked above; this narrows the type
             live.forget(user)
             self._take_over(live)
             self._drop(user)
         else:
             batch = self._next_batch(min(CHANGES_AT_ONCE, live.most_changes or CHANGES_AT_ONCE))
-            learned = np.clip(batch.new, *self.model.learned_scale).astype(np.float32, copy=False)  # NaN stays: deleted
+            learned = np.clip(batch.new, *self.model.learned_scale).astype(
+                np.float32, copy=False
+            )  # keeps NaN, a delete
             live.apply(batch.users, batch.items, learned, batch.positions)
             self._take_over(live)
         return True
 
     def _learn_late(self, live: Live) -> bool:
-        """Refit a batch of the users who read trained items that have changed; false where there is none."""
+        """Refit a batch of the users who read trained items that have changed; false if there are none."""
         if not self._late.users:
             return False
         users = taken(self._late.users, USERS_AT_ONCE)
@@ -267,20 +269,20 @@ class DeviceModel:
         return True
 
     def _touch(self, live: Live, users: NDArray[np.int64]) -> int:
-        """Refit the first of `users`, as many as make a batch; returns how many."""
+        """Refit the first of `users`, as many as fit into a batch; returns their number."""
         n = self._n_fitting(users)
         live.touch(users[:n])
         self._take_over(live)
         return n
 
     def _grow(self, live: Live) -> None:
-        """Let the device follow the growth of the table."""
+        """Grow the device's model and table to the size of the host's table."""
         (n_users, n_items), (user_keys, item_keys), table = live.shape, self._keys, self._table
         if (n_users, n_items) != (table.n_users, table.n_items):
             live.grow(user_keys[n_users : table.n_users], item_keys[n_items : table.n_items])
 
     def _next_batch(self, most: int) -> Changes:
-        """All changes that wait in a row, or as many as may be learned at once, `most` of them."""
+        """Take the next queued changes, up to a user to forget, at most `most` and no more than fit into a batch."""
         parts: list[Changes] = []
         while self._waiting and not isinstance(self._waiting[0], int) and _length(parts) < most:
             part = self._waiting.popleft()
@@ -293,7 +295,7 @@ class DeviceModel:
         return batch.part(slice(n))
 
     def _n_fitting(self, users: NDArray[np.integer]) -> int:
-        """How many of `users`, who may occur several times, are refitted at once; one at least."""
+        """How many of `users`, who may occur several times, fit into a batch; at least one."""
         _, firsts = np.unique(users, return_index=True)
         params, samples = self.model.params, np.zeros(len(users), dtype=np.int64)
         samples[firsts] = self._table.rows.lengths[users[firsts]]
@@ -301,14 +303,14 @@ class DeviceModel:
         return min(len(users), 1 + int(np.searchsorted(np.cumsum(samples), SAMPLES_AT_ONCE)))
 
     def _take_over(self, live: Live) -> None:
-        """Bring what was refitted to the host's model and the index; waits for it."""
+        """Copy the refitted rows to the host's model and the index; waits for the device."""
         (users, of_users), (items, of_items) = live.fetch_refitted()
         self._late.keep(users)
         for rows, arrays in ((users, of_users), (items, of_items)):
             for name, values in arrays.items():
                 getattr(self.model, name)[rows] = values
         if len(items):
-            self.model.item_counts[items] = self._table.item_counts[items]  # what still waits refits them again
+            self.model.item_counts[items] = self._table.item_counts[items]  # queued changes will refit them again
             self.index.refresh(items)
 
     def _drop(self, user: int) -> None:

@@ -1,4 +1,4 @@
-"""What solves rows of ALS and NMF models on a backend, and what it is given; see `gpu.online.exact`."""
+"""`Solver`, which solves rows of ALS and NMF models on a backend, and its input; see `gpu.online.exact`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Read = Callable[[NDArray[np.int32]], tuple[NDArray[np.float32], NDArray[np.float
 
 
 class RatedRows(NamedTuple):
-    """B rows that are to be solved, from N ratings in all.
+    """B rows to solve, which have N ratings together.
 
     Attributes:
         others: int32 (N,), rows of the other side.
-        values: float32 (N,), what the model learns of the ratings (`gpu.refit_rules.learned_values`).
+        values: float32 (N,), the values that the model learns (`gpu.refit_rules.learned_values`).
         bounds: int64 (B + 1,), row b has the ratings `bounds[b]` to `bounds[b + 1]`.
         ridges: float64 (B,), ρ.
     """
@@ -45,11 +45,11 @@ class RatedRows(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over the trained rows of a side that stands still, as the snapshot has it.
+    """Sums over the trained rows of the fixed side, from the snapshot.
 
     Attributes:
         gram: float64 (F, F), the upper triangle of VᵀV; zeros for explicit models.
-        usual: float64 (F,), where implicit models keep a row that has dislikes alone; zeros for no such place.
+        usual: float64 (F,), the starting vector of implicit models for a row that has only dislikes; zeros for none.
     """
 
     gram: NDArray[np.float64]
@@ -60,17 +60,17 @@ class Solver(Protocol):
     """Solves rows of one model on one backend.
 
     Attributes:
-        most_users, most_items: rows that a slice takes at most.
+        most_users, most_items: largest number of rows in a slice.
     """
 
     most_users: int
     most_items: int
 
     def take_sums(self, of_items: Sums, of_users: Sums) -> None:
-        """Take over these sums; before the first row, and whenever they have changed."""
+        """Use these sums; call it before the first row and whenever the sums have changed."""
 
     def refresh(self, items: NDArray[np.int64]) -> None:
-        """Take over the model's parameters of `items` (B,), which have changed."""
+        """Copy the parameters of `items` (B,), which have changed, from the model."""
 
     def n_users(self, counts: NDArray[np.int64]) -> int:
         """How many of the first users fit into a slice, at least one.
@@ -83,17 +83,18 @@ class Solver(Protocol):
         """The same for items."""
 
     def users(self, rows: RatedRows) -> Solved:
-        """[u; b] (B, F + 1) of users beside the trained items of the model; zeros for rows without ratings."""
+        """[u; b] (B, F + 1) of users against the trained items of the model; zeros for rows without ratings."""
 
     def items(self, rows: RatedRows, read: Read) -> Solved:
-        """[v; b] of items beside the users that `read` gives: (factors (n, F), biases (n,)) of n of `rows.others`.
+        """[v; b] (B, F + 1) of items against users.
 
-        What is read of a user is the same in every slice.
+        Args:
+            read: returns (factors (n, F), biases (n,)) of n of `rows.others`; the same for a user in every slice.
         """
 
 
 def parts_of(costs: NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
-    """(first, last) of consecutive rows whose `costs` (B,) come to at most `most`; a row that costs more is alone."""
+    """(first, last) of consecutive rows whose `costs` (B,) sum to at most `most`; a row that costs more is alone."""
     first = 0
     while first < len(costs):
         last = first + n_fitting(costs[first:], most)
@@ -102,5 +103,5 @@ def parts_of(costs: NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]
 
 
 def n_fitting(costs: NDArray[np.integer], most: int) -> int:
-    """How many of `costs` (B,), from the first on, add up to at most `most`; one at least."""
+    """How many of `costs` (B,), from the first on, sum to at most `most`; at least one."""
     return max(int(np.searchsorted(np.cumsum(costs), most, side="right")), 1)

@@ -14,11 +14,13 @@ from gpu.online.rating_table import RatingTable
 
 
 class HistoryRefits:
-    """Nothing to refit: the history is the user side, item weights wait for a training; see `gpu.online.refits`.
+    """Refits of models with item weights; see `gpu.online.refits`. Only the one factor of a user ever changes.
+
+    Scores read the history directly, and item weights change only in a training.
 
     Attributes:
-        gram: None, explanations need none.
-        most_users, most_items: rows that a slice takes at most.
+        gram: None, since explanations do not need it.
+        most_users, most_items: largest number of rows in a slice.
     """
 
     gram: NDArray[np.float64] | None = None
@@ -28,54 +30,54 @@ class HistoryRefits:
         self._model, self._table = model, table
 
     def prepare(self) -> Iterator[None]:
-        """Nothing."""
+        """Do nothing."""
         return iter(())
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Nothing: rows that are added have no parameters."""
+        """Do nothing: added rows have no parameters."""
 
     def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
-        """See whether they still like nothing."""
+        """Set the factor of `users` (B,): 1 for a user who likes no item with weights, else 0."""
         for user in users.tolist():
-            self._model.user_factors[user] = self._wants_the_usual(*self._table.row(user)[:2])
+            self._model.user_factors[user] = self._needs_popular(*self._table.row(user)[:2])
         return iter(())
 
     def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
-        """Nothing."""
+        """Do nothing."""
         del items
         return iter(())
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-        """([u; 0] (2,), 0) of somebody with these ratings."""
-        return np.array([float(self._wants_the_usual(items, values)), 0.0]), 0.0
+        """([u; 0] (2,), 0) of a user with these ratings."""
+        return np.array([float(self._needs_popular(items, values)), 0.0]), 0.0
 
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:
-        """Nothing."""
+        """Do nothing."""
         del columns
         return iter(())
 
     def first_users(self, users: NDArray[np.int64]) -> int:
-        """All: a slice takes one."""
+        """All, since `most_users` is 1."""
         return len(users)
 
     def first_items(self, items: NDArray[np.int64]) -> int:
-        """All: a slice takes one."""
+        """All, since `most_items` is 1."""
         return len(items)
 
     def refresh(self, items: NDArray[np.int64]) -> None:
-        """Nothing: the model itself is read."""
+        """Do nothing: scores read the model itself."""
 
     def readers_of(self, users: NDArray[np.int64]) -> Collection[int]:
-        """None."""
+        """No items: item weights do not read users."""
         del users
         return ()
 
     def forget(self, user: int) -> Collection[int]:
-        """Nothing is kept of the user."""
+        """No items: nothing is stored of the user."""
         del user
         return ()
 
-    def _wants_the_usual(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> bool:
-        """Whether somebody with these ratings has rated something, and likes nothing that has weights."""
-        known = self._model.item_slots[items] != NO_SLOT
-        return bool(len(items)) and not (preferences(values[known], self._model.calibration) > 0).any()
+    def _needs_popular(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> bool:
+        """Whether a user with these ratings has rated at least one item, and likes none that has weights."""
+        has_weights = self._model.item_slots[items] != NO_SLOT
+        return bool(len(items)) and not (preferences(values[has_weights], self._model.calibration) > 0).any()

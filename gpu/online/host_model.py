@@ -1,21 +1,21 @@
-"""`HostModel`: a model that follows the history ([004] Alg. 4).
+"""`HostModel`: a model on the host that follows the history ([004] Alg. 4).
 
-Its state is a pure function of the snapshot, the present history and the set of users touched since: every refit
-reads whole rows of ratings, and what it reads beside them was refitted before, in a fixed order of three steps. So how
-events were batched, deletes and replays leave no trace.
+Its state is a pure function of the snapshot, the present history and the set of touched users. Every refit reads whole
+rows of ratings, and three steps run in a fixed order, so that a step reads only rows that are up to date. Batches of
+events, deletes and replays leave no trace.
 
 1. A trained item whose ratings have changed by a share is solved over them, with the snapshot's users fixed
    (`gpu.online.drift`).
 2. A touched user is solved over the ratings of trained items, with the items fixed.
-3. An item newer than the snapshot gets neighbors by its present signature among all items, where the model has such
-   lists, and is then solved over its raters, but those of `gpu.online.prolific`. It follows whenever one of them
-   changes.
+3. An item newer than the snapshot gets neighbors among all items by its present signature, if the model has neighbor
+   lists. Then it is solved over its raters, without those of `gpu.online.prolific`, and again whenever one of these
+   raters changes.
 
-`settle` does what an event changes at once: step 2 for its user, and step 3. `catch_up` does step 1 when there is time,
+`settle` does the urgent work of an event: step 2 for its user, and step 3. `catch_up` does step 1 when there is time,
 and then steps 2 and 3 for the users and new items that read the item.
 
-How a row is solved depends on what trained the model: `gpu.online.exact` for ALS and NMF, not at all for EASE
-(`gpu.ranking.weighted`), else `gpu.online.sampled`.
+The algorithm of the model decides how a row is solved: `gpu.online.exact` for ALS and NMF, `gpu.online.sampled` for
+stochastic gradient descent. EASE solves no rows (`gpu.ranking.weighted`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _END = object()
 
 
 class HostModel:
-    """A model in the rows of a table, kept up with it.
+    """A model that follows a table; both have the same rows.
 
     Attributes:
-        model: the parameters; items known to the snapshot keep theirs, and so do users never touched.
-        index: its item side, laid out for `gpu.ranking.topn`.
+        model: the parameters; untouched users keep those of the snapshot, and so do trained items that are not due.
+        index: its items, laid out for `gpu.ranking.topn`.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class HostModel:
     ) -> None:
         """Take over `model`, whose rows are those of `table`.
 
-        Users and items that have ratings but were not trained are pending at once. Trained users whose ratings have
-        changed since must be named with `touch`.
+        Users and items that have ratings but were not trained are pending at once. Name trained users whose ratings
+        have changed since the snapshot with `touch`.
 
         Args:
             user_keys, item_keys: uint64, at least as many as rows; see `grow`.
-            index: of `model`, which may have grown since. Default: placed now, which takes long for a large model.
+            index: of `model`, which may have grown since. Default: built now, which takes long for a large model.
             since: see `gpu.online.ReadyModel.follow`.
-            solver: as `index`; see `gpu.online.refits.refits_of`.
+            solver: see `gpu.online.refits.refits_of`. Default: built now, if the model needs one.
         """
         self.model = model
         self._table = table
@@ -82,14 +82,14 @@ class HostModel:
         self._signatures = _signatures(model, table, user_keys, item_keys, backend)
         self._users = set(np.flatnonzero(~_is_fitted(model) & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
-        self._late_items: set[int] = set()  # new ones that read a late user
-        self._begun: Iterator[None] | None = self._prepare()  # what the next slice goes on with
+        self._late_items: set[int] = set()  # new items that read a user of `_late`
+        self._begun: Iterator[None] | None = self._prepare()  # work in progress: the next slice continues it
         self.index = index or ItemIndex(model, backend)
         self.index.refresh(np.zeros(0, dtype=np.int64))
 
     @property
     def gram(self) -> NDArray[np.float64] | None:
-        """What `gpu.ranking.explain` needs of implicit ALS and NMF models, settled; None for all others."""
+        """VᵀV of settled implicit ALS and NMF models, which `gpu.ranking.explain` needs; None for other models."""
         return self._refits.gram
 
     @property
@@ -98,7 +98,7 @@ class HostModel:
         return len(self._late) + len(self._late_items)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Follow the growth of the table and take the keys of all rows; before `note` of a new row."""
+        """Grow to the size of the table, with the keys of all its rows. Call it before `note` of a new row."""
         known = self.model.n_items
         if (self._table.n_users, self._table.n_items) != (self.model.n_users, known):
             self.model.grow(self._table.n_users, self._table.n_items)
@@ -109,11 +109,11 @@ class HostModel:
             self.index.refresh(np.zeros(0, dtype=np.int64))
 
     def touch(self, users: NDArray[np.integer]) -> None:
-        """Mark users whose ratings are not those the snapshot was trained on."""
+        """Mark users whose ratings differ from those that trained the snapshot."""
         self._users.update(users.tolist())
 
     def note(self, changes: Changes) -> None:
-        """Mark what is affected by what the table has just done; cheap. Before the next `settle`."""
+        """Mark the rows that changes of the table affect; cheap. Call it before the next `settle`."""
         self._users.update(changes.users.tolist())
         self._prolific.note(changes.users)
         self._items.update(changes.items[~self.model.item_trained[changes.items]].tolist())
@@ -122,9 +122,9 @@ class HostModel:
         self._late.note(changes)
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
-        """Make a user, whom the table has dropped with these ratings, as if never seen."""
+        """Erase a user whom the table has dropped with these ratings, as if never seen."""
         model = self.model
-        self._finish()  # what has begun may be of this user
+        self._finish()  # the work in progress may be this user's
         if self._signatures is not None:
             self._signatures.forget(user, items, values)
         self._items.update(items[~model.item_trained[items]].tolist())
@@ -136,17 +136,16 @@ class HostModel:
         model.user_trained[user] = False
 
     def settle(self, budget_s: float | None = None) -> bool:
-        """Refit what events have changed, in slices of a few milliseconds: users, lists of new items, then new items.
+        """Refit changed users, lists of new items, then new items, in slices of a few milliseconds.
 
-        What came in between does not disturb a refit that has begun: the row is then pending once more.
+        A change that arrives during a refit does not disturb it: the row becomes pending again.
 
         Args:
-            budget_s: stop after the slice in which it runs out, the first one at the earliest. None: finish, on all
-                threads where there is much to do, and catch up as well.
+            budget_s: seconds; stop after the slice in which they run out, after the first one at the earliest. None:
+                finish, on all threads if there is much to do, and catch up as well.
 
         Returns:
-            Whether nothing is pending. The state then depends on nothing but what the module says, once it has caught
-            up.
+            Whether nothing is pending. After `catch_up` the state is then the pure function described above.
         """
         if budget_s is None:
             return self.catch_up()
@@ -155,9 +154,10 @@ class HostModel:
         return self._begun is None and not self._users and not self._items and is_listed
 
     def catch_up(self, budget_s: float | None = None) -> bool:
-        """Refit trained items that are due, users who read them, then new items that read these; as `settle`.
+        """Refit trained items that are due, users who read them, then new items that read these users.
 
-        Items come before users whom events have touched: at a start these are refitted once.
+        Trained items come before touched users, so that a start refits these users once. Budget and result are as in
+        `settle`.
         """
         steps = self._next_item, self._next, self._next_late
         self._work(budget_s, lambda is_hurried: next(filter(None, (step(is_hurried) for step in steps)), None))
@@ -165,7 +165,7 @@ class HostModel:
         return is_done and not self.n_waiting
 
     def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
-        """Parameters of a user with these ratings; nothing is kept.
+        """Parameters of a user with these ratings, who is not stored.
 
         Args:
             items: item rows, ascending, (B,).
@@ -184,7 +184,7 @@ class HostModel:
         yield from self._late.prepare()
 
     def _work(self, budget_s: float | None, following: Callable[[bool], Iterator[None] | None]) -> None:
-        """Do slices of what has begun, then of what is `following`, until there is none or the budget has run out."""
+        """Run slices of the work in progress, then of `following`, until there is none or the budget has run out."""
         deadline = np.inf if budget_s is None else time.perf_counter() + budget_s
         while True:
             if self._begun is None:
@@ -197,7 +197,7 @@ class HostModel:
                 return
 
     def _next(self, is_hurried: bool) -> Iterator[None] | None:
-        """The slices of what comes next; None where nothing is pending."""
+        """The slices of the next urgent work; None if nothing is pending."""
         if self._users:
             return self._refit_users(self._take_users(self._users, is_hurried), self._items)
         if self._signatures is not None and self._signatures.step():
@@ -209,11 +209,11 @@ class HostModel:
         return None
 
     def _next_item(self, is_hurried: bool) -> Iterator[None] | None:
-        """The slices of trained items that are due; None where none is."""
+        """The slices of trained items that are due; None if none is due."""
         return self._refit_trained(self._take_items(self._late.due, is_hurried)) if self._late.due else None
 
     def _next_late(self, is_hurried: bool) -> Iterator[None] | None:
-        """The slices of what else is left to `catch_up`; None where nothing is."""
+        """The slices of users and new items that wait for `catch_up`; None if none does."""
         if self._late.users:
             return self._refit_users(self._take_users(self._late.users, is_hurried), self._late_items)
         if self._late_items:
@@ -221,7 +221,7 @@ class HostModel:
         return None
 
     def _take_users(self, pending: set[int], is_hurried: bool) -> NDArray[np.int64]:
-        """Take users out of `pending`: as many as a slice has, or all."""
+        """Take users out of `pending`: as many as fit into a slice if the work is hurried, else all."""
         refits = self._refits
         return taken(pending, refits.most_users, refits.first_users) if is_hurried else taken(pending, len(pending))
 
@@ -230,7 +230,7 @@ class HostModel:
         return taken(pending, refits.most_items, refits.first_items) if is_hurried else taken(pending, len(pending))
 
     def _finish(self) -> None:
-        """Bring to its end what has begun."""
+        """Finish the work in progress."""
         for _ in self._begun or ():
             pass
         self._begun = None
@@ -253,22 +253,22 @@ class HostModel:
         self._show(changed)
 
     def _show(self, items: NDArray[np.int64]) -> None:
-        """Let lists and refits of users follow `items` (B,), whose parameters have changed."""
+        """Copy the changed parameters of `items` (B,) to the index and to refits of users."""
         self._refits.refresh(items)
         self.index.refresh(items)
 
 
 def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
     """See `HostModel.fold_in`."""
-    found, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32))
-    user = found.astype(np.float32)
+    solution, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32))
+    user = solution.astype(np.float32)
     return topn.Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
 
 
 def _signatures(
     model: Model, table: RatingTable, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], backend: Backend
 ) -> Signatures | None:
-    """What makes lists for new items; None where the model has no neighbors or they were not found by hashing."""
+    """Neighbor lists for new items; None if the model has no neighbors, or found them without hashing."""
     if not model.neighbors.shape[1] or not model.projections.shape[1]:
         return None
     return Signatures(model, cast("CulshParams", model.params), table, user_keys, item_keys, backend)

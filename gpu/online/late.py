@@ -1,7 +1,6 @@
-"""`LateRefits`: what a model leaves to `OnlineModel.catch_up`, wherever it learns.
+"""`LateRefits`: the refits that a model on the host or the device leaves to `OnlineModel.catch_up`.
 
-These are trained items that are due (`gpu.online.drift`), and the users who read an item that was refitted since they
-were.
+These are trained items that are due (`gpu.online.drift`), and users who read an item that was refitted after them.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from gpu.online.refits import Refits
 
 
 class LateRefits:
-    """Refits trained items in the host's model, and finds the users who must follow.
+    """Refits trained items in the host's model, and finds the users to refit after them.
 
     Attributes:
-        due: trained items to be refitted; take them from here and hand them to `refit`.
-        users: those to be refitted because an item that they have rated was. Others read such an item with their next
-            refit, which is pending, or stay as the snapshot has them.
+        due: trained items to refit; take them from here and pass them to `refit`.
+        users: users to refit because an item that they have rated was refitted. Raters who are not listed have a refit
+            pending or keep the parameters of the snapshot.
     """
 
     def __init__(
         self, model: Model, table: RatingTable, refits: Refits, as_trained: AsTrained, since: int | None
     ) -> None:
-        """`since`: see `gpu.online.ReadyModel.follow`; with None, or where a model's items stay, nothing is due."""
+        """`since`: see `gpu.online.ReadyModel.follow`. No item is due with None or if `drift.learns` is false."""
         self._model, self._table, self._refits, self._as_trained = model, table, refits, as_trained
         self._drift = None
         if since is not None and drift.learns(model.params):
@@ -39,21 +38,21 @@ class LateRefits:
         self.users: set[int] = set()
 
     def __len__(self) -> int:
-        """Rows that wait, as far as they are known."""
+        """Number of rows that wait; refits of these may add more."""
         return len(self.due) + len(self.users)
 
     def prepare(self) -> Iterator[None]:
-        """Find the items that are due already, in slices; before the first `refit`."""
+        """Find the items that are due already, in slices; call it before the first `refit`."""
         if self._drift is not None:
             yield from self._drift.prepare()
 
     def note(self, changes: Changes) -> None:
-        """Take note of what the table has just done."""
+        """Count changes that the table has just applied."""
         if self._drift is not None:
             self._drift.note(changes)
 
     def forget(self, user: int, items: NDArray[np.integer]) -> None:
-        """Take note that a user who had rated `items` was dropped from the table; before the model drops the user."""
+        """Drop a user who had rated `items` and left the table; call it before the model drops the user."""
         self.users.discard(user)
         if self._drift is not None and self._model.user_trained[user]:
             self._drift.forget(items)
@@ -62,16 +61,16 @@ class LateRefits:
         self._as_trained.drop_user(user)
 
     def keep(self, users: NDArray[np.int64]) -> None:
-        """Take note that `users` (B,) are refitted beside the present items; before the model has what was found."""
+        """Copy `users` (B,) who are refitted against the present items; call it before the model has the result."""
         if self.users:
             self.users.difference_update(users.tolist())
         self._as_trained.keep_users(users)
 
     def refit(self, items: NDArray[np.int64]) -> Generator[None, None, NDArray[np.int64]]:
-        """Refit `items` (B,) that were due, or give them back what they had; in slices.
+        """Refit `items` (B,) that were due, or restore them from the snapshot; in slices.
 
         Returns:
-            Those that have changed, (C,). Their readers are in `users`.
+            The items that have changed, (C,). Their readers are in `users`.
         """
         before = [getattr(self._model, name)[items] for name in OF_ITEMS]
         columns = [column for column in map(self._column, items.tolist()) if column is not None]
@@ -89,7 +88,7 @@ class LateRefits:
         return changed
 
     def _column(self, item: int) -> Column | None:
-        """What `item` is to learn from, once what it had is kept; None where it has got that back."""
+        """The ratings that `item` learns from, after copying its parameters; None if these were restored instead."""
         assert self._drift is not None  # noqa: S101 - else nothing is due; this narrows the type
         column = self._drift.column(item)
         if column is None:
@@ -100,7 +99,7 @@ class LateRefits:
 
 
 def taken(pending: set[int], most: int, n_first: Callable[[NDArray[np.int64]], int] | None = None) -> NDArray[np.int64]:
-    """Take up to `most` rows out of `pending`, of these the first `n_first`; any, their order leaves no trace."""
+    """Take up to `most` rows out of `pending`, and keep the first `n_first` of these; the order leaves no trace."""
     rows = np.array([pending.pop() for _ in range(min(most, len(pending)))], dtype=np.int64)
     n = len(rows) if n_first is None else n_first(rows)
     pending.update(rows[n:].tolist())

@@ -1,4 +1,4 @@
-"""`RatingTable`: the last rating of every (user, item), changing as ratings come in."""
+"""`RatingTable`: the last rating of every (user, item), updated in place as ratings arrive."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gpu.ratings import Ratings, Rows
 
 
 class Changes(NamedTuple):
-    """What changes of ratings did to a table, in the order applied.
+    """Changes that a table has applied, in order, with the values that they replaced.
 
     Attributes:
         users, items: int64 (B,), rows.
-        old: float32 (B,), the value that each change replaced; NaN: there was none.
-        new: float32 (B,), the value since; NaN: it was deleted.
-        positions: int64 (B,), by which a user's newest ratings are told; ascend over the life of the table.
+        old: float32 (B,), the value that each change replaced; NaN if there was none.
+        new: float32 (B,), the new value; NaN for a delete.
+        positions: int64 (B,), ascending over the life of the table: a user's newest ratings have the highest ones.
     """
 
     users: NDArray[np.int64]
@@ -32,21 +32,21 @@ class Changes(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Changes]) -> Changes:
-        """One after the other; one part at least."""
+        """The changes of all parts in order; expects at least one part."""
         return cls(*map(np.concatenate, zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
 
     def part(self, which: slice) -> Changes:
-        """Some of them: views."""
+        """A slice of the changes, as views."""
         users, items, old, new, positions = self
         return Changes(users[which], items[which], old[which], new[which], positions[which])
 
 
 class RatingTable:
-    """A mutable sparse matrix of ratings, by user with everything, by item with its raters.
+    """A mutable sparse matrix of ratings: full rows by user, and the raters by item.
 
-    A rating takes 24 bytes by user and 4 by item, and a quarter as much again in spare room, twice as much where all
-    rows have grown in step since `pack`. Applying one takes about a microsecond. The row of a user is kept sorted: what
-    a batch brings in is merged into a long one in one pass, a millisecond for 200,000 ratings.
+    A rating takes 24 bytes by user and 4 by item. Spare room takes a quarter as much again, and twice as much if all
+    rows have grown in step since `pack`. Applying a rating takes about a microsecond. Rows of users are sorted by item.
+    A long row takes in the items of a batch in one merge, about a millisecond for 200,000 ratings.
     """
 
     def __init__(self, n_users: int = 0, n_items: int = 0) -> None:
@@ -56,43 +56,43 @@ class RatingTable:
 
     @property
     def n_users(self) -> int:
-        """M, rows of users (those without ratings too)."""
+        """U, rows of users, including those without ratings."""
         return self._by_user.n_rows
 
     @property
     def n_items(self) -> int:
-        """N, rows of items (those without ratings too)."""
+        """I, rows of items, including those without ratings."""
         return self._by_item.n_rows
 
     @property
     def n_ratings(self) -> int:
-        """Ratings held."""
+        """N, ratings in the table."""
         return int(self._by_item.lengths.sum())
 
     @property
     def n_bytes(self) -> int:
-        """Bytes held, spare room included."""
+        """Bytes of memory, including spare room."""
         return self._by_user.n_bytes + self._by_item.n_bytes
 
     @property
     def item_counts(self) -> NDArray[np.int64]:
-        """Ratings of each item, (N,): a view that changes with the table until it grows."""
+        """Ratings of each item, (I,): a view that changes with the table until it grows."""
         counts: NDArray[np.int64] = self._by_item.lengths
         return counts
 
     @property
     def rows(self) -> Rows:
-        """All users' rows. Views of the present state: take them anew after each change."""
+        """All users' rows: views of the present state, invalid after the next change."""
         items, values, _, _ = self._by_user.columns
         return Rows(self._by_user.starts, self._by_user.lengths, items, values)
 
     @property
     def positions(self) -> NDArray[np.int64]:
-        """Position of each entry of `rows`, by which a user's newest ratings are told."""
+        """Position of each entry of `rows`; a user's newest ratings have the highest ones."""
         return self._by_user.columns[3]
 
     def grow(self, n_users: int, n_items: int) -> None:
-        """Lengthen to at least (n_users, n_items); new rows are empty."""
+        """Grow to at least (n_users, n_items); new rows are empty."""
         self._by_user.grow(n_users)
         self._by_item.grow(n_items)
 
@@ -109,10 +109,10 @@ class RatingTable:
         Args:
             users, items: rows, (B,).
             values: ratings, (B,); NaN deletes.
-            timestamps, positions: kept beside each rating, (B,); positions ascend over the life of the table.
+            timestamps, positions: stored with each rating, (B,); positions ascend over the life of the table.
 
         Returns:
-            The changes, with what each replaced; in arrays of their own.
+            The changes with the values that they replaced, in new arrays.
 
         Raises:
             InvalidInput: unequal lengths, or a row beyond the table (`grow` first).
@@ -124,9 +124,9 @@ class RatingTable:
         )
         times = timestamps.astype(np.float64)
         if len(users) > 1 and self._by_user.lengths[users].max() >= kernels.LONG:
-            order = np.argsort(users, kind="stable")  # what is of one user can be merged
-            known = changes.users[order], changes.items[order], old[order], changes.new[order]
-            by_user = Changes(*known, changes.positions[order])
+            order = np.argsort(users, kind="stable")  # consecutive changes of one user can be merged
+            sorted_columns = changes.users[order], changes.items[order], old[order], changes.new[order]
+            by_user = Changes(*sorted_columns, changes.positions[order])
             self._apply_all(by_user, times[order])
             old[order] = by_user.old
         else:
@@ -134,12 +134,12 @@ class RatingTable:
         return changes
 
     def pack(self) -> None:
-        """Free the room that rows have left; nothing for a table that has to answer meanwhile."""
+        """Free the spare room of all rows; too slow for a table that answers requests."""
         self._by_user.pack()
         self._by_item.pack()
 
     def drop_user(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Delete all ratings of a user, bytes included; returns what they were as (items, values)."""
+        """Delete all ratings of a user and overwrite their memory; returns the deleted (items, values)."""
         part = self._slice(user)
         items, values, _, _ = (column[part].copy() for column in self._by_user.columns)
         kernels.drop_user(user, self._by_user.directory, self._by_user.columns)
@@ -163,9 +163,9 @@ class RatingTable:
         return raters, self.values(item, raters)
 
     def values(self, item: int, users: NDArray[np.int32]) -> NDArray[np.float32]:
-        """What each of `users` (B,), who have all rated `item`, gave it."""
-        found: NDArray[np.float32] = kernels.values_of(item, users, self.rows)
-        return found
+        """Rating of `item` by each of `users` (B,), who have all rated it; float32 (B,)."""
+        values: NDArray[np.float32] = kernels.values_of(item, users, self.rows)
+        return values
 
     def ratings(
         self, user_keys: NDArray[np.uint64] | None = None, item_keys: NDArray[np.uint64] | None = None
@@ -195,7 +195,7 @@ class RatingTable:
         return done
 
     def _make_room(self) -> None:
-        """Double the arena that has less of its places left: one of the two was full."""
+        """Double the arena with the smaller share of free places: one of the two was full."""
         fuller = min(self._by_user, self._by_item, key=lambda arena: 1 - arena.ends[0] / len(arena.columns[0]))
         fuller.make_room(len(fuller.columns[0]))
 
@@ -203,7 +203,7 @@ class RatingTable:
 def check_changes(
     shape: tuple[int, int], users: NDArray[np.integer], items: NDArray[np.integer], *kept: NDArray[Any]
 ) -> None:
-    """Refuse columns of changes, each (B,), that a table of `shape` (users, items) cannot take.
+    """Check columns of changes, each (B,), for a table of `shape` (U, I).
 
     Raises:
         InvalidInput: unequal lengths, or a row beyond the table.

@@ -1,4 +1,4 @@
-"""`Refits`: how single rows of a model are solved while the other side stands still, by what trained the model."""
+"""`Refits`: solves single rows of a model while the other side stays fixed, by the algorithm of the model."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from gpu.param_kinds import descending
 
 
 class Refits(Protocol):
-    """How rows are solved, in place in a model, while the other side stands still.
+    """Solves rows in place in a model, while the other side stays fixed.
 
-    What works in slices is an iterator that does one of a few milliseconds a step and, where there is but one, none.
+    Work in slices is an iterator that yields between slices of a few milliseconds; with a single slice it yields
+    nothing.
 
     Attributes:
-        gram: see `gpu.online.exact`; None where explanations need no such thing.
-        most_users, most_items: rows that a slice takes at most.
+        gram: see `gpu.online.exact`; None if explanations do not need it.
+        most_users, most_items: largest number of rows in a slice.
     """
 
     gram: NDArray[np.float64] | None
@@ -35,19 +36,19 @@ class Refits(Protocol):
     most_items: int
 
     def prepare(self) -> Iterator[None]:
-        """Sums over the snapshot that refits need; must end before the first refit."""
+        """Compute the sums over the snapshot that refits need; must end before the first refit."""
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Follow the growth of the model and take the keys of all rows."""
+        """Grow to the size of the model, with the keys of all its rows."""
 
     def first_users(self, users: NDArray[np.int64]) -> int:
-        """How many of `users` (B,), `most_users` at most, a slice takes: the first ones, one at least."""
+        """How many of `users` (B,), from the first on, fit into a slice: at least one, at most `most_users`."""
 
     def first_items(self, items: NDArray[np.int64]) -> int:
-        """How many of `items` (B,), new or trained, a slice takes."""
+        """The same for `items` (B,), new or trained."""
 
     def refresh(self, items: NDArray[np.int64]) -> None:
-        """Take over the model's parameters of `items` (B,), which have been refitted or given back."""
+        """Copy the parameters of `items` (B,), which have been refitted or restored, from the model."""
 
     def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
         """Refit `users` (B,) over their present ratings of trained items."""
@@ -56,16 +57,16 @@ class Refits(Protocol):
         """Refit new `items` (B,) over their present raters."""
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-        """([u; b] (F + 1,), b̄_i) of somebody with these ratings, items ascending."""
+        """([u; b] (F + 1,), b̄_i) of a user with these ratings, items ascending."""
 
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:
-        """Refit trained items over these ratings, beside users as the snapshot has them."""
+        """Refit trained items over these ratings, against the users of the snapshot."""
 
     def readers_of(self, users: NDArray[np.int64]) -> Collection[int]:
-        """New items whose refits read the parameters of `users` (B,), beside those that these have rated."""
+        """New items whose refits read the parameters of `users` (B,), except the items that these users have rated."""
 
     def forget(self, user: int) -> Collection[int]:
-        """Read the user, whose parameters are still there, no more; new items whose refits did."""
+        """Stop reading a user, whose parameters are still in the model; returns new items whose refits read them."""
 
 
 def refits_of(
@@ -78,10 +79,10 @@ def refits_of(
     backend: Backend,
     solver: Solver | None = None,
 ) -> Refits:
-    """How rows of `model` are solved.
+    """The refits of `model`.
 
     Args:
-        solver: of `model`, from `gpu.online.exact.solver_of`. Default: placed now, where the model needs one.
+        solver: of `model`, from `gpu.online.exact.solver_of`. Default: built now, if the model needs one.
     """
     solver = solver or solver_of(model, backend)
     if solver is not None:

@@ -1,4 +1,4 @@
-"""Memory that a model takes where it answers: counted before one is taken in, and before a training that makes one."""
+"""Memory that a model takes while it serves, counted before the model is loaded and before its training starts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gpu.param_kinds import Params
 def needed_bytes(
     params: Params, read: tuple[int, int], served: tuple[int, int], n_ratings: int, backend: Backend
 ) -> dict[str, int]:
-    """Bytes that taking in a model takes beside those that answer, by name of the backend where it takes them.
+    """Bytes to load one more model, by the name of the backend that needs them.
 
     Args:
         params: of the model.
-        read, served: its users and items, in its snapshot and in the service.
-        n_ratings: of the service, which a model that learns on a device has there too.
-        backend: where it answers.
+        read, served: (U, I), its users and items in its snapshot and in the service.
+        n_ratings: N of the service; a model that learns on a device has a copy of the ratings there.
+        backend: where the model will answer.
     """
     users, items = bytes_of(params, *served)
     loaded = sum(bytes_of(params, *read)) + weight_bytes(params, read[1])
-    answering = 2 * users + 2 * items  # users as trained and as refitted; items once more, laid out for ranking
+    answering = 2 * users + 2 * items  # users: trained and refitted; items: parameters and the layout for ranking
     needed: dict[str, int] = {HOST.name: loaded + answering}
     if backend.name != HOST.name:
         needed[backend.name] = device_bytes(params, *served, n_ratings, backend)

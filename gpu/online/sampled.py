@@ -1,15 +1,16 @@
 """`SampledRefits`: refits of models trained by stochastic gradient descent ([004] Alg. 4, in closed form).
 
 * A user: with the items fixed, u and b enter the score linearly. They solve
-  (Σ z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ y z over the ratings of trained items, z_j = [v_j; 1], y_j = r − μ − b̂_j −
-  the neighbor terms; P, of u alone, says where users are expected (`gpu.refit_rules`). Implicit models, without P:
-  Newton steps of the cross-entropy, with s drawn negatives a rating.
-* An item newer than the snapshot: v, b̂, w, c over its raters, or a sample of them, in the same way. Trained items whose
-  ratings have changed too (`gpu.online.drift`).
+  (Σ z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ y z over the ratings of trained items. Here z_j = [v_j; 1], and y_j =
+  r − μ − b̂_j − the neighbor terms. P applies to u alone and is its prior (`gpu.refit_rules`). Implicit models have no
+  P: they take Newton steps of the cross-entropy, with s drawn negatives a rating.
+* An item newer than the snapshot: v, b̂, w and c are solved in the same way over its raters, or a sample of them. So are
+  trained items whose ratings have changed (`gpu.online.drift`).
 
-ESGD trains beside fixed biases; a refit solves b with u all the same, with λ = 0 for b. Without P, the error for users
-a model had not seen, with 3 / 10 / 30 / all of their ratings (MovieLens-1M), is about .948 / .917 / .889 / .848; with
-b = mean(r − μ) and a ridge for u as in training 1.084 / .978 / .921 / .857, with b shrunk .984 / .961 / .917 / .856.
+ESGD trains with fixed biases, but a refit solves b together with u, with λ = 0 for b. Figures without P follow: RMSE
+for users unseen in training, with 3 / 10 / 30 / all of their ratings (MovieLens-1M). It is about .948 / .917 / .889 /
+.848. With b = mean(r − μ) and the ridge of training for u it is 1.084 / .978 / .921 / .857, and with b shrunk .984 /
+.961 / .917 / .856.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from gpu.refit_rules import PARALLEL_FROM, beside_items, item_rules, trained_ite
 from gpu.views import arrays_of
 
 ANONYMOUS_KEY = np.uint64(0)
-SORTED_AT_ONCE = 50_000  # rows: a few milliseconds
-POLL_S = 0.001
-ITEMS_AT_ONCE = 256  # trained ones: with 1,024 raters each and 32 neighbors they take 70 MB
+SORTED_AT_ONCE = 50_000  # rows; sorting them takes a few milliseconds
+POLL_S = 0.001  # seconds
+ITEMS_AT_ONCE = 256  # trained items; with 1,024 raters each and 32 neighbors they take 70 MB
 NOBODY = np.zeros(0, dtype=np.int64)
 
 
@@ -44,11 +45,11 @@ class SampledRefits:
     """Solves rows of a model in place from samples of their ratings; see `gpu.online.host_model.Refits`.
 
     Attributes:
-        user_rules: constants of users, with P once `prepare` has run.
+        user_rules: constants for users, with P once `prepare` has run.
     """
 
     gram: NDArray[np.float64] | None = None
-    most_users = most_items = 1  # up to some milliseconds each
+    most_users = most_items = 1  # one row takes up to some milliseconds
 
     def __init__(
         self,
@@ -70,17 +71,14 @@ class SampledRefits:
             backend.primitives("online.refit_users"),
             backend.primitives("online.refit_items"),
         )
-        self._trained_items = self._trained_users = np.zeros(0, dtype=np.int64)  # by key, once `prepare` has run
+        self._trained_items = self._trained_users = np.zeros(0, dtype=np.int64)  # sorted by key, filled by `prepare`
         self._trained_user_keys = np.zeros(0, dtype=np.uint64)
         self._user_keys, self._item_keys = user_keys, item_keys
         self._absent_from: dict[int, set[int]] = {}  # user -> new items they were drawn as a negative of
         self._absent: dict[int, NDArray[np.int64]] = {}  # new item -> those users
 
     def prepare(self) -> Iterator[None]:
-        """Put the trained rows in order of their keys, and learn from the items where users are expected; in slices.
-
-        The second is for models of ratings alone.
-        """
+        """Sort the trained rows by key and, for models of ratings, compute the prior P of users; in slices."""
         model, is_trained = self._model, self._model.item_trained
         factors = model.item_factors  # as long as `is_trained`: the model may grow between two slices
         self._trained_items = yield from _by_key(is_trained, self._item_keys)
@@ -96,7 +94,7 @@ class SampledRefits:
         )
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Take the keys of all rows."""
+        """Store the keys of all rows."""
         self._user_keys, self._item_keys = user_keys, item_keys
 
     def readers_of(self, users: NDArray[np.int64]) -> Collection[int]:
@@ -104,33 +102,33 @@ class SampledRefits:
         return set().union(*(self._absent_from.get(user, ()) for user in users.tolist()))
 
     def first_users(self, users: NDArray[np.int64]) -> int:
-        """All: a slice takes one."""
+        """All, since `most_users` is 1."""
         return len(users)
 
     def first_items(self, items: NDArray[np.int64]) -> int:
-        """All: a slice takes one."""
+        """All, since `most_items` is 1."""
         return len(items)
 
     def refresh(self, items: NDArray[np.int64]) -> None:
-        """Nothing: the model itself is read."""
+        """Do nothing: refits read the model itself."""
 
     def forget(self, user: int) -> Collection[int]:
-        """Draw the user no more; new items that did."""
+        """Remove the user from the draws; returns new items that had drawn the user."""
         stays = self._trained_users != user
         self._trained_users, self._trained_user_keys = self._trained_users[stays], self._trained_user_keys[stays]
         return self._absent_from.get(user, ())
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-        """([u; b], b̄_i) of somebody with these ratings, items ascending."""
+        """([u; b], b̄_i) of a user with these ratings, items ascending."""
         line = np.full(self._model.n_items, self._of_users.UNRATED)
-        found: tuple[NDArray[np.float64], float] = self._of_users.fold_in(
+        user: tuple[NDArray[np.float64], float] = self._of_users.fold_in(
             ANONYMOUS_KEY, items, items, values, line, arrays_of(self._model), self._trained_items,
             self._model.item_trained, self._item_keys, self.user_rules,
         )  # fmt: skip
-        return found
+        return user
 
     def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
-        """Refit `users` (B,) at once."""
+        """Refit `users` (B,) in one slice."""
         kernels = self._of_users
         refit = kernels.refit_users_parallel if len(users) >= PARALLEL_FROM else kernels.refit_users
         refit(
@@ -140,7 +138,7 @@ class SampledRefits:
         return iter(())
 
     def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
-        """Refit new `items` (B,) at once."""
+        """Refit new `items` (B,) in one slice."""
         kernels = self._of_items
         pairs = [self._observed(item) for item in items.tolist()]
         raters, absent = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -152,14 +150,14 @@ class SampledRefits:
         return iter(())
 
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:
-        """Refit trained items beside users as the snapshot has them, some at a time."""
+        """Refit trained items against the users of the snapshot, `ITEMS_AT_ONCE` in a slice."""
         for first in range(0, len(columns), ITEMS_AT_ONCE):
             if first:
                 yield
             self._refit_columns(columns[first : first + ITEMS_AT_ONCE])
 
     def _refit_columns(self, columns: Sequence[Column]) -> None:
-        """`refit_trained` of few enough: what their raters gave, and gave to neighbors, is copied."""
+        """`refit_trained` of one slice, on a copy of the raters' ratings of these items and their neighbors."""
         kernels, items = self._of_items, [column.item for column in columns]
         raters = [
             kernels.sampled(self._item_keys[column.item], column.raters, self._user_keys, self._trained_item_rules)
@@ -175,13 +173,13 @@ class SampledRefits:
         )  # fmt: skip
 
     def _read(self, column: Column, raters: NDArray[np.int32]) -> Rows:
-        """What `raters` gave the item and its neighbors, as rows of their own."""
+        """The ratings by `raters` of the item and its neighbors, as new rows."""
         neighbors = self._model.neighbors[column.item]
         items = np.unique(np.append(neighbors[neighbors >= 0], column.item)).astype(np.int64)
         return picked(items, raters, self._table.rows, self._table.positions, column.upto)
 
     def _observed(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """(raters, absent users) that a new item learns from; remembers whose absence it follows."""
+        """(raters, absent users) that a new item learns from; records the absent users in `_absent_from`."""
         kernels, rules, key = self._of_items, self._item_rules, self._item_keys[item]
         for user in self._absent.pop(item, np.zeros(0, dtype=np.int64)).tolist():
             self._absent_from[user].discard(item)
@@ -198,9 +196,9 @@ class SampledRefits:
 
 
 def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> Generator[None, None, NDArray[np.int64]]:
-    """Rows where `mask` holds, by key: an order that does not depend on when the rows were given out.
+    """Rows where `mask` holds, sorted by key, so that the order does not depend on when rows were assigned.
 
-    Many are sorted in a thread of their own, a tenth of a second for a million, and each slice only looks for its end.
+    Another thread sorts many rows (a tenth of a second for a million); each slice only polls it.
     """
     rows = np.flatnonzero(mask)
     keys = keys[rows]
@@ -211,12 +209,12 @@ def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> Generator[None
         while not order.done():
             time.sleep(POLL_S)
             yield
-    found: NDArray[np.int64] = rows[order.result()]
-    return found
+    by_key: NDArray[np.int64] = rows[order.result()]
+    return by_key
 
 
 def _joined(parts: list[Rows]) -> Rows:
-    """Rows one below the other, their ratings one behind the other."""
+    """All rows of `parts` in order."""
     n_before = np.append(0, np.cumsum([len(part.items) for part in parts]))
     starts = np.concatenate([part.starts + n for part, n in zip(parts, n_before.tolist(), strict=False)])
     lengths, items, values = (np.concatenate([part[column] for part in parts]) for column in (1, 2, 3))

@@ -1,4 +1,4 @@
-"""`Signatures`: sums and signatures of simLSH kept exact while ratings change, and the lists that follow from them."""
+"""`Signatures`: simLSH sums and signatures that stay exact while ratings change, and neighbor lists made from them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from gpu.online.rating_table import Changes, RatingTable
 from gpu.params import CulshParams
 from gpu.training import simlsh
 
-HASHED_PER_SLICE, ROWS_PER_SLICE = 4000, 500  # ratings and items; some milliseconds
+HASHED_PER_SLICE, ROWS_PER_SLICE = 4000, 500  # ratings, and items, hashed in a slice of some milliseconds
 NOBODY, NOTHING = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-LISTED_PER_SLICE, PAIRS_PER_SLICE = 16, 1 << 20  # lists made, unless so many pairs of items are compared for fewer
+LISTED_PER_SLICE, PAIRS_PER_SLICE = 16, 1 << 20  # lists made in a slice, and pairs of items compared: both at most
 
 
 @dataclass
 class _Hashing:
-    """Ratings of the items `rows` with their Ψ, which depends on what may change: `users`, `items`, `weights` (B,).
+    """Ratings of the items `rows` that are being hashed: `users`, `items`, `weights` (B,).
+
+    The weights are Ψ of the ratings at the start, since ratings may change before the last slice.
 
     Attributes:
-        added: how many of them are in the sums.
+        added: number of ratings already in the sums.
     """
 
     rows: NDArray[np.int64]
@@ -35,14 +37,14 @@ class _Hashing:
 
 
 class Signatures:
-    """Neighbor lists of the items newer than the snapshot: over all items, by their present signatures.
+    """Neighbor lists of the items newer than the snapshot, among all items, by their present signatures.
 
-    Sums cover exactly the present ratings, with the snapshot's baselines inside Ψ. A snapshot's own sums cover its
-    training ratings, which is less; so before the first list is made, each item is hashed once from the table, and
-    from then on updated rating by rating. While no item is newer than the snapshot, nothing is hashed.
+    Sums cover exactly the present ratings, with the snapshot's baselines inside Ψ. The sums in the snapshot lack newer
+    ratings. So each item is hashed once from the table before the first list is made, and each later change updates its
+    sum. While no item is newer than the snapshot, nothing is hashed.
 
     Attributes:
-        relisted: items whose list has changed; whoever acts on it takes them out.
+        relisted: items whose list has changed; the caller removes them once it has refitted them.
     """
 
     def __init__(
@@ -56,31 +58,32 @@ class Signatures:
     ) -> None:
         self._model, self._params, self._table, self._backend = model, params, table, backend
         n_words = model.projections.shape[1] // simlsh.WORD_BITS
-        self._baselines = Growing.filled((len(model.user_baseline),), np.float32)  # of users, as the snapshot has them:
-        self._baselines.values[:] = model.user_baseline  # online they move; inside Ψ they must not
-        self._n_hashed = 0  # items, from the first on, whose sums are those of the present ratings
+        # Baselines of users in the snapshot: refits change those of the model, but Ψ must keep using the same ones.
+        self._baselines = Growing.filled((len(model.user_baseline),), np.float32)
+        self._baselines.values[:] = model.user_baseline
+        self._n_hashed = 0  # items, from the first on, whose sums cover the present ratings
         self._words = Growing(np.zeros((0, n_words), dtype=np.uint64))
-        self._changed: set[int] = set()  # items whose sums or counts have moved since the lists were looked at
-        self._listed: set[int] = set()  # new items that have a list,
-        self._stale: set[int] = set()  # and those of them whose list must be made anew
+        self._changed: set[int] = set()  # items whose sums or counts have changed since lists were last checked
+        self._listed: set[int] = set()  # new items that have a list
+        self._stale: set[int] = set()  # those of them whose list must be rebuilt
         self.relisted: set[int] = set()
         self._hashing: _Hashing | None = None
         self.grow(user_keys, item_keys)
         self._changed.update(np.flatnonzero(~model.item_trained & (table.item_counts[: model.n_items] > 0)).tolist())
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Follow the model, which has grown, and take the keys of all rows."""
+        """Grow to the size of the model, with the keys of all its rows."""
         self._user_keys, self._item_keys = user_keys, item_keys
         self._baselines.grow(self._model.n_users)
         self._words.grow(self._model.n_items)
         self._user_baseline, self._packed = self._baselines.values, self._words.values
 
     def note(self, changes: Changes) -> None:
-        """Take in changes that the table has just seen."""
+        """Apply changes of the table to the sums."""
         self._replace(changes.users, changes.items, changes.old, changes.new)
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
-        """Take out all ratings of a user, who becomes unknown."""
+        """Remove all ratings of a user from the sums, and the user's baseline."""
         self._replace(np.full(len(items), user), items, values, np.full(len(items), np.nan, dtype=np.float32))
         self._user_baseline[user] = 0
 
@@ -98,7 +101,7 @@ class Signatures:
         return not self._changed and not self._stale
 
     def step(self) -> bool:
-        """Do one slice of what is left, of a few milliseconds; false where nothing was."""
+        """Do one slice of pending work, of a few milliseconds; false if there was none."""
         if self.is_settled:
             return False
         if self._hashing is not None or self._n_hashed < self._model.n_items:
@@ -110,7 +113,7 @@ class Signatures:
         return True
 
     def _hash_slice(self) -> None:
-        """Compute the sums of some items from the table; those of an item with many ratings take several slices."""
+        """Compute the sums of some items from the table; an item with many ratings takes several slices."""
         if self._hashing is None:
             self._hashing = self._begin_hashing()
         begun = self._hashing
@@ -121,8 +124,8 @@ class Signatures:
             self._hashing = None
 
     def _begin_hashing(self) -> _Hashing:
-        """Take the ratings of some items, which count as hashed from here on: changes are added as they come."""
-        end = min(self._n_hashed + ROWS_PER_SLICE, self._model.n_items)  # the table may have grown first
+        """Read the ratings of some items, which count as hashed from now on: `note` adds later changes."""
+        end = min(self._n_hashed + ROWS_PER_SLICE, self._model.n_items)  # the table may have grown before the model
         counts = self._table.item_counts[self._n_hashed : end]
         n_rows = min(1 + int(np.searchsorted(np.cumsum(counts), HASHED_PER_SLICE)), len(counts))
         rows = np.arange(self._n_hashed, self._n_hashed + n_rows)
@@ -135,7 +138,7 @@ class Signatures:
         return _Hashing(rows, users, items, self._psi(users, items, values))
 
     def _absorb(self) -> None:
-        """Refresh the signatures that have changed and find the lists that this outdates."""
+        """Recompute the signatures of changed items and find the lists that are outdated by them."""
         changed = _sorted(self._changed)
         self._changed.clear()
         simlsh.refresh(self._packed, self._model.projections, changed, self._backend)
@@ -147,15 +150,15 @@ class Signatures:
         self._stale |= new | set(owners[outdated].tolist())
 
     def _list_slice(self) -> None:
-        """Make some lists anew."""
+        """Rebuild some outdated lists."""
         n_lists = min(LISTED_PER_SLICE, max(PAIRS_PER_SLICE // len(self._packed), 1))
         part = _sorted(self._stale)[:n_lists]
-        found = simlsh.top_k(
+        lists = simlsh.top_k(
             self._packed, self._table.item_counts, self._params.n_neighbors, self._params.seed, self._item_keys,
             queries=part, backend=self._backend,
         ).neighbors  # fmt: skip
-        differs = (found != self._model.neighbors[part]).any(axis=1)
-        self._model.neighbors[part] = found
+        differs = (lists != self._model.neighbors[part]).any(axis=1)
+        self._model.neighbors[part] = lists
         self.relisted.update(part[differs].tolist())
         self._stale.difference_update(part.tolist())
         self._listed.difference_update(part[self._table.item_counts[part] == 0].tolist())
@@ -167,21 +170,21 @@ class Signatures:
         old: NDArray[np.float32],
         new: NDArray[np.float32],
     ) -> None:
-        """Take ratings out of the sums and others in; NaN: none."""
-        known = items < self._n_hashed
-        self._changed.update(items[known | ~self._model.item_trained[items]].tolist())
-        if known.any():
-            users, items = users[known], items[known]
-            self._add(users, items, self._psi(users, items, new[known]) - self._psi(users, items, old[known]))
+        """Replace the ratings `old` by `new` in the sums; NaN for no rating."""
+        is_hashed = items < self._n_hashed
+        self._changed.update(items[is_hashed | ~self._model.item_trained[items]].tolist())
+        if is_hashed.any():
+            users, items = users[is_hashed], items[is_hashed]
+            self._add(users, items, self._psi(users, items, new[is_hashed]) - self._psi(users, items, old[is_hashed]))
 
     def _psi(
         self, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.float32]
     ) -> NDArray[np.int32]:
-        """Ψ of each rating; 0 where there is none (NaN)."""
+        """Ψ of each rating; 0 for no rating (NaN)."""
         model, is_rated = self._model, ~np.isnan(values)
         fixed = model.mean, self._user_baseline[users], model.item_baseline[items], model.middle
-        known = np.clip(np.where(is_rated, values, 0), *model.learned_scale).astype(np.float32, copy=False)
-        weights = simlsh.psi(self._params, model.scale, model.calibration.origin, known, *fixed)
+        learned = np.clip(np.where(is_rated, values, 0), *model.learned_scale).astype(np.float32, copy=False)
+        weights = simlsh.psi(self._params, model.scale, model.calibration.origin, learned, *fixed)
         return np.where(is_rated, weights, 0).astype(np.int32)
 
     def _add(self, users: NDArray[np.integer], items: NDArray[np.integer], weights: NDArray[np.int32]) -> None:

@@ -1,10 +1,10 @@
 """`Deduction`: how far below its estimate an explicit model lists an item that few have rated.
 
-The list score of item j is r̂ − PER_LOG · unit · ln((n + 1) / (n_j + 1)), n_j its ratings and n those of the item with
-the most. It depends on the item alone, so it is a part of the bias that ranking adds, and no list costs more for it.
+The list score of item j is r̂ − PER_LOG · unit · ln((n + 1) / (n_j + 1)), where item j has n_j ratings and the most
+rated item has n. The deduction depends only on the item, so ranking adds it to the item's bias, at no cost for a list.
 
-Estimates say how much somebody who rates an item likes it. Most people never come to like an obscure film, and the few
-who rated it chose it: docs/decisions/0045-lists-count-raters.md has the forms that were compared.
+An estimate predicts how much a user who rates an item likes it. The few raters of an obscure film chose it; most users
+would not like it. docs/decisions/0045-lists-count-raters.md has the forms that were compared.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 
 from gpu.model import Model
 
-PER_LOG = 1.0  # units; with it each model beats the most popular on held-out training data of each of four sets
+PER_LOG = 1.0  # units; with 1 each model beats popularity on held-out training data of each of four sets
 NONE = np.zeros(0, dtype=np.float32)
 
 
 class Deduction(NamedTuple):
-    """What the list scores of one model lack of its estimates.
+    """The differences between estimates and list scores of one model.
 
     Attributes:
-        amounts: float32 (n + 1,), by number of ratings, in the unit of ratings and never below 0; empty where nothing
-            is taken off: implicit models, and those whose snapshot has no counts.
+        amounts: float32 (n + 1,), amount by number of ratings, in the unit of ratings, at least 0. Empty if nothing is
+            deducted: for implicit models, and for snapshots without counts.
     """
 
     amounts: NDArray[np.float32]
 
     @classmethod
     def of(cls, model: Model) -> Deduction:
-        """That of `model` as it was trained; the same for as long as it lives, though its items learn."""
+        """The deduction of `model` as trained; it does not change while items learn online."""
         most = int(model.item_counts[model.item_trained].max(initial=0))
         if model.is_implicit or not most:
             return cls(NONE)
@@ -45,9 +45,9 @@ class Deduction(NamedTuple):
         return -self.amounts[0] if len(self.amounts) else np.float32(0)
 
     def biases(self, model: Model, items: NDArray[np.integer]) -> NDArray[np.float32]:
-        """b̂_j less the amount, float32 (B,), for rows `items` (B,).
+        """b̂_j minus the amount, float32 (B,), for rows `items` (B,).
 
-        A newer item has no more ratings than the most rated item of the training here: its count has gone on.
+        An item with more ratings than any item of the training gets the amount of the most rated one, 0.
         """
         biases: NDArray[np.float32] = model.item_bias[items]
         if not len(self.amounts):

@@ -1,4 +1,4 @@
-"""Why an item is recommended: the rated items that add most to its score."""
+"""Explains a recommendation by the rated items that add most to its score."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def reasons(
     n: int,
     gram: NDArray[np.float64] | None = None,
 ) -> list[Reasons]:
-    """Up to `n` rated items that speak for each target, with what each adds to its score, largest first.
+    """Up to `n` rated items with positive contributions to the score of each target, largest first.
 
-    Where the user has rated neighbors of a target: their terms |R|^-½ (r − b) w of [004] eq. 1. Where none of
-    these speaks for it, or the model has no neighbors: the user's vector, taken apart. It is linear in the ratings,
-    so each has its share in the product with the target's; for ALS and NMF models all shares add up to that product.
-    Models with item weights: x_i B_ij, and these add up to the score.
+    If the user has rated neighbors of a target, contributions are their terms |R|^-½ (r − b) w of [004] eq. 1. If no
+    term is positive, or the model has no neighbors, the user's vector is decomposed: it is linear in the ratings, so
+    each rating has a share in the product with the target's vector. For ALS and NMF models all shares add up to that
+    product. In models with item weights contributions are x_i B_ij, and add up to the score.
 
     Args:
-        items, values: what the user has rated, item rows ascending, (B,).
+        items, values: ratings of the user, item rows ascending, (B,).
         targets: item rows.
         gram: `HostModel.gram`. Default: computed for this call.
 
     Returns:
-        For each target (item row, contribution > 0); empty where nothing speaks for it.
+        (item row, contribution > 0) pairs for each target; empty if no contribution is positive.
     """
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
-    near = _neighbor_shares(model, items, values, targets)
-    is_far = ~(near > 0).any(axis=1)
-    if is_far.any():
-        near[is_far] = shares(model, items, values, np.asarray(targets)[is_far], gram)
-    return [_best(items, line, n) for line in near]
+    contributions = _neighbor_shares(model, items, values, targets)
+    has_none = ~(contributions > 0).any(axis=1)
+    if has_none.any():
+        contributions[has_none] = shares(model, items, values, np.asarray(targets)[has_none], gram)
+    return [_best(items, line, n) for line in contributions]
 
 
 def shares(
@@ -56,37 +56,37 @@ def shares(
     targets: NDArray[np.integer],
     gram: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Rating x's share of v_t · u = Σ_x y_x v_tᵀ A⁻¹ z_x for each target, float64 (T, B).
+    """Share of each rating in v_t · u = Σ_x y_x v_tᵀ A⁻¹ z_x, for each of T targets, float64 (T, B).
 
-    Arguments as in `reasons`. A, y and z are those of a refit without neighbors. Items that were not trained have
-    no share, and the part of a bias is left out: it speaks for every item alike.
+    Arguments as in `reasons`. A, y and z are those of a refit without neighbors. Untrained items have no share. The
+    share of the bias is left out, since it is the same for every target.
     """
-    found = np.zeros((len(targets), len(items)))
+    result = np.zeros((len(targets), len(items)))
     if model.params.has_item_weights:
         return _weight_shares(model, items, values, targets)
-    known = model.item_trained[items]
+    is_read = model.item_trained[items]
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     if model.params.refits == "exact":
         values, counts = learned_values(model, values)
-        known &= counts
-    if known.any():
-        z, matrix, y = _system_of(model)(model, items[known], values[known].astype(np.float64), gram)
+        is_read &= counts
+    if is_read.any():
+        z, matrix, y = _system_of(model)(model, items[is_read], values[is_read].astype(np.float64), gram)
         aims = np.zeros((len(targets), z.shape[1]))
         aims[:, : model.params.width] = model.item_factors[targets]
-        found[:, known] = (z @ np.linalg.solve(matrix, aims.T)).T * y
-    return found
+        result[:, is_read] = (z @ np.linalg.solve(matrix, aims.T)).T * y
+    return result
 
 
 def _weight_shares(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: NDArray[np.integer]
 ) -> NDArray[np.float64]:
-    """x_i B_ij, float64 (T, B); 0 where either item has no weights."""
+    """x_i B_ij, float64 (T, B); 0 if either item has no weights."""
     rows, columns = model.item_slots[items], model.item_slots[np.asarray(targets)]
-    found = np.zeros((len(columns), len(rows)))
+    products = np.zeros((len(columns), len(rows)))
     has_row, has_column = rows != NO_SLOT, columns != NO_SLOT
     weights = model.item_weights[np.ix_(rows[has_row], columns[has_column])].astype(np.float64)
-    found[np.ix_(has_column, has_row)] = weights.T * preferences(values[has_row], model.calibration)
-    return found
+    products[np.ix_(has_column, has_row)] = weights.T * preferences(values[has_row], model.calibration)
+    return products
 
 
 def _best(items: NDArray[np.integer], near: NDArray[np.float64], n: int) -> Reasons:
@@ -97,10 +97,10 @@ def _best(items: NDArray[np.integer], near: NDArray[np.float64], n: int) -> Reas
 def _neighbor_shares(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float32], targets: Sequence[int]
 ) -> NDArray[np.float64]:
-    """What each rated item adds through W; 0 for those that are no neighbor of the target, (T, B)."""
-    found = np.zeros((len(targets), len(items)))
+    """Term of each rated item through W, (T, B); 0 for items that are not a neighbor of the target."""
+    terms = np.zeros((len(targets), len(items)))
     if not model.neighbors.shape[1]:
-        return found
+        return terms
     residuals = residuals_of(
         model, items, values, _baseline(model, values, user_rules(descending(model.params), model.calibration.unit))
     )
@@ -108,12 +108,12 @@ def _neighbor_shares(
         slots = dict(zip(model.neighbors[target].tolist(), model.explicit_weights[target].tolist(), strict=True))
         n_rated = sum(item in slots for item in items.tolist())
         weights = np.array([slots.get(item, 0.0) for item in items.tolist()])
-        found[position] = weights * residuals / np.sqrt(max(1, n_rated))
-    return found
+        terms[position] = weights * residuals / np.sqrt(max(1, n_rated))
+    return terms
 
 
 def _baseline(model: Model, values: NDArray[np.float32], rules: Rules) -> float:
-    """b̄_i, as a refit computes it."""
+    """The b̄_i that a refit computes."""
     if model.is_implicit:
         return 0.0
     return float(np.sum(values - model.mean) / (len(values) + rules.baseline_prior))
@@ -165,7 +165,7 @@ def _exact_system(
 def _nonnegative_system(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float64], gram: NDArray[np.float64] | None
 ) -> System:
-    """The factors of the refit that are above 0: they alone solve a linear system, and others carry nothing."""
+    """The system of the factors above 0 in the refit: they alone solve a linear system; the others have no share."""
     z, matrix = model.item_factors[items].astype(np.float64), _whole(model, gram)
     ridge = max(SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
     solved = HOST.primitives("online.exact").solved

@@ -1,4 +1,4 @@
-"""`ItemIndex`: what scoring reads of a model, laid out for it once and kept up to date."""
+"""`ItemIndex`: the items of a model, laid out for scoring and kept up to date."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from gpu.model import Model
 
 
 def prepare(n_factors: int, backend: Backend) -> None:
-    """Compile, or load, what ranking by so many factors needs; on a device some seconds the first time. Any thread."""
+    """Compile, or load, the kernels that rank by `n_factors`; on a device some seconds the first time. Any thread."""
     backend.primitives("item_index").prepare(n_factors)
 
 
 class ItemIndex:
-    """The item side of a model where it is ranked, laid out for that.
+    """The items of a model, laid out for ranking on a backend.
 
-    Built once for a model, then told which items changed and which are hidden. On the host it takes the memory of the
-    item factors, W and C once more; on a device it is the copy of them that lies there.
+    Build it once for a model; then call `refresh` for changed items and `hide` for hidden ones. On the host it takes
+    the memory of the item factors, W and C once more. On a device it is their only copy there.
 
     Attributes:
-        model: what it follows.
-        backend: where it ranks; models with item weights do so on the host.
-        catalog: what the primitives of "topn" read.
+        model: the model that it follows.
+        backend: where it ranks; the host for models with item weights.
+        ranked_items: the arrays that the primitives of "topn" read.
     """
 
     def __init__(self, model: Model, backend: Backend = HOST) -> None:
@@ -34,19 +34,19 @@ class ItemIndex:
         self.ranked_items = self._primitives.ranked_items_of(model)
 
     def refresh(self, items: NDArray[np.integer]) -> None:
-        """Take over the model's present length, and its parameters and lists of `items` (B,), distinct rows.
+        """Grow to the model's length, and copy the parameters and lists of distinct `items` (B,).
 
-        Items that the model has gained need not be named while they have no parameters.
+        New items need not be named while they have no parameters.
         """
         gained = self.model.n_items - len(self._hidden)
         self._hidden = np.pad(self._hidden, (0, gained))
         self._primitives.refresh(self.ranked_items, self.model, items.astype(np.int64))
 
     def hide(self, hidden: NDArray[np.bool_]) -> None:
-        """Keep the items of `hidden`, bool (I,) at least, out of every list, and no others.
+        """Keep exactly the items marked in `hidden`, bool (at least I,), out of every list.
 
         Raises:
-            InvalidInput: it is shorter than the model was at the last `refresh`.
+            InvalidInput: `hidden` is shorter than the model at the last `refresh`.
         """
         if len(hidden) < len(self._hidden):
             raise InvalidInput(f"Invalid length of hidden: expected at least {len(self._hidden)}, got {len(hidden)}")

@@ -1,4 +1,4 @@
-"""The user side of the scores, as plain arrays: what the ranking primitives of every backend are asked."""
+"""`RankingRequests`: a batch of users to rank for, as plain arrays for the primitives of every backend."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 
 class RankingRequests(NamedTuple):
-    """Lists that are wanted, of B users.
+    """B users to make lists for.
 
     Attributes:
         factors (B, F), biases (B,), baselines (B,): float32; the baseline is b̄_i.
         starts, lengths, items, values: their rows of ratings (`gpu.ratings.Rows`).
         exclude_starts (B + 1,), excluded: item rows that must not appear, flat; ascending and distinct for each user.
-        candidate_starts (B + 1,), candidates: item rows that alone may appear, likewise; used where `has_candidates`.
-        has_candidates: bool (B,).
+        candidate_starts (B + 1,), candidates: the only item rows that may appear, in the same form.
+        has_candidates: bool (B,), users whose list is limited to `candidates`.
         include_seen: whether rated items may appear.
     """
 

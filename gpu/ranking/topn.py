@@ -1,4 +1,4 @@
-"""Exact top-N of any model: every item is scored by eq. 1 of [004], masks apply, the best come out in order."""
+"""Exact top-N of any model: scores every item by eq. 1 of [004], applies masks, and returns the best in order."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gpu.ranking.weighted import heard
 from gpu.ratings import Rows, are_likes
 from gpu.views import arrays_of
 
-MAX_N = 1000
+MAX_N = 1000  # items of a list
 
 
 class Users(NamedTuple):
-    """Parameters of B users, whether they have rows in a model or are passing through.
+    """Parameters of B users, with or without rows in a model.
 
     Attributes:
         factors: float32 (B, F).
@@ -57,25 +57,25 @@ def recommend(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The `n` best items for each of B users, after the `offset` best; ties to the lower row.
 
-    Exact: no item that is not shown has a higher score. A score is eq. 1 of [004], the estimate before clipping, or
-    log-odds where `Params.is_logit`, less what explicit models take off items with few ratings
-    (`gpu.ranking.deduction`), in float32. Each user's answer is the same, bit for bit, whoever else is in the
-    batch. Host and device agree within rounding, so that near ties may change places between them.
+    The lists are exact: no other item has a higher score. A score is eq. 1 of [004] in float32: the estimate before
+    clipping, or log-odds if `Params.is_logit`. Explicit models deduct an amount for items with few ratings
+    (`gpu.ranking.deduction`). A user's answer has the same bits whatever else is in the batch. Host and device agree
+    within rounding, so near ties may differ in order.
 
     Args:
-        index: the model's items where it ranks, kept up to date; `ItemIndex.hide` keeps items out of every list.
+        index: the model's items, laid out on a backend; `ItemIndex.hide` keeps items out of every list.
         users: parameters, see `users_of`.
-        rows: what they have rated, `Rows` of length B (`rows_of`).
+        rows: their ratings, `Rows` of length B (`rows_of`).
         n: 1 to `MAX_N`.
         include_seen: whether items that the user has rated may appear.
         exclude: B arrays of item rows that must not appear.
         candidates: B arrays of the only item rows that may appear; None for all.
 
     Returns:
-        int32 (B, n) item rows and float32 (B, n) scores; −1 and −inf where there are no more.
+        int32 (B, n) item rows and float32 (B, n) scores; padded with −1 and −inf.
 
     Raises:
-        InvalidInput: n or offset out of range, or lengths that do not fit.
+        InvalidInput: n or offset is out of range, or lengths differ.
     """
     n_users, n_items = len(users.biases), index.model.n_items
     _check(n_users, n, offset, rows)
@@ -91,17 +91,17 @@ def recommend(
 
 
 def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
-    """What each of B users would give each of n items; computed on the host, where the model is.
+    """Estimated rating of each of n items by each of B users; computed on the host.
 
-    The estimate of a pair is the same, bit for bit, whatever else is asked with it.
+    The estimate of a pair has the same bits whatever else is in the call.
 
     Args:
         users, rows: as in `recommend`.
         items: (B, n) item rows; those below 0 are padding.
 
     Returns:
-        float32 (B, n): a rating within `model.scale`; implicit models: how likely one is, or a preference of 0 to 1.
-        NaN for padding.
+        float32 (B, n): a rating within `model.scale`; for implicit models the probability of a like, or a preference
+        of 0 to 1. NaN for padding.
     """
     scores = np.empty(items.shape)
     asked = heard(model, rows), items.astype(np.int64)
@@ -110,26 +110,26 @@ def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer])
 
 
 def estimate_unknown(model: Model, users: Users) -> NDArray[np.float32]:
-    """What each of B users would give an item of which nothing is known: μ + b_i, as in `estimate`."""
+    """Estimated rating of an unknown item by each of B users: μ + b_i, as in `estimate`."""
     return _as_estimates(model, model.mean + users.biases)
 
 
 def nobody(model: Model) -> Users:
-    """Parameters of one user of whom nothing is known."""
+    """Parameters of one unknown user: zeros."""
     return Users(np.zeros((1, model.params.width), dtype=np.float32), *np.zeros((2, 1), dtype=np.float32))
 
 
 def residuals_of(
     model: Model, items: NDArray[np.integer], values: NDArray[np.float32], baseline: float
 ) -> NDArray[np.float32]:
-    """What each rating contributes to neighbor terms, float32 (B,).
+    """Residual of each rating in neighbor terms, float32 (B,).
 
-    r − b_ij against the fixed baselines; for implicit models 1 for a like, −1 for a dislike.
+    It is r − b_ij with the fixed baselines; for implicit models 1 for a like, −1 for a dislike.
     """
     if model.is_implicit:
         return np.where(are_likes(values, model.middle), np.float32(1), np.float32(-1))
-    known = np.float32(model.mean) + model.item_baseline[items] + np.float32(baseline)
-    residuals: NDArray[np.float32] = np.subtract(np.clip(values, *model.learned_scale), known, dtype=np.float32)
+    expected = np.float32(model.mean) + model.item_baseline[items] + np.float32(baseline)
+    residuals: NDArray[np.float32] = np.subtract(np.clip(values, *model.learned_scale), expected, dtype=np.float32)
     return residuals
 
 
@@ -139,8 +139,8 @@ def similar(
     """The rows of `factors` (R, F) with the largest cosine to `row`, best first; ties to the lower row. On the host.
 
     Args:
-        n: at most this many.
-        allowed: bool (R,), rows that may appear. Rows of zeros have no direction and never do.
+        n: rows to return, at most.
+        allowed: bool (R,), rows that may appear. Rows of zeros have no direction and never appear.
 
     Returns:
         int32 rows and float32 cosines, at most n.
@@ -155,7 +155,7 @@ def similar(
 def others(
     scores: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The rows with the best of `scores` (R,), which are overwritten, without `row` itself; otherwise as `similar`."""
+    """The rows with the highest `scores` (R,), without `row`, as in `similar`; overwrites `scores`."""
     unfit = ~allowed
     unfit[row] = True
     best = np.empty(min(n, len(scores)), dtype=np.float32)
@@ -183,7 +183,7 @@ def _check(n_users: int, n: int, offset: int, rows: Rows) -> None:
 def _flat(
     lists: Sequence[NDArray[np.integer] | None] | None, n_users: int, n_items: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(starts, ascending distinct rows below `n_items`) of one list per user; empty where there is none."""
+    """(starts, ascending distinct rows below `n_items`) of one list per user; empty for users without a list."""
     starts = np.zeros(n_users + 1, dtype=np.int64)
     if lists is None:
         return starts, np.zeros(0, dtype=np.int64)

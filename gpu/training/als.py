@@ -1,15 +1,15 @@
 """ALS ([000] Alg. 1; [001]): the two half-iterations, in cuMF's order (items first), explicit or implicit.
 
-While one side stands still, each row of the other minimizes its own part of the objective: (A + ρ I) x = b with
+With one side fixed, each row of the other minimizes its own part of the objective. It solves (A + ρ I) x = b with
 A = Σ w z zᵀ and b = Σ y z over the row's ratings.
 
 * Explicit: z = v, or [v; 1] with biases; w = 1, y = r − μ − b̂ of the other side's row; ρ = λ n.
 * Implicit: z = v, w = α |r|, y = 1 + α r where r > 0 and 0 below (a dislike), and VᵀV of the whole other side is added
-  to A; ρ = λ (n + N/α)^ν, N the rows of the other side that have ratings.
+  to A; ρ = λ (n + N/α)^ν, where N counts the rows of the other side that have ratings.
 
 λ0 (`AlsObjective.prior`) is added to every ρ.
 
-A row without ratings has no parameters: zeros.
+A row without ratings gets zeros.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from gpu.refit_rules import ridges
 from gpu.training import evaluate
 from gpu.training.loop import Trainer
 
-WHOLE, BLOCK = 256, 64  # factors up to which a row is solved as a whole, and of a block beyond
-START = 0.2  # size of the random start, as in cuMF: uniform below it, or normal of half of it around zero
+WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
+START = 0.2  # size of the random start, as in cuMF: uniform from 0 to it, or normal with half of it as deviation
 
 
 class AlsObjective(NamedTuple):
-    """What both half-iterations minimize and how; the same for both sides.
+    """Objective and solver of both half-iterations; the same for both sides.
 
     Attributes:
         n_factors: F.
         biases: whether the last column of a table is the row's bias; the table is then F + 1 wide.
         is_implicit, alpha: see the module; α is 0 for explicit problems.
-        mean: μ, subtracted from ratings; 0 where there are no biases.
+        mean: μ, subtracted from ratings; 0 without biases.
         regularization: λ.
         exponent: ν; 1 for explicit problems.
         prior: λ0, the same for every row with ratings.
@@ -64,25 +64,25 @@ class AlsObjective(NamedTuple):
     precision: str
 
     def ridges(self, lengths: NDArray[np.int64], n_others: int) -> NDArray[np.float64]:
-        """ρ of rows with these numbers of ratings, where `n_others` rows of the other side have some."""
+        """ρ of rows with `lengths` (B,) ratings, if `n_others` rows of the other side have ratings."""
         return ridges(lengths, n_others, self.alpha, self.regularization, self.exponent, self.prior)
 
 
 def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> AlsObjective:
-    """The problem that `params` poses on `ratings`."""
-    known = calibration
+    """The objective of a training with `params` on `ratings`."""
+    data = calibration
     if isinstance(params, AlsImplicitParams):
-        kind = (False, True, known.alpha, 0.0, known.regularization, params.regularization_exponent, known.prior)
+        kind = (False, True, data.alpha, 0.0, data.regularization, params.regularization_exponent, data.prior)
     else:
         mean = mean_of(ratings) if params.biases else 0.0
-        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, known.prior)
+        kind = (params.biases, False, 0.0, mean, params.regularization, 1.0, data.prior)
     return AlsObjective(
         params.n_factors, *kind, params.n_cg_steps, params.cg_tolerance, params.solver, params.precision
     )
 
 
 class AlsTrainer(Trainer[Model]):
-    """Both sides where the backend computes, solved in turn; see `gpu.training.loop.Trainer`."""
+    """Solves both sides in turn on the backend; see `gpu.training.loop.Trainer`."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class AlsTrainer(Trainer[Model]):
         test: Ratings | None = None,
         calibration: Calibration | None = None,
     ) -> None:
-        """Place both sides.
+        """Load both sides onto the backend.
 
         Args:
-            calibration: of these ratings. Default: made here.
+            calibration: of these ratings. Default: computed here.
 
         Raises:
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
@@ -127,7 +127,7 @@ class AlsTrainer(Trainer[Model]):
         self._als.finish()
 
     def diverged(self, epoch: int) -> TrainingDiverged:
-        """Ratings so large that their squares overflow, or a singular row."""
+        """The error for ratings whose squares overflow, or for a singular row."""
         return TrainingDiverged(
             f"Training of {self.params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters; "
             f"raise regularization ({self.problem.regularization:g})"
@@ -141,7 +141,7 @@ class AlsTrainer(Trainer[Model]):
         return model
 
     def compile(self) -> None:
-        """Compile everything that a half-iteration calls, on a matrix without rows."""
+        """Compile the kernels of a half-iteration, by solving a matrix without rows."""
         starts, lengths, items, values = self.ratings.by_user
         rows = Rows(starts[:0], lengths[:0], items[:0], values[:0])
         nothing = self._als.prepare(rows, 1, self.problem)
@@ -172,7 +172,7 @@ def is_blocked(problem: AlsObjective) -> bool:
 
 
 def block_problem(problem: AlsObjective) -> AlsObjective:
-    """What is left to solve where a block of factors is improved: factors alone, and targets that are residuals."""
+    """The objective of one block of factors: no biases, and targets that are residuals."""
     return problem._replace(n_factors=BLOCK, biases=False, mean=0.0)
 
 
@@ -182,14 +182,14 @@ def n_blocks(problem: AlsObjective) -> int:
 
 
 def width(problem: AlsObjective) -> int:
-    """Columns of a table: F, and one for the bias."""
+    """Columns of a table: F, or F + 1 with biases."""
     return problem.n_factors + problem.biases
 
 
 def start_tables(ratings: Ratings, problem: AlsObjective, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(users, items) before the first half: random users, zeros for items and for rows without ratings.
+    """(users, items) before the first half-iteration: random users, zeros for items and for rows without ratings.
 
-    Targets that are not centered are all positive, and so is the start then.
+    Without biases all targets are positive, so the start is positive too.
     """
     generator = np.random.default_rng(seed)
     shape = (ratings.n_users, width(problem))
@@ -209,7 +209,7 @@ def model_of(
     users: NDArray[np.float32],
     items: NDArray[np.float32],
 ) -> Model:
-    """Two tables as a model; estimates of implicit models lie between 0 and 1."""
+    """The model with these tables of users and items; estimates of implicit models lie between 0 and 1."""
     scale = (0.0, 1.0) if problem.is_implicit else ratings.scale
     model = Model.zeros(params, problem.mean, scale, ratings.n_users, ratings.n_items)
     model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)

@@ -1,4 +1,4 @@
-"""What every trained model must have: finite parameters, and factors that are more than nothing."""
+"""Checks that a trained model has finite parameters, and factors that are not all about zero."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gpu.model import Model
 from gpu.param_kinds import GradientParams, Params, descending
 from gpu.ratings import Ratings
 
-DEAD_BELOW = 1e-3  # largest factor, in units of what products of factors stand for, to the power of ½
+DEAD_BELOW = 1e-3  # largest factor, over the square root of the unit of ratings; smaller ones are dead
 LARGEST_SCORE = float(np.finfo(np.float32).max)
-MIN_RATINGS = 1000  # fewer may leave factors nothing to say, and so may explicit ratings that are all equal
+MIN_RATINGS = 1000  # ratings; with fewer, or with equal explicit ratings, zero factors can be right
 
 
 def check_trained(model: Model, ratings: Ratings) -> None:
-    """Return if `model`, trained on `ratings`, is of use.
+    """Raise an error unless `model`, trained on `ratings`, is usable.
 
-    NMF may have factors of zeros on one side: its columns have length 1 on the other.
+    NMF may have factors of about zero on one side, since its columns have length 1 on the other.
 
     Raises:
         TrainingDiverged: a parameter is not finite, or so large that scores are not.
@@ -33,8 +33,8 @@ def check_trained(model: Model, ratings: Ratings) -> None:
         raise _diverged(model.params)
     largest = max(sides) if model.params.is_nonnegative else min(sides)
     low, high = ratings.scale
-    says_something = len(ratings) >= MIN_RATINGS and (model.is_implicit or low < high)
-    if largest < DEAD_BELOW * _scale(model) and says_something:
+    needs_factors = len(ratings) >= MIN_RATINGS and (model.is_implicit or low < high)
+    if largest < DEAD_BELOW * _scale(model) and needs_factors:
         raise DeadFactors(
             f"Training of {model.params.algorithm} left dead {_named(model)}: expected some of at least "
             f"{DEAD_BELOW:g}, got {largest / _scale(model):.2g} at most; {_advice(model)}"
@@ -42,7 +42,10 @@ def check_trained(model: Model, ratings: Ratings) -> None:
 
 
 def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
-    """The error of a descent that has left finite numbers in `epoch`, from 0. A step times λ of 1 overshoots zero."""
+    """The error of a descent whose parameters are not finite after `epoch`, from 0.
+
+    A product of step and λ of at least 1 overshoots zero, so the message names such parameters first.
+    """
     rate_of = {
         "regularization": "learning_rate",
         "bias_regularization": "learning_rate",
@@ -53,8 +56,8 @@ def diverged(params: GradientParams, epoch: int) -> TrainingDiverged:
     advice = f"lower {' and '.join(too_strong)}"
     if not too_strong:
         advice = f"lower learning_rate ({params.learning_rate:g}) or raise regularization ({params.regularization:g})"
-    said = f"Training of {params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters"
-    return TrainingDiverged(f"{said}; {advice}")
+    message = f"Training of {params.algorithm} diverged in epoch {epoch + 1}: expected finite parameters"
+    return TrainingDiverged(f"{message}; {advice}")
 
 
 def _diverged(params: Params) -> TrainingDiverged:
@@ -66,12 +69,12 @@ def _diverged(params: Params) -> TrainingDiverged:
 
 
 def _largest(array: NDArray[np.number]) -> float:
-    """The largest absolute value; NaN if there is one. Copies nothing."""
+    """The largest absolute value; NaN if the array has a NaN. Makes no copy."""
     return max(float(array.max()), -float(array.min())) if array.size else 0.0
 
 
 def _sides(model: Model) -> tuple[float, ...]:
-    """The largest of what every score is a product of."""
+    """The largest absolute value of each array that scores are products of."""
     if model.params.has_item_weights:
         return (_largest(model.item_weights),)
     return _largest(model.user_factors), _largest(model.item_factors)
@@ -86,13 +89,13 @@ def _scale(model: Model) -> float:
 
 
 def _advice(model: Model) -> str:
-    """What to change, with what was used."""
-    params, known = model.params, model.calibration
+    """The parameters to change, with their present values."""
+    params, data = model.params, model.calibration
     if model.params.has_item_weights:
-        return f"lower regularization ({known.regularization:g})"
+        return f"lower regularization ({data.regularization:g})"
     fewer = f"use fewer n_factors ({params.width})"
     if params.algorithm == "als-implicit":
-        return f"lower regularization ({known.regularization:g}), raise alpha ({known.alpha:g}) or {fewer}"
+        return f"lower regularization ({data.regularization:g}), raise alpha ({data.alpha:g}) or {fewer}"
     if not hasattr(params, "regularization"):
         return fewer
     return f"lower regularization ({params.regularization:g}) or {fewer}"

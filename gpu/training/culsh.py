@@ -1,7 +1,7 @@
 """CULSH-MF ([004] Alg. 3): CUSGD++ plus the weights W and C of hashed neighbors; explicit or implicit feedback.
 
-Implicit feedback ([004] §5.4) learns the cross-entropy of "liked or not": every like is a 1, every dislike (a rating
-below `middle`) a 0, and beside each like `n_negatives` items that the user has not rated are drawn as 0 in every epoch.
+Implicit feedback ([004] §5.4) minimizes the cross-entropy of "liked or not". Every like is a 1 and every dislike (a
+rating below `middle`) a 0. For each like an epoch draws `n_negatives` items that the user has not rated, as 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def trainer(
     test: Ratings | None = None,
     calibration: Calibration = NEUTRAL,
 ) -> DescentTrainer:
-    """Factors, biases, W and C, before their first epoch; the neighbors are found here.
+    """The trainer of factors, biases, W and C before the first epoch; the neighbors are found here.
 
     Raises:
         NotEnoughMemory: neighbors or epochs would need more than is free; the message has both numbers.
@@ -49,7 +49,7 @@ def trainer(
 
 
 def _implicit_baselines(known: Baselines, params: CulshParams, ratings: Ratings) -> Baselines:
-    """μ = the log-odds of a positive among the samples; no other baseline, since neighbor residuals are 1 and −1."""
+    """Baselines with μ = the log-odds of a positive among the samples, and zeros, as neighbor residuals are 1 or −1."""
     n_likes = max(int(np.count_nonzero(are_likes(ratings.by_user.values, known.middle))), 1)
     n_dislikes = max(len(ratings) - n_likes, 0)
     mean = -math.log((params.n_absences * n_likes + n_dislikes) / n_likes)

@@ -2,12 +2,12 @@
 
 arXiv:1905.03375.
 
-X (U, T) is what users like, 1 or the signal of a count, and 0 for everything else, dislikes too. The weights B minimize
-‖X − X B‖² + λ ‖B‖² under B_jj = 0: with P = (XᵀX + λ I)⁻¹, B_ij = −P_ij / P_jj. There is nothing to repeat and nothing
-random; how a user is scored with B says `gpu.ranking.weighted`.
+X (U, T) has 1, or the signal of a count, for each like, and 0 for all other pairs, also for dislikes. The weights B
+minimize ‖X − X B‖² + λ ‖B‖² under B_jj = 0: with P = (XᵀX + λ I)⁻¹, B_ij = −P_ij / P_jj. There are no epochs and no
+random numbers. `gpu.ranking.weighted` describes how B scores a user's items.
 
-T counts the items that somebody likes beside another one. All others would have rows and columns of zeros. B has T²
-numbers and takes T³ multiply-adds, so T is bounded.
+T counts the items liked by at least one user with another like. All other items would have rows and columns of zeros. B
+has T² numbers and takes T³ multiply-adds, so T is bounded.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class EaseTrainer(Trainer[Model]):
         """Find the items that get weights.
 
         Args:
-            calibration: of these ratings. Default: made here.
+            calibration: of these ratings. Default: computed here.
 
         Raises:
-            InvalidRatings: more items than `MAX_WEIGHTED` are liked beside others; says what they would take.
+            InvalidRatings: more than `MAX_WEIGHTED` items would get weights; the message has the bytes they would take.
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
         """
         self._ratings, self._params, self._test, self._ease = ratings, params, test, backend.primitives("ease")
@@ -71,14 +71,14 @@ class EaseTrainer(Trainer[Model]):
         return no_inverse()
 
     def metrics(self) -> Mapping[str, float]:
-        """See `gpu.training.loop.EpochReport`; without a test set there are none."""
+        """See `gpu.training.loop.EpochReport`; empty without a test set."""
         if self._test is None:
             return {}
         found = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
         return {f"test_{name}": value for name, value in found.items()}
 
     def model(self) -> Model:
-        """The model with the weights."""
+        """The model with the present weights."""
         ratings, liked = self._ratings, self._liked
         model = model_of(ratings, self._params, self._calibration, self._items, self._weights)
         model.user_factors[:, 0] = (ratings.by_user.lengths > 0) & ~_like_some(liked, self._items)
@@ -87,12 +87,12 @@ class EaseTrainer(Trainer[Model]):
 
 
 def no_inverse() -> TrainingDiverged:
-    """The error of a backend for which XᵀX + λ I is singular: λ is too small for its precision."""
+    """The error for a singular XᵀX + λ I: λ is too small for the backend's precision."""
     return TrainingDiverged("Training of ease diverged: expected XᵀX + λ to have an inverse; raise regularization")
 
 
 def weighted_items(liked: Ratings) -> NDArray[np.int64]:
-    """The items (T,), ascending, that somebody likes beside another one."""
+    """The items (T,), ascending, that at least one user with another like likes."""
     several = np.repeat(liked.by_user.lengths > 1, liked.by_user.lengths)
     return np.flatnonzero(np.bincount(liked.by_user.items[several], minlength=liked.n_items))
 
@@ -104,7 +104,7 @@ def model_of(
     items: NDArray[np.int64],
     weights: NDArray[np.float32],
 ) -> Model:
-    """`weights` (T, T) of `items` as a model; estimates lie between 0 and 1."""
+    """The model with `weights` (T, T) of `items` (T,); estimates lie between 0 and 1."""
     arrays = Model.zeros(params, 0.0, (0.0, 1.0), ratings.n_users, ratings.n_items).arrays
     arrays["item_weights"] = weights
     arrays["item_slots"][items] = np.arange(len(items))
@@ -116,7 +116,7 @@ def model_of(
 
 
 def _liked(ratings: Ratings, calibration: Calibration) -> Ratings:
-    """Likes alone, with x for their values."""
+    """The likes among `ratings`, with x as their values."""
     users, items, values = ratings.coo()
     x = preferences(values, calibration)
     shape = ratings.n_users, ratings.n_items

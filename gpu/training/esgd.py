@@ -1,21 +1,20 @@
 """ESGD ([003]): stochastic gradient descent without shuffling, sorting or scheduling.
 
-Fixed biases come first: means of users and items, shrunk so that rows with few ratings stay near μ ([003] takes plain
-means; `gpu.baselines.shrunk_biases`). Factors learn the rest, x = r − μ − b_i − b̂_j:
-with e = x − p·q, p ← p + γ(e q − λp) and q ← q + γ(e p − λq), both from the values before either is written, with a
-fixed γ.
+Fixed biases come first: means of users and items, shrunk so that rows with few ratings stay near μ ([003] uses plain
+means; `gpu.baselines.shrunk_biases`). Factors learn the residual x = r − μ − b_i − b̂_j. With e = x − p·q, an
+update is p ← p + γ(e q − λp) and q ← q + γ(e p − λq), both from the old values, with a fixed γ.
 
-Order of visits. The ratings stay as one array as they lie in memory: by user, since `Ratings` keeps the last rating of
-each pair and no arrival order. A block takes `BLOCK` of them, in pieces of `CHUNK` neighbors that one warp reads
-at once, and visits them in the order of one random array, the same for every block and epoch (*Rand* of [003]). Block
-b takes pieces 64 b, 64 b + 1, … of a walk round the array in strides near the golden ratio of it: an index is computed,
-nothing is moved. So whatever is visited at about the same time is spread evenly over all users, which matters where
-tens of thousands of ratings are in work at once. Test errors of MovieLens-100K are the same within 0.001 for true
-arrival order, order of the array, the walk, and a new shuffle in every epoch (docs/decisions, note 33).
+Order of visits. The ratings stay in one array in memory order: by user, since `Ratings` keeps the last rating of each
+pair and no arrival order. A block takes `BLOCK` of them, in pieces of `CHUNK` adjacent ratings that one warp reads at
+once. It visits them in the order of one random array, the same for every block and epoch (*Rand* of [003]). Block b
+takes pieces 64 b, 64 b + 1, … of a walk around the array, in strides near the golden ratio of its length. This only
+computes an index and moves no data. So the ratings in flight are spread evenly over all users, which matters with tens
+of thousands of them. Test errors of MovieLens-100K are the same within 0.001 for true arrival order, order of the
+array, the walk, and a new shuffle in every epoch (docs/decisions, note 33).
 
-The device is racy: updates are atomic additions in any order, computed from values that others may be changing. The
-host visits one rating after the other in the order above, on one thread (more would need the schedule that ESGD is
-free of), so its results are the same bit for bit; both reach the same error.
+The device has races: updates are atomic additions in any order, computed from values that other threads may be
+changing. The host visits one rating after the other in the order above, on one thread, since more would need a
+schedule, which ESGD avoids. So its results have the same bits in every run. Both reach the same error.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ from gpu.training import evaluate
 from gpu.training.check import diverged
 from gpu.training.loop import Trainer
 
-BLOCK = 2048  # sh_size, ratings that a block holds: the nearest to [003]'s 2000 that threads divide
-CHUNK = 32  # neighbors in memory that stay together, one read of a warp
-# Factors start uniform from 0 to this over √F. A start of one sign gives all products one sign, and so a first
-# direction to learn along; one around 0 takes some epochs longer to leave it.
+BLOCK = 2048  # ratings of a block, sh_size: the multiple of the threads nearest to the 2000 of [003]
+CHUNK = 32  # adjacent ratings that stay together, one read of a warp
+# Upper end, times √F, of the uniform start of factors from 0. With one sign all products have one sign, which gives a
+# first direction to learn along; a start around 0 takes some epochs longer.
 START = 0.3
 GOLDEN_RATIO = 0.5 * (math.sqrt(5) - 1)
-NEAR = 32  # strides on either side of it to choose from
+NEAR = 32  # strides to try on either side of the golden ratio
 
 
 class Order(NamedTuple):
-    """In which order ratings are visited.
+    """The order in which ratings are visited.
 
     Attributes:
-        visits: uint16 (BLOCK,), *Rand*: the places of a block in the order of their visits.
-        stride: between chunks that follow each other, coprime to their number.
+        visits: uint16 (BLOCK,), *Rand*: the positions of a block in the order of their visits.
+        stride: chunks from one chunk of the walk to the next; coprime to the number of chunks.
     """
 
     visits: NDArray[np.uint16]
@@ -61,15 +60,15 @@ class Order(NamedTuple):
 
 
 class EsgdTrainer(Trainer[Model]):
-    """Samples and both factor tables where the backend computes; see `gpu.training.loop.Trainer`.
+    """Trains samples and both factor tables on the backend; see `gpu.training.loop.Trainer`.
 
-    On the device equal seeds give nearly equal models only.
+    On the device equal seeds give only nearly equal models.
     """
 
     def __init__(
         self, ratings: Ratings, params: EsgdParams, backend: Backend = HOST, test: Ratings | None = None
     ) -> None:
-        """Place them.
+        """Load samples and factors onto the backend.
 
         Raises:
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
@@ -97,7 +96,7 @@ class EsgdTrainer(Trainer[Model]):
         self._esgd.prepare(self._params.n_factors)
 
     def learn(self, epoch: int) -> None:
-        """One epoch; the step stays the same."""
+        """Run one epoch; every epoch has the same step."""
         del epoch
         step, regularization = np.float32(self._params.learning_rate), np.float32(self._params.regularization)
         self._esgd.learn_epoch(self._samples, self._users, self._items, step, regularization)
@@ -106,7 +105,7 @@ class EsgdTrainer(Trainer[Model]):
         self._esgd.finish()
 
     def is_finite(self) -> bool:
-        """Whether every factor is."""
+        """Whether every factor is finite."""
         return bool(self._esgd.is_finite(self._users, self._items))
 
     def diverged(self, epoch: int) -> TrainingDiverged:
@@ -130,7 +129,7 @@ class EsgdTrainer(Trainer[Model]):
 
 
 def order_of(n_ratings: int, seed: int) -> Order:
-    """The order of visits of so many ratings; it depends on nothing else."""
+    """The order of visits of `n_ratings`; it depends only on the arguments."""
     n_chunks = -(-n_ratings // CHUNK)
     golden = round(GOLDEN_RATIO * n_chunks)
     strides = range(max(1, golden - NEAR), golden + NEAR + 1)
@@ -139,9 +138,9 @@ def order_of(n_ratings: int, seed: int) -> Order:
 
 
 def largest_quotient(stride: int, n: int) -> float:
-    """The largest partial quotient of stride / n, infinite unless they are coprime: how unevenly a walk spreads.
+    """The largest partial quotient of stride / n, infinite unless they are coprime: it measures how uneven a walk is.
 
-    The golden ratio has ones only; a whole number of steps has to be near it.
+    The golden ratio has only ones; a whole stride can only come near it.
     """
     largest = 0
     while stride:
@@ -151,12 +150,12 @@ def largest_quotient(stride: int, n: int) -> float:
 
 
 def start_model(ratings: Ratings, params: EsgdParams) -> Model:
-    """The model before its first epoch; factors of rows without ratings are and stay zero."""
-    known = shrunk_biases(ratings)
-    model = Model.zeros(params, known.mean, ratings.scale, ratings.n_users, ratings.n_items)
+    """The model before its first epoch; factors of rows without ratings are zero and stay so."""
+    biases = shrunk_biases(ratings)
+    model = Model.zeros(params, biases.mean, ratings.scale, ratings.n_users, ratings.n_items)
     model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
-    model.user_baseline[:], model.item_baseline[:] = known.user, known.item
-    model.user_bias[:], model.item_bias[:] = known.user, known.item
+    model.user_baseline[:], model.item_baseline[:] = biases.user, biases.item
+    model.user_bias[:], model.item_bias[:] = biases.user, biases.item
     generator = np.random.default_rng(params.seed)
     end = np.float32(START / np.sqrt(params.n_factors))
     for factors, trained in ((model.user_factors, model.user_trained), (model.item_factors, model.item_trained)):

@@ -1,4 +1,4 @@
-"""How good a model is: errors of estimates, ranks of held-out items, and which pairs are held out."""
+"""Evaluates a model: errors of estimates and ranks of held-out items; decides which pairs are held out."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def predict(
     """Eq. 1 of [004] for each pair of user and item.
 
     Args:
-        rows: what each user has rated (M rows): the neighbor terms are read from it.
-        users, items: rows, (B,). Cheapest where pairs of one user stand together.
+        rows: ratings of each user (U rows), for the neighbor terms.
+        users, items: rows, (B,). Fastest if the pairs of a user are consecutive.
 
     Returns:
         float32 (B,): estimates clipped to `model.scale`, or log-odds for implicit models.
@@ -43,7 +43,7 @@ def rmse(
     model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
     *, backend: Backend = HOST,
 ) -> float:  # fmt: skip
-    """Root mean square error of `predict` against `values` (B,); NaN where there is no pair."""
+    """Root mean square error of `predict` against `values` (B,); NaN for no pairs."""
     errors = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
     return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
 
@@ -52,7 +52,7 @@ def mae(
     model: Model, rows: Rows, users: NDArray[np.integer], items: NDArray[np.integer], values: NDArray[np.floating],
     *, backend: Backend = HOST,
 ) -> float:  # fmt: skip
-    """Mean absolute error of `predict` against `values` (B,); NaN where there is no pair."""
+    """Mean absolute error of `predict` against `values` (B,); NaN for no pairs."""
     errors = predict(model, rows, users, items, backend=backend).astype(np.float64) - values
     return float(np.mean(np.abs(errors))) if len(errors) else float("nan")
 
@@ -73,14 +73,14 @@ def ranking(
 
     Args:
         rows: training ratings by user; these items do not compete.
-        test: held-out ratings, rows as in the model. Items in `rows` as well are ignored.
-        relevant_from: smallest rating that makes a test item relevant. Default: every rating that the model does not
-            take for a dislike (`Calibration.middle`).
+        test: held-out ratings, with the rows of the model. Pairs that are also in `rows` are ignored.
+        relevant_from: smallest rating that makes a test item relevant. Default: every rating that is not a dislike for
+            the model (`Calibration.middle`).
         k_ndcg, k_recall: cut-offs.
 
     Returns:
         `ndcg@k` (gain 1, discount 1/log2(rank + 1), ideal over min(k, relevant) items) and `recall@k` (hits over
-        relevant items), each the mean over the users with a relevant item; NaN where there is none.
+        relevant items), each the mean over the users with a relevant item; NaN without such users.
     """
     users, items, values = test.coo()
     relevant = values >= (model.calibration.middle if relevant_from is None else relevant_from)
@@ -102,12 +102,12 @@ def sampled_ranking(
     *,
     backend: Backend = HOST,
 ) -> dict[str, float]:
-    """Leave-one-out: where each user's held-out item ranks among given negatives, in the order of lists.
+    """Leave-one-out: the rank of each user's held-out item among given negatives, in the order of lists.
 
     Args:
         rows: training ratings by user.
         positives: (U,) held-out item of each user.
-        negatives: (U, n) items to compete; one that equals the positive is dropped, a tie counts half a rank.
+        negatives: (U, n) competing items; one that equals the positive is dropped, and a tie counts half a rank.
 
     Returns:
         `hr@k`: share of users whose rank, from 0, is below k. `ndcg@k`: mean of ln 2 / ln(rank + 2) of those.
@@ -125,25 +125,25 @@ def sampled_ranking(
 
 
 def baseline(ratings: Ratings, *, is_implicit: bool) -> Model:
-    """A model without factors, which a trained one has to beat.
+    """A model without factors that trained models must beat.
 
-    Implicit: popularity, how many have rated each item. Else `shrunk_biases`.
+    Implicit: popularity, the number of ratings of each item. Explicit: `shrunk_biases`.
     """
     shape = ratings.n_users, ratings.n_items
     if is_implicit:
         model = Model.zeros(AlsImplicitParams(n_factors=4), 0.0, (0.0, 1.0), *shape)
         model.item_bias[:] = ratings.by_item.lengths
         return model
-    known = shrunk_biases(ratings)
-    model = Model.zeros(SgdParams(n_factors=1), known.mean, ratings.scale, *shape)
-    model.user_bias[:], model.item_bias[:] = known.user, known.item
+    biases = shrunk_biases(ratings)
+    model = Model.zeros(SgdParams(n_factors=1), biases.mean, ratings.scale, *shape)
+    model.user_bias[:], model.item_bias[:] = biases.user, biases.item
     return model
 
 
 def is_held_out(user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], modulus: int = 20) -> NDArray[np.bool_]:
-    """Whether each pair belongs to the 1 / `modulus` of all pairs on which models are compared, never trained.
+    """Whether each pair (B,) is held out: 1 / `modulus` of all pairs compare models and never train them.
 
-    It depends on the two keys alone, so every training of every model holds out the same pairs.
+    The result depends only on the two keys, so every training of every model holds out the same pairs.
     """
     pair = _mixed(_mixed(user_keys + _GOLDEN) ^ item_keys)
     held_out: NDArray[np.bool_] = pair % np.uint64(modulus) == 0
@@ -157,7 +157,7 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _as_listed(model: Model) -> Arrays:
-    """What scores a model, with the biases that its lists have."""
+    """The arrays that score a model, with the biases of its lists."""
     return arrays_of(model)._replace(item_bias=Deduction.of(model).biases(model, np.arange(model.n_items)))
 
 
@@ -173,7 +173,7 @@ def _scores(
 def _ranks(
     model: Model, rows: Rows, users: NDArray[np.int32], items: NDArray[np.int32], k: int, backend: Backend
 ) -> NDArray[np.int64]:
-    """Rank from 0 of each pair's item in its user's list of `k`, `k` if it is not there; −1 if the user has rated it.
+    """Rank from 0 of each pair's item in its user's list of `k`; `k` if it is not listed, −1 if the user has rated it.
 
     Args:
         users, items: (B,), ascending by user.

@@ -13,15 +13,15 @@ from gpu.errors import TrainingDiverged
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What one epoch did.
+    """Result of one epoch.
 
     Attributes:
         epoch: from 1.
-        n_epochs: how many there will be.
-        seconds: training so far; without compiling, and without measuring `metrics`.
-        metrics: `train_rmse` and, with a test set, `test_rmse`; for implicit models, with a test set, `test_ndcg@10`
-            and `test_recall@20`. `train_loss`: of `culsh-implicit` the mean cross-entropy of the epoch's samples, of
-            ALS the objective over the number of ratings. Of NMF `relative_error`.
+        n_epochs: number of epochs, at most.
+        seconds: training time so far, without compiling and without computing `metrics`.
+        metrics: `train_rmse` and, with a test set, `test_rmse`. Implicit models have `test_ndcg@10` and
+            `test_recall@20` instead, with a test set. `train_loss` is the mean cross-entropy of the epoch's samples for
+            `culsh-implicit`, and the objective over the number of ratings for ALS. NMF has `relative_error`.
     """
 
     epoch: int
@@ -34,16 +34,16 @@ OnEpoch = Callable[[EpochReport], None]
 
 
 Found = TypeVar("Found")
-Found_co = TypeVar("Found_co", covariant=True)  # what a training finds
+Found_co = TypeVar("Found_co", covariant=True)  # the result of a training
 
 
 class Trainer(Protocol[Found_co]):
-    """One training, on the host or the device; it finds a model, or factors of any matrix.
+    """One training, on the host or the device; its result is a model, or the factors of a matrix.
 
-    Trainers inherit from it what they need not say.
+    Trainers inherit the defaults of its methods.
 
     Attributes:
-        seconds: training time; spent on neighbors before `train`, then what `train` adds.
+        seconds: training time so far; at the start, the time for finding neighbors.
     """
 
     seconds: float
@@ -57,38 +57,38 @@ class Trainer(Protocol[Found_co]):
         return
 
     def prepare(self) -> None:
-        """What comes once before the first epoch and counts as training time. By default nothing."""
+        """Do the work before the first epoch that counts as training time. By default there is none."""
         return
 
     def learn(self, epoch: int) -> None:
-        """Run epoch `epoch`, from 0; all of it is done on return."""
+        """Run epoch `epoch`, from 0; returns when the epoch is complete."""
 
     def is_finite(self) -> bool:
-        """Whether every parameter is finite. By default left to the metrics, and to `gpu.training.check` at the end."""
+        """Whether every parameter is finite. By default true: metrics and `gpu.training.check` find other cases."""
         return True
 
     def diverged(self, epoch: int) -> TrainingDiverged:
-        """The error for a parameter that is not finite after epoch `epoch`; says which parameter to change."""
+        """The error for a parameter that is not finite after epoch `epoch`; its message names a remedy."""
 
     def metrics(self) -> Mapping[str, float]:
         """See `EpochReport`."""
 
     def has_converged(self) -> bool:
-        """Whether later epochs would change too little. By default all epochs are run."""
+        """Whether later epochs would gain too little. By default false: all epochs are run."""
         return False
 
     def model(self) -> Found_co:
-        """What is found so far, in host memory."""
+        """The present result, in host memory."""
 
 
 def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None) -> Found:
-    """Run all epochs of `trainer` and return what it finds.
+    """Run all epochs of `trainer` and return its result.
 
     Args:
-        on_epoch: called after each epoch; metrics are computed only if it is given.
+        on_epoch: called after each epoch; without it no metrics are computed.
 
     Raises:
-        TrainingDiverged: a parameter is not finite, or a metric of the training ratings. A metric of the test set may
+        TrainingDiverged: a parameter, or a metric of the training ratings, is not finite. A metric of the test set may
             be NaN: without a liked pair there is no rank.
     """
     begin(trainer)
@@ -105,7 +105,7 @@ def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None) -> Found:
 
 
 def begin(trainer: Trainer[object]) -> None:
-    """Everything before the first epoch."""
+    """Compile and prepare: all work before the first epoch."""
     trainer.compile()
     began = time.perf_counter()
     trainer.prepare()

@@ -1,8 +1,8 @@
 """NMF: A ≈ W H without a negative entry, by FAST-HALS in its locality-optimized form, PL-NMF ([002] Alg. 1 and 2).
 
-A is V × D, W is V × K with columns of length 1, H is K × D. An epoch is a W step and an H step, so that the error it
-reports belongs to the factors it leaves; one H step comes before the first epoch. That is the alternation of [002]
-Alg. 1, cut at the other half.
+A is V × D, W is V × K with columns of length 1, H is K × D. An epoch is a W step and an H step, so that the reported
+error is that of the resulting factors. One H step comes before the first epoch. The alternation is that of [002]
+Alg. 1; only the epochs end after the other step.
 
 * W step, with P = A Hᵀ and Q = H Hᵀ: for each k, W_k ← max(ε, W_k Q_kk + P_k − W Q_k), then W_k ← W_k / ‖W_k‖.
 * H step, with R = Aᵀ W and S = Wᵀ W: for each k, H_k ← max(ε, H_k + R_k − Hᵀ S_k).
@@ -32,18 +32,18 @@ from gpu.training import evaluate
 from gpu.training.loop import OnEpoch, Trainer, train
 from gpu.training.nndsvd import nndsvd
 
-Floats = NDArray[Any]  # in the precision asked for
-DENSE_FROM = 0.15  # share of entries from which a product with a dense A is faster, zeros and all
+Floats = NDArray[Any]  # of dtype `NmfParams.precision`
+DENSE_FROM = 0.15  # share of entries above 0; from here on products with a dense A are faster
 
 
 class Factors(NamedTuple):
-    """What a factorization found.
+    """Result of a factorization.
 
     Attributes:
         W: (V, K), columns of length 1.
         H: (K, D).
         relative_error: √(Σ (A − WH)² / Σ A²).
-        n_epochs: how many it took.
+        n_epochs: epochs that were run.
     """
 
     W: Floats
@@ -58,8 +58,8 @@ def factorize(
     """Factorize any non-negative matrix.
 
     Args:
-        matrix: V × D, sparse (`Ratings`: rows are users, what is not stored is 0) or dense (float or integer).
-        params: see there.
+        matrix: V × D, sparse (`Ratings`: rows are users, other entries are 0) or dense (float or integer).
+        params: see `NmfParams`.
         backend: where to compute.
         on_epoch: called after each epoch with `relative_error`.
 
@@ -72,7 +72,7 @@ def factorize(
 
 
 class Alternation:
-    """A and both factors where the backend computes, solved in turn: what the two trainers of this module share."""
+    """Solves both factors in turn on the backend: the common part of the two trainers of this module."""
 
     def __init__(self, matrix: Ratings | Floats, params: NmfParams, backend: Backend) -> None:
         matrix = _checked(matrix)
@@ -94,11 +94,11 @@ class Alternation:
         return self.params.n_epochs
 
     def prepare(self) -> None:
-        """The H step before the first epoch."""
+        """Do the H step before the first epoch."""
         self._solve_columns()
 
     def learn(self, epoch: int) -> None:
-        """A W step and an H step."""
+        """Do a W step and an H step."""
         del epoch
         self._error_before = self.relative_error
         self._solve_rows()
@@ -106,16 +106,16 @@ class Alternation:
         self._n_done += 1
 
     def is_finite(self) -> bool:
-        """Whether the error that the factors leave is."""
+        """Whether the relative error is finite."""
         return math.isfinite(self.relative_error)
 
     def diverged(self, epoch: int) -> TrainingDiverged:
-        """Sums of squares overflowed."""
+        """The error for sums of squares that overflow."""
         del epoch
         return TrainingDiverged("Training of nmf diverged: expected finite factors; use precision=float64")
 
     def has_converged(self) -> bool:
-        """Whether the last epoch lowered the error by less than `tolerance` of it."""
+        """Whether the last epoch lowered the relative error by less than the share `tolerance`."""
         gain = self._error_before - self.relative_error
         return bool(self.params.tolerance) and gain < self.params.tolerance * self._error_before
 
@@ -125,11 +125,11 @@ class Alternation:
         return Factors(W, H.T, self.relative_error, self._n_done)
 
     def _solve_rows(self) -> None:
-        """The W step."""
+        """Do the W step."""
         self._solve(self._rows, self._columns, self._gram_of_H, is_W=True)
 
     def _solve_columns(self) -> None:
-        """The H step, and the error it leaves; waits for the device."""
+        """Do the H step and compute the relative error; waits for the device."""
         hals, S = self._hals, self._hals.gram(self._rows)
         self._solve(self._columns, self._rows, S, is_W=False)
         self._gram_of_H = Q = hals.gram(self._columns)
@@ -138,7 +138,7 @@ class Alternation:
         hals.finish()
 
     def _solve(self, solved: Any, fixed: Any, gram: Any, *, is_W: bool) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # the error that is left tells
+        with np.errstate(over="ignore", invalid="ignore"):  # `is_finite` finds an overflow in the relative error
             self._hals.multiply(self._matrix, is_W, fixed, solved)
             self._hals.sweep(solved, gram, tile=self.tile, normalize=is_W)
 
@@ -155,7 +155,7 @@ class Alternation:
         return W.astype(dtype), H.astype(dtype)
 
     def compile(self) -> None:
-        """Compile everything that an epoch calls, on a matrix of one cell in the same form."""
+        """Compile the kernels of an epoch, on a matrix of one cell in the same form."""
         hals, dtype = self._hals, np.dtype(self.params.precision).type
         one = np.ones((1, 1), dtype=dtype)
         corner = np.zeros(1, dtype=np.int64)
@@ -187,10 +187,10 @@ class NmfTrainer(Alternation, Trainer[Model]):
     def __init__(
         self, ratings: Ratings, params: NmfParams, backend: Backend = HOST, test: Ratings | None = None
     ) -> None:
-        """Place the matrix and both factors.
+        """Load the matrix and both factors onto the backend.
 
         Raises:
-            InvalidRatings: a rating below 0, or none above.
+            InvalidRatings: a rating is below 0, or none is above 0.
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
         """
         super().__init__(matrix_of(ratings), params, backend)
@@ -210,10 +210,10 @@ class NmfTrainer(Alternation, Trainer[Model]):
 
 
 def tile_of(params: NmfParams) -> int:
-    """T: as asked, or the minimum of [002] eq. 9.
+    """T: `params.tile`, or the minimum of [002] eq. 9.
 
-    vol(T) = V [(1/T + 2/√C)(K² − KT) + KT] words are moved, C the cache in words; it is least at
-    T = √(K / (1 − 2/√C)), which for any cache in use is √K rounded.
+    A sweep moves vol(T) = V [(1/T + 2/√C)(K² − KT) + KT] words, with a cache of C words. The minimum is at
+    T = √(K / (1 − 2/√C)), which is about √K for any real cache.
     """
     return min(params.tile or round(params.n_factors**0.5), params.n_factors)
 
@@ -226,7 +226,7 @@ def random_start(shape: tuple[int, int], mean: float, params: NmfParams) -> tupl
 
 
 def model_of(ratings: Ratings, params: NmfParams, factors: Factors) -> Model:
-    """W and H as a model; estimates lie between 0, what an unrated pair counts, and the largest rating."""
+    """The model with factors W and H; estimates lie between 0, the value of unrated pairs, and the largest rating."""
     scale = (0.0, ratings.scale[1])
     model = Model.zeros(params, 0.0, scale, ratings.n_users, ratings.n_items)
     model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
@@ -243,7 +243,7 @@ def shape_of(matrix: Ratings | Floats) -> tuple[int, int]:
 
 
 def matrix_of(ratings: Ratings) -> Ratings | NDArray[np.float32]:
-    """The form in which products are faster: sparse, or dense with zeros and all."""
+    """The ratings in the form with faster products: sparse, or dense with zeros."""
     if len(ratings) < DENSE_FROM * ratings.n_users * ratings.n_items:
         return ratings
     users, items, values = ratings.coo()

@@ -1,7 +1,7 @@
 """NNDSVD: a start for NMF from the leading singular vectors (Boutsidis and Gallopoulos, 2008).
 
-They are found by a randomized range finder with power iterations (Halko, Martinsson and Tropp, 2011, Alg. 4.4): only
-products with A are needed, sparse or dense, wherever it lies.
+A randomized range finder with power iterations finds them (Halko, Martinsson and Tropp, 2011, Alg. 4.4). It needs only
+products with A, which may be sparse or dense, on the host or the device.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from gpu.params import NmfParams
 
 Floats = NDArray[Any]
 Product = Callable[[bool, Floats], Floats]  # (whether A · rows, else Aᵀ · rows) -> product
-OVERSAMPLING = 10
-N_POWERS = 4  # the singular values of text and ratings fall slowly
+OVERSAMPLING = 10  # vectors in addition to k
+N_POWERS = 4  # power iterations; the singular values of text and ratings fall slowly
 
 
 def nndsvd(product: Product, shape: tuple[int, int], params: NmfParams) -> tuple[Floats, Floats]:
-    """(W (V, k), Hᵀ (D, k)), no entry below 0; k is `params.n_factors`, or less where A has fewer dimensions.
+    """(W (V, k), Hᵀ (D, k)), no entry below 0; k is `params.n_factors`, or less if A has fewer dimensions.
 
-    Of each pair of singular vectors the positive or the negative parts are kept, whichever carry more.
+    It keeps the positive or the negative parts of each pair of singular vectors: those with the larger product of
+    norms.
     """
     left, values, right = singular(product, shape, params.n_factors, params.seed)
     W, H = np.empty_like(left), np.empty_like(right)
@@ -37,7 +38,7 @@ def nndsvd(product: Product, shape: tuple[int, int], params: NmfParams) -> tuple
 
 
 def singular(product: Product, shape: tuple[int, int], k: int, seed: int) -> tuple[Floats, Floats, Floats]:
-    """The `k` leading singular triples, fewer where A has fewer dimensions: (V, k), (k,), (D, k), float64."""
+    """The `k` leading singular triples, or fewer if A has fewer dimensions: (V, k), (k,), (D, k), float64."""
     n_rows, n_columns = shape
     width = min(k + OVERSAMPLING, n_rows, n_columns)
     basis = np.random.default_rng((seed, k)).standard_normal((n_columns, width))

@@ -1,6 +1,6 @@
 """CUSGD++ ([004] Alg. 2), and the trainer that CULSH-MF shares with it.
 
-What an epoch visits in which order, and where, is the backend's: `gpu.host.descent`, `gpu.device.descent`.
+The backend decides the order of visits in an epoch: `gpu.host.descent`, `gpu.device.descent`.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from gpu.training.check import diverged
 from gpu.training.loop import Trainer
 from gpu.views import Rates, Shares
 
-# Factors start as normal draws of this deviation over √F, so that u·v starts near zero whatever F.
+# Deviation, times √F, of the normal draws that factors start from, so that u·v starts near zero for any F.
 INITIAL_DEVIATION = 0.1
 
 
 class Descent(Protocol):
-    """One training where a backend computes; made of (model, params, ratings, test)."""
+    """One training on a backend, constructed from (model, params, ratings, test)."""
 
     def compile(self) -> None:
-        """Compile what the rest calls."""
+        """Compile the kernels of all other methods."""
 
     def prepare(self) -> None:
         """Lay the ratings out; counts as training time."""
 
     def learn(self, epoch: int, rates: Rates) -> None:
-        """One epoch of eq. 5; may return before it is done."""
+        """Start one epoch of eq. 5; may return before it is done."""
 
     def shrink(self, shares: Shares) -> None:
         """Pull parameters toward zero by these shares; may return before it is done."""
 
     def finish(self) -> None:
-        """Wait for what was begun."""
+        """Wait until all work is done."""
 
     def fetch(self) -> Model:
         """The model with the present parameters, in host memory."""
 
     def is_finite(self) -> bool:
-        """Whether every learned parameter is."""
+        """Whether every learned parameter is finite."""
 
     def train_error(self) -> float:
         """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which there must be."""
+        """RMSE of the test ratings, which must have been given."""
 
 
 def trainer(
     ratings: Ratings, params: SgdParams, backend: Backend = HOST, test: Ratings | None = None
 ) -> DescentTrainer:
-    """Factors and biases, before their first epoch.
+    """The trainer of factors and biases before the first epoch.
 
     Raises:
         NotEnoughMemory: the training would need more than is free; the message has both numbers.
@@ -73,10 +73,12 @@ def trainer(
 
 
 def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
-    """The model before its first epoch: small random factors beside `biases`, zeros for rows without ratings.
+    """The model before its first epoch: `biases` and small random factors, with zeros for rows without ratings.
 
     Args:
         known: the fixed baselines of neighbor residuals.
+        biases: the start of the learned biases.
+        n_bits: H, bits of a signature.
     """
     model = Model.zeros(params, known.mean, ratings.scale, ratings.n_users, ratings.n_items, n_bits)
     model.mark_trained(ratings.by_user.lengths, ratings.by_item.lengths)
@@ -90,7 +92,7 @@ def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: B
 
 
 class DescentTrainer(Trainer[Model]):
-    """Stochastic gradient descent from a start on; see `gpu.training.loop.Trainer`."""
+    """Stochastic gradient descent from a start model; see `gpu.training.loop.Trainer`."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class DescentTrainer(Trainer[Model]):
         test: Ratings | None,
         seconds: float = 0.0,
     ) -> None:
-        """Args: `seconds`: training time already spent, on finding neighbors."""
+        """`seconds` is the training time already spent on finding neighbors."""
         self.params, self.ratings, self.test = params, ratings, test
         self.seconds = seconds
         self._descent: Descent = backend.primitives("descent").Descent(model, params, ratings, test)
@@ -120,7 +122,7 @@ class DescentTrainer(Trainer[Model]):
         self._descent.prepare()
 
     def learn(self, epoch: int) -> None:
-        """One epoch of eq. 5."""
+        """Run one epoch of eq. 5."""
         rates = rates_at(self.params, epoch)
         self._descent.learn(epoch, rates)
         if not self.params.is_implicit:
@@ -128,7 +130,7 @@ class DescentTrainer(Trainer[Model]):
         self._descent.finish()
 
     def is_finite(self) -> bool:
-        """Whether every learned parameter is."""
+        """Whether every learned parameter is finite."""
         return self._descent.is_finite()
 
     def diverged(self, epoch: int) -> TrainingDiverged:
@@ -136,7 +138,7 @@ class DescentTrainer(Trainer[Model]):
         return diverged(self.params, epoch)
 
     def model(self) -> Model:
-        """The present parameters, on the host; from the first epoch on."""
+        """The present parameters, on the host; call it after the first epoch."""
         return self._descent.fetch()
 
     def metrics(self) -> Mapping[str, float]:
@@ -153,7 +155,7 @@ class DescentTrainer(Trainer[Model]):
 
 
 def rates_at(params: SgdParams, epoch: int) -> Rates:
-    """Steps of `epoch`, from 0: γ = α / (1 + β·t^1.5) (eq. 7), for W and C with their own α."""
+    """Step lengths of `epoch`, from 0: γ = α / (1 + β·t^1.5) (eq. 7); W and C have their own α."""
     decay = 1 / (1 + params.learning_rate_decay * epoch**1.5)
     weight_rate, weight_regularization = 0.0, 0.0
     if isinstance(params, CulshParams):
@@ -164,6 +166,6 @@ def rates_at(params: SgdParams, epoch: int) -> Rates:
 
 
 def shares_at(rates: Rates) -> Shares:
-    """What λ0 takes off in an epoch: γ λ0 of each parameter, as λ n takes γ λ at each of n ratings."""
+    """Shares that λ0 shrinks parameters by in an epoch: about γ λ0, as λ shrinks them by γ λ at each rating."""
     steps = (rates.step * FACTOR_PRIOR, rates.step * BIAS_PRIOR, rates.weight_step * WEIGHT_PRIOR)
     return Shares(*(float(1 - np.exp(-step)) for step in steps))

@@ -1,6 +1,6 @@
-"""Neighbors of items for training: simLSH, or one of the comparators that show what it is worth.
+"""Finds neighbors of items for training: by simLSH, or by one of the methods that it is compared with.
 
-Comparators are for `train` and the benchmarks and are not kept up to date online.
+These comparators are for `train` and the benchmarks; online learning does not update their lists.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ GSM_SHRINKAGE = 100.0  # [004]: Pearson on n common raters counts n / (n + 100)
 
 
 class Neighbors(NamedTuple):
-    """Neighbor lists in host memory, and what is saved to keep hashing.
+    """Neighbor lists in host memory, and the sums that online hashing needs.
 
     Attributes:
-        neighbors: int32 (I, K) item rows, best first; `NO_NEIGHBOR` where there are fewer than K.
+        neighbors: int32 (I, K) item rows, best first; padded with `NO_NEIGHBOR`.
         projections: int32 (I, H), sums of simLSH; H = 0 for the comparators.
         filled: share of the neighbors that were drawn at random.
-        seconds: wall time of finding them, without bringing sums from a device.
+        seconds: wall time of finding them, without copying sums from a device.
     """
 
     neighbors: NDArray[np.int32]
@@ -37,7 +37,7 @@ class Neighbors(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The same where a backend computes: arrays of NumPy, or of CuPy on a device.
+    """Neighbor lists on the backend: arrays of NumPy, or of CuPy on a device.
 
     Attributes:
         neighbors, filled, projections: as in `Neighbors`; `projections` is None for the comparators.
@@ -61,7 +61,7 @@ def neighbors(
 
 
 def find(ratings: Ratings, params: CulshParams, backend: Backend = HOST, known: Baselines | None = None) -> Found:
-    """The K neighbors of every item, left where `backend` computes.
+    """The K neighbors of every item, in the memory of `backend`.
 
     * `simlsh`: agreement of signatures ([004] eq. 3), see `gpu.training.simlsh`.
     * `gsm`: exact Pearson correlation on common raters, shrunk by n/(n + 100).

@@ -1,12 +1,12 @@
 """simLSH ([004] eq. 3): hash items by their ratings so that items rated alike by the same users agree in many bits.
 
-Item j keeps the sums A_j = Σ_{i∈Ω̂_j} Ψ(r_ij) Φ(H_i) over H projections; its signature is their signs. Φ(H_i), ±1 for
-each projection, is drawn by a counter-based generator keyed by (seed, user key), so every process agrees and nothing
-is stored per user. Ψ is fixed point and A_j int32: sums are exact and free of order, and what was added can be
-subtracted. Neighbors are the items whose signatures agree in most bits.
+Item j keeps the sums A_j = Σ_{i∈Ω̂_j} Ψ(r_ij) Φ(H_i) over H projections; its signature is their signs. A counter-based
+generator keyed by (seed, user key) draws Φ(H_i), ±1 for each projection. So all processes agree, and nothing is stored
+per user. Ψ is fixed point and A_j int32, so sums are exact in any order, and a rating can be subtracted again.
+Neighbors are the items whose signatures agree in most bits.
 
-Written once for both backends: arrays of NumPy are worked on by the host, those of a device by `backend`, and each
-answer lies where its arguments do. Both give the same integers.
+The code serves both backends: the host processes arrays of NumPy, and `backend` processes arrays of a device. Results
+are in the same memory as the arguments. Both give the same integers.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 
 WORD_BITS = 64
 
-# Steps of Ψ in one width of the rating scale (residual) or one largest square (power). A sixteenth of a star on five:
-# neighbors found with 1,024 steps train models that are no better.
+# Steps of Ψ in the width of the rating scale (residual) or in the largest square (power): a step is a sixteenth of a
+# star on five stars. Neighbors found with 1,024 steps train no better models.
 PSI_STEPS = 64
-# Ψ saturates here (two widths): it is a signed byte, whose eight bits a device multiplies at once. A sum of n random
-# signs has the deviation 127·√n at most, so int32 is out of reach. Should it wrap all the same, subtraction still
-# undoes addition.
+# Steps; Ψ saturates here, at two widths. So it is a signed byte, whose eight bits a device multiplies at once. A sum of
+# n random signs has a deviation of at most 127·√n, so int32 does not overflow. If it did, subtraction would still undo
+# addition.
 PSI_LIMIT = 127
 
-ALL_PAIRS_LIMIT = 50_000  # candidates up to which all pairs are compared; above, only bucket mates are
-BUCKET_SIZE = 32  # mean bucket size that the key width aims at
-BUCKET_WINDOW = 32  # bucket mates looked at on each side
+ALL_PAIRS_LIMIT = 50_000  # candidates; up to so many all pairs are compared, beyond only bucket mates
+BUCKET_SIZE = 32  # items; target mean of a bucket, which decides the width of keys
+BUCKET_WINDOW = 32  # bucket mates compared on each side
 REFINEMENTS = 3  # recall on 100,000 hard items: .18, then .34, .50, .57 (best eight: .26, .55, .82, .90)
 
 
@@ -44,12 +44,12 @@ def n_words(params: CulshParams) -> int:
 
 
 def psi_of(params: CulshParams) -> Psi | None:
-    """Which Ψ; None where a like counts 1 and a dislike −1."""
+    """The kind of Ψ; None for implicit models, where a like counts 1 and a dislike −1."""
     return None if params.is_implicit else params.psi
 
 
 def unit(params: CulshParams, scale: tuple[float, float], origin: float) -> float:
-    """What Ψ = `PSI_STEPS` stands for: the width of the scale (residual), or its largest square (power)."""
+    """The value that `PSI_STEPS` steps stand for: the width of the scale (residual), or its largest square (power)."""
     if params.psi == "power":
         return float(max(abs(scale[0] - origin), abs(scale[1] - origin)) ** 2) or 1.0
     return scale[1] - scale[0] or 1.0
@@ -68,11 +68,11 @@ def psi(
     """Ψ of ratings in fixed point: the weight with which each is added to the sums of its item.
 
     `residual`: r − b_ij in units of the scale's width. `power`: (r − origin)² in units of the largest. Implicit: 1 for
-    a like, −1 for a dislike. Element by element and in float64, so equal ratings give equal integers.
+    a like, −1 for a dislike. It works element by element in float64, so equal ratings give equal integers.
 
     Args:
         scale: smallest and largest training rating (`Model.scale`).
-        origin: from where r counts (`Calibration.origin`).
+        origin: the zero point of r (`Calibration.origin`).
         values: ratings, (N,).
         mean, user_baseline, item_baseline: μ and the baselines of each rating's user and item, (N,).
         middle: of the model; ratings below it are dislikes.
@@ -95,9 +95,9 @@ def in_steps(weights: NDArray[np.float64]) -> NDArray[np.int8]:
 def projections(
     ratings: Ratings, baselines: Baselines | None, params: CulshParams, backend: Backend = HOST
 ) -> NDArray[np.int32]:
-    """Sums A_j of all items, int32 (I, H), H = 64·W, where `backend` computes.
+    """Sums A_j of all items, int32 (I, H), H = 64·W, in the memory of `backend`.
 
-    Costs |Ω|·H signed additions: in vectors on the host, as products of bits on a device.
+    It costs N·H signed additions: with vector instructions on the host, as products of bits on a device.
 
     Args:
         baselines: of these ratings; Ψ = `power` does not need them.
@@ -148,8 +148,8 @@ class Ranking(NamedTuple):
     """Neighbor lists.
 
     Attributes:
-        neighbors: int32 (Q, K) item rows, best first; `NO_NEIGHBOR` where there are fewer than K other items with
-            ratings, and throughout the list of an item without ratings.
+        neighbors: int32 (B, K) item rows, best first; padded with `NO_NEIGHBOR` if fewer than K other items have
+            ratings. The list of an item without ratings is all padding.
         filled: share of the neighbors that were drawn at random.
     """
 
@@ -168,15 +168,15 @@ def top_k(
 ) -> Ranking:
     """The K items whose signatures agree best with each query's; ties to the lower row, never the item itself.
 
-    Only items with ratings are neighbors. For given `queries`, or with up to `ALL_PAIRS_LIMIT` items with ratings,
-    all pairs are compared: exact, W popcounts a pair. Otherwise candidates are found in buckets (`rank_in_buckets`)
-    and slots left over are filled at random.
+    Only items with ratings are neighbors. With `queries`, or with up to `ALL_PAIRS_LIMIT` items with ratings, all pairs
+    are compared, which is exact and takes W popcounts a pair. Otherwise candidates come from buckets
+    (`rank_in_buckets`), and empty slots are filled at random.
 
     Args:
         packed: signatures, uint64 (I, W).
         counts: ratings of each item, (I,).
         item_keys: uint64 (I,); random filling is drawn by (seed, item key).
-        queries: item rows whose lists are wanted, (Q,). Default: every item.
+        queries: item rows to make lists for, (B,). Default: every item.
     """
     candidates = np.flatnonzero(counts)
     rows = np.arange(len(packed), like=packed) if queries is None else queries.astype(np.int64)
@@ -193,7 +193,7 @@ def top_k(
 def rank_all_pairs(
     packed: NDArray[np.uint64], candidates: NDArray[np.int64], queries: NDArray[np.int64], k: int, backend: Backend
 ) -> NDArray[np.int64]:
-    """Rank keys (Q, K), descending, of the candidates that agree best with each query; −1 where there are fewer."""
+    """Rank keys (B, K), descending, of the candidates that agree best with each query; padded with −1."""
     best = _no_ranks(packed, len(queries), k)
     if k and len(candidates):
         _twin("hamming", packed, backend).rank_all(best, packed, candidates, queries)
@@ -205,11 +205,11 @@ def rank_in_buckets(
 ) -> NDArray[np.int64]:
     """Rank keys (I, K) of the best among each candidate's bucket mates.
 
-    One table of coarse keys per 16 bits of the signature, sorted by these and the 48 bits after them. A key is the
-    leading bits, as many as leave `BUCKET_SIZE` items in a bucket on average; the mates of all tables, at most
-    `BUCKET_WINDOW` on each side, are ranked by the whole signature. Then the neighbors of neighbors are,
-    `REFINEMENTS` times: keys alone miss most pairs that agree in 60 % of their bits. Costs 4·W sorts and at most
-    I·(8·W·`BUCKET_WINDOW` + `REFINEMENTS`·K²) pairs.
+    There is one table for each 16 bits of the signature, sorted by these and the next 48 bits. Items with the same key
+    share a bucket; a key has so many leading bits that a bucket has `BUCKET_SIZE` items on average. The mates of all
+    tables, at most `BUCKET_WINDOW` on each side, are ranked by the whole signature. Then neighbors of neighbors are
+    ranked too, `REFINEMENTS` times, since keys alone miss most pairs that agree in 60 % of their bits. The cost is 4·W
+    sorts and at most I·(8·W·`BUCKET_WINDOW` + `REFINEMENTS`·K²) pairs.
     """
     best = _no_ranks(packed, len(packed), k)
     n_key_bits = max(1, int(np.log2(max(len(candidates), 1) / BUCKET_SIZE)))
@@ -231,7 +231,7 @@ def completed(
     item_keys: NDArray[np.uint64],
     backend: Backend = HOST,
 ) -> Ranking:
-    """Fill the empty slots of lists (Q, K) in place with random items that have ratings."""
+    """Fill the empty slots of lists (B, K) in place with random items that have ratings."""
     rated = np.flatnonzero(counts[queries])
     lists = neighbors[rated]
     hamming = _twin("hamming", neighbors, backend)
@@ -248,18 +248,18 @@ def outdated(
     counts: NDArray[np.int64],
     backend: Backend = HOST,
 ) -> NDArray[np.bool_]:
-    """Which lists a fresh `top_k` might change, now that items have new signatures; all others are exact as they are.
+    """Which lists a new `top_k` could change after items got new signatures; all other lists are still exact.
 
     A list is outdated if its owner or a member changed, or if a changed item now ranks before its last member.
 
     Args:
-        neighbors: int32 (Q, K), exact before the change.
-        owners: item rows that the lists belong to, (Q,).
+        neighbors: int32 (B, K), exact before the change.
+        owners: item rows that the lists belong to, (B,).
         changed: item rows whose signature is new, or that have gained their first or lost their last rating.
         packed, counts: signatures and numbers of ratings after the change, (I, W) and (I,).
 
     Returns:
-        bool (Q,). Costs Q·|changed| pairs at most.
+        bool (B,). It compares at most B·|changed| pairs.
     """
     hamming = _twin("hamming", packed, backend)
     stale: NDArray[np.bool_] = hamming.outdated(
@@ -269,10 +269,10 @@ def outdated(
 
 
 def _twin(family: str, array: Any, backend: Backend) -> ModuleType:
-    """The primitives that work where `array` lies."""
+    """The primitives for the memory of `array`."""
     return (HOST if isinstance(array, np.ndarray) else backend).primitives(family)
 
 
 def _no_ranks(packed: NDArray[np.uint64], n: int, k: int) -> NDArray[np.int64]:
-    """Lists (n, k) of rank keys without any, where `packed` lies."""
+    """Empty lists (n, k) of rank keys, in the memory of `packed`."""
     return np.full_like(packed, -1, dtype=np.int64, shape=(n, k))

@@ -1,12 +1,12 @@
-"""`tune`: settings of an algorithm that fit the data, found by successive halving on held-out pairs.
+"""`tune`: searches settings of an algorithm that fit the data, by successive halving on held-out pairs.
 
-Each round trains the settings that are left for some epochs, keeps the best `KEPT` of them, and gives these `LONGER`
-times as many epochs (Jamieson and Talwalkar 2016, arXiv:1502.07943). Settings are multiples of the defaults, which
-follow the data themselves (`gpu.calibration`): so one grid covers any density and any scale. The last round
-trains with all epochs; its best setting wins.
+Each round trains the remaining settings for some epochs, keeps the best `KEPT` of them, and gives these `LONGER` times
+as many epochs (Jamieson and Talwalkar 2016, arXiv:1502.07943). Settings are multiples of the defaults, which are
+calibrated to the data (`gpu.calibration`), so one grid covers any density and any scale. The last round trains
+with all epochs; its best setting wins.
 
-What was asked for takes part in every round: after few epochs large steps and weak ridges look best, and of four
-algorithms on four sets three ended up to 5 % behind the defaults without it.
+The caller's own setting takes part in every round. After few epochs large steps and weak ridges look best: without it,
+three of four algorithms on four sets ended up to 5 % behind the defaults.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from gpu.params import AlsImplicitParams, EaseParams, with_changes
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 
-KEPT, LONGER = 1 / 3, 2
-N_ROUNDS = 3  # of all epochs, the first round trains 1 / LONGER² of them; without epochs there is one round
-RIDGES_OF_EASE = 0.1, 0.2, 0.35, 0.6, 0.8, 1, 1.25, 1.7, 3, 6
+KEPT, LONGER = 1 / 3, 2  # share of the settings that a round keeps, and factor of epochs from round to round
+N_ROUNDS = 3  # rounds; the first trains 1 / LONGER² of all epochs. Algorithms without epochs have one round
+RIDGES_OF_EASE = 0.1, 0.2, 0.35, 0.6, 0.8, 1, 1.25, 1.7, 3, 6  # factors of the calibrated λ
 RMSE, NDCG = "rmse", "ndcg@10"
 
 
@@ -37,10 +37,10 @@ class Trial:
     """One training of the search.
 
     Attributes:
-        params: complete, with numbers in place of what the data decides.
+        params: complete, with numbers for the parameters that the data decides.
         round: from 1.
-        score: NDCG@10 of implicit algorithms, RMSE of others, on the held-out pairs; NaN where the training failed.
-        seconds: of training and measuring.
+        score: NDCG@10 of implicit algorithms, RMSE of others, on the held-out pairs; NaN if the training failed.
+        seconds: time of training and measuring.
     """
 
     params: Params
@@ -51,12 +51,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
-        best: the winner, complete.
-        metric: what `score` of a trial is.
-        trials: all, in the order in which they were made.
+        best: the best setting, complete.
+        metric: name of the metric that `Trial.score` has.
+        trials: all trainings, in order.
     """
 
     best: Params
@@ -64,7 +64,7 @@ class Outcome:
     trials: tuple[Trial, ...]
 
 
-OnTrial = Callable[[Trial, int, int], None]  # the trial, how many are done, how many there will be
+OnTrial = Callable[[Trial, int, int], None]  # the trial, trials done so far, trials in all
 
 
 def tune(
@@ -78,12 +78,13 @@ def tune(
     """Search settings around `params` for the best on `held_out`.
 
     Args:
-        ratings: what to train on; `held_out` is no part of it.
-        params: what is not searched stays as it is here; None is taken from the data.
+        ratings: training ratings, without `held_out`.
+        params: the caller's setting; parameters that are not searched keep its values, and None means calibrated.
         on_trial: called after each training.
 
     Raises:
-        InvalidParams: nothing of this algorithm is searched (NMF), or every setting diverged, died or had no room.
+        InvalidParams: the algorithm has nothing to search (NMF), or every setting diverged, had dead factors or did not
+            fit into memory.
     """
     if not len(held_out):
         raise InvalidParams("Invalid number of held-out pairs: expected at least one to tune on, got none")
@@ -111,7 +112,7 @@ def tune(
 
 
 def grid(ratings: Ratings, params: Params) -> list[Params]:
-    """The settings of the first round: multiples of what `params` has or of what the data says, its own ones first.
+    """The settings of the first round: multiples of the values in `params` or of calibrated ones; `params` comes first.
 
     Raises:
         InvalidParams: there is nothing to search.
@@ -174,17 +175,17 @@ def _first(asked: Params, settings: Sequence[Params]) -> list[Params]:
 
 
 def round_sizes(n_settings: int) -> list[int]:
-    """How many settings each round trains: the best so far and what was asked for, at least."""
+    """Number of settings in each round: at least the best one so far and the caller's own."""
     return [max(2, round(n_settings * KEPT**number)) for number in range(N_ROUNDS)]
 
 
 def _shortened(params: Params, n_later: int) -> Params:
-    """`params` with the epochs of a round that `n_later` rounds follow."""
+    """`params` with the epochs of a round before `n_later` more rounds."""
     return params.with_epochs(LONGER**-n_later)
 
 
 def _as_long_as(asked: Params, params: Params) -> Params:
-    """`params` with as many epochs as were asked for."""
+    """`params` with as many epochs as in `asked`."""
     return params if asked.has_item_weights else with_changes(params, n_epochs=cast("FactorParams", asked).n_epochs)
 
 
@@ -204,6 +205,6 @@ def _tried(ratings: Ratings, held_out: Ratings, params: Params, number: int, bac
 
 
 def _ranked(trials: Sequence[Trial], is_implicit: bool) -> list[Trial]:
-    """Those with a score, best first."""
+    """The trials with a score, best first."""
     scored = [trial for trial in trials if trial.score == trial.score]
     return sorted(scored, key=lambda trial: -trial.score if is_implicit else trial.score)

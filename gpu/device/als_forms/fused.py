@@ -1,7 +1,7 @@
-"""Half-iterations on tensor cores: A and b of a row are formed and solved in one kernel and never written to memory.
+"""Half-iterations on tensor cores: one kernel forms and solves A and b of a row without writing them to memory.
 
-Kernels, and who owns what in them: kernels/als.cu. A is rounded to FP16 for the solver, its sums are FP32; rows that a
-plan has split are summed in parts, in FP32, and solved by a second kernel.
+Kernels and their ownership of data: kernels/als.cu. Sums of A are FP32; the solver reads A rounded to FP16. Parts of
+split rows are summed in FP32, and a second kernel solves these rows.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Macros = Mapping[str, int]
 
 
 class Geometry(NamedTuple):
-    """What the kernels say of themselves; `kernels/als.cu` alone decides it.
+    """Sizes that kernels/als.cu defines and exports.
 
     Attributes:
-        threads: of a block.
-        shared_bytes: of a block.
-        slot_bytes: of the sums of a part of a row.
-        gram_edge, gram_bytes: rows and columns of the Gram matrix with its padding, and memory of its packed form.
-        short_threads, short_bytes: threads and shared memory of a block that solves short rows.
+        threads: threads of a block.
+        shared_bytes: bytes of shared memory of a block.
+        slot_bytes: bytes of the sums of a part of a row.
+        gram_edge, gram_bytes: rows and columns of the padded Gram matrix, and bytes of its packed form.
+        short_threads, short_bytes: threads, and bytes of shared memory, of a block that solves short rows.
     """
 
     threads: int
@@ -50,18 +50,22 @@ class Geometry(NamedTuple):
 
 
 def defines(problem: AlsObjective, stride: int | None = None) -> dict[str, int]:
-    """The macros of `kernels/als.cu`; with `stride`, numbers of a row of the solved table, to improve a block of it."""
+    """The macros of kernels/als.cu.
+
+    Args:
+        stride: width of the solved table, to improve one block of its factors. Default: rows are solved whole.
+    """
     kind = {"F": problem.n_factors, "BIASES": int(problem.biases), "IMPLICIT": int(problem.is_implicit)}
     return {**kind, "STEP": int(stride is not None), "STRIDE": stride or width(problem)}
 
 
 def slot_bytes(problem: AlsObjective) -> int:
-    """Memory of the sums of one part of a row; compiles the kernels."""
+    """Bytes of the sums of one part of a row; compiles the kernels."""
     return _geometry(defines(problem)).slot_bytes
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
-    """One half-iteration, in place of both forms of `solved`; rows without ratings are left alone."""
+    """Run one half-iteration, in place in both forms of `solved`; rows without ratings do not change."""
     macros = defines(problem)
     gram = _packed(sides.gram(fixed.values), macros) if problem.is_implicit else (None, None)
     half, constants = half_of(side, solved, fixed, *gram), plan.solver_of(problem, side.n_rated)
@@ -83,7 +87,7 @@ def improve(side: Side, block: Block, problem: AlsObjective) -> None:
 
 def _solve_rows(side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros) -> None:
     geometry = _geometry(macros)
-    n_short = 0 if macros["IMPLICIT"] else side.plan.n_short  # G would have to be applied in every step
+    n_short = 0 if macros["IMPLICIT"] else side.plan.n_short  # implicit: each step would have to apply VᵀV
     n_items, n_splits = len(side.plan.items) - n_short, len(side.plan.splits)
     if n_items:
         counts = np.uint32(n_items), np.uint32(side.plan.n_slots)
@@ -97,7 +101,7 @@ def _solve_rows(side: Side, half: NDArray[np.void], constants: NDArray[np.void],
 def solve_short_rows(
     side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros, n_short: int
 ) -> None:
-    """Solve the last `n_short` items, whole rows of up to `plan.SHORT` ratings."""
+    """Solve the last `n_short` items: whole rows of up to `plan.SHORT` ratings."""
     if n_short:
         geometry = _geometry(macros)
         items = side.items[plan.ITEM.itemsize * (len(side.plan.items) - n_short) :]
@@ -106,29 +110,29 @@ def solve_short_rows(
 
 
 def launch(solver: Any, threads: int, shared_bytes: int, most: int, *arguments: Any) -> None:
-    """Run a kernel whose blocks share the work: as many as are on the device at once, `most` at most."""
+    """Run a kernel whose blocks share the work: as many blocks as are resident at once, at most `most`."""
     blocks = min(most, _blocks(solver, threads, shared_bytes))
     solver((blocks,), (threads,), arguments, shared_mem=shared_bytes)
 
 
 def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> NDArray[np.void]:
-    """`Half` of the kernels, where rows are solved as a whole."""
+    """`Half` of the kernels for rows that are solved whole."""
     return _pointers(
         columns=side.columns, values=side.values, fixed=fixed.halves, gram=gram, gram_unit=gram_unit,
         solved=solved.values, table=solved.halves, parts=side.slots,
     )  # fmt: skip
 
 
-def _pointers(**given: Any) -> NDArray[np.void]:
+def _pointers(**arrays: Any) -> NDArray[np.void]:
     """`Half` of the kernels: addresses, passed by value."""
     half = np.zeros((), dtype=HALF)
-    for name, array in given.items():
+    for name, array in arrays.items():
         half[name] = 0 if array is None else array.data.ptr
     return half
 
 
 def _packed(gram: Any, macros: Macros) -> tuple[Any, Any]:
-    """VᵀV as the kernels take it: float16 shares of its largest element, and that element."""
+    """VᵀV in the kernels' form: (float16 shares of its largest element, that element)."""
     geometry = _geometry(macros)
     padded = cupy.zeros((geometry.gram_edge,) * 2, dtype=cupy.float32)
     padded[: len(gram), : len(gram)] = gram
@@ -154,13 +158,13 @@ def _geometry(macros: Macros) -> Geometry:
 
 @functools.cache
 def geometry_of(loaded: Any, n: int) -> tuple[int, ...]:
-    """The `n` numbers that a module's kernels say of themselves."""
-    found = cupy.ndarray(n, cupy.int32, loaded.get_global("geometry"))
-    return tuple(found.get().tolist())
+    """The `n` numbers of the global array `geometry` that a module exports."""
+    numbers = cupy.ndarray(n, cupy.int32, loaded.get_global("geometry"))
+    return tuple(numbers.get().tolist())
 
 
 @functools.cache
 def _blocks(solver: Any, threads: int, shared_bytes: int) -> int:
-    """Blocks of a kernel that are on the device at once."""
+    """Blocks of a kernel that the device runs at once."""
     fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(solver.kernel.ptr, threads, shared_bytes)
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"] * fit)

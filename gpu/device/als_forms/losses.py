@@ -1,4 +1,4 @@
-"""Errors of the parameters on the device, and the parts of the objective; both precisions of the solvers use them."""
+"""Errors of the parameters, and the parts of the objective, on the device, for solvers of both precisions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpu.device.kernels import kernel
 from gpu.training.als import AlsObjective, is_blocked
 
 NAME = "als_errors"
-THREADS = 128  # of a block that adds up errors
-IN_ROW, APART = 1, 2  # where biases are
+THREADS = 128  # threads of a block that sums errors
+IN_ROW, APART = 1, 2  # where biases are: in a column of the table, or in an array of their own
 
 _norms = cupy.ReductionKernel("float32 x", "float64 y", "(double)x * x", "a + b", "y = a", "0", "nearfield_norms")
 
@@ -30,7 +30,10 @@ def defines(problem: AlsObjective) -> dict[str, int]:
 def errors(
     side: Side, table: Table, fixed: Table, problem: AlsObjective, scale: tuple[float, float]
 ) -> tuple[float, float]:
-    """(Σ (r − clip(r̂))², data loss) over the ratings of `side`; implicit: Σ c (p − r̂)² − r̂², as if r̂² were counted."""
+    """(Σ (r − clip(r̂))², data loss) over the ratings of `side`.
+
+    The loss of implicit problems is Σ c (p − r̂)² − r̂²: `of_unrated` already counts r̂² of rated pairs.
+    """
     n_items = len(side.plan.items)
     if not n_items:
         return 0.0, 0.0

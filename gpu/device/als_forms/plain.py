@@ -1,7 +1,7 @@
-"""Half-iterations without tensor cores: A and b of a batch of rows go to memory, then the batch is solved.
+"""Half-iterations without tensor cores: one kernel writes A and b of a batch of rows to memory, another solves them.
 
-Float32 throughout; what `precision="float32"`, `solver="cholesky"` and devices before compute capability 8.0 take.
-Kernels, and who owns what in them: kernels/als_plain.cu.
+All numbers are float32. `precision="float32"`, `solver="cholesky"` and devices before compute capability 8.0 use this
+form. Kernels and their ownership of data: kernels/als_plain.cu.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from gpu.device.kernels import kernel
 from gpu.training.als import AlsObjective, block_problem
 
 NAME = "als_plain"
-STATIC_SHARED = 2048  # bytes, at most, of a solver beside A
+STATIC_SHARED = 2048  # bytes, at most; shared memory of a solver without A
 
 
 def slot_bytes(problem: AlsObjective) -> int:
-    """Memory of the sums A and b of one row, or of a part of one."""
+    """Bytes of the sums A and b of one row, or of a part of one."""
     return tiling(problem).slot_bytes
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
-    """One half-iteration, in place of `solved.values`; rows without ratings are left alone."""
+    """Run one half-iteration, in place in `solved.values`; rows without ratings do not change."""
     gram = sides.gram(fixed.values) if problem.is_implicit else None
     macros = defines(problem, _fits(problem))
     _solve_rows(side, (None, fixed.values), (gram, solved.values, None, None), problem, macros)
@@ -43,15 +43,15 @@ def improve(side: Side, block: Block, problem: AlsObjective) -> None:
 
 
 def _solve_rows(
-    side: Side, given: tuple[Any, ...], wanted: tuple[Any, ...], problem: AlsObjective, macros: Mapping[str, int]
+    side: Side, inputs: tuple[Any, ...], outputs: tuple[Any, ...], problem: AlsObjective, macros: Mapping[str, int]
 ) -> None:
-    """All batches.
+    """Form and solve all batches.
 
     Args:
-        given: what ratings lack, or None; the fixed table.
-        wanted: VᵀV or None; the solved table; VᵀV x and where steps go, or None.
+        inputs: (residuals of the ratings, or None; the fixed table).
+        outputs: (VᵀV or None; the solved table; VᵀV x or None; the array for steps or None).
     """
-    sizes, (gram, *tables) = tiling(problem), wanted
+    sizes, (gram, *tables) = tiling(problem), outputs
     shared = sizes.packed_bytes if macros["IN_SHARED"] else 0
     form = kernel(NAME, "form", dict(macros))
     finish = kernel(NAME, f"solve_{problem.solver}", dict(macros), shared)
@@ -60,7 +60,7 @@ def _solve_rows(
         items = side.items[plan.ITEM.itemsize * batch.first_slot :]
         splits = side.splits[plan.SPLIT.itemsize * batch.first_split :]
         first = np.int32(batch.first_slot)
-        ratings = side.columns, side.values, *given
+        ratings = side.columns, side.values, *inputs
         form((batch.n_slots,), (sizes.form_threads,), (items, *ratings, constants, first, side.slots))
         arguments = splits, first, side.slots, gram, constants, *tables
         if problem.solver == "cholesky":
@@ -69,5 +69,5 @@ def _solve_rows(
 
 
 def _fits(problem: AlsObjective) -> bool:
-    """Whether the shared memory of a block has room for A."""
+    """Whether A fits into the shared memory of a block."""
     return tiling(problem).packed_bytes + STATIC_SHARED <= shared_memory()

@@ -1,12 +1,12 @@
-"""The plan of a half-iteration on a device: which rows are solved whole, which in parts, in what order.
+"""The plan of a half-iteration on a device: which rows are solved whole, which in parts, and in what order.
 
-Blocks take work items one after the other, so that items of equal length follow each other, long ones first. Three
-things cut a row into parts, whose sums A and b meet in a second kernel:
+Blocks take work items in order. Items are sorted by length, long ones first, so that all blocks end at about the same
+time. A second kernel adds the sums A and b of the parts of a row. Three rules decide the parts:
 
-* Length: one block alone would take too long over a row of more than `LONG` ratings.
-* Cache: where the fixed table is larger than half of the L2 cache, rows with many ratings in each range of the fixed
-  side's rows are cut at these ranges, and the parts of one range come together: what they gather stays in the cache.
-* Memory bounds both: parts become longer until their sums fit.
+* Length: a row of more than `LONG` ratings would keep one block busy for too long.
+* Cache: if the fixed table is larger than half of the L2 cache, its rows are divided into ranges. Rows with many
+  ratings in each range are cut at the ranges. Parts of the same range run together, so that their reads hit the cache.
+* Memory: parts become longer until their sums fit.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from gpu.ratings import Rows
 from gpu.training.als import AlsObjective
 
-LONG = 8192  # ratings of a part at most, where memory allows
-SHORT = 32  # ratings of a row that is not worth an A of its own
+LONG = 8192  # ratings of a part, at most, if memory allows
+SHORT = 32  # ratings of a short row, at most; forming A would not pay
 CUT = 2048  # ratings of a row that is cut at ranges, at least
-PER_RANGE = 512  # ratings that a part of such a row should have
-MAX_PARTS = 1024  # of one row, where all its sums must be held at once
+PER_RANGE = 512  # ratings of a part of such a row, on average at least
+MAX_PARTS = 1024  # parts of one row, at most, whose sums must all be in memory
 MOST_WEIGHT = 1e30  # kernels divide by a weight with `rcp`, which gives 0 from 2^126 on; larger shares overflow instead
 WHOLE = -1  # slot of an item that is a whole row
 
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive splits whose parts are held at once, and these parts: consecutive items too."""
+    """Consecutive splits whose sums are in memory together, and their parts, which are consecutive items."""
 
     first_split: int
     n_splits: int
@@ -61,14 +61,14 @@ class Batch(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How rows are cut: at ranges those of more than `ranged` ratings, into parts of `part` at most all others too."""
+    """How rows are cut: rows of more than `ranged` ratings at ranges, and all rows into parts of at most `part`."""
 
     ranged: int
     part: int
 
 
 def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
-    """`SOLVER` () of a half-iteration whose fixed side has `n_rated` rows with ratings: ρ = λ (n + offset)^ν + λ0."""
+    """`SOLVER` () of a half-iteration with ρ = λ (n + offset)^ν + λ0; `n_rated` fixed rows have ratings."""
     offset = n_rated / problem.alpha if problem.is_implicit else 0.0
     ridge = (problem.regularization, problem.exponent, offset, problem.prior)
     constants = (problem.alpha, problem.mean, *ridge, problem.cg_tolerance, problem.n_cg_steps)
@@ -76,12 +76,12 @@ def solver_of(problem: AlsObjective, n_rated: int) -> NDArray[np.void]:
 
 
 def n_ranges(table_bytes: int, cache_bytes: int) -> int:
-    """Ranges of the fixed side's rows of which each takes half of the cache; 1 where all of them do."""
+    """Number of ranges of the fixed side's rows so that each takes at most half of the cache."""
     return max(1, -(-table_bytes // max(1, cache_bytes // 2)))
 
 
 def cut_of(lengths: NDArray[np.int64], ranges: int, max_slots: int) -> Cut:
-    """The finest cut whose parts are at most `max_slots`."""
+    """The finest cut with at most `max_slots` parts."""
     cut = Cut(LONG if ranges == 1 else max(CUT, PER_RANGE * ranges), LONG)
     while slots_of(lengths, ranges, cut) > max_slots:
         cut = Cut(2 * cut.ranged, 2 * cut.part)
@@ -89,18 +89,18 @@ def cut_of(lengths: NDArray[np.int64], ranges: int, max_slots: int) -> Cut:
 
 
 def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
-    """Parts that rows of these lengths are cut into: exact for one range, else at most so many."""
+    """Number of parts of rows of these lengths: exact for one range, else an upper bound."""
     long = lengths[lengths > min(cut)]
     return int((-(-long // cut.part) + (ranges - 1) * (long > cut.ranged)).sum())
 
 
 def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
-    """Largest α·|r| of each row, or |r − μ| in explicit problems: FP16 holds shares of it. 1 where it is 0."""
-    found = np.ones(len(rows.starts), dtype=np.float32)
+    """Largest α·|r| of each row, or |r − μ| in explicit problems, since FP16 holds shares of it; 1 instead of 0."""
+    largest_of_rows = np.ones(len(rows.starts), dtype=np.float32)
     rated = np.flatnonzero(rows.lengths)
     if not len(rated):
-        return found
-    rated = rated[np.argsort(rows.starts[rated], kind="stable")]  # as they lie: only the last may end with the array
+        return largest_of_rows
+    rated = rated[np.argsort(rows.starts[rated], kind="stable")]  # in memory order: only the last ends with the array
     starts, ends = rows.starts[rated], rows.starts[rated] + rows.lengths[rated]
     bounds = np.column_stack([starts, ends]).ravel()
     bounds = bounds[:-1] if bounds[-1] == len(rows.values) else bounds
@@ -109,19 +109,19 @@ def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
     largest = np.maximum(np.abs(highest - mean), np.abs(lowest - mean))
     if problem.is_implicit:
         largest *= np.float32(problem.alpha)
-    found[rated] = np.where(largest > 0, np.minimum(largest, MOST_WEIGHT), 1)
-    return found
+    largest_of_rows[rated] = np.where(largest > 0, np.minimum(largest, MOST_WEIGHT), 1)
+    return largest_of_rows
 
 
 def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, max_slots: int) -> Plan:
-    """The plan of the kernels that form A and solve it in one go.
+    """The plan of the kernels that form and solve A in one launch.
 
     Args:
-        rows: ratings of the side to be solved.
+        rows: ratings of the side to solve.
         row_weights: float32 (rows,), see `weights`.
         n_columns: rows of the fixed side.
         ranges: see `n_ranges`.
-        max_slots: parts whose sums memory has room for.
+        max_slots: number of parts whose sums fit into memory.
     """
     cut = cut_of(rows.lengths, ranges, max_slots)
     long = np.flatnonzero(rows.lengths > min(cut))
@@ -144,7 +144,7 @@ def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: 
 
 
 def two_phase(rows: Rows) -> Plan:
-    """The plan where every A goes through memory: all rows come in parts, one after the other, longest row first."""
+    """The plan of the kernels that write every A to memory: all rows are split into parts, longest row first."""
     rated = np.flatnonzero(rows.lengths)
     rated = rated[np.argsort(-rows.lengths[rated], kind="stable")]
     n_parts = n_parts_of(rows.lengths[rated])
@@ -159,24 +159,24 @@ def two_phase(rows: Rows) -> Plan:
 
 
 def n_parts_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Parts of rows of these lengths in the plan `two_phase`."""
+    """Number of parts of rows of these lengths in the plan `two_phase`."""
     return np.minimum(-(-lengths // LONG), MAX_PARTS)
 
 
 def batches(splits: NDArray[np.void], max_slots: int) -> list[Batch]:
-    """Cut `splits` into runs of at most `max_slots` parts (one row at least)."""
+    """Cut `splits` into runs of at most `max_slots` parts, but at least one row."""
     ends = np.cumsum(splits["n_slots"], dtype=np.int64)
-    found: list[Batch] = []
+    runs: list[Batch] = []
     first, slot = 0, 0
     while first < len(splits):
         last = max(first + 1, int(np.searchsorted(ends, slot + max_slots, side="right")))
-        found.append(Batch(first, last - first, slot, int(ends[last - 1]) - slot))
+        runs.append(Batch(first, last - first, slot, int(ends[last - 1]) - slot))
         first, slot = last, int(ends[last - 1])
-    return found
+    return runs
 
 
 class _Parts(NamedTuple):
-    """Parts of rows in order of rows and ranges: begins, lengths, rows (n,) and how many each (row, range) has."""
+    """Parts in order of rows and ranges: begins, lengths and rows (n,); and the number of parts per (row, range)."""
 
     begins: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -197,7 +197,7 @@ def _parts(bounds: NDArray[np.int64], rows: NDArray[np.int64], n_parts: NDArray[
 
 
 def _range_bounds(rows: Rows, long: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where in the flat arrays each range between two `edges` of columns begins, and the last ends, in each row."""
+    """Where each range of a row begins in the flat arrays, and where the last ends; `edges` divide the columns."""
     starts, ends = rows.starts[long], rows.starts[long] + rows.lengths[long]
     low, high = (np.repeat(side[:, None], len(edges), axis=1) for side in (starts, ends))
     while (is_open := low < high).any():
@@ -215,8 +215,8 @@ def _describe(items: NDArray[np.void], rows: Rows, row_weights: NDArray[np.float
 def _splits(
     split: NDArray[np.int64], n_parts: NDArray[np.int64], rows: Rows, row_weights: NDArray[np.float32]
 ) -> NDArray[np.void]:
-    found = np.zeros(len(split), dtype=SPLIT)
-    found["row"], found["n_slots"] = split, n_parts
-    found["first_slot"] = np.cumsum(n_parts) - n_parts
-    found["total"], found["weight"] = rows.lengths[split], row_weights[split]
-    return found
+    splits = np.zeros(len(split), dtype=SPLIT)
+    splits["row"], splits["n_slots"] = split, n_parts
+    splits["first_slot"] = np.cumsum(n_parts) - n_parts
+    splits["total"], splits["weight"] = rows.lengths[split], row_weights[split]
+    return splits

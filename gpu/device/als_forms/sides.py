@@ -1,4 +1,4 @@
-"""Both sides of ALS on the device: parameters in the forms that kernels read, and ratings with their plan of work."""
+"""Both sides of ALS on the device: parameters in the kernels' forms, and ratings with their plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpu.device.cuda.arrays import PIECE_BYTES, to_device
 from gpu.ratings import Rows
 from gpu.training.als import BLOCK, AlsObjective, is_blocked, n_blocks, width
 
-PANEL = 32_768  # rows of a table that are converted to float64 at once
+PANEL = 32_768  # rows of a table that are converted to float64 at a time
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,13 @@ class Table:
     """Parameters of one side.
 
     Attributes:
-        values: float32 (rows, D); where rows are improved in blocks (rows, B W), factors alone and zeros behind them.
-        halves: float16 (rows, LD): what tensor cores gather, kept up by the kernels that solve; None where no
-            kernel reads it. Columns: F factors; with biases 1, the bias rounded to float16 and the rest of it; zeros
-            up to a multiple of 8. In blocks (B, rows, W).
-        biases: float32 (rows,) beside blocks; None where they are part of `values` or where there are none.
-        n_factors: F beside blocks; None where `values` is the table as it is.
+        values: float32 (rows, D). If rows are improved in n blocks of W factors: (rows, n W), factors padded with
+            zeros.
+        halves: float16 (rows, LD), read by tensor cores and updated by the solving kernels; None if no kernel reads it.
+            Columns: F factors; with biases 1, the bias rounded to float16 and its remainder; zeros up to a multiple of
+            8. In blocks: (n, rows, W).
+        biases: float32 (rows,), in blocks; None if they are part of `values`, or without biases.
+        n_factors: F, in blocks; None if `values` has no padding.
     """
 
     values: Any
@@ -43,13 +44,13 @@ class Side:
 
     Attributes:
         columns, values: int32 and float32 (N,), the ratings in the order of the rows.
-        plan, batches: the plan on the host; `batches` where A goes through memory.
+        plan, batches: the plan on the host; `batches` only if A is written to memory.
         items, splits: `plan.items` and `plan.splits` as bytes (32 n,).
         ridges: float64 (rows,), ρ.
         empty: int64, rows without ratings.
-        starts, lengths: int64 (rows,), where the ratings of each row lie.
-        n_rated: rows of the fixed side that have ratings.
-        slots_bytes: what `slots` takes.
+        starts, lengths: int64 (rows,), position and number of the ratings of each row.
+        n_rated: number of rows of the fixed side that have ratings.
+        slots_bytes: bytes of `slots`.
     """
 
     columns: Any
@@ -67,14 +68,14 @@ class Side:
 
     @cached_property
     def slots(self) -> Any:
-        """Room for sums of parts of rows, made when the side is first solved: uint8 (slots_bytes,)."""
+        """Memory for sums of parts of rows, allocated when the side is first solved: uint8 (slots_bytes,)."""
         return cupy.empty(self.slots_bytes, dtype=cupy.uint8)
 
 
 def side_of(
     rows: Rows, plan: Plan, batches: list[Batch], ridges: NDArray[np.float64], n_rated: int, slots_bytes: int
 ) -> Side:
-    """Ratings and plan, placed."""
+    """The side with these ratings and this plan, copied to the device."""
     ratings = to_device(rows.items), to_device(rows.values)
     work = to_device(plan.items.view(np.uint8)), to_device(plan.splits.view(np.uint8))
     places = to_device(np.flatnonzero(rows.lengths == 0)), to_device(rows.starts), to_device(rows.lengths)
@@ -82,15 +83,15 @@ def side_of(
 
 
 def stride(problem: AlsObjective) -> int:
-    """Numbers of a row of `Table.values`: D, or whole blocks of factors."""
+    """Columns of `Table.values`: D, or whole blocks of factors."""
     return n_blocks(problem) * BLOCK if is_blocked(problem) else width(problem)
 
 
 def table_of(values: NDArray[np.float32], problem: AlsObjective, has_halves: bool) -> Table:
-    """A table (rows, D), placed in every form that kernels read."""
+    """A table (rows, D), copied to the device in every form that kernels read."""
     if not is_blocked(problem):
-        found = to_device(values)
-        return Table(found, halves_of(found, problem) if has_halves else None)
+        whole = to_device(values)
+        return Table(whole, halves_of(whole, problem) if has_halves else None)
     n_factors, n_rows = problem.n_factors, max(1, PIECE_BYTES // (4 * values.shape[1]))
     blocked = cupy.zeros((len(values), stride(problem)), dtype=cupy.float32)
     for first in range(0, len(values), n_rows):
@@ -104,14 +105,14 @@ def table_of(values: NDArray[np.float32], problem: AlsObjective, has_halves: boo
 
 
 def fetched(table: Table) -> NDArray[np.float32]:
-    """The table (rows, D) on the host; waits for what writes it."""
+    """The table (rows, D) on the host; waits for kernels that write it."""
     values: NDArray[np.float32] = table.values.get()
     values = values[:, : table.n_factors]
     return values if table.biases is None else np.column_stack([values, table.biases.get()])
 
 
 def n_half_columns(problem: AlsObjective) -> int:
-    """LD, columns of `Table.halves`, of all blocks where there are some."""
+    """LD, columns of `Table.halves`; in blocks, the columns of all blocks together."""
     if is_blocked(problem):
         return stride(problem)
     used = problem.n_factors + 3 * problem.biases
@@ -132,7 +133,7 @@ def halves_of(values: Any, problem: AlsObjective) -> Any:
 
 def gram(values: Any) -> Any:
     """VᵀV, float32 (D, D)."""
-    rows = values if len(values) else cupy.zeros((1, values.shape[1]), dtype=cupy.float32)  # cuBLAS starts here too
+    rows = values if len(values) else cupy.zeros((1, values.shape[1]), dtype=cupy.float32)  # a rehearsal starts cuBLAS
     return rows.T @ rows
 
 
@@ -142,5 +143,5 @@ def exact_gram(values: Any) -> NDArray[np.float64]:
     for first in range(0, len(values), PANEL):
         panel = values[first : first + PANEL].astype(cupy.float64)
         total += panel.T @ panel
-    found: NDArray[np.float64] = total.get()
-    return found
+    on_host: NDArray[np.float64] = total.get()
+    return on_host

@@ -1,9 +1,9 @@
 """ALS with many factors on the device: rows are improved block by block of `BLOCK` factors; see `gpu.host.subspace`.
 
-What each rating lacks is kept in memory, 4 bytes a rating. For each block the kernels that solve whole rows of `BLOCK`
-factors form A and the gradient and find the step (compiled with `STEP`), then every rating takes off what the step
-explains. The fixed side is gathered three times in a half-iteration: before the first block, with A, after the step.
-Kernels, and who owns what in them: kernels/als_subspace.cu.
+The residual of each rating is kept in memory, 4 bytes a rating. For each block the kernels that solve whole rows of
+`BLOCK` factors form A and the gradient and find the step (compiled with `STEP`). Then the prediction of the step is
+subtracted from every residual. A half-iteration gathers the fixed side three times: before the first block, with A, and
+after the step. Kernels and their ownership of data: kernels/als_subspace.cu.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from gpu.device.kernels import kernel
 from gpu.training.als import BLOCK, AlsObjective, n_blocks
 
 NAME = "als_subspace"
-THREADS = 128  # of a block
+THREADS = 128  # threads of a block
 
 
 class Block(NamedTuple):
-    """One block of factors as the solvers of whole rows take it.
+    """One block of W factors, in the form of the solvers of whole rows.
 
     Attributes:
-        values: float32, the solved table from the block's first column on; rows are as far apart as in the table.
+        values: float32, the solved table from the block's first column on, with the table's stride of rows.
         halves: float16 (rows, W), the solved table's block; None in float32.
-        fixed: float32 like `values`, of the fixed side. fixed_halves: float16 (columns, W), or None.
-        lacks: float32 (N,), what each rating still lacks.
-        gram: float32 (W, W), VᵀV of the block, and product: float32 (rows, W), VᵀV x of it; None for explicit problems.
-        steps: float32 (rows, W), where the solution goes.
+        fixed: like `values`, of the fixed side.
+        fixed_halves: float16 (columns, W), or None.
+        lacks: float32 (N,), residual of each rating.
+        gram: float32 (W, W), VᵀV of the block; None for explicit problems.
+        product: float32 (rows, W), VᵀV x of the block; None for explicit problems.
+        steps: float32 (rows, W), output for the solution.
     """
 
     values: Any
@@ -46,15 +48,15 @@ class Block(NamedTuple):
 
 
 def bytes_needed(n_ratings: int, n_longer: int, problem: AlsObjective) -> int:
-    """Memory that a half-iteration takes beside what is placed: what ratings lack, steps, VᵀV x, and VᵀV."""
+    """Bytes of work memory in a half-iteration: residuals, steps, VᵀV x, and VᵀV."""
     steps = 4 * BLOCK * n_longer * (2 if problem.is_implicit else 1)
     return 4 * n_ratings + steps + 4 * sides.stride(problem) ** 2 * problem.is_implicit
 
 
 def solve(path: ModuleType, side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
-    """One half-iteration, in place of `solved`, by the kernels of `path`; rows without ratings are left alone."""
+    """Run one half-iteration, in place in `solved`, by the kernels of `path`; rows without ratings do not change."""
     lacks = cupy.empty(len(side.values), dtype=cupy.float32)
-    steps = cupy.zeros((len(solved.values), BLOCK), dtype=cupy.float32)  # rows without ratings take none
+    steps = cupy.zeros((len(solved.values), BLOCK), dtype=cupy.float32)  # rows without ratings keep a step of zeros
     gram = sides.gram(fixed.values) if problem.is_implicit else None
     for n in range(n_blocks(problem)):
         _explain(side, lacks, fixed, n, solved.values[:, _columns(n)], problem, is_first=n == 0)
@@ -81,7 +83,7 @@ def _block(number: int, solved: Table, fixed: Table, lacks: Any, gram: Any, step
 def _explain(
     side: Side, lacks: Any, fixed: Table, number: int, steps: Any, problem: AlsObjective, is_first: bool = False
 ) -> None:
-    """Take off what `steps` (rows, W) in a block explain; `is_first`: from the ratings themselves."""
+    """Subtract the predictions of `steps` (rows, W) in a block from the residuals; if `is_first`, from the ratings."""
     n_items = len(side.plan.items)
     if not n_items:
         return

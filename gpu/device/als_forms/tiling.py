@@ -1,4 +1,4 @@
-"""Sizes that kernels/als_plain.cu is compiled with: how A is dealt to threads and how much memory it takes."""
+"""Sizes that kernels/als_plain.cu is compiled with: how threads share A and how much memory it takes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 from gpu.device.als_forms.plan import MAX_PARTS
 from gpu.training.als import AlsObjective, width
 
-BATCH_BYTES = 2**29  # sums of a batch; many times what is in work at once, and little beside the ratings
+BATCH_BYTES = 2**29  # bytes; sums of a batch: many times the rows in flight, and little compared with the ratings
 WARP = 32
-SMALL = 40  # unknowns up to which threads own tiles of 4 x 4: with 8 x 8 most of a block would idle
+SMALL = 40  # unknowns; up to so many threads own tiles of 4 x 4: with 8 x 8 most of a block would idle
 
 
 class Tiling(NamedTuple):
-    """For D unknowns a row.
+    """Sizes for rows of D unknowns.
 
     Attributes:
         tile: edge of the tile of A that a thread owns.
         n_tiles: tiles across A and b.
-        form_threads, solve_threads: of a block.
-        slot_bytes: memory of A and b.
-        packed_bytes: shared memory that A and b take where they are solved.
+        form_threads, solve_threads: threads of a block that forms A, and of one that solves it.
+        slot_bytes: bytes of A and b in global memory.
+        packed_bytes: bytes of A and b in the solver's shared memory.
     """
 
     tile: int
@@ -32,12 +32,12 @@ class Tiling(NamedTuple):
 
     @property
     def max_slots(self) -> int:
-        """Slots of a batch; one row alone may need `plan.MAX_PARTS`."""
+        """Slots of a batch, at most; a single row may need `plan.MAX_PARTS`."""
         return max(MAX_PARTS, BATCH_BYTES // self.slot_bytes)
 
 
 def tiling(problem: AlsObjective) -> Tiling:
-    """For this problem."""
+    """The sizes for this problem."""
     n_unknowns = width(problem)
     tile = 4 if n_unknowns <= SMALL else 8
     n_tiles = -(-(n_unknowns + 1) // tile)
@@ -47,7 +47,7 @@ def tiling(problem: AlsObjective) -> Tiling:
 
 
 def _warps(n_threads: int) -> int:
-    """So many threads, and more up to whole warps."""
+    """`n_threads` rounded up to whole warps."""
     return -(-n_threads // WARP) * WARP
 
 
@@ -56,7 +56,7 @@ def defines(problem: AlsObjective, in_shared: bool, stride: int | None = None) -
 
     Args:
         in_shared: whether A fits into a block's shared memory.
-        stride: numbers of a row of the tables, to improve a block of it; else rows are solved as a whole.
+        stride: width of the tables, to improve one block of factors. Default: rows are solved whole.
     """
     sizes = tiling(problem)
     return {

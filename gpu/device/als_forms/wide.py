@@ -1,8 +1,8 @@
 """Half-iterations of explicit problems with many factors, 145 to 256 columns, on Hopper's tensor cores.
 
-The same as `gpu.device.als_forms.fused` for rows so long that A takes the registers of a whole multiprocessor: one
-block each, by instructions that only compute capability 9.0 has. Short rows are solved by the kernel of
-`gpu.device.als_forms.fused`. Kernels, and who owns what in them: kernels/als_wide.cu.
+They do the same as `gpu.device.als_forms.fused` for tables so wide that A takes the registers of a whole
+multiprocessor: one block per multiprocessor, with instructions that only compute capability 9.0 has. The kernel of
+`gpu.device.als_forms.fused` solves short rows. Kernels and their ownership of data: kernels/als_wide.cu.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from gpu.training.als import WHOLE, AlsObjective
 
 NAME = "als_wide"
 HOPPER, ARCHITECTURE = 90, "sm_90a"
-NARROW = 144  # columns of the table up to which a few warps hold A
+NARROW = 144  # columns of the table; up to so many a few warps hold A
 
 
 class Geometry(NamedTuple):
-    """What the kernels say of themselves; `kernels/als_wide.cu` alone decides it.
+    """Sizes that kernels/als_wide.cu defines and exports.
 
     Attributes:
-        threads, solvers: of a block, and of one that only solves.
-        shared_bytes: of a block.
-        slot_bytes: of the sums of a part of a row.
+        threads, solvers: threads of a block, and of a block that only solves.
+        shared_bytes: bytes of shared memory of a block.
+        slot_bytes: bytes of the sums of a part of a row.
     """
 
     threads: int
@@ -38,24 +38,24 @@ class Geometry(NamedTuple):
 
 
 def fits(problem: AlsObjective) -> bool:
-    """Whether these kernels solve the problem: with biases, a row's 1 and b̂ must be a piece of their own."""
+    """Whether these kernels solve the problem; with biases, a row's 1 and b̂ need a piece of their own (F % 8 = 0)."""
     is_shape = sides.n_half_columns(problem) > NARROW and problem.n_factors <= WHOLE
     is_kind = not problem.is_implicit and (not problem.biases or problem.n_factors % 8 == 0)
     return is_shape and is_kind and compute_capability() == HOPPER
 
 
 def defines(problem: AlsObjective) -> dict[str, int]:
-    """The macros of `kernels/als_wide.cu`."""
+    """The macros of kernels/als_wide.cu."""
     return {"F": problem.n_factors, "BIASES": int(problem.biases)}
 
 
 def slot_bytes(problem: AlsObjective) -> int:
-    """Memory of the sums of one part of a row; compiles the kernels."""
+    """Bytes of the sums of one part of a row; compiles the kernels."""
     return _geometry(problem).slot_bytes
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
-    """One half-iteration, in place of both forms of `solved`; rows without ratings are left alone."""
+    """Run one half-iteration, in place in both forms of `solved`; rows without ratings do not change."""
     geometry = _geometry(problem)
     half, constants = fused.half_of(side, solved, fixed, None, None), plan.solver_of(problem, side.n_rated)
     n_short, n_splits = side.plan.n_short, len(side.plan.splits)

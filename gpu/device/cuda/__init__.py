@@ -1,1 +1,1 @@
-"""What every kernel family needs of CUDA: launches, structures, scratch memory, arrays that grow."""
+"""CUDA support for every kernel family: launches, structures, scratch memory, and arrays that grow."""

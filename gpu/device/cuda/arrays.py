@@ -1,4 +1,4 @@
-"""Arrays on their way to the device, and the memory that is left there."""
+"""Copies arrays to the device, and measures its free memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-PIECE_BYTES = 16 * 2**20  # copied at once: some two milliseconds
+PIECE_BYTES = 16 * 2**20  # bytes copied at a time, in about two milliseconds
 
 
 def to_device(array: NDArray[Any]) -> Any:
-    """A copy on the device, made in pieces: whoever else works there, lists say, waits for one of them at most.
+    """A copy on the device, made in pieces, so that other work there, such as lists, waits for at most one piece.
 
-    `cupy.asarray` would go through as much pinned memory and keep it.
+    `cupy.asarray` would allocate as much pinned memory and keep it.
     """
     found, given = cupy.empty(array.shape, dtype=array.dtype), np.ascontiguousarray(array)
     if given.nbytes <= PIECE_BYTES:
@@ -27,6 +27,6 @@ def to_device(array: NDArray[Any]) -> Any:
 
 
 def free_bytes() -> int:
-    """Memory of the device that a training can take: what is free, and what CuPy's pool holds without using it."""
+    """Bytes of device memory that a training can take: free memory, and unused blocks of CuPy's pool."""
     free, _ = cupy.cuda.runtime.memGetInfo()
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())

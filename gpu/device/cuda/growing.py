@@ -1,4 +1,4 @@
-"""Arrays on the device that gain rows now and then without being copied each time."""
+"""Arrays on the device that grow by rows without a copy each time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import cupy
 
 
 class Growing:
-    """An array whose first axis may grow; spare rows are taken by the half.
+    """An array whose first axis may grow; spare rows are half of its length.
 
     Attributes:
         buffer: the array and its spare rows; it moves when it grows beyond them.
     """
 
     def __init__(self, values: Any, fill: float = 0) -> None:
-        """Adopt `values`, (rows, …) on the device; new rows hold `fill`."""
+        """Take over `values`, (rows, …) on the device; new rows hold `fill`."""
         self.buffer, self._fill, self._n_rows = values, fill, len(values)
 
     def __len__(self) -> int:
@@ -27,7 +27,7 @@ class Growing:
         return self.buffer[: self._n_rows]
 
     def grow(self, n_rows: int) -> None:
-        """Lengthen to at least `n_rows`: amortized constant time a row, and no work on the device but when it moves."""
+        """Grow to at least `n_rows`, in amortized constant time a row; the device works only if the array moves."""
         held = len(self.buffer)
         if n_rows > held:
             self.buffer = self._longer(self.buffer, max(n_rows, held + held // 2))
@@ -40,10 +40,10 @@ class Growing:
 
 
 class Counting(Growing):
-    """Ascending numbers, int64, that go on from the last row of a side: new rows are that many later ones."""
+    """Ascending numbers, int64; new rows continue with consecutive numbers."""
 
     def __init__(self, values: Any, following: int) -> None:
-        """Adopt `values`; the first new row holds `following`, the next one more."""
+        """Take over `values`; the first new row holds `following`, the next one `following` + 1, and so on."""
         super().__init__(values)
         self._offset = following - len(values)
 

@@ -1,4 +1,4 @@
-"""Launches of kernels that are repeated thousands of times a second."""
+"""Launches kernels thousands of times a second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Launcher:
         self._found: dict[tuple[str, int], Any] = {}
 
     def __call__(self, function: str, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
-        """Launch a kernel on `blocks`, none of which is nothing, with `shared` bytes of dynamic shared memory each."""
+        """Launch a kernel on `blocks`, unless there are 0, with `shared` bytes of dynamic shared memory each."""
         if not blocks:
             return
         found = self._found.get((function, shared))
@@ -29,7 +29,7 @@ class Launcher:
 
     @cached_property
     def geometry(self) -> list[int]:
-        """Three numbers that the file says of itself in `geometry`; what they are is said there."""
+        """The three numbers of the global array `geometry` in the kernel file, which documents them."""
         said = module(self._name, self._macros).get_global("geometry")
         found: list[int] = cupy.ndarray(3, cupy.int32, said).get().tolist()
         return found

@@ -1,4 +1,4 @@
-"""Ratings that live on the device: both orders of a `Ratings`, placed once and shared by whatever reads them."""
+"""Ratings on the device: both orders of a `Ratings`, copied once and shared by all readers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def columns_of(ratings: Ratings) -> DeviceRatings:
 
 
 class Keys(NamedTuple):
-    """uint64 (M,) and (N,), as in `Ratings`."""
+    """Keys of users, uint64 (U,), and items, uint64 (I,), as in `Ratings`."""
 
     users: Any
     items: Any

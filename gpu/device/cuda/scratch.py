@@ -1,4 +1,4 @@
-"""Memory that every batch writes anew and that is kept between batches, and pinned memory of the host."""
+"""Scratch memory that is reused from batch to batch, and pinned host memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class Scratch:
-    """What `make` returns for sizes that have sufficed so far."""
+    """Caches the memory that `make` returns, for the largest sizes so far."""
 
     def __init__(self, make: Callable[..., Any]) -> None:
         """`make(*sizes)` allocates."""
@@ -19,23 +19,23 @@ class Scratch:
         self._sizes: tuple[int, ...] = ()
 
     def of(self, *sizes: int) -> Any:
-        """For at least these sizes, the same as before if it suffices; half as much again is made where it does not."""
+        """Memory for at least these sizes: the same as before if it suffices, else new memory with half in reserve."""
         held = self._sizes or (-1,) * len(sizes)
         if any(size > has for size, has in zip(sizes, held, strict=True)):
             self._sizes = tuple(has if size <= has else size + size // 2 for size, has in zip(sizes, held, strict=True))
-            self._made = None  # before as much is taken again
+            self._made = None  # frees the old memory first
             self._made = self._make(*self._sizes)
         return self._made
 
 
 def pinned(n_bytes: int) -> NDArray[np.uint8]:
-    """Memory of the host, uint8 (n_bytes,), that copies to and from the device do not go around."""
+    """Pinned host memory, uint8 (n_bytes,), for asynchronous copies to and from the device."""
     found: NDArray[np.uint8] = np.frombuffer(cupy.cuda.alloc_pinned_memory(n_bytes), np.uint8, n_bytes)
     return found
 
 
 def fetched(array: Any, to: NDArray[Any]) -> NDArray[Any]:
-    """Copy a whole array to pinned memory of its size and wait for it, and for all that was begun before."""
+    """Copy a whole array to pinned memory of its size; waits for the copy and all earlier work on the device."""
     array.data.copy_to_host_async(to.ctypes.data, array.nbytes)
     cupy.cuda.get_current_stream().synchronize()
     return to

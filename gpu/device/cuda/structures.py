@@ -1,4 +1,4 @@
-"""Structures that kernels take by value: addresses of arrays and numbers, laid out as C++ lays them out."""
+"""Structures that kernels take by value: addresses of arrays and numbers, in the layout of C++."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def structure(*fields: Any) -> Any:
 
 
 def address(array: Any) -> int:
-    """Where a device array, growing or not, begins."""
+    """Address of a device array, growing or not."""
     found: int = (array.buffer if isinstance(array, Growing) else array).data.ptr
     return found
 
 
 @functools.cache
 def _layouts(kinds: tuple[str, ...]) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
-    """How the fields lie, and as many bytes without names: a launch would spell them all out, which takes longer."""
+    """(layout of the fields, nameless dtype of the same size): a launch spells out field names, which is slow."""
     layout = np.dtype([(f"field{n}", kind) for n, kind in enumerate(kinds)], align=True)
     return layout, np.dtype(f"V{layout.itemsize}")

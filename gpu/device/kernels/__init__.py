@@ -1,4 +1,4 @@
-"""CUDA kernels: source text beside this file, compiled at run time for the device at hand."""
+"""CUDA kernels: the sources in this folder, compiled at run time for the current device."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ _allowing = threading.Lock()
 
 
 def source(name: str) -> str:
-    """The text of `name`.cu after what all share and its parts: CuPy's cache does not see an included file change."""
+    """The text of `name`.cu with its included files in front, since CuPy's cache does not notice their changes."""
     here = importlib.resources.files(__name__)
     return "\n".join((here / file).read_text("utf-8") for file in (COMMON, *PARTS.get(name, ()), f"{name}.cu"))
 
 
 def options(defines: dict[str, int]) -> tuple[str, ...]:
-    """What the compiler is told beside the source."""
+    """Options of the compiler."""
     return (*OPTIONS, *(f"-D{define}={value}" for define, value in sorted(defines.items())))
 
 
@@ -68,10 +68,10 @@ def module(name: str, defines: dict[str, int], architecture: str | None = None) 
     """`name`.cu compiled with these macros for the current device; compiled and loaded once.
 
     Args:
-        architecture: where instructions are used that only this one has ("sm_90a"): CuPy itself does not name it.
+        architecture: the only one with the instructions of this file, such as "sm_90a", which CuPy does not support.
 
     Raises:
-        BackendUnavailable: the compiler refused; file, macros and its first error are said.
+        BackendUnavailable: the compiler failed; the message has file, macros and the first error.
     """
     cupy = importlib.import_module("cupy")
 
@@ -96,7 +96,7 @@ def _module(name: str, given: tuple[str, ...], device: int, architecture: str | 
 
 
 def _binary(text: str, given: tuple[str, ...], architecture: str) -> str:
-    """Path of the machine code of this source; compiled once, whatever the process."""
+    """Path of the machine code of this source; compiled once for all processes."""
     cupy = importlib.import_module("cupy")
 
     given = (*given, f"-arch={architecture}", "-ftz=true")
@@ -106,13 +106,13 @@ def _binary(text: str, given: tuple[str, ...], architecture: str) -> str:
         binary = _compiled(text, given)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(binary)
-        Path(file.name).replace(path)  # whole, even if another process writes it
+        Path(file.name).replace(path)  # atomic, even if another process writes the same file
     return str(path)
 
 
 @functools.cache
 def _folder() -> Path:
-    """Where CuPy keeps its kernels, or a folder of this process where that cannot be written to."""
+    """CuPy's folder of kernels, or a folder of this process if CuPy's is not writable."""
     folder = Path.home() / ".cupy" / "kernel_cache"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def kernel(
 @functools.cache
 def _kernel(loaded: Any, function: str, shared_bytes: int) -> Any:
     found = loaded.get_function(function)
-    with _allowing:  # CUDA keeps one limit a kernel, whoever launches it: it must not fall for those who need more
+    with _allowing:  # CUDA has one limit per kernel for all callers: never lower it
         if shared_bytes > _allowed.get((loaded, function), 0):
             found.max_dynamic_shared_size_bytes = _allowed[loaded, function] = shared_bytes
     return found

@@ -12,7 +12,8 @@ from gpu.device.cuda.structures import structure
 
 run = Launcher("rating_table", {})
 ROW_THREADS = 128  # as kernels/rating_table.cu has it
-ROW_SPARE, END_SPARE, MIN_ROOM = 8, 4, 65_536  # as in `gpu.host.arena`, and what is free at least after packing
+# Spare room: 1/8 of a row and 1/4 of the array, as in `gpu.host.arena`; and free positions after packing, at least.
+ROW_SPARE, END_SPARE, MIN_ROOM = 8, 4, 65_536
 
 
 class Arena:
@@ -21,22 +22,22 @@ class Arena:
     Attributes:
         starts, lengths, capacities: int64 (R,), per row.
         columns: parallel flat arrays, of four or eight bytes an entry.
-        end: int64 (1,), first place that belongs to no row.
+        end: int64 (1,), first position behind all rows.
     """
 
     def __init__(self, starts: Any, lengths: Any, columns: list[Any]) -> None:
-        """Adopt rows that leave no room."""
+        """Take over rows without spare room."""
         self._starts, self._lengths, self._capacities = Growing(starts), Growing(lengths), Growing(lengths.copy())
         self.columns = columns
         self.end = cupy.zeros(1, dtype=cupy.int64)
-        self._end = len(columns[0])  # `end` as the host knows it
+        self._end = len(columns[0])  # the host's upper bound of `end`
 
     def __len__(self) -> int:
         return len(self._starts)
 
     @property
     def starts(self) -> Any:
-        """First place of each row."""
+        """First position of each row."""
         return self._starts.values
 
     @property
@@ -50,12 +51,12 @@ class Arena:
         return self._starts, self._lengths, self._capacities, self.end
 
     def grow(self, n_rows: int) -> None:
-        """Lengthen to at least `n_rows`; new rows are empty."""
+        """Grow to at least `n_rows`; new rows are empty."""
         for part in (self._starts, self._lengths, self._capacities):
             part.grow(n_rows)
 
     def take(self, n_places: int, most: int) -> None:
-        """Have `n_places` free at the end and count them as taken; or pack, and have `most`."""
+        """Reserve `n_places` positions at the end; if they do not fit, pack the rows and reserve `most`."""
         if self._end + n_places > len(self.columns[0]):
             self.pack(most)
             self._end += most
@@ -63,12 +64,12 @@ class Arena:
             self._end += n_places
 
     def pack(self, n_places: int) -> None:
-        """Pack the rows so that at least `n_places` are free behind them, and every row has room to grow in."""
+        """Pack the rows so that at least `n_places` positions are free behind them, and every row has spare room."""
         capacities = self.lengths + (self.lengths + ROW_SPARE - 1) // ROW_SPARE
         bounds = cupy.cumsum(capacities)
         starts, used = bounds - capacities, int(bounds[-1]) if len(bounds) else 0
         size = used + max(n_places, used // END_SPARE) + MIN_ROOM
-        for n, column in enumerate(self.columns):  # one at a time: only one is ever held twice
+        for n, column in enumerate(self.columns):  # one at a time, so that only one column is in memory twice
             target = cupy.zeros(size, dtype=column.dtype)
             if len(starts):
                 function = f"move_{column.dtype.itemsize}"

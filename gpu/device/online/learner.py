@@ -1,8 +1,7 @@
 """`DeviceLearner`: a model of the SGD family that follows the history on the device; see `gpu.online.host_model`.
 
-Everything it reads and writes stays there: ratings, parameters, sums and signatures of simLSH. A batch is uploaded
-once; between its kernels the host reads nine counts of the table, how many lists are outdated, and how many items are
-to be refitted.
+Ratings, parameters, sums and signatures of simLSH stay on the device. One copy uploads a batch. Between its kernels the
+host reads only nine counts of the table, the number of outdated lists, and the number of items to refit.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ from gpu.params import CulshParams
 from gpu.ratings import Rows
 from gpu.refit_rules import Rules, beside_items, item_rules, user_rules
 
-OF_USERS = "user_factors", "user_bias", "user_baseline"  # that refits write
+OF_USERS = "user_factors", "user_bias", "user_baseline"  # arrays that refits write
 OF_ITEMS = "item_factors", "item_bias", "neighbors", "explicit_weights", "implicit_weights"
 Steps = tuple[tuple[str, Callable[[], None]], ...]
 
 
 class Refitted(NamedTuple):
-    """Rows on the device: users, int32 (A,), and items newer than the snapshot, int64 (C,); until the next call."""
+    """Refitted rows on the device, valid until the next call: users, int32 (A,), and new items, int64 (C,)."""
 
     users: Any
     items: Any
 
 
 class DeviceLearner:
-    """A model and the ratings it follows, resident on the device.
+    """A model and the ratings that it follows, in device memory.
 
-    After each call its state is a pure function of (snapshot, present ratings, users touched), bit for bit: sums have
-    one order, whatever the batches were.
+    After each call its state is a pure function of (snapshot, present ratings, touched users), bit for bit: the order
+    of each sum does not depend on the batches.
 
     Attributes:
         table: the ratings.
         parameters: the model.
-        refitted: what the last call has refitted.
+        refitted: rows that the last call refitted.
     """
 
     table: RatingTable
@@ -65,13 +64,13 @@ class DeviceLearner:
     ) -> None:
         """Copy a snapshot and a history, and refit users and items that have ratings but were not trained.
 
-        Trained users whose ratings have changed since must be named with `touch`.
+        Name trained users whose ratings have changed since the snapshot with `touch`.
 
         Args:
             model: trained by stochastic gradient descent (`sgd`, `esgd`, `culsh`, `culsh-implicit`), grown to the rows
                 of the history.
-            rows, positions: ratings by user, as `gpu.online.rating_table.RatingTable` has them.
-            user_keys, item_keys: uint64, of all rows.
+            rows, positions: ratings by user, from `gpu.online.rating_table.RatingTable`.
+            user_keys, item_keys: uint64, keys of all rows.
         """
         parameters = LiveParameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
         for _ in self._adopt(model, parameters, RatingTable(rows, positions, model.n_items), _rules_of_users(model)):
@@ -82,21 +81,21 @@ class DeviceLearner:
     def of(
         cls, model: Model, parameters: LiveParameters, table: RatingTable, rules: Rules
     ) -> Generator[None, None, DeviceLearner]:
-        """A model of what lies there already; in slices of some milliseconds.
+        """A learner for parameters and ratings already on the device, in slices of some milliseconds.
 
-        Nothing is refitted: the first `touch` must name whoever was not trained, if nobody with an empty array, and
-        refits all new items.
+        Nothing is refitted here. The first `touch` refits all new items, and must name the users with ratings who were
+        not trained; call it with an empty array if there are none.
 
         Args:
-            model: what `parameters` are of.
-            rules: of users, with `spread` on the host.
+            model: the model of `parameters`.
+            rules: rules of users, with `spread` on the host.
         """
-        made = cls.__new__(cls)
-        yield from made._adopt(model, parameters, table, rules)
-        return made
+        learner = cls.__new__(cls)
+        yield from learner._adopt(model, parameters, table, rules)
+        return learner
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Add users and items with these keys, uint64, after those known; before the batch that names them."""
+        """Append users and items with these keys, uint64; call it before the batch that names them."""
         self.parameters.grow(user_keys, item_keys)
         self.table.grow(self.parameters.n_users, self.parameters.n_items)
         self._items.grow()
@@ -110,7 +109,7 @@ class DeviceLearner:
 
     @property
     def most_changes(self) -> int | None:
-        """Changes after which lists of new items are made anew in some milliseconds; None: any number."""
+        """Changes after which rebuilding the lists of new items takes some milliseconds; None for no limit."""
         return None if self._signatures is None else self._signatures.most_changes
 
     def apply(
@@ -120,7 +119,7 @@ class DeviceLearner:
         values: NDArray[np.floating],
         positions: NDArray[np.int64],
     ) -> None:
-        """Learn a batch of changes, host arrays as `RatingTable.apply` takes them; returns before it is done."""
+        """Learn a batch of changes, host arrays as in `RatingTable.apply`; returns before the device is done."""
         for _, step in self.steps(users, items, values, positions):
             step()
 
@@ -131,24 +130,24 @@ class DeviceLearner:
         values: NDArray[np.floating],
         positions: NDArray[np.int64],
     ) -> Steps:
-        """What `apply` does, by name and in order, for whoever wants to know how long each takes."""
-        found: list[Changes] = []
+        """The steps of `apply` in order, as (name, function), so that a benchmark can time each of them."""
+        changes: list[Changes] = []
         return (
-            ("table", lambda: found.append(self.table.apply(users, items, values, positions))),
-            ("signatures", lambda: self._note(found[0])),
-            ("users", lambda: self._refit_users(found[0].touched_users, found[0].n_ratings)),
+            ("table", lambda: changes.append(self.table.apply(users, items, values, positions))),
+            ("signatures", lambda: self._note(changes[0])),
+            ("users", lambda: self._refit_users(changes[0].touched_users, changes[0].n_ratings)),
             ("neighbors", self._list_new_items),
-            ("items", lambda: self._refit_items(found[0].touched_users)),
+            ("items", lambda: self._refit_items(changes[0].touched_users)),
         )
 
     def touch(self, users: NDArray[np.integer]) -> None:
-        """Refit distinct users whose ratings are not those the snapshot was trained on, and what follows from it."""
+        """Refit distinct users whose ratings differ from those that trained the snapshot, then their new items."""
         rows = cupy.asarray(users.astype(np.int32))
         self._refit_users(rows, int(self.table.lengths[rows].sum()))
         self._refit_items(rows)
 
     def forget(self, user: int) -> None:
-        """Delete a user's ratings and make them as if never seen."""
+        """Delete a user's ratings and parameters, as if never seen."""
         _, _, changes = self.table.drop_user(user)
         self._note(changes)
         if self._signatures is not None:
@@ -159,25 +158,25 @@ class DeviceLearner:
         self._refit_items(cupy.zeros(0, dtype=cupy.int32))
 
     def fetch(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> dict[str, NDArray[Any]]:
-        """The arrays `gpu.device.online.parameters.NAMES` at these rows, on the host."""
+        """These rows of the arrays `gpu.device.online.parameters.NAMES`, on the host."""
         rows = {"U": cupy.asarray(users.astype(np.int64)), "I": cupy.asarray(items.astype(np.int64))}
         return {name: getattr(self.parameters, name)[rows[ARRAYS[name][0][0]]].get() for name in NAMES}
 
     def fetch_refitted(self) -> tuple[Part, Part]:
-        """(users, new items) that the last call has refitted, with what refits write; waits for one copy."""
+        """(users, new items) that the last call refitted, with the arrays that refits write; waits for one copy."""
         users, items = self.refitted
         of_users, of_items = packing.fetched((users, self._columns(OF_USERS)), (items, self._columns(OF_ITEMS)))
         return of_users, of_items
 
     def write_items(self, items: NDArray[np.int64], model: Model) -> None:
-        """Take over what `model` has for trained `items` (B,), distinct, in one copy; `touch` who has rated them next.
+        """Copy the parameters of distinct trained `items` (B,) from `model` in one transfer.
 
-        Nothing else follows: lists, baselines, what users are expected to be and all new items stay as they are.
+        Call `touch` with their raters next. Lists, baselines, the prior P of users and all new items stay as they are.
         """
         packing.write(self._columns(OF_ITEMS), items, {name: getattr(model, name)[items] for name in OF_ITEMS})
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
-        """As of the host's `HostModel`."""
+        """See `gpu.online.host_model.HostModel.agreement`."""
         if self._signatures is None:
             return np.zeros(len(others), dtype=np.float32)
         return self._signatures.agreement(item, others)
@@ -186,7 +185,7 @@ class DeviceLearner:
         return {name: getattr(self.parameters, name) for name in names}
 
     def finish(self) -> None:
-        """Wait for what was begun."""
+        """Wait until the device is idle."""
         cupy.cuda.get_current_stream().synchronize()
 
     def _adopt(self, model: Model, parameters: LiveParameters, table: RatingTable, rules: Rules) -> Iterator[None]:
@@ -225,7 +224,7 @@ def _rules_of_users(model: Model) -> Rules:
 
 
 def _signatures(model: Model, parameters: LiveParameters, table: RatingTable) -> Signatures | None:
-    """What makes lists for new items; None where the model has no neighbors or they were not found by hashing."""
+    """Neighbor lists for new items; None if the model has no neighbors, or found them without hashing."""
     if not model.neighbors.shape[1] or not model.projections.shape[1]:
         return None
     return Signatures(parameters, cast("CulshParams", model.params), model.scale, model.calibration.origin, table)

@@ -13,13 +13,13 @@ from gpu.device.cuda.structures import structure
 from gpu.device.kernels import kernel
 from gpu.online.device_model import Part
 
-NAME, THREADS, WARP, MOST_COLUMNS = "packing", 256, 32, 5  # as kernels/packing.cu has them
+NAME, THREADS, WARP, MOST_COLUMNS = "packing", 256, 32, 5  # as in kernels/packing.cu
 
-Columns = dict[str, Any]  # arrays on the device, (rows, …) of entries of four bytes, by name; at most MOST_COLUMNS
+Columns = dict[str, Any]  # name -> array on the device, (rows, …) of four-byte entries; at most MOST_COLUMNS arrays
 
 
 def fetched(*sides: tuple[Any, Columns]) -> list[Part]:
-    """The rows (B,), int32 or int64 on the device, of each side, and what its arrays have there; waits for it."""
+    """Copy rows of the arrays of each side to the host; waits for it. Rows (B,) are int32 or int64 on the device."""
     widths = [_width_of_all(columns) for _, columns in sides]
     ends = np.cumsum([len(rows) * width for (rows, _), width in zip(sides, widths, strict=True)]).tolist()
     out = cupy.empty(ends[-1], dtype=cupy.int32)
@@ -27,23 +27,23 @@ def fetched(*sides: tuple[Any, Columns]) -> list[Part]:
     for (rows, columns), width, start in zip(sides, widths, starts, strict=True):
         is_long = np.int32(rows.dtype.itemsize == 8)
         _launch("pack_rows", columns, len(rows), rows, is_long, np.int32(len(rows)), np.int32(width), out[start:])
-    found: NDArray[np.int32] = out.get()
+    packed: NDArray[np.int32] = out.get()
     parts = zip(sides, widths, starts, ends, strict=True)
-    return [_part(columns, found[start:end].reshape(-1, width)) for (_, columns), width, start, end in parts]
+    return [_part(columns, packed[start:end].reshape(-1, width)) for (_, columns), width, start, end in parts]
 
 
 def write(columns: Columns, rows: NDArray[np.int64], values: dict[str, NDArray[Any]]) -> None:
-    """Write `values`, arrays of the host (B, …), into distinct `rows` (B,) of the arrays of the same names."""
+    """Write `values`, host arrays (B, …), into distinct `rows` (B,) of the device arrays of the same names."""
     n = len(rows)
     if not n:
         return
     entries = [values[name].view(np.int32).reshape(n, -1) for name in columns]
-    given = to_device(np.concatenate([rows.astype(np.int32)[:, None], *entries], axis=1))
-    _launch("unpack_rows", columns, n, given, np.int32(n), np.int32(given.shape[1]))
+    packed = to_device(np.concatenate([rows.astype(np.int32)[:, None], *entries], axis=1))
+    _launch("unpack_rows", columns, n, packed, np.int32(n), np.int32(packed.shape[1]))
 
 
 def _launch(function: str, columns: Columns, n_rows: int, *arguments: Any) -> None:
-    """A warp a row."""
+    """Run a kernel that gives each row one warp."""
     if not n_rows:
         return
     n_unused = MOST_COLUMNS - len(columns)
@@ -52,14 +52,14 @@ def _launch(function: str, columns: Columns, n_rows: int, *arguments: Any) -> No
     kernel(NAME, function, {})((-(-n_rows * WARP // THREADS),), (THREADS,), (side, *arguments))
 
 
-def _part(columns: Columns, found: NDArray[np.int32]) -> Part:
-    """Rows, and entries by name, of what `pack_rows` has written."""
+def _part(columns: Columns, packed: NDArray[np.int32]) -> Part:
+    """Split the output of `pack_rows` (B, widths) into rows and arrays by name."""
     arrays, at = {}, 1
     for name, array in columns.items():
         width = _width(array)
-        arrays[name] = found[:, at : at + width].view(array.dtype).reshape(len(found), *array.shape[1:])
+        arrays[name] = packed[:, at : at + width].view(array.dtype).reshape(len(packed), *array.shape[1:])
         at += width
-    return found[:, 0].astype(np.int64), arrays
+    return packed[:, 0].astype(np.int64), arrays
 
 
 def _width_of_all(columns: Columns) -> int:

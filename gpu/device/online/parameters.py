@@ -1,4 +1,4 @@
-"""Parameters of a model, and what online learning keeps beside them, resident on the device."""
+"""Parameters of a model and the working arrays of online learning, in device memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ class LiveParameters:
 
     Attributes:
         mean, middle, is_implicit: as in `Model`.
-        user_keys, item_keys: uint64, of all rows.
-        pool, pool_keys: trained users in the order of their keys, int64 and uint64; item_pool: trained items likewise.
+        user_keys, item_keys: uint64, keys of all rows.
+        pool, pool_keys: trained users sorted by key, int64, and their keys, uint64.
+        item_pool: trained items sorted by key, int64.
         new_items: int64, items newer than the snapshot, ascending.
-        is_touched, is_due: uint8 (U,) and (I,): users refitted just now, items to refit; all 0 between batches.
+        is_touched: uint8 (U,), users refitted in this batch; all 0 between batches.
+        is_due: uint8 (I,), items to refit in this batch; all 0 between batches.
     """
 
     user_factors: Any
@@ -45,7 +47,7 @@ class LiveParameters:
     is_due: Any
 
     def __init__(self, model: Model, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Copy `model`; keys of all its rows."""
+        """Copy `model` to the device, with the keys of all its rows."""
         self.mean, self.middle, self.is_implicit = model.mean, model.middle, model.is_implicit
         fills = {"neighbors": NO_NEIGHBOR}
         arrays = {name: (ARRAYS[name][0][0], to_device(getattr(model, name))) for name in NAMES}
@@ -58,7 +60,7 @@ class LiveParameters:
         self._new_items = Counting(to_device(np.flatnonzero(~model.item_trained)), model.n_items)
 
     def __getattr__(self, name: str) -> Any:
-        """An array at its present length."""
+        """The array `name` at its present length."""
         try:
             return self.__dict__["_growing"][name][1].values
         except KeyError:
@@ -66,12 +68,12 @@ class LiveParameters:
 
     @property
     def n_users(self) -> int:
-        """M."""
+        """U."""
         return len(self._growing["user_bias"][1])
 
     @property
     def n_items(self) -> int:
-        """N."""
+        """I."""
         return len(self._growing["item_bias"][1])
 
     @property
@@ -80,7 +82,7 @@ class LiveParameters:
         return self._new_items.values
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
-        """Add rows with these keys: zeros without neighbors, not trained."""
+        """Append untrained rows with these keys: zeros, and no neighbors."""
         n_users, n_items = self.n_users, self.n_items
         sizes = {"U": n_users + len(user_keys), "I": n_items + len(item_keys)}
         for axis, growing in self._growing.values():
@@ -92,7 +94,7 @@ class LiveParameters:
             self.item_keys[n_items:].set(item_keys)
 
     def drop_user(self, user: int) -> None:
-        """Make a user as if never seen; negatives are drawn from the others."""
+        """Erase a user, as if never seen, and remove the user from the pool of negatives."""
         for array in (self.user_factors, self.user_bias, self.user_baseline, self.user_trained):
             array[user] = 0
         key = self.user_keys[user : user + 1]
@@ -124,7 +126,7 @@ class LiveParameters:
         )  # fmt: skip
 
     def new_items_side(self, due: Any) -> tuple[Any, ...]:
-        """The first fields of `Items` of kernels/refit_items.cu, for the new items in these places."""
+        """The first fields of `Items` of kernels/refit_items.cu, for the new items at the positions `due`."""
         names = "item_keys", "item_baseline", "neighbors", "item_factors", "item_bias"
         return self._new_items, due, *self._arrays(*names, "explicit_weights", "implicit_weights")
 
@@ -133,14 +135,14 @@ class LiveParameters:
 
 
 def _without(array: Any, position: int) -> Any:
-    """The array but for one element, by copies: a selection would call kernels that depend on the length."""
+    """The array without one element, by copies: a selection would run kernels that CuPy chooses by the length."""
     rest = cupy.empty(len(array) - 1, dtype=array.dtype)
     rest[:position], rest[position:] = array[:position], array[position + 1 :]
     return rest
 
 
 def _by_key(mask: NDArray[np.bool_], keys: NDArray[np.uint64]) -> tuple[Any, Any]:
-    """Rows where `mask` holds, by key, and their keys."""
+    """(rows where `mask` holds, sorted by key; their keys)."""
     rows = np.flatnonzero(mask)
     rows = rows[np.argsort(keys[rows], kind="stable")]
     return to_device(rows), to_device(keys[rows])

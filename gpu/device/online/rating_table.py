@@ -1,7 +1,7 @@
-"""`RatingTable` on the device: twin of `gpu.online.rating_table`, which takes in whole batches in a few kernels.
+"""`RatingTable` on the device: twin of `gpu.online.rating_table` that applies whole batches in a few kernels.
 
-A batch is sorted, joined with the rows it touches, and those rows are written again; see kernels/rating_table.cu. The
-host learns nine numbers on the way: how much there is to do, and how much room it takes. Timestamps stay on the host.
+The kernels sort a batch, merge it with the rows that it changes, and rewrite those rows; see kernels/rating_table.cu.
+The host reads nine counts in between, to size the launches and the memory. Timestamps stay on the host.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gpu.device.online.arena import ROW_THREADS, Arena, run
 from gpu.online.rating_table import check_changes
 from gpu.ratings import Rows
 
-TILE, PLAN_THREADS, MERGE_THREADS = 256, 1024, 512  # as kernels/rating_table.cu has them
+TILE, PLAN_THREADS, MERGE_THREADS = 256, 1024, 512  # as in kernels/rating_table.cu
 CHANGE = np.dtype([("position", np.int64), ("key", np.int64), ("value", np.float32)], align=True)
 COUNTS = "pairs", "users", "items", "user_places", "user_most", "merged", "item_places", "item_most", "deleted"
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a batch did to a table, on the device; arrays are views of memory that the next batch writes anew.
+    """Changes that a batch made to a table, on the device; arrays are views that the next batch overwrites.
 
     Attributes:
         n_changes: B.
-        n_pairs: P, pairs that the batch named.
+        n_pairs: P, distinct (user, item) pairs of the batch.
         n_users, n_items: A and C, users of these pairs, and items whose raters or ratings have changed.
-        n_deleted: pairs whose rating is gone.
-        n_ratings: what the users hold.
-        work: whole arrays.
+        n_deleted: pairs whose rating was deleted.
+        n_ratings: ratings of the A users.
+        work: the memory that the views lie in.
     """
 
     n_changes: int
@@ -48,12 +48,12 @@ class Changes:
 
     @property
     def old(self) -> Any:
-        """The value each change replaced, NaN where there was none; float32 (B,)."""
+        """The value that each change replaced, NaN for none; float32 (B,)."""
         return self.work.old[: self.n_changes]
 
     @property
     def users(self) -> Any:
-        """Users of the pairs, int32 (P,); pairs ascend."""
+        """Users of the pairs, int32 (P,); pairs ascend by user, then item."""
         return self.work.users[: self.n_pairs]
 
     @property
@@ -83,17 +83,17 @@ class Changes:
 
 
 class RatingTable:
-    """A mutable sparse matrix of ratings in device memory, by user with everything, by item with its raters.
+    """A mutable sparse matrix of ratings in device memory: full rows by user, and the raters by item.
 
     A rating takes 16 bytes by user and 4 by item, and up to half as much again in spare room.
     """
 
     def __init__(self, rows: Rows, positions: NDArray[np.int64], n_items: int) -> None:
-        """Take in the rows of users, host arrays, which `gpu.online.rating_table.RatingTable` or `gpu.Ratings` hold.
+        """Copy rows of users, host arrays of `gpu.online.rating_table.RatingTable` or `gpu.Ratings`.
 
         Args:
             rows: items ascending within a row.
-            positions: int64, parallel to `rows.items`; they tell a user's newest ratings.
+            positions: int64, parallel to `rows.items`; a user's newest ratings have the highest ones.
         """
         for _ in self._take_in(rows, positions, n_items):
             pass
@@ -101,42 +101,42 @@ class RatingTable:
     @classmethod
     def of(cls, rows: Rows, positions: NDArray[np.int64], n_items: int) -> Generator[None, None, RatingTable]:
         """The same, in slices of some milliseconds."""
-        made = cls.__new__(cls)
-        yield from made._take_in(rows, positions, n_items)
-        return made
+        table = cls.__new__(cls)
+        yield from table._take_in(rows, positions, n_items)
+        return table
 
     @property
     def n_users(self) -> int:
-        """M, rows of users (those without ratings too)."""
+        """U, rows of users, including those without ratings."""
         return len(self._by_user)
 
     @property
     def n_items(self) -> int:
-        """N, rows of items (those without ratings too)."""
+        """I, rows of items, including those without ratings."""
         return len(self._by_item)
 
     @property
     def item_counts(self) -> Any:
-        """Ratings of each item, int64 (N,): a view that changes with the table until it grows."""
+        """Ratings of each item, int64 (I,): a view that changes with the table until it grows."""
         return self._by_item.lengths
 
     @property
     def lengths(self) -> Any:
-        """Ratings of each user, int64 (M,): a view that changes with the table until it grows."""
+        """Ratings of each user, int64 (U,): a view that changes with the table until it grows."""
         return self._by_user.lengths
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of ratings held, spare room included."""
+        """Bytes of the ratings, including spare room."""
         return sum(int(column.nbytes) for arena in (self._by_user, self._by_item) for column in arena.columns)
 
     @property
     def pointers(self) -> Any:
-        """`Table` of the kernels; take it anew after each change."""
+        """`Table` of the kernels, invalid after the next change."""
         return _pointers(self._by_user, self._by_item)
 
     def grow(self, n_users: int, n_items: int) -> None:
-        """Lengthen to at least (n_users, n_items); new rows are empty."""
+        """Grow to at least (n_users, n_items); new rows are empty."""
         self._by_user.grow(n_users)
         self._by_item.grow(n_items)
 
@@ -147,7 +147,7 @@ class RatingTable:
         values: NDArray[np.floating],
         positions: NDArray[np.int64],
     ) -> Changes:
-        """Apply changes in order; the last one of a (user, item) wins. Arguments, host arrays, as on the host.
+        """Apply changes in order; the last one of a (user, item) wins. Arguments are host arrays, as in the twin.
 
         Raises:
             InvalidInput: unequal lengths, or a row beyond the table (`grow` first).
@@ -163,14 +163,14 @@ class RatingTable:
         run("look", tiles, TILE, np.uint32(n), table, work.batch)
         run("plan", 1, PLAN_THREADS, np.uint32(n), work.batch)
         run("measure", tiles, TILE, table, work.batch)
-        counts = dict(zip(COUNTS, fetched(work.counts, work.told).tolist(), strict=True))
+        counts = dict(zip(COUNTS, fetched(work.counts, work.pinned_counts).tolist(), strict=True))
         self._by_user.take(counts["user_places"], counts["user_most"])
         self._by_item.take(counts["item_places"], counts["item_most"])
         self._join(work, counts)
         return Changes(n, counts["pairs"], counts["users"], counts["items"], counts["deleted"], counts["merged"], work)
 
     def drop_user(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32], Changes]:
-        """Delete all ratings of a user, bytes included; returns what they were as (items, values), and the changes."""
+        """Delete all ratings of a user and overwrite their memory; returns the deleted (items, values) and changes."""
         items, values, positions = self.row(user)
         start, length = int(self._by_user.starts[user]), len(items)
         changes = self.apply(np.full(length, user), items, np.full(length, np.nan, dtype=np.float32), positions)
@@ -187,11 +187,11 @@ class RatingTable:
     def raters(self, item: int) -> NDArray[np.int32]:
         """Users who have rated `item`, ascending, on the host."""
         start, length = int(self._by_item.starts[item]), int(self._by_item.lengths[item])
-        found: NDArray[np.int32] = np.sort(self._by_item.columns[0][start : start + length].get())
-        return found
+        users: NDArray[np.int32] = np.sort(self._by_item.columns[0][start : start + length].get())
+        return users
 
     def entries(self) -> tuple[Any, Any, Any]:
-        """All (users, items, values), int32, int32 and float32 on the device, by user."""
+        """(users, items, values) of all ratings, int32, int32 and float32 (N,) on the device, by user."""
         lengths = self._by_user.lengths
         ends = cupy.cumsum(lengths)
         numbers = cupy.arange(int(lengths.sum()))
@@ -218,11 +218,11 @@ class RatingTable:
         self._work, self._rows = Scratch(Work), Scratch(self._new_rows)
 
     def _new_rows(self, n: int) -> list[Any]:
-        """Columns that rows of users are put together in."""
+        """Columns in which `merge` builds rows of users."""
         return [cupy.empty(n, dtype=column.dtype) for column in self._by_user.columns]
 
     def _join(self, work: Work, counts: dict[str, int]) -> None:
-        """Make the touched rows anew."""
+        """Rewrite the rows that the batch changes."""
         table, n_users = self.pointers, counts["users"]
         rows = structure(*self._rows.of(counts["merged"]))
         run("merge", n_users + counts["deleted"], MERGE_THREADS, table, work.batch, rows, np.int32(n_users))
@@ -232,19 +232,21 @@ class RatingTable:
 
 
 class Work:
-    """Memory of one batch of `n` changes, for a table of so many items: `Batch` of the kernels.
+    """Memory of one batch of `n` changes, for a table of `n_items`: `Batch` of the kernels.
 
     Attributes:
         old, users, items, before, now, touched_users, touched_items: see `Changes`.
-        deleted: int32, which pairs are.
-        counts, told: int64, numbers of `COUNTS`, and pinned memory for them.
-        batch: the structure.
+        deleted: int32, pairs whose rating was deleted.
+        counts, pinned_counts: int64, the numbers of `COUNTS` on the device, and pinned host memory for them.
+        batch: the structure `Batch`.
     """
 
     def __init__(self, n: int, n_items: int) -> None:
         """Allocate."""
-        self._given, self._changes = pinned(n * CHANGE.itemsize), cupy.empty(n * CHANGE.itemsize, dtype=cupy.uint8)
-        self.counts, self.told = cupy.zeros(len(COUNTS), dtype=cupy.int64), pinned(8 * len(COUNTS)).view(np.int64)
+        n_bytes = n * CHANGE.itemsize
+        self._pinned_changes, self._changes = pinned(n_bytes), cupy.empty(n_bytes, dtype=cupy.uint8)
+        self.counts = cupy.zeros(len(COUNTS), dtype=cupy.int64)
+        self.pinned_counts = pinned(8 * len(COUNTS)).view(np.int64)
         marks = cupy.zeros((3, n_items), dtype=cupy.int32)
         keys, positions, merged = cupy.empty((3, n), dtype=cupy.int64)
         self.old, held, self.before, self.now = cupy.empty((4, n), dtype=cupy.float32)
@@ -256,18 +258,21 @@ class Work:
             self.before, self.now, positions, self.deleted, self.touched_users, merged, self.touched_items, *marks,
             self.counts,
         )  # fmt: skip
-        self._kept = marks, keys, held, codes, tiled
+        self._references = marks, keys, held, codes, tiled  # `batch` has only their addresses
 
     def give(self, users: Any, items: Any, values: Any, positions: Any) -> None:
-        """Begin to copy changes to the device; those before have been read, since every batch waits for its counts."""
-        given = self._given.view(CHANGE)[: len(users)]
-        given["position"], given["value"] = positions, values
-        given["key"] = users.astype(np.int64) << 32 | items
-        self._changes.data.copy_from_host_async(self._given.ctypes.data, given.nbytes)
+        """Start to copy changes to the device.
+
+        The pinned buffer is free by then: every batch waits for its counts, which its kernels write after reading it.
+        """
+        changes = self._pinned_changes.view(CHANGE)[: len(users)]
+        changes["position"], changes["value"] = positions, values
+        changes["key"] = users.astype(np.int64) << 32 | items
+        self._changes.data.copy_from_host_async(self._pinned_changes.ctypes.data, changes.nbytes)
 
 
 def _counts_of(items: Any, n_items: int) -> Any:
-    """How often each item occurs, int64 (N,); `bincount` would call kernels that depend on how many there are."""
+    """How often each item occurs, int64 (I,). `bincount` would run kernels that CuPy chooses by the number of items."""
     if not len(items):
         return cupy.zeros(n_items, dtype=cupy.int64)
     ascending, numbers = cupy.sort(items), cupy.arange(n_items)

@@ -1,4 +1,4 @@
-"""What `gpu.online.device_model` needs of the device: a model that lies there, its ratings, and a rehearsal."""
+"""`ReadyDeviceModel`: a model on the device before it follows ratings, and a rehearsal that compiles its kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _rehearsed: set[tuple[Params, int]] = set()
 
 
 class ReadyDeviceModel:
-    """A model on the device, and beside it what it needs of the host, before it follows any ratings."""
+    """A model on the device and its data on the host, before it follows any ratings; see `gpu.online.device_model`."""
 
     def __init__(
         self,
@@ -37,11 +37,10 @@ class ReadyDeviceModel:
         *,
         is_rehearsed: bool = True,
     ) -> None:
-        """Copy what does not depend on ratings; see `gpu.online.prepare_online`.
+        """Copy everything that does not depend on ratings; see `gpu.online.prepare_online`.
 
         Args:
-            is_rehearsed: whether a small model of the same shape is made to learn first, unless one has already: that
-                compiles the kernels.
+            is_rehearsed: whether a small model of the same shape learns first, once a process, to compile the kernels.
         """
         if is_rehearsed and _shape_of(model) not in _rehearsed:
             rehearse(model, backend)
@@ -66,11 +65,11 @@ class ReadyDeviceModel:
     def follow(
         self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
     ) -> DeviceModel:
-        """See `gpu.online.ReadyModel`."""
+        """See `gpu.online.ReadyModel.follow`."""
         return DeviceModel(self, user_keys, item_keys, since)
 
     def load(self, keys: Callable[[], Keys]) -> Generator[None, None, DeviceLearner]:
-        """See `gpu.online.device_model.ReadyDeviceModel`."""
+        """See `gpu.online.device_model.ReadyDeviceModel.load`."""
         parameters = self._parameters
         table = yield from uploaded(self.table, self.model.learned_scale)
         (user_keys, item_keys), n_users, n_items = keys(), parameters.n_users, parameters.n_items
@@ -81,12 +80,12 @@ class ReadyDeviceModel:
         return live
 
     def finish(self) -> None:
-        """Wait for what was begun on the device."""
+        """Wait until the device is idle."""
         cupy.cuda.get_current_stream().synchronize()
 
 
 def rehearse(model: Model, backend: Backend) -> None:
-    """Compile, or load from CuPy's cache, all that models of this shape call, by letting a small one learn."""
+    """Let a small model learn, to compile or load from CuPy's cache all kernels that models of this shape call."""
     small = Model.zeros(model.params, model.mean, model.scale, 2, 2, n_bits=model.projections.shape[1])
     small.user_trained[:], small.item_trained[:] = True, True
     keys, table = np.arange(3, dtype=np.uint64), RatingTable(2, 2)
@@ -106,5 +105,5 @@ def rehearse(model: Model, backend: Backend) -> None:
 
 
 def _shape_of(model: Model) -> tuple[Params, int]:
-    """What kernels are compiled for, and more."""
+    """The parameters that kernels are compiled for; it may tell models apart that share kernels."""
     return model.params, model.projections.shape[1]

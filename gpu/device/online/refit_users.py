@@ -1,6 +1,6 @@
-"""Refits of single users: twin of `gpu.host.online.refit_users`, a batch at once; see kernels/refit_users.cu.
+"""Refits of users: twin of `gpu.host.online.refit_users` that solves a whole batch; see kernels/refit_users.cu.
 
-Sums and solutions are float32 where the host has float64; draws are the same bit for bit.
+Sums and solutions are float32, where the host has float64. Draws have the same bits as on the host.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gpu.device.online.parameters import LiveParameters
 from gpu.device.online.rating_table import RatingTable
 from gpu.refit_rules import Rules
 
-PART, DESCRIBE_THREADS = 512, 512  # as kernels/refit_users.cu has them
+PART, DESCRIBE_THREADS = 512, 512  # as in kernels/refit_users.cu
 BUCKETS = 2048
 SAMPLE_BYTES, PART_BYTES, WORD_BYTES = 16, 8, 4
 
 
 class UserRefits:
-    """Refits of users of one model by the same rules, with the memory that they take."""
+    """Refits users of one model by one set of rules, and owns the memory for it."""
 
     def __init__(self, parameters: LiveParameters, rules: Rules) -> None:
-        """`rules`: of users."""
+        """`rules` are those of users."""
         self._parameters, self._rules, self._constants = parameters, rules, constants_of(rules)
         self._spread = _to_device(rules.spread) if len(rules.spread) else np.uint64(0)
         n_factors, self._n_neighbors = parameters.item_factors.shape[1], parameters.neighbors.shape[1]
@@ -36,19 +36,20 @@ class UserRefits:
         self._described = Scratch(self._new_arrays)
 
     def refit(self, users: Any, n_ratings: int, table: RatingTable) -> None:
-        """Refit `users`, distinct rows, int32 (B,) on the device, from their rows, in place of the parameters.
+        """Refit distinct `users`, int32 (B,) on the device, over their ratings, in place in the parameters.
 
-        Marks them in `is_touched`, and in `is_due` the new items that they have rated. Returns before the work is done.
+        Marks the users in `is_touched`, and in `is_due` the new items that they have rated. Returns before the work is
+        done.
 
         Args:
-            n_ratings: what they hold, or more.
+            n_ratings: number of their ratings, or an upper bound.
         """
         n = len(users)
         if not n:
             return
         room, rules, parameters = self._room(n_ratings, n), self._rules, self._parameters
-        taken, described = self._described.of(n, room)
-        taken.fill(0)
+        counters, described = self._described.of(n, room)
+        counters.fill(0)
         side, into = parameters.items_side, parameters.refitted
         read = into, users, table.pointers, side, self._constants, described
         self._run("describe_users", n, DESCRIBE_THREADS, *read)
@@ -60,14 +61,14 @@ class UserRefits:
             self._run("solve_users", n_parts, threads, *solved, np.int32(step), self._spread, shared=shared)
 
     def _room(self, n_ratings: int, n_users: int) -> int:
-        """Samples at most of `n_users` with `n_ratings`."""
+        """Upper bound of the samples of `n_users` with `n_ratings`."""
         rules = self._rules
         return min((1 + rules.n_negatives) * n_ratings, 2 * n_ratings + rules.max_negatives * n_users)
 
     def _new_arrays(self, n: int, room: int) -> tuple[Any, Any]:
-        """(`taken`, `Described` of the kernels) for `n` users with `room` samples at most.
+        """(counters, `Described` of the kernels) for `n` users with at most `room` samples.
 
-        Sums go through memory where a user has several parts: at most twice as many as parts fit the samples.
+        The sums of a user with several parts go through memory: at most twice as many sums as `room` has full parts.
         """
         _, _, partial = self._run.geometry
         samples = cupy.empty(room * SAMPLE_BYTES, dtype=cupy.uint8)
@@ -76,13 +77,14 @@ class UserRefits:
         starts, slots = cupy.empty((2, n), dtype=cupy.int64)
         lengths, learned, arrived, rated, drawn = cupy.empty((5, n), dtype=cupy.int32)
         parts = cupy.empty((room // PART + n) * PART_BYTES, dtype=cupy.uint8)
-        taken, partials = cupy.zeros(3, dtype=cupy.uint64), cupy.empty(2 * room // PART * partial, dtype=cupy.float32)
+        counters = cupy.zeros(3, dtype=cupy.uint64)
+        partials = cupy.empty(2 * room // PART * partial, dtype=cupy.float32)
         arrays = (
-            samples, items, values, baselines, starts, slots, lengths, learned, arrived, rated, drawn, parts, taken,
+            samples, items, values, baselines, starts, slots, lengths, learned, arrived, rated, drawn, parts, counters,
             partials,
         )  # fmt: skip
-        self._kept = arrays
-        return taken, structure(*arrays)
+        self._arrays = arrays  # the structure has only their addresses
+        return counters, structure(*arrays)
 
 
 def constants_of(rules: Rules) -> Any:
@@ -93,7 +95,7 @@ def constants_of(rules: Rules) -> Any:
 
 
 def _to_device(spread: NDArray[np.float64]) -> Any:
-    """`Rules.spread` on the device: float32, with zeros for the columns beside factors in kernels/ridge.cuh."""
+    """`Rules.spread` on the device: float32, padded with zeros to the width of the system in kernels/ridge.cuh."""
     width = -(-(len(spread) + 2) // 8) * 8  # a bias and the right-hand side, in whole tiles
     padded = np.zeros((width, width), dtype=np.float32)
     padded[: len(spread), : len(spread)] = spread

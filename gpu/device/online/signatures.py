@@ -1,7 +1,7 @@
-"""Sums and signatures of simLSH kept exact while ratings change, and lists of new items: see `gpu.online.signatures`.
+"""simLSH sums and signatures that stay exact while ratings change, and lists of new items: see `gpu.online.signatures`.
 
-Sums cover exactly the present ratings, with the snapshot's baselines inside Ψ. After a batch the lists that it has
-outdated are made anew, so that each is always what a ranking of all items would give.
+Sums cover exactly the present ratings, with the snapshot's baselines inside Ψ. After each batch the outdated lists are
+rebuilt, so that every list equals a ranking of all items.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from gpu.device.online.rating_table import Changes, RatingTable
 from gpu.params import CulshParams
 from gpu.training import simlsh
 
-HASH_THREADS, FIND_THREADS = 128, 256  # as kernels/signatures.cu has them
-LISTING = ("take_lists", 256), ("take_lists_wide", 1024)  # among few and many items
+HASH_THREADS, FIND_THREADS = 128, 256  # as in kernels/signatures.cu
+LISTING = ("take_lists", 256), ("take_lists_wide", 1024)  # kernel and its threads; the second from `MANY_ITEMS` on
 MANY_ITEMS = 1 << 16
-AT_ONCE = 1 << 20  # ratings hashed at a time when a table is taken in
-RANKED_AT_ONCE = 1 << 30  # pairs of a list's owner and an item: some milliseconds
-FEWEST_CHANGES = 64
+AT_ONCE = 1 << 20  # ratings hashed at a time by `prepare`
+RANKED_AT_ONCE = 1 << 30  # pairs of a list's owner and an item; ranking them takes some milliseconds
+FEWEST_CHANGES = 64  # changes; lower bound of `most_changes`
 RANK_BYTES, COUNT_BYTES = 8, 4
 
 
 class Signatures:
-    """Neighbor lists of the items newer than the snapshot: over all items, by their present signatures."""
+    """Neighbor lists of the items newer than the snapshot, among all items, by their present signatures."""
 
     def __init__(
         self,
@@ -43,33 +43,33 @@ class Signatures:
         origin: float,
         table: RatingTable,
     ) -> None:
-        """Take over the arrays; `prepare` must end before the rest. `scale`, `origin`: see `gpu.training.simlsh`."""
+        """Take over the arrays; `prepare` must end before other calls. `scale`, `origin`: see `gpu.training.simlsh`."""
         self._parameters, self._params, self._table = parameters, params, table
-        self._user_baseline = Growing(parameters.user_baseline.copy())  # online, that of users moves; in Ψ it must not
+        self._user_baseline = Growing(parameters.user_baseline.copy())  # refits change the model's; Ψ needs these
         self._unit = np.float64(simlsh.unit(params, scale, origin))
         self._center = np.float64(origin if simlsh.psi_of(params) == "power" else parameters.mean)
         n_items, self._n_bits = parameters.n_items, parameters.projections.shape[1]
         words = cupy.zeros((n_items, self._n_bits // simlsh.WORD_BITS), dtype=cupy.uint64)
         self._packed, self._ones = Growing(words), Growing(cupy.zeros(n_items, dtype=cupy.int32))
         self._is_rated = Growing(cupy.zeros(n_items, dtype=cupy.uint8))
-        self._has_changed = Growing(cupy.ones(n_items, dtype=cupy.uint8))  # lists of the snapshot say nothing
-        self._changed = cupy.zeros(0, dtype=cupy.int32)  # items of which `_has_changed` may speak
+        self._has_changed = Growing(cupy.ones(n_items, dtype=cupy.uint8))  # all, since no list is built yet
+        self._changed = cupy.zeros(0, dtype=cupy.int32)  # items that `_has_changed` may mark
         self._outdated = Scratch(lambda n: cupy.empty(n, dtype=cupy.int64))
-        self._count, self._told = cupy.zeros(1, dtype=cupy.int32), pinned(COUNT_BYTES).view(np.int32)
+        self._count, self._pinned_count = cupy.zeros(1, dtype=cupy.int32), pinned(COUNT_BYTES).view(np.int32)
         self._items = Counting(cupy.arange(n_items), n_items)
         kinds = {"KIND": lsh.KINDS[simlsh.psi_of(params)], "STEPS": simlsh.PSI_STEPS, "LIMIT": simlsh.PSI_LIMIT}
         self._run = Launcher("signatures", {"S": self._n_bits // lsh.WARP, **kinds})
 
     @property
     def most_changes(self) -> int | None:
-        """Changes that outdate, as a rule, no more lists than are made anew in some milliseconds; None: any number."""
+        """Changes after which the outdated lists usually take some milliseconds to rebuild; None for no limit."""
         n_new = len(self._parameters.new_items)
-        if n_new * self._parameters.n_items <= RANKED_AT_ONCE:  # if it were all of them
+        if n_new * self._parameters.n_items <= RANKED_AT_ONCE:  # even all lists together are fast
             return None
         return max(RANKED_AT_ONCE // (2 * self._params.n_neighbors * n_new), FEWEST_CHANGES)
 
     def prepare(self) -> Iterator[None]:
-        """Hash all ratings of the table into `parameters.projections`, and make the lists; in slices."""
+        """Hash all ratings of the table into `parameters.projections`, and build the lists; in slices."""
         self._parameters.projections.fill(0)
         users, items, values = self._table.entries()
         nothing = cupy.full(min(len(users), AT_ONCE), np.nan, dtype=cupy.float32)
@@ -82,19 +82,19 @@ class Signatures:
         yield from self._lists()
 
     def grow(self) -> None:
-        """Follow the parameters, which have grown."""
+        """Grow to the size of the parameters."""
         self._user_baseline.grow(self._parameters.n_users)
         for array in (self._packed, self._ones, self._is_rated, self._has_changed, self._items):
             array.grow(self._parameters.n_items)
 
     def note(self, changes: Changes) -> None:
-        """Take in changes that the table has just seen."""
+        """Apply changes of the table to the sums."""
         work = changes.work
         self._add(changes.n_pairs, work.users, work.items, work.before, work.now)
         self._sign(changes.n_items, work.touched_items)
 
     def forget(self, user: int) -> None:
-        """After the ratings of a user are gone: whoever comes back is new."""
+        """Erase a user's baseline, after the ratings are deleted: a user who returns counts as new."""
         self._user_baseline.values[user] = 0
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
@@ -105,12 +105,12 @@ class Signatures:
         return shares
 
     def list_new_items(self) -> None:
-        """Make anew the lists of new items that changes have outdated; marks those in `is_due` whose list differs."""
+        """Rebuild the outdated lists of new items, and mark the items whose list differs in `is_due`."""
         for _ in self._lists():
             pass
 
     def _lists(self) -> Iterator[None]:
-        """Some of these lists at a time."""
+        """`list_new_items` in slices."""
         parameters, outdated, k = self._parameters, self._find_outdated(), self._params.n_neighbors
         items, shared = self._items.values, 2 * RANK_BYTES * k + COUNT_BYTES * (self._n_bits + 1)
         function, threads = LISTING[len(items) >= MANY_ITEMS]
@@ -122,19 +122,19 @@ class Signatures:
             yield
 
     def _find_outdated(self) -> Any:
-        """New items whose lists may not be what a ranking would give, int64, in any order; waits for them."""
+        """New items whose lists may be outdated, int64, in any order; waits for the device."""
         parameters, new, changed = self._parameters, self._parameters.new_items, self._changed
         if not len(new) or not len(changed):
             return new[:0]
-        found = self._outdated.of(len(new))
+        outdated = self._outdated.of(len(new))
         self._count.fill(0)
         rows = new, np.int32(len(new)), changed, np.int32(len(changed)), self._signed
         lists = parameters.neighbors, np.int32(self._params.n_neighbors)
         n_blocks = -(-len(new) * lsh.WARP // FIND_THREADS)
-        self._run("find_outdated", n_blocks, FIND_THREADS, *rows, *lists, found, self._count)
+        self._run("find_outdated", n_blocks, FIND_THREADS, *rows, *lists, outdated, self._count)
         self._has_changed.values.fill(0)
         self._changed = changed[:0]
-        return found[: int(fetched(self._count, self._told)[0])]
+        return outdated[: int(fetched(self._count, self._pinned_count)[0])]
 
     @property
     def _signed(self) -> Any:

@@ -1,4 +1,4 @@
-"""A table of ratings copied to the device while the one on the host goes on changing."""
+"""Copies a table of ratings to the device while the table on the host keeps changing."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gpu.device.online.rating_table import RatingTable
 from gpu.online import rating_table as host
 from gpu.ratings import Rows
 
-RATINGS_AT_ONCE, USERS_AT_ONCE = 100_000, 100_000  # gathered and copied in a slice: about two milliseconds
+RATINGS_AT_ONCE, USERS_AT_ONCE = 100_000, 100_000  # ratings, and users, copied in a slice of about two milliseconds
 COLUMNS = np.int32, np.float32, np.int64  # items, values, positions
 
 
 def uploaded(table: host.RatingTable, scale: tuple[float, float]) -> Generator[None, None, RatingTable]:
-    """A copy of `table`, in slices of some milliseconds, between which it may grow and change.
+    """A device copy of `table`, in slices of some milliseconds, between which the table may grow and change.
 
-    Ratings are kept within `scale` (`Model.learned_scale`). Of each user it has what was there when their turn came:
-    whoever replays what has changed since the first slice, in order, gets what the table then holds.
+    Ratings are clipped to `scale` (`Model.learned_scale`). The copy has each user's ratings from the time of the slice
+    that read them. The caller then replays all changes since the first slice, in order, to reach the table's state.
     """
-    n_users, n_ratings, n_known = 0, 0, table.n_ratings
-    columns = [Growing(cupy.zeros(n_known, dtype=kind)) for kind in COLUMNS]
+    n_users, n_ratings, n_expected = 0, 0, table.n_ratings
+    columns = [Growing(cupy.zeros(n_expected, dtype=kind)) for kind in COLUMNS]
     lengths = Growing(cupy.zeros(table.n_users, dtype=cupy.int64))
     while n_users < table.n_users:
         counts = table.rows.lengths[n_users : n_users + USERS_AT_ONCE]
@@ -44,7 +44,7 @@ def uploaded(table: host.RatingTable, scale: tuple[float, float]) -> Generator[N
 
 
 def _append(to: Growing, held: int, values: NDArray[Any]) -> None:
-    """Put `values` behind the `held` first ones; copies alone, which need no kernel compiled on the way."""
+    """Write `values` behind the first `held` entries, by copies, which need no compiled kernel."""
     to.grow(held + len(values))
     to.values[held : held + len(values)] = to_device(values)
 
@@ -52,7 +52,7 @@ def _append(to: Growing, held: int, values: NDArray[Any]) -> None:
 def _part(
     table: host.RatingTable, first: int, lengths: NDArray[np.int64], scale: tuple[float, float]
 ) -> tuple[NDArray[Any], ...]:
-    """Items, values within `scale` and positions of the users from `first` on who have so many ratings."""
+    """(items, values clipped to `scale`, positions) of the users from `first` on, who have `lengths` (B,) ratings."""
     starts, _, items, values = table.rows
     begins = starts[first : first + len(lengths)] - np.cumsum(lengths) + lengths
     places = np.repeat(begins, lengths) + np.arange(lengths.sum())

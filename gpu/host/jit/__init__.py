@@ -1,1 +1,1 @@
-"""What Numba compiles: where it is kept, and what is compiled by now."""
+"""Kernels compiled by Numba: their cache, and which of them are compiled."""

@@ -1,4 +1,4 @@
-"""What Numba has compiled of this package, what lies in its cache folder, and each compilation as it ends."""
+"""Lists the kernels of this package that Numba has compiled or cached, and reports each compilation as it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFIX = gpu.host.__name__ + "."
 def kernels() -> dict[str, Any]:
     """Every kernel of this package by `module.function`, imported and compiled or not.
 
-    Those that are inlined into their callers are left out: they are never compiled by themselves.
+    Kernels that are inlined into their callers are left out: they are never compiled separately.
     """
     found: dict[str, Any] = {}
     for module in pkgutil.walk_packages(gpu.host.__path__, PREFIX):
@@ -31,7 +31,7 @@ def kernels() -> dict[str, Any]:
 
 
 def n_signatures() -> dict[str, int]:
-    """How many forms of each kernel this process has compiled or loaded, by name."""
+    """Number of forms of each kernel that this process has compiled or loaded, by name."""
     return {name: len(kernel.signatures) for name, kernel in kernels().items()}
 
 
@@ -50,13 +50,13 @@ def callees(name: str) -> set[str]:
 
 
 def uncached(names: set[str]) -> set[str]:
-    """Those of `names` that this process has not, nor any cache folder for this processor: they will be compiled."""
+    """Those of `names` that must be compiled: neither in this process nor in a cache folder for this processor."""
     every = kernels()
     return {name for name in names if not (every[name].signatures or _cache_of(every[name]).holds_any())}
 
 
 def can_save() -> bool:
-    """Whether what is compiled can be kept in a cache folder for later processes."""
+    """Whether a cache folder for later processes is writable."""
     return all(_cache_of(kernel).can_save for kernel in kernels().values())
 
 
@@ -72,7 +72,7 @@ class _Listener(event.Listener):
         self._on_kernel = on_kernel
 
     def on_start(self, event: Any) -> None:
-        """Nothing: only ends are told."""
+        """Do nothing: only ends are reported."""
 
     def on_end(self, event: Any) -> None:
         name = _name_of(event.data["dispatcher"])
@@ -81,7 +81,7 @@ class _Listener(event.Listener):
 
 
 def _name_of(kernel: Any) -> str:
-    """`module.function`, the module without its folder; empty for what is not of this package."""
+    """`module.function`, the module without its folder; empty for kernels of other packages."""
     function = kernel.py_func
     if not function.__module__.startswith(PREFIX):
         return ""

@@ -1,8 +1,8 @@
-"""`KernelCache`: Numba's cache of compiled kernels, for folders that cannot be written and for many processes at once.
+"""`KernelCache`: Numba's cache of compiled kernels, made safe for read-only folders and for many processes at once.
 
-Numba's own refuses to import a cached kernel where no folder can be written, does not read a folder that it cannot
-write, lets an error of the disk end the compilation, and when two processes save forms of one kernel at the same
-moment, it may file the code of one under the signature of the other.
+Numba's own cache refuses to import a cached kernel if no folder is writable, and does not read read-only folders. A
+disk error ends the compilation. If two processes save forms of one kernel at the same moment, it may store the code of
+one under the signature of the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Provided, _InTree = CompileResultCacheImpl._locator_classes[:2]  # of `NUMBA_CA
 
 
 class _Unchecked:
-    """The last resort of the locators: the first folder, though it cannot be written."""
+    """The last locator: the first folder, even if it is read-only."""
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
@@ -67,7 +67,7 @@ class KernelCache(FunctionCache):
         return False
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The kernel for a signature from one of the folders; None where neither has it or can be read."""
+        """The kernel for a signature from one of the folders; None if neither folder has it or is readable."""
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
         found = self._load(key, target_context)
@@ -79,7 +79,7 @@ class KernelCache(FunctionCache):
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compiled kernel, one process at a time; where that fails it stays in memory."""
+        """Save a compiled kernel, one process at a time; after a failure it is only in memory."""
         if self.can_save:
             with contextlib.suppress(OSError), _locked(Path(self.cache_path, LOCK_FILE)):
                 self._save(sig, data)
@@ -96,7 +96,7 @@ class KernelCache(FunctionCache):
 
     def _load(self, key: Any, target_context: Any) -> Any:
         for file in (self._cache_file, self._first_file):
-            with contextlib.suppress(Exception):  # whatever is wrong with a file: compile
+            with contextlib.suppress(Exception):  # compile if a file is damaged
                 if (data := file.load(key)) is not None:
                     return self._impl.rebuild(target_context, data)
         return None
@@ -108,17 +108,16 @@ class KernelCache(FunctionCache):
 
 
 def take_turns() -> None:
-    """Let processes that fill one cache folder together share the work: each kernel is compiled by the first that needs
-    it, and the others wait for that.
+    """Share the work of processes that fill one cache folder: the first compiles a kernel, and the others wait.
 
-    A kernel waits only for those that it calls, so they cannot wait for each other in a circle. Not for a process that
-    has to answer: it would wait for whatever has stopped another one.
+    A kernel waits only for the kernels that it calls, so there is no deadlock. Do not call it in a process that answers
+    requests: it would wait for a process that is stopped.
     """
     KernelCache.takes_turns = True
 
 
 def install() -> None:
-    """Let kernels of `gpu.host` that are declared from here on have a `KernelCache`; all others keep Numba's."""
+    """Give kernels of `gpu.host` that are declared from now on a `KernelCache`; other kernels keep Numba's cache."""
     setattr(dispatcher, "FunctionCache", _cache_for)  # noqa: B010 - Numba has no other place for it
 
 
@@ -139,7 +138,7 @@ def _is_writable(locator: Any) -> bool:
 
 
 def _locked(path: Path) -> IO[str]:
-    """An open file, which no other process has open in this way until it is closed."""
+    """An open file with an exclusive lock until it is closed."""
     file = path.open("w")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file

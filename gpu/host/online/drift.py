@@ -1,4 +1,4 @@
-"""What a refit of a trained item reads, on the host (see `gpu.online.drift`)."""
+"""Kernels that count and collect the ratings for refits of trained items (see `gpu.online.drift`)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def count(
     n_new: NDArray[np.int64],
     n_old: NDArray[np.int64],
 ) -> None:
-    """Count ratings of trained users `first` to `last`: from position `since` on in `n_new` (I,), others in `n_old`.
+    """Count ratings by trained users `first` to `last` (excluded), for each item.
 
-    Items beyond the length of the counters are left out.
+    Ratings from position `since` on go to `n_new` (I,), earlier ones to `n_old` (I,). Items beyond these are ignored.
     """
     for user in range(first, last):
         if not is_trained[user]:
@@ -40,21 +40,21 @@ def count(
 
 @njit(cache=True, nogil=True)
 def positions_of(item: Int, users: NDArray[np.int32], rows: Rows, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Position of the rating that each of `users`, who have all rated `item`, gave it."""
-    found = np.empty(len(users), dtype=np.int64)
+    """Position of the rating of `item` by each of `users` (B,), who have all rated it; int64 (B,)."""
+    of_item = np.empty(len(users), dtype=np.int64)
     for n in range(len(users)):
-        found[n] = positions[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], item)]
-    return found
+        of_item[n] = positions[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], item)]
+    return of_item
 
 
 @njit(cache=True, nogil=True)
 def picked(
     items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows, positions: NDArray[np.int64], upto: Int
 ) -> Rows:
-    """The ratings of `items` (ascending) in the rows of `users` (B,) up to position `upto`, as B rows of their own."""
+    """The ratings of `items` (ascending) by `users` (B,) up to position `upto`, as B new rows."""
     starts, lengths = np.zeros(len(users), dtype=np.int64), np.zeros(len(users), dtype=np.int64)
-    found = np.empty(len(users) * len(items), dtype=np.int32)
-    values = np.empty(len(found), dtype=np.float32)
+    columns = np.empty(len(users) * len(items), dtype=np.int32)
+    values = np.empty(len(columns), dtype=np.float32)
     n = 0
     for b in range(len(users)):
         starts[b] = n
@@ -62,7 +62,7 @@ def picked(
         for item in items:
             position = find(rows.items, position, end - position, item)
             if position < end and rows.items[position] == item and positions[position] <= upto:
-                found[n], values[n] = item, rows.values[position]
+                columns[n], values[n] = item, rows.values[position]
                 n += 1
         lengths[b] = n - starts[b]
-    return Rows(starts, lengths, found[:n], values[:n])
+    return Rows(starts, lengths, columns[:n], values[:n])

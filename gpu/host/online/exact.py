@@ -1,7 +1,7 @@
-"""Exact refits of single rows on the host: what ALS or NMF minimizes for one row, in float64 (see `gpu.online.exact`).
+"""Exact refits of single rows on the host: the optimum of ALS or NMF for one row, in float64 (see `gpu.online.exact`).
 
-The system of a row is added up over its ratings in their order, `BATCH` at a time. So the result is the same, bit for
-bit, with any other rows in the call and with any slices of the ratings (of a multiple of `BATCH`).
+The system of a row is summed over its ratings in their order, `BATCH` at a time. So the result has the same bits with
+any other rows in the call, and with any slices of the ratings whose size is a multiple of `BATCH`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from gpu.model import Model
 from gpu.online.exact_rows import RatedRows, Read, Solved, Sums, n_fitting, parts_of
 from gpu.refit_rules import PARALLEL_FROM, SMALLEST_RIDGE, TINY, Objective
 
-ADDS_PER_SLICE = 2**23  # multiply-adds, one or two milliseconds
-MOST_ITEMS = 32  # of a slice: listing the raters of an item takes time too
-SWEEPS = 100  # that a row of NMF takes, more or less
-RATINGS_AT_ONCE = 2**20  # without a budget; what is read of users for them is copied
+ADDS_PER_SLICE = 2**23  # multiply-adds of a slice; one or two milliseconds
+MOST_ITEMS = 32  # items of a slice, at most: listing the raters of an item takes time too
+SWEEPS = 100  # sweeps; a typical row of NMF
+RATINGS_AT_ONCE = 2**20  # ratings of a call without a budget; it copies the factors of their users
 
 
 class Fixed(NamedTuple):
-    """The side that stands still. R rows.
+    """The fixed side, with R rows.
 
     Attributes:
         factors (R, F), biases (R,): float32.
-        gram: float64 (F, F), upper triangle of VᵀV over it, or zeros for explicit models.
-        usual: float64 (F,), where implicit models keep a row that has dislikes alone; zeros for no such place.
+        gram: float64 (F, F), upper triangle of VᵀV over the whole side; zeros for explicit models.
+        usual: float64 (F,), the starting vector of implicit models for a row that has only dislikes; zeros for none.
     """
 
     factors: NDArray[np.float32]
@@ -43,10 +43,10 @@ class Fixed(NamedTuple):
 def add_gram(gram: NDArray[np.float64], factors: NDArray[np.float32], sign: float, bound: float) -> None:
     """Add sign · Σ v vᵀ over `factors` (R, F) to the upper triangle of `gram` (F, F).
 
-    Products are rounded to multiples of 2⁻⁵² of `bound`, a power of 2, so that sums below it are exact: in any order,
-    and what was added can be taken away again without a trace.
+    Products are rounded to multiples of 2⁻⁵² · `bound`, which is a power of 2. So sums below `bound` are exact in
+    any order, and a row can be subtracted again without a trace.
     """
-    grid = 1.5 * bound  # added and taken away again, it rounds
+    grid = 1.5 * bound  # (x + grid) − grid rounds x to a multiple of 2⁻⁵² · bound
     n_factors = np.uintp(gram.shape[1])
     for row in range(len(factors)):
         one = factors[row]
@@ -75,7 +75,7 @@ def add_ratings(
     fixed: Fixed,
     objective: Objective,
 ) -> None:
-    """Add Σ w z zᵀ and Σ y z over ratings of the rows `others` (B,) of the fixed side."""
+    """Add Σ w z zᵀ to `matrix` and Σ y z to `right`, over ratings (B,) of the rows `others` of the fixed side."""
     n_factors = fixed.factors.shape[1]
     observed, weights, targets = np.zeros((BATCH, len(right))), np.zeros(BATCH), np.zeros(BATCH)
     observed[:, n_factors:] = 1
@@ -97,10 +97,10 @@ def add_ratings(
 
 @njit(cache=True, nogil=True)
 def keep_usual(right: NDArray[np.float64], fixed: Fixed, ridge: float) -> None:
-    """Make `right`, zeros where nothing was liked, (VᵀV + ρ I) m: without dislikes, the solution is m = `fixed.usual`.
+    """Set `right` of a row without likes to (VᵀV + ρ I) m, where m is `fixed.usual`.
 
-    Preferences of 0 alone have the solution 0, which ranks nothing. So a row without a like has the usual scores, which
-    its dislikes pull down.
+    With only preferences of 0 the solution would be 0, which gives no order. With m, popular items come first, and the
+    row's dislikes lower the scores of items like them.
     """
     if right.any():
         return
@@ -114,10 +114,10 @@ def keep_usual(right: NDArray[np.float64], fixed: Fixed, ridge: float) -> None:
 def solved(
     matrix: NDArray[np.float64], right: NDArray[np.float64], ridge: float, n_factors: int, objective: Objective
 ) -> NDArray[np.float64]:
-    """[x; b] (F + 1,) of a system, which is overwritten; b = 0 where there are no biases.
+    """[x; b] (F + 1,) that solves a system, which is overwritten; b is 0 without biases.
 
     Args:
-        ridge: ρ. Factors get `objective.unit` times as much.
+        ridge: ρ; the ridge of factors is `objective.unit` times as large.
     """
     diagonal = 0.0
     for a in range(len(right)):
@@ -129,9 +129,9 @@ def solved(
         solve_nonnegative(matrix, right)
     else:
         solve(matrix, right)
-    found = np.zeros(n_factors + 1)
-    found[: len(right)] = right
-    return found
+    solution = np.zeros(n_factors + 1)
+    solution[: len(right)] = right
+    return solution
 
 
 @njit(cache=True, nogil=True)
@@ -144,7 +144,10 @@ def solve_rows(
     objective: Objective,
     found: NDArray[np.float64],
 ) -> None:
-    """Solve rows (B,) into `found` (B, F + 1); row b has the ratings `bounds[b]` to `bounds[b + 1]`, zeros if none."""
+    """Solve rows (B,) into `found` (B, F + 1); row b has the ratings `bounds[b]` to `bounds[b + 1]`.
+
+    Rows without ratings get zeros.
+    """
     for b in range(len(ridges)):
         part = slice(bounds[b], bounds[b + 1])
         found[b] = 0
@@ -172,28 +175,28 @@ def solve_rows_parallel(
 
 
 def per_slice(n_terms: int) -> int:
-    """How many ratings, or rows of a sum, take a slice; a multiple of what is added in one go."""
+    """Ratings, or rows of a sum, in a slice: a multiple of `BATCH`."""
     return max(ADDS_PER_SLICE * 2 // n_terms**2 // BATCH, 1) * BATCH
 
 
 class Solver:
-    """Rows of one model, solved on the host; see `gpu.online.exact_rows.Solver`."""
+    """Solves rows of one model on the host; see `gpu.online.exact_rows.Solver`."""
 
     most_items = MOST_ITEMS
 
     def __init__(self, model: Model, objective: Objective) -> None:
-        """Sums have to be taken before the first row of an implicit model."""
+        """Implicit models need `take_sums` before the first row."""
         self._model, self._objective, self._n_factors = model, objective, model.params.width
         nothing = Sums(np.zeros((self._n_factors,) * 2), np.zeros(self._n_factors))
         self._of_items = self._of_users = nothing
-        self.most_users = max(PARALLEL_FROM - 1, 1)  # threads would be woken for more
+        self.most_users = max(PARALLEL_FROM - 1, 1)  # more would wake threads
 
     def take_sums(self, of_items: Sums, of_users: Sums) -> None:
-        """Read these sums, which may change in place."""
+        """Use these sums, which may change in place."""
         self._of_items, self._of_users = of_items, of_users
 
     def refresh(self, items: NDArray[np.int64]) -> None:
-        """Nothing: the model itself is read."""
+        """Do nothing: the solver reads the model itself."""
 
     def n_users(self, counts: NDArray[np.int64]) -> int:
         """How many of the first rows fit into a slice, at least one.
@@ -206,11 +209,11 @@ class Solver:
     n_items = n_users
 
     def users(self, rows: RatedRows) -> Solved:
-        """Rows of users beside the items of the model; many at once on all threads."""
+        """[u; b] of users against the items of the model; many rows run on all threads."""
         return self._solved(rows, lambda others: (self._items(), others))
 
     def items(self, rows: RatedRows, read: Read) -> Solved:
-        """Rows of items beside the users that are read, likewise."""
+        """[v; b] of items against the users that `read` returns; many rows run on all threads."""
 
         def beside(others: NDArray[np.int32]) -> tuple[Fixed, NDArray[np.int32]]:
             return Fixed(*read(others), *self._of_users), np.arange(len(others), dtype=np.int32)
@@ -221,7 +224,7 @@ class Solver:
         return Fixed(self._model.item_factors, self._model.item_bias, *self._of_items)
 
     def _adds(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Multiply-adds of rows that have `counts` (B,) ratings, about, (B,)."""
+        """Approximate multiply-adds of rows with `counts` (B,) ratings, (B,)."""
         if self._objective.is_nonnegative:
             return np.asarray(counts * self._n_factors + SWEEPS * self._n_factors**2)
         return np.asarray(counts * self._n_factors**2 // 2 + self._n_factors**3 // 6)
@@ -229,24 +232,24 @@ class Solver:
     def _solved(
         self, rows: RatedRows, beside: Callable[[NDArray[np.int32]], tuple[Fixed, NDArray[np.int32]]]
     ) -> Solved:
-        """`beside(others)` are the side that stands still and where these rows lie in it."""
+        """Solve all rows; `beside(others)` returns the fixed side and the positions of the rows `others` in it."""
         n_rows = len(rows.ridges)
-        found = np.zeros((n_rows, self._n_factors + 1))
+        solutions = np.zeros((n_rows, self._n_factors + 1))
         if n_rows == 1 or (n_rows < PARALLEL_FROM and self._adds(rows.counts).sum() > ADDS_PER_SLICE):
             for b in np.flatnonzero(rows.counts).tolist():
-                found[b] = yield from self._solved_one(rows.part(b, b + 1), beside)
-            return found
+                solutions[b] = yield from self._solved_one(rows.part(b, b + 1), beside)
+            return solutions
         solve_all = solve_rows_parallel if n_rows >= PARALLEL_FROM else solve_rows
         for first, last in parts_of(rows.counts, RATINGS_AT_ONCE):
             part = rows.part(first, last)
             fixed, others = beside(part.others)
-            solve_all(others, part.values, part.bounds, part.ridges, fixed, self._objective, found[first:last])
-        return found
+            solve_all(others, part.values, part.bounds, part.ridges, fixed, self._objective, solutions[first:last])
+        return solutions
 
     def _solved_one(
         self, row: RatedRows, beside: Callable[[NDArray[np.int32]], tuple[Fixed, NDArray[np.int32]]]
     ) -> Solved:
-        """[x; b] (F + 1,) of one row; between slices the arrays of the model may move, but what they hold stays."""
+        """[x; b] (F + 1,) of one row, in slices; between them the model's arrays may move, but their values stay."""
         ridge = float(row.ridges[0])
         matrix, right = empty_system(beside(row.others[:0])[0], self._objective)
         n_ratings = per_slice(len(right))
@@ -258,5 +261,5 @@ class Solver:
             add_ratings(matrix, right, others, row.values[part], fixed, self._objective)
         if self._objective.is_implicit:
             keep_usual(right, fixed, ridge)
-        found: NDArray[np.float64] = solved(matrix, right, ridge, self._n_factors, self._objective)
-        return found
+        solution: NDArray[np.float64] = solved(matrix, right, ridge, self._n_factors, self._objective)
+        return solution

@@ -1,4 +1,4 @@
-"""The ratings that exact refits read, of many rows in one pass (see `gpu.online.exact`)."""
+"""Collects the ratings for exact refits of many rows in one pass (see `gpu.online.exact`)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gpu.host.arena import Int
 from gpu.host.online.rating_table import find
 from gpu.ratings import Rows
 
-BEFORE_ALL = np.int64(-(2**63))  # positions
+BEFORE_ALL = np.int64(-(2**63))  # below every position
 
 
 @njit(cache=True, nogil=True)
 def newest_of_users(
     users: NDArray[np.int64], rows: Rows, positions: NDArray[np.int64], most: Int, is_read: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
-    """Of each user's `most` newest ratings, those of items for which `is_read` (I,) holds.
+    """The ratings of items with `is_read` (I,) among the `most` newest ratings of each user.
 
     Args:
         users: rows of users, (B,).
-        positions: of the ratings in `rows`; the highest are the newest.
+        positions: of the ratings in `rows`; the newest have the highest.
 
     Returns:
         (items int32 (N,), values float32 (N,), bounds int64 (B + 1,)): user b has the ratings `bounds[b]` to
@@ -47,8 +47,8 @@ def newest_of_users(
 
 @njit(cache=True, nogil=True)
 def values_of_pairs(items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows) -> NDArray[np.float32]:
-    """What `users[n]` gave `items[n]`, for each n; all of them have rated."""
-    found = np.empty(len(users), dtype=np.float32)
+    """Rating of `items[n]` by `users[n]`, for each n; float32 (B,). Every pair must have a rating."""
+    values = np.empty(len(users), dtype=np.float32)
     for n in range(len(users)):
-        found[n] = rows.values[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], items[n])]
-    return found
+        values[n] = rows.values[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], items[n])]
+    return values

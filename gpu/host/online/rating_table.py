@@ -1,4 +1,4 @@
-"""Changes to a table of ratings, one after the other (see `gpu.online.rating_table`)."""
+"""Kernels that apply changes to a table of ratings one by one (see `gpu.online.rating_table`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from gpu.host.arena import FULL, Directory, Int, clear, give_back, new_place
 from gpu.ratings import Rows
 
-LONG = 1024  # ratings of a user, from which on several new ones are merged into the row instead of one by one
+LONG = 1024  # ratings of a row; from here on a batch merges its new ratings into the row in one pass
 UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
 
 
 @njit(cache=True, nogil=True)
 def find(items: NDArray[np.integer[Any]], start: Int, length: Int, item: Int) -> Int:
-    """Place of the first entry ≥ `item` in a row that ascends."""
+    """Position of the first entry ≥ `item` in an ascending row; `start + length` if there is none."""
     low, high = start, start + length
     while low < high:
         middle = (low + high) // 2
@@ -30,7 +30,7 @@ def find(items: NDArray[np.integer[Any]], start: Int, length: Int, item: Int) ->
 
 @njit(cache=True, nogil=True)
 def ensure_user_room(row: Int, rows: Directory, columns: UserColumns) -> bool:
-    """Give the row of a user one more place; false where the arena is full."""
+    """Make room for one more rating in the row of a user; false if the arena is full."""
     starts, lengths, capacities, ends = rows
     items, values, timestamps, positions = columns
     capacity = capacities[row]
@@ -47,7 +47,7 @@ def ensure_user_room(row: Int, rows: Directory, columns: UserColumns) -> bool:
 
 @njit(cache=True, nogil=True)
 def ensure_item_room(row: Int, rows: Directory, users: NDArray[np.int32]) -> bool:
-    """Give the raters of an item one more place; false where the arena is full."""
+    """Make room for one more rater of an item; false if the arena is full."""
     starts, lengths, capacities, ends = rows
     capacity = capacities[row]
     position = new_place(row, rows, users)
@@ -61,7 +61,7 @@ def ensure_item_room(row: Int, rows: Directory, users: NDArray[np.int32]) -> boo
 
 @njit(cache=True, nogil=True)
 def shift(columns: UserColumns, first: Int, last: Int, step: Int) -> None:
-    """Move the entries of `first` to `last` (excluded) by one place, up (`step` 1) or down (−1)."""
+    """Move the entries of `first` to `last` (excluded) by one position, up (`step` 1) or down (−1)."""
     items, values, timestamps, positions = columns
     for n in range(last - first):
         source = last - 1 - n if step > 0 else first + n
@@ -72,7 +72,7 @@ def shift(columns: UserColumns, first: Int, last: Int, step: Int) -> None:
 
 @njit(cache=True, nogil=True)
 def remove_rater(item: Int, user: Int, rows: Directory, users: NDArray[np.int32]) -> None:
-    """Take `user` out of an item's raters: the last one takes the free place."""
+    """Remove `user` from an item's raters: the last rater takes the free position."""
     start, last = rows[0][item], rows[0][item] + rows[1][item] - 1
     for position in range(start, last + 1):
         if users[position] == user:
@@ -90,21 +90,24 @@ def missing_items(
     row: tuple[NDArray[np.int32], Int, Int],
     most: Int,
 ) -> tuple[NDArray[np.int64], Int]:
-    """What changes of one user from `first` on rate and the row lacks: (these items, ascending, the change behind).
+    """Items that changes of one user, from `first` on, rate and that the user's row lacks.
 
     Args:
-        row: the column of items, and where in it the row starts and how long it is.
-        most: of them.
+        row: (column of items, start and length of the row in it).
+        most: items to return, at most.
+
+    Returns:
+        (the items, ascending; the first change that was not looked at).
     """
     column, start, length = row
-    found, n_found, n = np.empty(most, dtype=np.int64), 0, first
-    while n < len(users) and users[n] == users[first] and n_found < most:
+    missing, n_missing, n = np.empty(most, dtype=np.int64), 0, first
+    while n < len(users) and users[n] == users[first] and n_missing < most:
         position = find(column, start, length, items[n])
         if not np.isnan(values[n]) and not (position < start + length and column[position] == items[n]):
-            found[n_found] = items[n]
-            n_found += 1
+            missing[n_missing] = items[n]
+            n_missing += 1
         n += 1
-    return np.unique(found[:n_found]), n
+    return np.unique(missing[:n_missing]), n
 
 
 @njit(cache=True, nogil=True)
@@ -118,32 +121,32 @@ def merge(
     by_item: Directory,
     raters: NDArray[np.int32],
 ) -> Int:
-    """Make places, with NaN in them, for what changes of one user from `first` on bring in: one pass over the row.
+    """Insert entries of NaN for the new items of one user's changes, from `first` on, in one pass over the row.
 
     Returns:
-        The first change for which that is not done; `FULL`, and nothing is done, where an arena is full.
+        The first change that still lacks an entry; `FULL`, with the table unchanged, if an arena is full.
     """
     user, (starts, lengths, capacities, _) = users[first], by_user
     if not ensure_user_room(user, by_user, columns):
         return FULL
     start, room = starts[user], capacities[user] - lengths[user]
-    found, end = missing_items(first, users, items, values, (columns[0], start, lengths[user]), room)
-    for item in found:
+    new, end = missing_items(first, users, items, values, (columns[0], start, lengths[user]), room)
+    for item in new:
         if not ensure_item_room(item, by_item, raters):
             return FULL
     source = start + lengths[user] - 1
-    for n in range(len(found) - 1, -1, -1):
+    for n in range(len(new) - 1, -1, -1):
         last = source
-        while source >= start and columns[0][source] > found[n]:
+        while source >= start and columns[0][source] > new[n]:
             source -= 1
         for position in range(last, source, -1):
             target = position + n + 1
             columns[0][target], columns[1][target] = columns[0][position], columns[1][position]
             columns[2][target], columns[3][target] = columns[2][position], columns[3][position]
-        columns[0][source + n + 1], columns[1][source + n + 1] = found[n], np.nan
-        raters[by_item[0][found[n]] + by_item[1][found[n]]] = user
-        by_item[1][found[n]] += 1
-    lengths[user] += len(found)
+        columns[0][source + n + 1], columns[1][source + n + 1] = new[n], np.nan
+        raters[by_item[0][new[n]] + by_item[1][new[n]]] = user
+        by_item[1][new[n]] += 1
+    lengths[user] += len(new)
     return end
 
 
@@ -163,10 +166,10 @@ def apply(
 
     Args:
         new: value (NaN deletes), timestamp and position of each change.
-        old: filled with the value that each change replaced, NaN where there was none.
+        old: gets the value that each change replaced, NaN for none.
 
     Returns:
-        The first change that did not fit; the number of changes once all are applied.
+        The first change that did not fit; the number of changes if all are applied.
     """
     starts, lengths = by_user[0], by_user[1]
     values, timestamps, positions = new
@@ -203,7 +206,7 @@ def apply(
 
 @njit(cache=True, nogil=True)
 def drop_user(user: Int, rows: Directory, columns: UserColumns) -> None:
-    """Overwrite the row of a user and give its place back."""
+    """Overwrite the row of a user and free its memory."""
     items, values, timestamps, positions = columns
     for position in range(rows[0][user], rows[0][user] + rows[1][user]):
         items[position], values[position], timestamps[position], positions[position] = 0, 0, 0, 0
@@ -212,14 +215,14 @@ def drop_user(user: Int, rows: Directory, columns: UserColumns) -> None:
 
 @njit(cache=True, nogil=True)
 def forget_raters(user: Int, items: NDArray[np.int32], by_item: Directory, raters: NDArray[np.int32]) -> None:
-    """Take `user` out of the raters of all `items`."""
+    """Remove `user` from the raters of all `items`."""
     for item in items:
         remove_rater(item, user, by_item, raters)
 
 
 @njit(cache=True, nogil=True)
 def values_of(item: Int, users: NDArray[np.int32], rows: Rows) -> NDArray[np.float32]:
-    """What each of `users`, who have all rated `item`, gave it."""
+    """Rating of `item` by each of `users` (B,), who have all rated it; float32 (B,)."""
     values = np.empty(len(users), dtype=np.float32)
     for n in range(len(users)):
         values[n] = rows.values[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], item)]
@@ -228,15 +231,15 @@ def values_of(item: Int, users: NDArray[np.int32], rows: Rows) -> NDArray[np.flo
 
 @njit(cache=True, nogil=True)
 def items_left_out(users: NDArray[np.int64], rows: Rows, is_in: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Items that `users` (B,) have rated and which are not `is_in` (I,); some of them several times."""
+    """Items that `users` (B,) have rated and for which `is_in` (I,) is false; an item may occur several times."""
     n = 0
     for user in users:
         for position in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
             n += not is_in[rows.items[position]]
-    found, n = np.empty(n, dtype=np.int32), 0
+    items, n = np.empty(n, dtype=np.int32), 0
     for user in users:
         for position in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
             if not is_in[rows.items[position]]:
-                found[n] = rows.items[position]
+                items[n] = rows.items[position]
                 n += 1
-    return found
+    return items

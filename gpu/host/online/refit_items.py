@@ -1,8 +1,8 @@
 """Refits of items newer than the snapshot, on the host ([004] Alg. 4 in closed form; see `gpu.online.host_model`).
 
-Observation i of item j is one of its raters: x_i = [u_i; 1; |R|^-½ (r_ik − b̄_ik) where k ∈ R(i;j); |N|^-½ where
-k ∈ N(i;j)] against r_ij − μ − b_i, of dimension F + 1 + 2K. Implicit models add absences: beside each rater who likes
-the item, users drawn from those who have not rated it.
+An observation of item j is one of its raters, user i. Its regressors, of dimension D = F + 1 + 2K, are x_i = [u_i; 1;
+|R|^-½ (r_ik − b̄_ik) for k ∈ R(i;j); |N|^-½ for k ∈ N(i;j)], and its target is r_ij − μ − b_i. Implicit models add
+absences: for each rater who likes the item, users drawn from those who have not rated it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpu.views import Arrays
 def sampled(
     item_key: np.uint64, raters: NDArray[np.int32], user_keys: NDArray[np.uint64], rules: Rules
 ) -> NDArray[np.int32]:
-    """The raters that a refit reads: all, or `max_ratings` drawn by key, still ascending."""
+    """The raters that a refit reads: all, or `max_ratings` drawn by key; ascending."""
     if len(raters) <= rules.max_ratings:
         return raters
     words = np.empty(len(raters), dtype=np.uint64)
@@ -37,27 +37,27 @@ def sampled(
 
 @njit(cache=True, nogil=True)
 def rating_of(user: Int, item: Int, rows: Rows) -> np.float32:
-    """The rating a rater gave."""
+    """The rating of `item` by `user`, who has rated it."""
     value: np.float32 = rows.values[find(rows.items, rows.starts[user], rows.lengths[user], item)]
     return value
 
 
 @njit(cache=True, nogil=True)
 def likers(item: Int, read: NDArray[np.int32], rows: Rows, middle: np.float32) -> NDArray[np.int32]:
-    """Those of the raters `read` whose rating of the item is not below `middle`, in their order."""
-    found, n = np.empty_like(read), 0
+    """The raters in `read` whose rating of the item is not below `middle`, in the same order."""
+    users, n = np.empty_like(read), 0
     for user in read:
         if rating_of(user, item, rows) >= middle:
-            found[n] = user
+            users[n] = user
             n += 1
-    return found[:n]
+    return users[:n]
 
 
 @njit(cache=True, nogil=True)
 def observe(
     row: NDArray[np.float64], counts: NDArray[np.int64], item: Int, user: Int, rows: Rows, arrays: Arrays
 ) -> None:
-    """Fill x_i in `row` (D,), and count in `counts` (D,) which of its terms take part."""
+    """Write x_i to `row` (D,), and add 1 to `counts` (D,) for each term that takes part."""
     n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
     for f in range(n_factors):
         row[f] = arrays.user_factors[user, f]
@@ -75,8 +75,8 @@ def observe(
             if arrays.is_implicit:
                 row[explicit + k] = 1.0 if rows.values[position] >= arrays.middle else -1.0
             else:
-                known = arrays.mean + arrays.user_baseline[user] + arrays.item_baseline[other]
-                row[explicit + k] = learned(rows.values[position], arrays) - known
+                baseline = arrays.mean + arrays.user_baseline[user] + arrays.item_baseline[other]
+                row[explicit + k] = learned(rows.values[position], arrays) - baseline
             counts[explicit + k] += 1
             n_rated += 1
         else:
@@ -99,9 +99,9 @@ def draw_absent(
     pool_keys: NDArray[np.uint64],
     seed: np.uint64,
 ) -> Int:
-    """A user of `pool` who is not in `raters` (ascending): the next at or after a random key; −1 if none was hit.
+    """A user of `pool` who is not in `raters` (ascending): the first at or after a random key; −1 if no draw hits one.
 
-    Keys, not places, are drawn, so that a user who has left the pool changes only the draws that would hit them.
+    Keys, not positions, are drawn, so that a user who leaves the pool changes only the draws that would hit them.
     """
     for attempt in range(MAX_DRAWS):
         word = draw(seed, item_key, rater_key, number * MAX_DRAWS + attempt)
@@ -159,7 +159,7 @@ def step(
     """Add all observations to the system for the step from `found`; the first `n_raters` of `users` are the raters.
 
     Returns:
-        (D,) in how many observations each term takes part.
+        int64 (D,), number of observations in which each term takes part.
     """
     counts = np.zeros(len(found), dtype=np.int64)
     observed, weights, targets = np.zeros((BATCH, len(found))), np.zeros(BATCH), np.zeros(BATCH)
@@ -206,7 +206,7 @@ def fit_item(
 def refit_item(
     item: Int, raters: NDArray[np.int32], absent: NDArray[np.int64], rows: Rows, arrays: Arrays, rules: Rules
 ) -> None:
-    """Refit one item from its raters and drawn absences, in place in `arrays`; without raters it has no parameters."""
+    """Refit one item over its raters and drawn absences, in place in `arrays`; without raters it gets zeros."""
     n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
     found = np.zeros(n_factors + 1 + 2 * n_neighbors)
     if len(raters):
@@ -230,7 +230,7 @@ def refit_items(
     arrays: Arrays,
     rules: Rules,
 ) -> None:
-    """`refit_item` for items (B,); item b has `raters[rater_bounds[b] : rater_bounds[b + 1]]`, absences likewise."""
+    """`refit_item` for items (B,). Item b has `raters[rater_bounds[b] : rater_bounds[b + 1]]`; so for absences."""
     for b in range(len(items)):
         part = slice(rater_bounds[b], rater_bounds[b + 1])
         drawn = slice(absent_bounds[b], absent_bounds[b + 1])

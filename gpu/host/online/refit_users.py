@@ -1,8 +1,7 @@
 """Refits of single users on the host ([004] Alg. 4 in closed form; see `gpu.online.host_model`).
 
-A refit reads the item side of a model and one user's ratings, and nothing else: no sum is carried from one refit to
-the next, and each runs over the ratings in the order of the items. So the result depends on what there is, not on how
-it came about.
+A refit reads only the items of a model and the ratings of one user. It keeps no sum from earlier refits, and runs over
+the ratings in the order of the items. So the result depends on the present ratings, not on the order of their arrival.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from gpu.refit_rules import Rules
 from gpu.views import Arrays
 
 UNRATED = np.float32(-1e30)
-MAX_DRAWS = 64  # attempts at one negative; somebody who has rated nearly all gets fewer negatives
-CHUNK = 8  # users that one thread refits in a row
+MAX_DRAWS = 64  # attempts at one negative; a user who has rated nearly all items gets fewer negatives
+CHUNK = 8  # users that one thread refits one after the other
 
 
 class Samples(NamedTuple):
-    """Observations of one refit: what is to be explained by the part that is fitted.
+    """Observations of one refit; S samples.
 
     Attributes:
         items: int64 (S,), item rows.
-        offsets: float64 (S,), the part of the score that is given.
-        targets: float64 (S,), rating; for implicit models 1 for a like, 0 for a dislike and what is drawn.
-        counts: float64 (S,), observations that each stands for: a drawn item may stand for several draws.
+        offsets: float64 (S,), the part of the score that the refit does not change.
+        targets: float64 (S,), rating; for implicit models 1 for a like, 0 for a dislike or a drawn item.
+        counts: float64 (S,), weight of each sample: a drawn item may stand for several draws.
     """
 
     items: NDArray[np.int64]
@@ -45,7 +44,7 @@ class Samples(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def draw(seed: np.uint64, owner: np.uint64, other: np.uint64, number: Int) -> np.uint64:
-    """Random word number `number` for a pair of keys: the same whenever and wherever it is drawn."""
+    """Random word `number` of a pair of keys; it depends on the arguments alone."""
     return mix(mix(mix(owner ^ mix(seed)) ^ other) + np.uint64(number + 1) * GOLDEN)
 
 
@@ -53,7 +52,7 @@ def draw(seed: np.uint64, owner: np.uint64, other: np.uint64, number: Int) -> np
 def newest(
     items: NDArray[np.int32], values: NDArray[np.float32], positions: NDArray[np.int64], n: Int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The `n` ratings with the highest positions, still ascending by item."""
+    """(items, values) of the `n` ratings with the highest positions, ascending by item."""
     if len(items) <= n:
         return items, values
     first = np.partition(positions, len(positions) - n)[len(positions) - n]
@@ -62,7 +61,7 @@ def newest(
 
 @njit(cache=True, nogil=True)
 def shrunk_mean(values: NDArray[np.float32], arrays: Arrays, rules: Rules) -> float:
-    """b̄_i of somebody with these ratings: their mean distance from μ, shrunk to 0; 0 for implicit models."""
+    """b̄_i of a user with these ratings: their mean distance from μ, shrunk to 0; 0 for implicit models."""
     if arrays.is_implicit:
         return 0.0
     total = 0.0
@@ -75,18 +74,18 @@ def shrunk_mean(values: NDArray[np.float32], arrays: Arrays, rules: Rules) -> fl
 def fill_line(
     line: NDArray[np.float32], items: NDArray[np.int32], values: NDArray[np.float32], baseline: float, arrays: Arrays
 ) -> None:
-    """Write the residuals of somebody's ratings into an empty line (I,)."""
+    """Write the residuals of a user's ratings into a `line` (I,) of `UNRATED`."""
     for n in range(len(items)):
-        known = arrays.mean + baseline + arrays.item_baseline[items[n]]
+        expected = arrays.mean + baseline + arrays.item_baseline[items[n]]
         if arrays.is_implicit:
             line[items[n]] = np.float32(1) if values[n] >= arrays.middle else np.float32(-1)
         else:
-            line[items[n]] = np.float32(learned(values[n], arrays) - known)
+            line[items[n]] = np.float32(learned(values[n], arrays) - expected)
 
 
 @njit(cache=True, nogil=True)
 def neighbor_terms(item: Int, line: NDArray[np.float32], arrays: Arrays) -> float:
-    """Both neighbor sums of [004] eq. 1 for `item`, given the line of somebody's residuals."""
+    """Both neighbor sums of [004] eq. 1 for `item`, from a user's `line` of residuals."""
     explicit, implicit = 0.0, 0.0
     n_rated, n_unrated = 0, 0
     for k in range(arrays.neighbors.shape[1]):
@@ -112,7 +111,7 @@ def draw_unrated(
     pool: NDArray[np.int64],
     seed: np.uint64,
 ) -> Int:
-    """An item of `pool` that is not in `rated` (ascending), uniform; −1 if none was hit."""
+    """A uniformly drawn item of `pool` that is not in `rated` (ascending); −1 if no draw hits one."""
     for attempt in range(MAX_DRAWS):
         word = draw(seed, key, item_key, number * MAX_DRAWS + attempt)
         item: Int = pool[np.int64(((word >> np.uint64(32)) * np.uint64(len(pool))) >> np.uint64(32))]
@@ -135,12 +134,12 @@ def samples_of(
     item_keys: NDArray[np.uint64],
     rules: Rules,
 ) -> Samples:
-    """What a refit of a user learns from: ratings of trained items and, for implicit models, draws beside each like.
+    """The samples of a user's refit: ratings of trained items and, for implicit models, draws for each like.
 
     Args:
-        rated: all they have rated, ascending; never drawn.
-        items, values: the part of it that is learned.
-        pool: trained items in the order of their keys.
+        rated: all items of the user, ascending; never drawn.
+        items, values: the ratings to learn from, a part of `rated`.
+        pool: trained items, sorted by key.
     """
     n_draws = min(rules.n_negatives, max(1, rules.max_negatives // max(1, len(items)))) if arrays.is_implicit else 0
     chosen = np.empty((1 + n_draws) * len(items), dtype=np.int64)
@@ -165,7 +164,7 @@ def samples_of(
 
 @njit(cache=True, nogil=True)
 def set_ridge(matrix: NDArray[np.float64], n: float, n_factors: Int, rules: Rules) -> None:
-    """Start a system of F factors and a bias: only the ridge."""
+    """Set the matrix (F + 1, F + 1) of a user's system to its ridge."""
     matrix[:] = 0
     for a in range(len(rules.spread)):
         for c in range(a, len(rules.spread)):
@@ -186,7 +185,7 @@ def sigmoid(score: float) -> float:
 def curvature(score: float) -> float:
     """Weight of an observation in a Newton step of the cross-entropy: (σ(x) − ½) / x.
 
-    It bounds the loss by a parabola from above, where σ(1 − σ), vanishing for large scores, lets a step run away.
+    This parabola bounds the loss from above. With σ(1 − σ), which vanishes for large scores, a step could diverge.
     """
     if abs(score) < 1e-3:
         return 0.25
@@ -211,7 +210,7 @@ def step(
     samples: Samples,
     arrays: Arrays,
 ) -> None:
-    """Add all samples to the system for the step from `found`: x = [v_j; 1], error against the score there."""
+    """Add all samples to the system for the step from `found`: x = [v_j; 1], and the error of the score at `found`."""
     n_factors = arrays.item_factors.shape[1]
     weights, targets = np.zeros(BATCH), np.zeros(BATCH)
     for first in range(0, len(samples.items), BATCH):
@@ -230,7 +229,7 @@ def step(
 
 @njit(cache=True, nogil=True)
 def fit_user(samples: Samples, arrays: Arrays, rules: Rules) -> NDArray[np.float64]:
-    """[u; b] (F + 1,) of the samples: ridge regression, or `n_steps` Newton steps from zero for implicit models."""
+    """[u; b] (F + 1,) fitted to the samples: by ridge regression, or by `n_steps` Newton steps for implicit models."""
     n_factors = arrays.item_factors.shape[1]
     found, right = np.zeros(n_factors + 1), np.empty(n_factors + 1)
     matrix, rows = np.empty((n_factors + 1, n_factors + 1)), np.empty((BATCH, n_factors + 1))
@@ -258,7 +257,7 @@ def fold_in(
     item_keys: NDArray[np.uint64],
     rules: Rules,
 ) -> tuple[NDArray[np.float64], float]:
-    """([u; b], b̄_i) of somebody, see `samples_of`; the empty `line` is left empty."""
+    """([u; b], b̄_i) of a user, see `samples_of`; `line` must be all `UNRATED`, and is so again on return."""
     baseline = shrunk_mean(values, arrays, rules)
     fill_line(line, items, values, baseline, arrays)
     samples = samples_of(key, rated, items, values, line, arrays, pool, is_trained, item_keys, rules)
@@ -279,7 +278,7 @@ def refit_users(
     item_keys: NDArray[np.uint64],
     rules: Rules,
 ) -> None:
-    """Refit `users` (B,) with `keys` (B,) from their rows, in place in `arrays`."""
+    """Refit `users` (B,) with `keys` (B,) over their ratings, in place in `arrays`."""
     line = np.full(len(arrays.item_bias), UNRATED)
     n_factors = arrays.item_factors.shape[1]
     for b in range(len(users)):

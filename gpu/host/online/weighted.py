@@ -1,7 +1,7 @@
-"""Sums over item weights on the host: what all items begin with, for each user by itself (`gpu.ranking.weighted`).
+"""Scores by item weights on the host, for each user separately (`gpu.ranking.weighted`).
 
-A user's n ratings read n rows of the weights, 4 n T bytes from memory: 8 MB for 100 ratings and 20,000 items. Sums go
-through the items in chunks that stay in the cache, in the order of the ratings: they do not depend on the batch.
+A user's n ratings read n rows of the weights, 4 n T bytes of memory: 8 MB for 100 ratings and 20,000 items. The sums
+run over chunks of items that stay in the cache, in the order of the ratings, so they do not depend on the batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpu.host.neighbor_blocks import BLOCK, Touched
 from gpu.ranking.requests import RankingRequests
 from gpu.ratings import Rows
 
-CHUNK = 2048  # sums at a time: 8 KiB of a row
+CHUNK = 2048  # sums computed at a time: 8 KiB of a row of weights
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -29,7 +29,7 @@ def add_scaled(x: np.float32, row: NDArray[np.float32], sums: NDArray[np.float32
 
 @njit(cache=True, nogil=True)
 def add_ratings(request: Int, requests: RankingRequests, tables: Tables, sums: NDArray[np.float32]) -> None:
-    """Set `sums` (T,) to what the ratings of a user, whose values are x, add to the items with weights."""
+    """Set `sums` (T,) to Σ x · weights over the ratings of a request, whose values are x."""
     sums[:] = 0
     start, slots, weights = requests.starts[request], tables.item_slots, tables.item_weights
     for first in range(0, len(sums), CHUNK):
@@ -42,7 +42,7 @@ def add_ratings(request: Int, requests: RankingRequests, tables: Tables, sums: N
 
 @njit(cache=True, nogil=True)
 def score(request: Int, requests: RankingRequests, tables: Tables, scores: NDArray[np.float32]) -> None:
-    """Write what the scores (I,) of a user begin with: the fixed part, which masks hidden items, and the sums."""
+    """Set `scores` (I,) of a request to the fixed part, which masks hidden items, plus the sums of item weights."""
     sums, slots = np.empty(len(tables.item_weights), dtype=np.float32), tables.item_slots
     add_ratings(request, requests, tables, sums)
     scores[:] = tables.fixed
@@ -53,14 +53,14 @@ def score(request: Int, requests: RankingRequests, tables: Tables, scores: NDArr
 
 @njit(cache=True, nogil=True, parallel=True)
 def score_parallel(requests: RankingRequests, tables: Tables, scores: NDArray[np.float32]) -> None:
-    """`score` of all users, a thread for each of them."""
+    """`score` of all requests (B,), in parallel."""
     for b in prange(len(scores)):
         score(b, requests, tables, scores[b])
 
 
 @njit(cache=True, nogil=True)
 def weighted(requests: RankingRequests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
-    """What the scores of every user begin with: all blocks of items, 4 I bytes a user."""
+    """Start scores of all requests, as blocks that cover all items; takes 4 I bytes a user."""
     n_users, n_items = len(requests.starts), len(tables.fixed)
     n_blocks = n_items // BLOCK
     scores = np.empty((n_users, n_items), dtype=np.float32)
@@ -84,9 +84,12 @@ def cosines_of_rows(
     disliked: np.float32,
     found: NDArray[np.float32],
 ) -> None:
-    """Write the cosine of `line` (I,), of this length, and each row of ratings to `found` (U,); −inf for empty rows.
+    """Write the cosine of `line` (I,) and each row of ratings to `found` (U,); −inf for empty rows.
 
     A rating from `middle` on counts as 1, one below it as `disliked`.
+
+    Args:
+        length: Euclidean length of `line`.
     """
     for part in prange((len(found) + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE):
         for user in range(part * ROWS_AT_ONCE, min((part + 1) * ROWS_AT_ONCE, len(found))):

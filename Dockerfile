@@ -1,14 +1,14 @@
 # One image for CPUs (the default target) and one for GPUs:
 #   docker build --tag nearfield .
 #   docker build --tag nearfield:gpu --target gpu .
-# What it is built on can be named by digest: --build-arg PYTHON_IMAGE=python:3.13-slim-bookworm@sha256:…
+# The base image can be pinned by digest: --build-arg PYTHON_IMAGE=python:3.13-slim-bookworm@sha256:…
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS base
 ENV PATH=/opt/nearfield/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
-# Numba's parallel kernels run on OpenMP, and its wheel brings no runtime along.
+# Numba's parallel kernels need OpenMP, and its wheel does not include the runtime.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends libgomp1 \
  && rm -rf /var/lib/apt/lists/*
@@ -16,7 +16,7 @@ RUN apt-get update \
 FROM base AS build-cpu
 WORKDIR /build
 COPY locks locks
-# Wheels whose hashes are in locks/ and nothing else; the tools that build our own wheel stay behind in this stage.
+# Installs only wheels whose hashes are in locks/. The tools that build our own wheel stay in this stage.
 RUN python -m venv /opt/build \
  && python -m venv /opt/nearfield \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --requirement locks/build.txt \
@@ -35,7 +35,7 @@ FROM base AS runtime
 ENV NEARFIELD_DATA=/data \
     NEARFIELD_HOST=0.0.0.0 \
     NUMBA_CACHE_DIR=/var/cache/nearfield
-# By number, so that Kubernetes can see that it is not root (`runAsNonRoot`).
+# A numeric user id, so that Kubernetes can see that it is not root (`runAsNonRoot`).
 RUN useradd --uid 10001 --home-dir /data --no-create-home nearfield \
  && install --directory --owner=nearfield --mode=0700 /data \
  && install --directory --owner=nearfield --mode=0755 /var/cache/nearfield
@@ -43,8 +43,9 @@ WORKDIR /data
 EXPOSE 8000
 VOLUME /data
 STOPSIGNAL SIGTERM
-# Ready, not only alive: while ratings are read a replica should get no requests. On a kind of processor that the image
-# was not built on, kernels compile first: a minute on two cores where models of all kinds are live, more on slow ones.
+# Checks readiness, not only liveness: a replica should get no requests while it reads ratings. On another kind of
+# processor than that of the build, kernels compile first. This takes a minute on two cores if models of all kinds are
+# live, and longer on slow cores.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=300s --retries=3 \
   CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=2)"]
 CMD ["nearfield", "serve"]
@@ -57,5 +58,5 @@ RUN python -m service.cli.warm
 FROM runtime AS cpu
 COPY --from=build-cpu /opt/nearfield /opt/nearfield
 USER 10001
-# Compile the kernels into the image, for the kind of processor that builds it; another kind compiles at its first start.
+# Compiles the kernels into the image for the processor of the build; another kind of processor compiles at its first start.
 RUN python -m service.cli.warm

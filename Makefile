@@ -1,18 +1,18 @@
-# Everything a person or a build machine does here, each by one name. `make` alone lists them.
+# All commands of people and build machines. `make` alone lists them.
 #
 #   PYTHON=python3.13   the interpreter of a new environment (3.11 to 3.13)
-#   VENV=.venv          where the environment lies
-#   RATINGS=file        `make demo`: rate these instead of the synthetic catalog
-#   PORT=9000           `make demo`: serve here instead of on 8000, or any free port if that is taken
-#   ARGS="…"            `make test`, `make bench`, `make loadtest`, `make faults`: handed on
-#   TRIALS=50           `make faults`: how often processes are killed
-#   MINUTES=5           `make soak`: how long
+#   VENV=.venv          folder of the environment
+#   RATINGS=file        `make demo`: ratings to use instead of the synthetic catalog
+#   PORT=9000           `make demo`: port to serve on; default: 8000, or any free port if 8000 is in use
+#   ARGS="…"            `make test`, `make bench`, `make loadtest`, `make faults`: arguments of the command
+#   TRIALS=50           `make faults`: number of times that processes are killed
+#   MINUTES=5           `make soak`: duration
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# Wheels of every Python and processor, as the Dockerfile installs them; colorama is needed on Windows alone.
+# Hashes of wheels for all Python versions and processors, for the Dockerfile; only Windows needs colorama.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-binary :all: --generate-hashes \
   --no-emit-package colorama --constraint constraints.txt --custom-compile-command 'make lock'
 
@@ -25,7 +25,7 @@ help: ## list these commands
 demo: $(VENV)/base ## install, serve, import ratings, train, recommend; keeps serving
 	@$(BIN)/python -m service.cli.demo $(if $(RATINGS),--ratings "$(RATINGS)") $(if $(PORT),--port $(PORT))
 
-install: $(VENV)/dev ## create the environment with everything that development needs
+install: $(VENV)/dev ## create the environment for development
 
 test: lint types ## install, then every check and every test
 	$(BIN)/python -m pytest $(ARGS)
@@ -39,13 +39,13 @@ lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (c
 types: $(VENV)/dev ## mypy --strict
 	$(BIN)/mypy
 
-coverage: $(VENV)/dev ## which branches the tests reach, device code left out; takes twice as long as the tests
+coverage: $(VENV)/dev ## measure branch coverage of the tests, without device code; takes twice as long as the tests
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
 
-format: $(VENV)/dev ## rewrite the code as the checks want it
+format: $(VENV)/dev ## format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -53,28 +53,28 @@ docs: $(VENV)/dev ## rewrite the generated parts of docs/, then build the site: 
 	$(BIN)/python -m docs.generate
 	$(BIN)/zensical build --strict --clean
 
-lock: $(VENV)/base ## resolve what the images install, and write its hashes into locks/
+lock: $(VENV)/base ## resolve the packages of the images, and write their hashes to locks/
 	@$(INSTALL) uv
 	$(LOCK) pyproject.toml --output-file locks/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --output-file locks/gpu.txt
 	echo hatchling | $(LOCK) - --output-file locks/build.txt
 
-image: $(VENV)/dev ## every step of the Dockerfile for CPUs, without a container engine; as root, two minutes
+image: $(VENV)/dev ## run the Dockerfile for CPUs without a container engine; needs root, takes two minutes
 	IMAGE_DOWNLOADS=1 $(BIN)/python -m pytest tests/test_image.py $(ARGS)
 
-bench: $(VENV)/dev ## measure one table of docs/performance.md: ARGS="als --ratings …"; alone it lists them
+bench: $(VENV)/dev ## measure one table of docs/performance.md: ARGS="als --ratings …"; without ARGS list them
 	$(BIN)/python -m benchmarks $(ARGS)
 
-loadtest: $(VENV)/dev ## drive a service that this starts, and plot what it did
+loadtest: $(VENV)/dev ## start a service, measure it under load, and plot the results
 	$(BIN)/python -m loadtest $(ARGS)
 
-faults: $(VENV)/dev ## kill, fill and freeze everything, TRIALS times (200); prints a table
+faults: $(VENV)/dev ## inject faults (kill and freeze processes, fill the disk), TRIALS times (200); prints a table
 	FAULT_TRIALS=$(or $(TRIALS),200) $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
 
-soak: $(VENV)/dev ## mixed load and trainings for MINUTES (30); prints what grows
+soak: $(VENV)/dev ## run mixed load and trainings for MINUTES (30); prints which resources grow
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),30)
 
-clean: ## forget the environment, the demo's data and all caches
+clean: ## remove the environment, the demo's data and all caches
 	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba-cache .cache site
 
 $(BIN)/python:
@@ -88,11 +88,11 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/base: $(BIN)/python pyproject.toml constraints.txt
-	@echo 'Installing Nearfield and what it needs'
+	@echo 'Installing Nearfield and its dependencies'
 	@$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/dev: $(VENV)/base
-	@echo 'Installing what development needs'
+	@echo 'Installing the tools for development'
 	@$(INSTALL) --editable '.[dev]'
 	@touch $@

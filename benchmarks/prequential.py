@@ -58,7 +58,7 @@ class Timeline:
             raise InvalidInput("Invalid ratings: expected a column of timestamps, got none")
         order = np.argsort(file.timestamps, kind="stable")
         users, items, rows = offline.numbered(file)
-        rows = rows.taken(order)
+        rows = rows.at(order)
         return cls(users, items, rows.users, rows.items, rows.values, int(TRAINED * len(order)))
 
     def ratings(self, end: int) -> gpu.Ratings:

@@ -1,6 +1,6 @@
-"""Writes the generated parts of the documentation: `make docs`. A test compares them with the code.
+"""Writes the generated parts of the documentation for `make docs`. A test compares them with the code.
 
-A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`, each on a line of its own.
+A part is between the lines `<!-- begin NAME -->` and `<!-- end NAME -->`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 from service.metrics import Metrics
 from service.settings import Settings
 
-PROCESS = "process_"  # what the metrics library says of any process
+PROCESS = "process_"  # prefix of series that the metrics library adds to every process
 DOCS = Path(__file__).parent
 OPERATIONS = DOCS / "operations.md"
 NOTES = DOCS / "decisions"
@@ -21,7 +21,7 @@ GENERATED = (OPERATIONS, NOTES / "README.md", DOCS.parent / "mkdocs.yml")
 
 
 def settings_table() -> str:
-    """Every setting with its variable, default and meaning."""
+    """A table of all settings with variable, default and meaning."""
     rows = [
         f"| `{name}` | `NEARFIELD_{name.upper()}` | {_default(field.get_default())} | {field.description} |"
         for name, field in Settings.model_fields.items()
@@ -30,20 +30,20 @@ def settings_table() -> str:
 
 
 def metrics_table() -> str:
-    """Every series that the service exposes."""
+    """A table of all series that the service exposes."""
     families = [family for family in Metrics().registry.collect() if not family.name.startswith(PROCESS)]
     rows = [f"| `{_exposed(one.name, one.type)}` | {one.type} | {one.documentation} |" for one in families]
     return "\n".join(["| Series | Kind | Meaning |", "| --- | --- | --- |", *rows])
 
 
 def list_of_notes() -> str:
-    """Every decision note with its number and title."""
+    """A list of all decision notes with number and title."""
     notes = [(path, path.read_text("utf-8").partition("\n")[0].removeprefix("# ")) for path in _notes()]
     return "\n".join(f"* {int(path.name[:4])}: [{title}]({path.name})" for path, title in notes)
 
 
 def navigation_of_notes() -> str:
-    """Every decision note as an entry of `nav` in mkdocs.yml; the site takes the title from the note."""
+    """All decision notes as entries of `nav` in mkdocs.yml; the site takes the titles from the notes."""
     return "\n".join(f"      - decisions/{path.name}" for path in _notes())
 
 
@@ -56,7 +56,7 @@ PARTS = {
 
 
 def filled(text: str) -> str:
-    """`text` with every generated part as the code has it now."""
+    """`text` with all generated parts brought up to date."""
     for name, part in PARTS.items():
         pattern = re.compile(rf"(<!-- begin {name} -->\n).*?([ #]*<!-- end {name} -->)", re.DOTALL)
         text = pattern.sub(lambda match, part=part: f"{match[1]}{part()}\n{match[2]}", text)  # type: ignore[misc]

@@ -1,5 +1,5 @@
-"""A stranger at the door: measures a running service over HTTP and knows nothing of how it is made.
+"""Load test: measures a running service over HTTP, independently of its implementation.
 
-Open loop: requests are sent when a seeded schedule says so, whether or not earlier ones were answered, and a latency
-counts from the intended moment. A service that falls behind cannot hide it by slowing its clients down.
+It is an open loop: requests are sent at the times of a seeded schedule, whether or not earlier ones were answered, and
+a latency counts from the scheduled time. So a service that falls behind cannot hide it by slowing its clients down.
 """

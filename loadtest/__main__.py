@@ -1,10 +1,11 @@
 """Command: `python -m loadtest`, or `make loadtest ARGS="--ratings FILE --workloads mixed,retrain"`.
 
-For every workload it looks for the highest rate at which the service keeps up, then measures for longer at half of it
-(with `--rates` it measures those instead), and writes `result.json`, `report.md` and a picture a workload.
+For every workload it searches for the highest rate at which the service keeps up, then measures for longer at half that
+rate. With `--rates` it measures the given rates instead. It writes `result.json`, `report.md` and a picture per
+workload.
 
-`--data DIR` serves a folder that is there, such as one of `python -m benchmarks plant`; `--workloads feed` reads while
-`--ratings-per-s` ratings a second come in, by the hundred.
+`--data DIR` serves an existing folder, such as one of `python -m benchmarks plant`; `--workloads feed` reads while
+`--ratings-per-s` ratings per second come in, in batches of 100.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from loadtest.steps import FIRST_PER_S, KEEPS_UP_MS, RETRAIN, Steps
 from loadtest.workload import FEED, WRITES_OF, Population, write_synthetic
 
 MODEL = "als-implicit"
-SAMPLE = "ratings.csv"  # beside what `python -m benchmarks plant` makes
+SAMPLE = "ratings.csv"  # the file that `python -m benchmarks plant` writes into its folder
 DEFAULTS = [workload for workload in WRITES_OF if workload != FEED]
 OK = 200
-SEARCH_SHARE = 0.2  # of the seconds of a step, for each step of the search
+SEARCH_SHARE = 0.2  # a step of the search takes this share of `--seconds`
 
 
 def main() -> None:
@@ -50,10 +51,10 @@ def main() -> None:
 
 
 def _ratings(options: argparse.Namespace, folder: Path) -> Path:
-    """The file whose users and items are asked for."""
+    """The file with the users and items of the requests."""
     if options.ratings is not None:
-        given: Path = options.ratings
-        return given
+        ratings: Path = options.ratings
+        return ratings
     if options.data is not None:
         return Path(options.data) / SAMPLE
     write_synthetic(folder / SAMPLE)
@@ -61,9 +62,9 @@ def _ratings(options: argparse.Namespace, folder: Path) -> Path:
 
 
 async def _measured(url: str, population: Population, options: argparse.Namespace) -> dict[str, Any]:
-    """The result of each workload by name."""
+    """The results by workload."""
     keys = os.environ.get("NEARFIELD_ADMIN_KEY") or os.environ.get("NEARFIELD_API_KEY")
-    key = keys.split(",")[0].strip() if keys else None  # two while one replaces the other
+    key = keys.split(",")[0].strip() if keys else None  # there are two while one replaces the other
     client = Client(url, key)
     await _reach(client, url)
     results: dict[str, Any] = {}
@@ -71,8 +72,8 @@ async def _measured(url: str, population: Population, options: argparse.Namespac
     for workload in options.workloads:
         how = options.ratings_per_s, crowd, options.read_ms, options.first
         steps = Steps(client, population, workload, options.model, options.seed, *how)
-        known = results.get("mixed", {}).get("maximum_per_s") if workload == RETRAIN else None
-        results[workload] = await _workload(steps, options, known)
+        maximum_per_s = results.get("mixed", {}).get("maximum_per_s") if workload == RETRAIN else None
+        results[workload] = await _workload(steps, options, maximum_per_s)
     if crowd is not None:
         crowd.close()
     await client.close()
@@ -80,15 +81,15 @@ async def _measured(url: str, population: Population, options: argparse.Namespac
 
 
 async def _reach(client: Client, url: str) -> None:
-    """Ask once whether the service answers, so that a wrong address or key ends it at once and not after a report."""
+    """Send one request, so that a wrong address or key ends the run at once."""
     answer = await client.get("/popular?n=1")
     if answer.status != OK:
-        said = answer.body.decode(errors="replace") if answer.status else "no answer"
-        raise SystemExit(f"loadtest: expected a ready service at {url}, got {said}")
+        reply = answer.body.decode(errors="replace") if answer.status else "no answer"
+        raise SystemExit(f"loadtest: expected a ready service at {url}, got {reply}")
 
 
 async def _workload(steps: Steps, options: argparse.Namespace, maximum_per_s: float | None) -> dict[str, Any]:
-    """Steps at the asked rates, or the search and a step at half the maximum; trainings run beside half of mixed."""
+    """Steps at the given rates; or the search, unless the maximum is given, and a step at half the maximum."""
     if options.rates:
         return {"steps": [await steps.step(rate, options.seconds, n) for n, rate in enumerate(options.rates)]}
     search: list[dict[str, Any]] = []
@@ -102,28 +103,27 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="loadtest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--url", help="service to measure; without it a private one is started and trained")
+    parser.add_argument("--url", help="service to measure; default: start and train a private one")
+    parser.add_argument("--data", type=_there, help="folder that the private service serves, instead of training")
     parser.add_argument(
-        "--data", type=_there, help="folder that the private service serves as it is, instead of training"
-    )
-    parser.add_argument(
-        "--ratings", type=_there, help=f"CSV whose users and items are asked for; default: {SAMPLE} of DATA"
+        "--ratings", type=_there, help=f"CSV with the users and items of the requests; default: {SAMPLE} of DATA"
     )
     parser.add_argument("--workloads", type=_workloads, default=DEFAULTS, help=f"of {','.join(WRITES_OF)}")
-    parser.add_argument("--rates", type=_rates, default=[], help="requests a second, a step each; default: search")
-    parser.add_argument(
-        "--seconds", type=_positive, default=20.0, help="length of a step; a fifth of it while searching"
-    )
+    parser.add_argument("--rates", type=_rates, default=[], help="requests per second, one step each; default: search")
+    parser.add_argument("--seconds", type=_positive, default=20.0, help="length of a step; a fifth of it in the search")
     parser.add_argument("--first", type=_positive, default=FIRST_PER_S, help="rate at which the search begins")
     parser.add_argument(
-        "--read-ms", type=_positive, default=KEEPS_UP_MS, help="p99 of reads at which it still keeps up"
+        "--read-ms",
+        type=_positive,
+        default=KEEPS_UP_MS,
+        help="highest p99 of reads of a service that keeps up",
     )
     parser.add_argument(
-        "--ratings-per-s", type=_positive, default=10_000.0, help="that come in beside reads, in `feed`"
+        "--ratings-per-s", type=_positive, default=10_000.0, help="ratings that come in during reads, in `feed`"
     )
-    parser.add_argument("--drivers", type=_count, default=1, help="processes that send, each on a core")
-    parser.add_argument("--model", default=MODEL, help="algorithm that is trained and asked")
-    parser.add_argument("--seed", type=int, default=0, help="of arrivals; every step has one of its own")
+    parser.add_argument("--drivers", type=_count, default=1, help="processes that send requests, each on its own core")
+    parser.add_argument("--model", default=MODEL, help="algorithm to train and to request")
+    parser.add_argument("--seed", type=int, default=0, help="seed of arrivals; each step adds its number")
     parser.add_argument("--out", type=Path, default=Path("loadtest-results"), help="folder for the report")
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client: keep-alive connections, one request at a time on each, as little work as possible."""
+"""A small, fast HTTP/1.1 client: keep-alive connections with one request at a time on each."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections import deque
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-TIMEOUT_S = 30.0
-MAX_CONNECTIONS = 1000  # at a time; requests beyond wait here, and their latency counts on
+TIMEOUT_S = 30.0  # seconds to connect, and seconds to get an answer
+MAX_CONNECTIONS = 1000  # open connections; further requests wait for one, which adds to their latency
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
 
 
 class Answer(NamedTuple):
-    """Status, head and body of a response; status 0 where there was none."""
+    """Status, head and body of a response; status 0 if there was none."""
 
     status: int
     head: bytes
@@ -31,7 +31,7 @@ NO_ANSWER = Answer(0, b"", b"")
 
 
 class Connection(asyncio.Protocol):
-    """One connection; a request at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, client: Client) -> None:
         self._client, self._received = client, b""
@@ -39,13 +39,13 @@ class Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def send(self, message: bytes, answer: asyncio.Future[Answer]) -> None:
-        """Send a whole message; `answer` gets what comes back."""
+        """Send a whole message; `answer` gets the response."""
         self._answer = answer
         self._deadline = asyncio.get_running_loop().call_later(TIMEOUT_S, self.close)
         self._transport.write(message)
 
     def close(self) -> None:
-        """Close; whoever still waits gets no answer."""
+        """Close; a waiting request gets `NO_ANSWER`."""
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -93,7 +93,7 @@ class Client:
         self._waiting: deque[tuple[bytes, asyncio.Future[Answer]]] = deque()
 
     def get(self, path: str) -> asyncio.Future[Answer]:
-        """GET `path`, query included."""
+        """GET `path`, which includes the query."""
         return self.send(f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode())
 
     def post(self, path: str, document: Any) -> asyncio.Future[Answer]:
@@ -103,7 +103,7 @@ class Client:
         return self.send(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
 
     def send(self, message: bytes) -> asyncio.Future[Answer]:
-        """Send a whole message; the answer, `NO_ANSWER` where the connection failed or nothing came in time."""
+        """Send a whole message; the future gets the answer, or `NO_ANSWER` after a failure or a timeout."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self._idle:
             self._idle.pop().send(message, answer)
@@ -113,7 +113,7 @@ class Client:
         return answer
 
     async def open(self, n: int) -> None:
-        """Open connections until there are `n`, or as many as there may be; fewer if the service takes no more."""
+        """Open connections until there are `n` or `MAX_CONNECTIONS`; fewer if the service refuses more."""
         missing = min(n, MAX_CONNECTIONS) - len(self._open) - len(self._opening)
         await asyncio.gather(*(self._connect() for _ in range(missing)))
 
@@ -126,7 +126,7 @@ class Client:
             await asyncio.sleep(0)
 
     def freed(self, connection: Connection) -> None:
-        """Called by a connection that has had its answer."""
+        """Called by a connection that has got its answer."""
         if self._waiting:
             connection.send(*self._waiting.popleft())
         else:

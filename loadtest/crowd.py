@@ -1,6 +1,6 @@
-"""Drivers in processes of their own, for rates at which one would be late: each sends its share of the arrivals.
+"""Several driver processes, for rates that one process cannot send on time. Each sends a share of the arrivals.
 
-Poisson arrivals of several drivers together are Poisson arrivals of the sum of their rates.
+The sum of Poisson arrivals of several drivers is again Poisson, with the sum of their rates.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from loadtest.client import Client
 from loadtest.driver import Driven, send
 from loadtest.workload import Plan, Population
 
-START_S = 0.1  # that each of the first tasks takes, so that no process takes two of them
+START_S = 0.1  # seconds of each first task: long enough that no process takes two of them
 
 
 class _Driver(NamedTuple):
-    """One process: its loop keeps the connections from one plan to the next."""
+    """One process; its event loop keeps the connections between plans."""
 
     loop: asyncio.AbstractEventLoop
     client: Client
@@ -30,10 +30,10 @@ class _Driver(NamedTuple):
 
 
 class Crowd:
-    """Processes that wait to be told what to send."""
+    """Processes that wait for plans."""
 
     def __init__(self, n_drivers: int, url: str, key: str | None, population: Population) -> None:
-        """Start `n_drivers`, which speak of `population`; returns when all are there."""
+        """Start `n_drivers` that request users and items of `population`; return when all run."""
         spawn = multiprocessing.get_context("spawn")
         self._n_drivers = n_drivers
         self._pool = ProcessPoolExecutor(n_drivers, spawn, _begin, (url, key, population))
@@ -42,7 +42,7 @@ class Crowd:
             one.result()
 
     async def drive(self, plan: Plan) -> Driven:
-        """Send what `plan` asks for, all drivers together."""
+        """Send the requests of `plan`, divided among all drivers."""
         loop = asyncio.get_running_loop()
         shares = [plan.share(number, self._n_drivers) for number in range(self._n_drivers)]
         parts = await asyncio.gather(*(loop.run_in_executor(self._pool, _drive, share) for share in shares))
@@ -60,7 +60,7 @@ def _begin(url: str, key: str | None, population: Population) -> None:
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     _drivers.append(_Driver(loop, Client(url, key), population))
-    gc.freeze()  # looking through so many ids would hold requests up for up to a tenth of a second
+    gc.freeze()  # a collection that visits all ids would delay requests by up to a tenth of a second
 
 
 def _drive(plan: Plan) -> Driven:

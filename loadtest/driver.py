@@ -1,4 +1,4 @@
-"""Sends a schedule of requests on time and records what came back."""
+"""Sends a schedule of requests on time and records the answers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ MS = 1000
 
 @dataclass
 class Record:
-    """What one kind of request met: latencies from the intended moment, and statuses."""
+    """The answers to one kind of request: statuses, and latencies from the scheduled time."""
 
     latencies_s: list[float] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
 
     def add(self, status: int, latency_s: float) -> None:
-        """Count one answer; only a good one has a latency."""
+        """Count one answer; only good answers add a latency."""
         self.statuses[status] = self.statuses.get(status, 0) + 1
         if 200 <= status < 300:
             self.latencies_s.append(latency_s)
 
     def join(self, other: Record) -> None:
-        """Count what another has counted."""
+        """Add the counts of another record."""
         self.latencies_s += other.latencies_s
         for status, n in other.statuses.items():
             self.statuses[status] = self.statuses.get(status, 0) + n
@@ -49,12 +49,12 @@ class Record:
 
 @dataclass
 class Driven:
-    """What a schedule met.
+    """The result of a schedule.
 
     Attributes:
-        records: by kind of request.
-        late_s: how much after its moment each request was sent: the driver's own share of the latencies.
-        seconds: until the last answer.
+        records: answers by kind of request.
+        late_s: delay of each request after its scheduled time: the driver's own share of the latency.
+        seconds: time until the last answer.
     """
 
     records: dict[str, Record] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Driven:
 
     @classmethod
     def joined(cls, parts: Iterable[Driven]) -> Driven:
-        """What several drivers met at the same time."""
+        """The joint result of drivers that ran at the same time."""
         whole = cls()
         for part in parts:
             for kind, record in part.records.items():
@@ -73,19 +73,19 @@ class Driven:
         return whole
 
     def summary(self) -> dict[str, Any]:
-        """Everything as JSON."""
+        """The result as a JSON document."""
         kinds = {kind: record.summary(self.seconds) for kind, record in sorted(self.records.items())}
         return {"seconds": round(self.seconds, 2), "sent_late_ms": percentiles_ms(self.late_s), "kinds": kinds}
 
 
 async def send(client: Client, population: Population, plan: Plan) -> Driven:
-    """Send what `plan` asks for, over connections that are there before the first request is due."""
+    """Send the requests of `plan`, over connections that are opened before the first request is due."""
     await client.open(plan.n_connections)
     return await drive(client, arrivals(population, *plan))
 
 
 async def drive(client: Client, schedule: Iterable[Arrival]) -> Driven:
-    """Send every arrival when it is due, whatever became of those before it."""
+    """Send every arrival when it is due, without waiting for earlier answers."""
     driven = Driven()
     waiting: set[asyncio.Future[Answer]] = set()
     start = time.perf_counter()
@@ -103,7 +103,7 @@ async def drive(client: Client, schedule: Iterable[Arrival]) -> Driven:
 
 
 def percentiles_ms(latencies_s: list[float]) -> dict[str, float]:
-    """{"p50": …, "p99": …, "max": …} in milliseconds; empty where nothing was answered."""
+    """{"p50": …, "p99": …, "max": …} in milliseconds; empty if there were no answers."""
     if not latencies_s:
         return {}
     values = np.array(latencies_s) * MS

@@ -1,6 +1,6 @@
-"""How old an answer can be: the time from the 202 for a rating to the first list that reflects it.
+"""Measures freshness: the time from the 202 for a rating to the first list that reflects it.
 
-A probe asks for a user's list, rates its first item, and asks again until that item, now seen, is gone.
+A probe requests a user's list, rates its first item, and requests the list again until that item is gone from it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from urllib.parse import quote
 from loadtest.client import Answer, Client
 from loadtest.driver import percentiles_ms
 
-GIVE_UP_S = 10.0
+GIVE_UP_S = 10.0  # seconds after which a probe counts as lost
 PROBE_RATING = 5.0
-PAUSE_S = 0.1  # between two probes
+PAUSE_S = 0.1  # seconds between two probes
 
 
 class Probes:
-    """Probes one after the other, of users of whom nobody else speaks, until they are stopped."""
+    """Probes one after the other, of users that no other request uses."""
 
     def __init__(self, client: Client, users: Sequence[str]) -> None:
         self._client, self._users = client, users
@@ -30,7 +30,7 @@ class Probes:
         self._n_lost = self._n_reads = 0
 
     async def run(self, seconds: float) -> None:
-        """Probe for so long."""
+        """Probe for `seconds`."""
         end = time.perf_counter() + seconds
         for user in itertools.cycle(self._users):
             if time.perf_counter() >= end:
@@ -44,7 +44,7 @@ class Probes:
             await asyncio.sleep(PAUSE_S)
 
     def summary(self) -> dict[str, Any]:
-        """How many probes there were, how many never saw their rating, and how long the others took."""
+        """Number of probes, number of lost ones, and times of the others."""
         return {
             "probes": len(self._ages_s) + self._n_lost,
             "lost": self._n_lost,
@@ -54,7 +54,7 @@ class Probes:
         }
 
     async def _ages_of_answer(self, user: str) -> tuple[float, float] | None:
-        """Seconds until the item is gone, and until the rating has been learned, factors and all."""
+        """Seconds until the item is gone, and until the rating has been learned completely; None if lost."""
         path = f"/recommend/{quote(user, safe='')}?n=10"
         shown = await self._client.get(path)
         if shown.status != 200 or not shown.json()["items"]:
@@ -75,13 +75,13 @@ class Probes:
 
 
 async def catch_up_s(client: Client, user: str, item: str) -> float | None:
-    """Seconds until a rating sent now has been learned; None if that takes more than `GIVE_UP_S`."""
+    """Seconds until a rating sent now has been learned; None after `GIVE_UP_S`."""
     posted = await client.post("/ratings", {"user": user, "item": item, "rating": PROBE_RATING})
     return await _learned_s(client, posted, time.perf_counter()) if posted.status == 202 else None
 
 
 async def _learned_s(client: Client, posted: Answer, accepted: float) -> float | None:
-    """Seconds from the moment `accepted` until what was posted has been learned."""
+    """Seconds from the time `accepted` until the posted rating has been learned."""
     path = f"/popular?n=1&wait_for={posted.json()['stream_id']}"
     while time.perf_counter() < accepted + GIVE_UP_S:
         if (await client.get(path)).status == 200:

@@ -1,4 +1,4 @@
-"""What the service says of itself in `/metrics`: processor, memory, what it learned and how it batched."""
+"""Reads `/metrics` of the service: processor time, memory, learned ratings and batch sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loadtest.client import Client
 
 CPU, LEARNED = "process_cpu_seconds_total", "nearfield_ratings_learned_total"
 BATCHES, BATCHED = "nearfield_batch_size_count", "nearfield_batch_size_sum"
-AGES = 'nearfield_freshness_seconds_bucket{le="'  # of lessons, from acceptance until all live models have them
+AGES = 'nearfield_freshness_seconds_bucket{le="'  # of batches of ratings, until all live models have them
 LEVELS = {
     "resident_bytes": "process_resident_memory_bytes",
     "device_arrays_bytes": 'nearfield_device_bytes{of="arrays"}',
@@ -19,13 +19,13 @@ LEVELS = {
 
 
 class Gauges(NamedTuple):
-    """Series by name and labels as the service writes them, and when they were read."""
+    """Values by name and labels of the series, and when they were read."""
 
     values: dict[str, float]
     read_s: float
 
     def until(self, later: Gauges) -> dict[str, float]:
-        """What happened up to `later`, and the levels then; empty for a service that tells nothing of the kind."""
+        """Rates between this reading and `later`, and the levels of `later`; empty without such series."""
         if not later.values:
             return {}
         seconds = later.read_s - self.read_s
@@ -42,9 +42,9 @@ class Gauges(NamedTuple):
         )
 
     def _ages_until(self, later: Gauges) -> dict[str, float]:
-        """Bounds, in milliseconds, below which half and 99 % of the lessons up to `later` were learned.
+        """Bounds in milliseconds within which 50 % and 99 % of the batches up to `later` were learned.
 
-        Missing where there were none, or where they took longer than the last bound: JSON has no infinity.
+        A bound is missing if there were no batches or they took longer than the last bound: JSON has no infinity.
         """
         counts = {
             1000 * float(name[len(AGES) : -2]): count - self.values.get(name, 0.0)
@@ -52,16 +52,16 @@ class Gauges(NamedTuple):
             if name.startswith(AGES)
         }
         n_lessons = counts.pop(math.inf, 0.0)
-        found = {}
+        limits = {}
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             bounds = [bound for bound, count in counts.items() if count >= share * n_lessons]
             if n_lessons and bounds:
-                found[f"learned_{name}_below_ms"] = min(bounds)
-        return found
+                limits[f"learned_{name}_below_ms"] = min(bounds)
+        return limits
 
 
 async def read(client: Client) -> Gauges:
-    """Every number of `/metrics` at present."""
+    """Read all present values of `/metrics`."""
     answer = await client.get("/metrics")
     lines = [line for line in answer.body.decode().splitlines() if line.startswith("nearfield_")]
     pairs = [line.rpartition(" ") for line in lines]

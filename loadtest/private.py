@@ -1,4 +1,4 @@
-"""A service of our own to measure where no address is given: started by its command line, thrown away afterward."""
+"""Starts a private service to measure if no address is given, by its command line, and removes it afterward."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOP_S = 30
 
 
 def cores(n_drivers: int) -> tuple[set[int], set[int]]:
-    """(cores of the service, cores of the drivers): each driver has one to itself, of the last, where they suffice."""
+    """(cores of the service, cores of the drivers): each driver gets one of the last cores if there are enough."""
     every = sorted(os.sched_getaffinity(0))
     n_drivers = min(n_drivers, len(every) - 1)
     return (set(every[:-n_drivers]), set(every[-n_drivers:])) if n_drivers else (set(every), set(every))
@@ -27,15 +27,15 @@ def cores(n_drivers: int) -> tuple[set[int], set[int]]:
 
 @contextmanager
 def running_service(ratings: Path, model: str, data: Path | None = None, n_drivers: int = 1) -> Iterator[str]:
-    """Serve `ratings` with a trained `model`, or the folder `data` as it is, on a free port while the block runs.
+    """Serve `ratings` with a trained `model`, or an existing folder `data`, on a free port while the block runs.
 
-    Gives the address. Its Redis and its trainings share the cores of the service.
+    Yields the address. Redis and trainings share the cores of the service.
     """
     own, drivers = cores(n_drivers)
     with tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as folder:
         command = [*NEARFIELD, "serve", "--port", "0", "--data", str(data or folder)]
-        os.sched_setaffinity(0, own)  # for the child, before its first thread: as many kernel threads as cores
-        environment = os.environ | {"NEARFIELD_RETRAIN_SHARE": "0"}  # trainings are those that are measured
+        os.sched_setaffinity(0, own)  # inherited by the child, whose kernels then use these cores
+        environment = os.environ | {"NEARFIELD_RETRAIN_SHARE": "0"}  # only the measured trainings run
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             try:
                 url = _address(process)

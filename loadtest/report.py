@@ -1,4 +1,4 @@
-"""The result as JSON with the machine it was measured on, as tables, and as pictures."""
+"""Writes the result as JSON with a description of the machine, as tables, and as pictures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def environment() -> dict[str, object]:
 
 
 def write(out: Path, arguments: dict[str, str], machine: dict[str, Any], workloads: dict[str, Any]) -> list[Path]:
-    """Write `result.json`, a picture a workload and `report.md` into the folder `out`; returns their paths."""
+    """Write `result.json`, a picture per workload and `report.md` into the folder `out`; return their paths."""
     out.mkdir(parents=True, exist_ok=True)
     result = {"environment": machine, "arguments": arguments, "workloads": workloads}
     raw, tables = out / "result.json", out / "report.md"
@@ -42,7 +42,7 @@ def write(out: Path, arguments: dict[str, str], machine: dict[str, Any], workloa
 
 
 def every_step(measured: dict[str, Any]) -> list[dict[str, Any]]:
-    """All steps of a workload by rate."""
+    """All steps of a workload, in order of rate."""
     steps = [*measured["steps"], *([measured["half"]] if "half" in measured else [])]
     return sorted(steps, key=lambda step: float(step["rate_per_s"]))
 
@@ -114,7 +114,7 @@ def _cells(step: dict[str, Any]) -> list[str]:
 
 
 def n_errors(step: dict[str, Any]) -> int:
-    """Requests without a good answer, probes that never saw their rating, trainings that failed."""
+    """Number of requests without a good answer, lost probes and failed trainings."""
     statuses = [pair for kind in step["kinds"].values() for pair in kind["statuses"].items()]
     failed = [job for job in step.get("retrains", []) if job["state"] != "succeeded"]
     bad = sum(int(n) for status, n in statuses if not 200 <= int(status) < 300)
@@ -122,8 +122,8 @@ def n_errors(step: dict[str, Any]) -> int:
 
 
 def plot(name: str, steps: list[dict[str, Any]], machine: dict[str, Any], path: Path) -> None:
-    """Draw latency percentiles, freshness among them, and answered requests over the offered rate."""
-    import matplotlib  # noqa: PLC0415 - half a second, and only wanted at the end
+    """Plot percentiles of latency and freshness, and the rate of answers, over the offered rate."""
+    import matplotlib  # noqa: PLC0415 - takes half a second and is needed only at the end
 
     matplotlib.use("agg")
     from matplotlib import pyplot  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Trainings in a row while something else is measured: the worst neighbor that a service has in daily life."""
+"""Runs trainings one after the other during a measurement, because they compete with requests for the machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ENDS = ("succeeded", "failed", "cancelled")
 
 
 class Retrains:
-    """Asks for a full training again and again, the next when the one before has ended."""
+    """Requests full trainings, each when the previous one has ended."""
 
     def __init__(self, client: Client, algorithm: str) -> None:
         self._client, self._algorithm = client, algorithm
         self._jobs: list[dict[str, Any]] = []
 
     async def run(self, seconds: float) -> None:
-        """Train for so long; the last training is waited for."""
+        """Train for `seconds`, and wait for the end of the last training."""
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             started = time.perf_counter()
@@ -28,8 +28,8 @@ class Retrains:
             while job["state"] not in ENDS:
                 await asyncio.sleep(POLL_S)
                 job = await self._job(await self._client.get(f"/admin/jobs/{job['id']}"))
-            kept = {name: job.get(name) for name in ("state", "promoted", "version", "error")}
-            self._jobs.append(kept | {"seconds": round(time.perf_counter() - started, 2)})
+            fields = {name: job.get(name) for name in ("state", "promoted", "version", "error")}
+            self._jobs.append(fields | {"seconds": round(time.perf_counter() - started, 2)})
 
     async def _job(self, answer: Any) -> dict[str, Any]:
         if answer.status >= 300:
@@ -38,5 +38,5 @@ class Retrains:
         return job
 
     def summary(self) -> list[dict[str, Any]]:
-        """Every training: how it ended, whether its model went live, and how long it took."""
+        """State, promotion, version, error and seconds of each training."""
         return self._jobs

@@ -1,4 +1,4 @@
-"""One measured step, and the search for the highest rate at which the service keeps up."""
+"""Measures one step, and searches for the highest rate at which the service keeps up."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from loadtest.freshness import Probes, catch_up_s
 from loadtest.retrain import Retrains
 from loadtest.workload import FEED, WRITES_OF, Plan, Population
 
-RETRAIN = "retrain"  # the workload in which trainings run beside
-KEEPS_UP_MS = 100.0  # p99 of every kind of request and of freshness,
-KEEPS_UP_S = 0.5  # and the time that learning lags behind in the end, up to which a service keeps up
-FIRST_PER_S, MOST_PER_S = 100.0, 100_000.0
+RETRAIN = "retrain"  # the workload with trainings during the requests
+KEEPS_UP_MS = 100.0  # milliseconds; highest p99 of requests and freshness of a service that keeps up
+KEEPS_UP_S = 0.5  # seconds; longest lag of learning at the end of a step of a service that keeps up
+FIRST_PER_S, MAX_PER_S = 100.0, 100_000.0  # requests per second at the start and the end of the search
 N_HALVINGS = 3
-PAUSE_S, MOST_PAUSES = 1.0, 60
-ANSWERS_AT_ONCE_S = 0.1
+PAUSE_S, MAX_PAUSES = 1.0, 60  # seconds, and number of pauses while the service recovers
+ANSWERS_AT_ONCE_S = 0.1  # seconds; a service that answers within them has recovered
 
 Step = dict[str, Any]
 
@@ -33,12 +33,12 @@ class Steps:
     """Steps of one workload against one service.
 
     Attributes:
-        model: what is trained where the workload has trainings.
-        seed: of the first step; every further one has the next.
+        model: the algorithm to train in workloads with trainings.
+        seed: seed of the first step; each further step adds 1.
         ratings_per_s: see `Plan`.
-        crowd: who sends; None: this process.
-        read_ms: p99 of reads up to which a service keeps up.
-        first_per_s: rate at which the search begins.
+        crowd: the processes that send; None: this process.
+        read_ms: highest p99 of reads of a service that keeps up.
+        first_per_s: first rate of the search.
     """
 
     client: Client
@@ -53,22 +53,22 @@ class Steps:
 
     @property
     def has_writes(self) -> bool:
-        """Whether there are ratings whose freshness can be told."""
+        """Whether the workload has ratings, whose freshness can be measured."""
         return self.workload == FEED or WRITES_OF[self.workload] > 0
 
     async def step(self, rate_per_s: float, seconds: float, number: int = 0) -> Step:
-        """Offer so many requests a second; with freshness where there are writes, trainings where they belong."""
+        """Offer `rate_per_s` requests per second; measure freshness if there are writes, and train in `retrain`."""
         others, probed = self.population.halves
         plan = Plan(self.workload, rate_per_s, seconds, self.seed + number, self.ratings_per_s)
         probes, retrains = Probes(self.client, probed.users), Retrains(self.client, self.model)
-        beside: list[Awaitable[None]] = []
+        background: list[Awaitable[None]] = []
         if self.has_writes:
-            beside.append(probes.run(seconds))
+            background.append(probes.run(seconds))
         if self.workload == RETRAIN:
-            beside.append(retrains.run(seconds))
+            background.append(retrains.run(seconds))
         before = await gauges.read(self.client)
         driving = self.crowd.drive(plan) if self.crowd else send(self.client, others, plan)
-        driven, _ = await asyncio.gather(driving, asyncio.gather(*beside))
+        driven, _ = await asyncio.gather(driving, asyncio.gather(*background))
         step: Step = {"rate_per_s": round(rate_per_s, 1)} | driven.summary()
         step["service"] = before.until(await gauges.read(self.client))
         if self.has_writes:
@@ -81,8 +81,8 @@ class Steps:
         return step
 
     async def _recovered(self) -> None:
-        """Wait until the service answers at once again: the next step must not pay for this one."""
-        for _ in range(MOST_PAUSES):
+        """Wait until the service answers at once again, so that this step does not affect the next one."""
+        for _ in range(MAX_PAUSES):
             await asyncio.sleep(PAUSE_S)
             asked = time.perf_counter()
             answer = await self.client.get("/health/ready")
@@ -91,7 +91,7 @@ class Steps:
         raise SystemExit("loadtest: the service does not recover")
 
     async def maximum(self, seconds: float) -> tuple[float, list[Step]]:
-        """The highest rate at which the service keeps up, and the steps that found it."""
+        """The highest rate at which the service keeps up, and the steps of the search."""
 
         async def measured(rate: float, number: int) -> Step:
             return await self.step(rate, seconds, number)
@@ -102,7 +102,7 @@ class Steps:
 async def search(
     step: Callable[[float, int], Awaitable[Step]], read_ms: float = KEEPS_UP_MS, first_per_s: float = FIRST_PER_S
 ) -> tuple[float, list[Step]]:
-    """Double the rate until the service does not keep up, then halve the distance, in steps of `step(rate, number)`."""
+    """Double the rate until the service does not keep up, then bisect. Measures by `step(rate, number)`."""
     steps: list[Step] = []
 
     async def is_kept(rate: float) -> bool:
@@ -110,7 +110,7 @@ async def search(
         return keeps_up(steps[-1], read_ms)
 
     best, rate = 0.0, first_per_s
-    while rate <= MOST_PER_S and await is_kept(rate):
+    while rate <= MAX_PER_S and await is_kept(rate):
         best, rate = rate, 2 * rate
     for _ in range(N_HALVINGS):
         middle = (best * rate) ** 0.5 if best else rate / 2
@@ -122,7 +122,7 @@ async def search(
 
 
 def keeps_up(step: Step, read_ms: float = KEEPS_UP_MS) -> bool:
-    """Whether every answer was good and in time, reads within `read_ms`, and learning not behind."""
+    """Whether all answers were good and in time, reads within `read_ms`, and learning did not lag."""
     kinds = step["kinds"]
     are_good = all(200 <= int(status) < 300 for kind in kinds.values() for status in kind["statuses"])
     times = [(kind["latency_ms"], read_ms if name == "read" else KEEPS_UP_MS) for name, kind in kinds.items()]

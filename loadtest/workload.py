@@ -1,4 +1,4 @@
-"""What is asked for, and when: seeded arrivals of reads and writes over a population of users and items."""
+"""Workloads: seeded arrivals of reads and writes over a population of users and items."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ from urllib.parse import quote
 
 import numpy as np
 
-WRITES_OF = {"read": 0.0, "write": 1.0, "mixed": 0.5, "retrain": 0.5, "feed": 0.0}  # share that posts a rating
-FEED = "feed"  # the workload in which ratings pour in at a rate of their own, whatever that of reads is
-FEED_BATCH = 100  # of them a request: somebody who has 10,000 a second sends them by the hundred, each 10 ms
-IN_TIME_S = 0.02  # answers that come within it leave so many connections busy as requests come in so long
+WRITES_OF = {
+    "read": 0.0,
+    "write": 1.0,
+    "mixed": 0.5,
+    "retrain": 0.5,
+    "feed": 0.0,
+}  # share of writes in requests
+FEED = "feed"  # the workload in which ratings come in at their own rate, independent of the reads
+FEED_BATCH = 100  # ratings per request: at 10,000 a second one request every 10 ms
+IN_TIME_S = 0.02  # seconds; connections are opened for answers that take this long
 N_READ = 10
 RATINGS = (1.0, 2.0, 3.0, 4.0, 5.0)
 SKEW = 0.8  # users and items are drawn with probability 1 / rank ** SKEW: a few are busy, most are not
 HEADERS = {"user", "user_id", "userid"}
-N_USERS, N_ITEMS, RATED_BY_USER, N_TASTES = 2000, 1000, (10, 100), 5  # of synthetic ratings
+N_USERS, N_ITEMS, RATED_BY_USER, N_TASTES = 2000, 1000, (10, 100), 5  # of the synthetic ratings
 
 
 class Arrival(NamedTuple):
-    """One request: when it is due, in seconds from the start, and what is sent."""
+    """One request: its due time in seconds from the start, its kind, path and body."""
 
     due_s: float
     kind: str
@@ -34,14 +40,14 @@ class Arrival(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to send.
+    """The requests of one step.
 
     Attributes:
-        workload: of `WRITES_OF`.
-        rate_per_s: requests a second; in `FEED` these are the reads.
-        seconds: for how long.
-        seed: equal ones give equal requests at equal times.
-        ratings_per_s: in `FEED`, posted beside them in batches of `FEED_BATCH`.
+        workload: a key of `WRITES_OF`.
+        rate_per_s: requests per second; in `FEED` reads per second.
+        seconds: duration.
+        seed: equal seeds give equal requests at equal times.
+        ratings_per_s: in `FEED`, ratings per second, posted in batches of `FEED_BATCH` in addition to the reads.
     """
 
     workload: str
@@ -52,18 +58,18 @@ class Plan(NamedTuple):
 
     @property
     def n_connections(self) -> int:
-        """How many are opened before the first request; a service that is slower than `IN_TIME_S` needs more."""
+        """Connections to open before the first request; a service slower than `IN_TIME_S` needs more."""
         return math.ceil(IN_TIME_S * (self.rate_per_s + self.ratings_per_s / FEED_BATCH))
 
     def share(self, number: int, n: int) -> Plan:
-        """Part `number` of `n` equal ones that can be sent side by side."""
+        """Part `number` of `n` equal parts, which several drivers can send at the same time."""
         seed = (*(self.seed if isinstance(self.seed, tuple) else (self.seed,)), number)
         return self._replace(rate_per_s=self.rate_per_s / n, seed=seed, ratings_per_s=self.ratings_per_s / n)
 
 
 @dataclass(frozen=True)
 class Population:
-    """The ids that requests speak of, busiest first."""
+    """The users and items of requests, busiest first."""
 
     users: list[str]
     items: list[str]
@@ -92,7 +98,7 @@ def arrivals(
     seed: int | tuple[int, ...],
     ratings_per_s: float = 0.0,
 ) -> Iterator[Arrival]:
-    """Poisson arrivals of what a `Plan` of these arguments asks for, by time."""
+    """Poisson arrivals of the requests of a `Plan` with these arguments, in order of time."""
     plan = Plan(workload, rate_per_s, seconds, seed, ratings_per_s)
     requests = _requests(population, plan)
     if plan.workload != FEED or not plan.ratings_per_s:
@@ -114,7 +120,7 @@ def _requests(population: Population, plan: Plan) -> Iterator[Arrival]:
 
 def _batches(population: Population, plan: Plan) -> Iterator[Arrival]:
     rng = np.random.default_rng(plan.seed)
-    rng = rng.spawn(1)[0]  # not the draws of the reads
+    rng = rng.spawn(1)[0]  # independent of the draws of the reads
     users, items = _draws(rng, len(population.users)), _draws(rng, len(population.items))
     for due_s in _moments(rng, plan.ratings_per_s / FEED_BATCH, plan.seconds):
         batch = [
@@ -131,9 +137,9 @@ def _moments(rng: np.random.Generator, rate_per_s: float, seconds: float) -> Ite
 
 
 def write_synthetic(path: Path) -> None:
-    """Write ratings that nobody gave, for a service that has none of its own: always the same.
+    """Write synthetic ratings, always the same, for a service without data.
 
-    Users of each taste meet its items more often and like them, so that a model of it is good enough to go live.
+    Users of each taste meet its items more often and like them, so that a model of them is good enough to go live.
     """
     rng = np.random.default_rng(0)
     items = _draws(rng, N_ITEMS)
@@ -148,7 +154,7 @@ def write_synthetic(path: Path) -> None:
 
 
 def _met(item: int, taste: int, rng: np.random.Generator) -> int:
-    """`item`, or as often one of this taste that is about as popular."""
+    """With equal odds `item`, or an item of this taste that is about as popular."""
     return item if rng.random() < 0.5 else item - item % N_TASTES + taste
 
 

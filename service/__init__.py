@@ -1,3 +1,3 @@
-"""Nearfield's processes and promises: stream, log, resident model, trainer, HTTP."""
+"""The Nearfield service: stream, rating log, live models, trainer, HTTP API and command line."""
 
 __version__ = "0.1.0"

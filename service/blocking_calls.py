@@ -1,4 +1,4 @@
-"""`BlockingCalls`: calls that wait for Redis or the disk, in a few threads of their own."""
+"""`BlockingCalls`: runs calls that wait for Redis or the disk in separate threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from service.errors import Overloaded, Unavailable
 
 N_THREADS = 8
-TIMEOUT_S = 10.0  # with the time until a thread is free
+TIMEOUT_S = 10.0  # seconds, including the wait for a free thread
 
 _Value = TypeVar("_Value")
 
@@ -18,24 +18,23 @@ _Value = TypeVar("_Value")
 class BlockingCalls:
     """Runs calls for requests. Belongs to the event loop.
 
-    The threads are not those of asyncio: calls that wait for a Redis that hangs would take these from whatever else
-    needs one.
+    It does not use asyncio's threads: calls that wait for a hung Redis would occupy all of them.
     """
 
     def __init__(self, max_waiting: int) -> None:
-        """`max_waiting`: calls, beyond which more are refused."""
+        """`max_waiting`: most calls that may wait; more are refused."""
         self._pool = ThreadPoolExecutor(N_THREADS, thread_name_prefix="call")
         self._max_waiting, self._n_waiting = max_waiting, 0
 
     async def run(self, call: Callable[..., _Value], *arguments: Any) -> _Value:
-        """What `call` returns; what it raises is raised here.
+        """Run `call` in a thread; return its value or raise its exception.
 
         Raises:
             Overloaded: too many calls wait.
-            Unavailable: it has not returned within ten seconds; nobody knows what it has done.
+            Unavailable: it has not returned within ten seconds; its effect is unknown.
         """
         if self._n_waiting >= self._max_waiting:
-            raise Overloaded(f"{self._max_waiting:,} requests wait for Redis or the disk already")
+            raise Overloaded(f"{self._max_waiting:,} requests are already waiting for Redis or the disk")
         self._n_waiting += 1
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -46,5 +45,5 @@ class BlockingCalls:
             self._n_waiting -= 1
 
     def close(self) -> None:
-        """Drop the calls that wait."""
+        """Drop the waiting calls."""
         self._pool.shutdown(wait=False, cancel_futures=True)

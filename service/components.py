@@ -1,4 +1,4 @@
-"""`Components`: what `serve` and `worker` have in common, and `Worker`: the parts of `nearfield worker`."""
+"""`Components`: the shared base of `serve` and `worker`, and `Worker`: the parts of `nearfield worker`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ from service.storage.rating_log import RatingLog
 from service.storage.redis_server import RedisServer
 from service.storage.stream import Stream
 
-OURS = frozenset(
-    ("ratings", "redis", "snapshots", ".lock", live_versions.LIVE_FILE, live_versions.LOCK_FILE)
-)  # in DATA
-THREADS_STOP_S = 7.0  # longer than a call to Redis that gets no answer
-SERVER_STOP_S = 5.0
+# Names of our files and folders in DATA.
+OURS = frozenset(("ratings", "redis", "snapshots", ".lock", live_versions.LIVE_FILE, live_versions.LOCK_FILE))
+THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis
+SERVER_STOP_S = 5.0  # seconds
 
 _log = structlog.get_logger(__name__)
 
 
 class Components:
-    """What `serve` and `worker` have in common: things to stop, and a place for the first failure."""
+    """The base of `serve` and `worker`: the list of parts to stop, and the first failure."""
 
     def __init__(self, settings: Settings, on_failure: Callable[[], None] = lambda: None) -> None:
         """Prepare; nothing is opened yet.
 
         Args:
-            settings: of the process.
-            on_failure: called on the event loop when a part has failed for good; `failure` says why.
+            settings: settings of the process.
+            on_failure: called on the event loop when a part has failed for good; `failure` has the error.
         """
         self.settings, self.metrics = settings, Metrics()
         self.failure: BaseException | None = None
@@ -49,16 +48,16 @@ class Components:
         self._rating_log = RatingLog(settings.data / "ratings")
 
     async def stop(self) -> None:
-        """Stop the threads, all at once, then everything else, the last one started first.
+        """Stop all threads at once, then all other parts in reverse order of their start.
 
-        Each has a time for it. What does not end in that time is left to the end of the process: whatever was
-        acknowledged is durable.
+        Each part has a timeout. A part that does not stop in time ends with the process, without loss: acknowledged
+        ratings are durable.
         """
         await asyncio.gather(*(_in_thread(stop, THREADS_STOP_S) for stop in self._together))
         await self._to_stop.aclose()
 
     def _fail(self, error: BaseException) -> None:
-        """A part is gone for good: the process should end, and its successor go on from what is durable."""
+        """Note that a part has failed for good: the process should end, and the next one resumes from durable state."""
         self.failure = self.failure or error
         _log.critical("service failed", error=str(error), kind=type(error).__name__)
         self.on_failure()
@@ -68,21 +67,21 @@ class Components:
             self._loop.call_soon_threadsafe(self._fail, error)
 
     def _prepare_data(self) -> None:
-        """What has to be done before anything is opened; on the event loop."""
+        """Prepare DATA before any part opens it. Call it on the event loop."""
         self._loop = asyncio.get_running_loop()
         files.close_to_others(self.settings.data, OURS)
 
     def _stop_together(self, stop: Callable[[], None]) -> None:
-        """For threads: each may wait for Redis, the disk or the engine, and one after the other they would too long."""
+        """Register a thread's `stop`. All run at once, because each may wait for Redis, the disk or the engine."""
         self._together.append(stop)
 
     def _stop_later(self, stop: Callable[[], None]) -> None:
-        """For what the threads need until they have ended."""
+        """Register the `stop` of a part that threads need until they have ended."""
         self._to_stop.push_async_callback(_in_thread, stop, SERVER_STOP_S)
 
     def _open_stream(self, url: str) -> None:
         log = self._rating_log
-        self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_known, log))
+        self._stream = Stream(url, log.last_id, self.settings.appendfsync, functools.partial(_ids_between, log))
         self._to_stop.callback(self._stream.close)
         self._table = JobTable(url)
         self._to_stop.callback(self._table.close)
@@ -95,10 +94,10 @@ class Components:
 
 
 class Worker(Components):
-    """`nearfield worker`: trainings for a service that shares DATA and Redis."""
+    """`nearfield worker`: runs jobs for a service that shares DATA and Redis."""
 
     async def start(self) -> None:
-        """Start taking jobs; Redis may come later."""
+        """Start to take jobs; Redis may start later."""
         self._prepare_data()
         compilation.check_cache()
         self._open_stream(self.settings.redis or RedisServer(self.settings.data).url)
@@ -106,7 +105,7 @@ class Worker(Components):
 
 
 async def _in_thread(stop: Callable[[], None], timeout_s: float) -> None:
-    """Call `stop` in a thread of its own: those of asyncio may all be waiting for Redis."""
+    """Call `stop` in a new thread, because asyncio's threads may all be waiting for Redis."""
     outcome: Future[None] = Future()
 
     def run() -> None:
@@ -125,7 +124,7 @@ async def _in_thread(stop: Callable[[], None], timeout_s: float) -> None:
         _log.error("a part does not stop", part=getattr(stop, "__qualname__", ""), after_s=timeout_s)
 
 
-def _known(log: RatingLog, first: StreamId, last: StreamId) -> set[StreamId]:
-    """The ids of the log from `first` to `last`, both included, and maybe some of the millisecond before."""
+def _ids_between(log: RatingLog, first: StreamId, last: StreamId) -> set[StreamId]:
+    """The ids of the log from `first` to `last`, both included, and possibly some of the millisecond before."""
     before = StreamId(first.ms - 1, 0)
     return {entry.id for entries in log.entries(before, last) for entry in entries}

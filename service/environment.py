@@ -1,4 +1,4 @@
-"""Environment variables that look like settings and are none: a wrong name must not leave a setting at its default."""
+"""Finds environment variables that look like settings but are not: a misspelled name must not pass unnoticed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from service.errors import InvalidSetting
 
 PREFIX = "NEARFIELD_"
 OWN = ("GPUS", "TEST_DATA", "FAULT_AT")  # of docker-compose.gpu.yml, of the tests, of `service.storage.files`
-CLOSE = 0.65  # difflib's ratio: REDIS_URL, HOSTNAME and DATA_DIR are close to REDIS, HOST and DATA
-# What Docker and Kubernetes set in the containers that a service called nearfield (or nearfield-redis, …) is linked to.
+CLOSE = 0.65  # difflib's ratio; REDIS_URL, HOSTNAME and DATA_DIR are close to REDIS, HOST and DATA
+# Variables that Docker and Kubernetes set in containers linked to a service called nearfield (or nearfield-redis, …).
 _INJECTED = re.compile(r"SERVICE_\w+|PORT_\w+|NAME|ENV_\w+|\w+_SERVICE_(HOST|PORT\w*)|\w+_PORT_\d+_\w+")
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
 def is_address(value: object) -> bool:
-    """Whether a value is what Docker and Kubernetes put into `NEARFIELD_PORT` for a service of that name."""
+    """Whether a value is an address, which Docker and Kubernetes put into `NEARFIELD_PORT`."""
     return isinstance(value, str) and _ADDRESS.match(value) is not None
 
 
 def unknown_variables(environment: Mapping[str, str], settings: Collection[str]) -> list[str]:
-    """Names of variables that begin like a setting's and belong to nobody.
+    """Names of variables that begin like those of settings but name no setting.
 
     Raises:
-        InvalidSetting: a name that is close to that of a setting.
+        InvalidSetting: a name is close to the name of a setting.
     """
     names = [name.upper() for name in settings]
     unknown = []

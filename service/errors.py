@@ -5,40 +5,40 @@ ServiceError (500)
 │   ├── MalformedBody (400): not JSON, or neither object nor array
 │   ├── BodyTooLarge (413)
 │   └── UnsupportedMediaType (415): a body that is not application/json
-├── MalformedRequest (400): where the request ends is not clear
+├── MalformedRequest (400): the end of the request cannot be determined
 ├── UrlTooLong (414), HeadTooLarge (431): longer than the service reads
 ├── RequestTimeout (408): the client took too long to send the request
 ├── NotAuthorized (401): the key is missing or wrong
-├── Forbidden (403): the key is right, and not one for this
-├── ForeignSite (403): without keys, a web page of another site
+├── Forbidden (403): the key is valid but does not permit this request
+├── ForeignSite (403): no key is set, and a web page of another site made the request
 ├── NotFound (404)
 │   ├── UnknownUser, UnknownItem
 │   ├── UnknownModel: no live model of that name
 │   ├── UnknownVersion: no snapshot of that version
 │   └── UnknownJob
-├── Conflict (409): the present state forbids it
+├── Conflict (409): the present state forbids the request
 │   └── JobRunning: a retrain is queued or running; carries its id
 ├── TooManyRequests (429): over the rate limit
 ├── Unavailable (503, Retry-After): try again, nothing was lost
 │   ├── StreamUnavailable: Redis is gone, loading or refuses to write
 │   ├── LogUnavailable: the rating log cannot be written (disk full)
 │   ├── LockTimeout: another process holds a file's lock for too long
-│   ├── InvalidKey: a key of ours in Redis has a value that is not ours
-│   ├── NewerEntry: a newer version wrote an entry: upgrade this process
+│   ├── InvalidKey: another program overwrote a key of the service in Redis
+│   ├── NewerEntry: a newer version wrote an entry; upgrade this process
 │   ├── CorruptLiveFile: live.json is torn or altered
-│   ├── NotReady: ratings are still being read, or the model that is asked for is being prepared
+│   ├── NotReady: ratings are still being read, or the requested model is being prepared
 │   ├── NotSeenYet: `wait_for` was not reached in time
 │   └── Overloaded: too many requests are waiting
 ├── CorruptSnapshot (422): a snapshot is torn or altered
 │   └── NewerSnapshot: a newer version wrote it
 ├── CorruptLog (500): a segment of the rating log is torn or altered
-├── VolatileServer (503): the configured Redis could lose what it acknowledged
-├── StreamReplaced (503): Redis and the rating log contradict each other; an operator decides
+├── VolatileServer (503): the configured Redis could lose acknowledged ratings
+├── StreamReplaced (503): Redis and the rating log contradict each other; an operator must decide
 ├── ServerFailed (503): the embedded Redis server does not start
 ├── DataInUse (500): another process holds the data folder
 ├── BadEntry (422): a stream entry that is not in the format of `service.storage.events`
-├── InvalidSetting (422): an option or a variable that cannot be used
-└── InvalidRatingsFile (422): a file of ratings that cannot be read; names the line
+├── InvalidSetting (422): an option or an environment variable has a value that cannot be used
+└── InvalidRatingsFile (422): a file of ratings cannot be read; the message names the line
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from typing import ClassVar
 
 
 class ServiceError(Exception):
-    """Base of everything the service raises on purpose.
+    """Base of every error that the service raises on purpose.
 
     Attributes:
         status: HTTP status.
         slug: stable name of the problem, the last part of its `type`.
-        title: the same in words.
-        closes: whether the connection ends with this answer, so that a client that is refused pays for a new one.
-        retry_after_s: seconds after which trying again makes sense, or None.
+        title: the problem in words, for people.
+        closes: whether the server closes the connection after this answer. A refused client then has to open a new one.
+        retry_after_s: seconds after which a retry makes sense, or None.
     """
 
     status: ClassVar[int] = 500
@@ -89,7 +89,7 @@ class UnsupportedMediaType(InvalidRequest):
 
 
 class MalformedRequest(ServiceError):
-    """Where the request ends is not clear."""
+    """The end of the request cannot be determined from its headers."""
 
     status, slug, title, closes = 400, "malformed-request", "Malformed request", True
 
@@ -119,19 +119,19 @@ class NotAuthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """The key is a right one, and not one for this."""
+    """The key is valid but does not permit this request."""
 
     status, slug, title, closes = 403, "forbidden", "Forbidden", True
 
 
 class ForeignSite(ServiceError):
-    """While no key is set: a request that a web page of another site has made."""
+    """A web page of another site made the request, and no key is set that would stop it."""
 
     status, slug, title, closes = 403, "foreign-site", "Request of another site", True
 
 
 class NotFound(ServiceError):
-    """What the path names does not exist."""
+    """The path names something that does not exist."""
 
     status, slug, title = 404, "not-found", "Not found"
 
@@ -143,7 +143,7 @@ class UnknownUser(NotFound):
 
 
 class UnknownItem(NotFound):
-    """Nobody has ever rated the item."""
+    """No user has ever rated the item."""
 
     slug, title = "unknown-item", "Unknown item"
 
@@ -176,18 +176,18 @@ class JobRunning(Conflict):
     """A retrain is queued or running.
 
     Attributes:
-        job_id: the job that is in the way.
+        job_id: the unfinished job.
     """
 
     slug, title = "job-running", "A job is already running"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"Invalid time for a retrain: job {job_id} is not finished; wait for it or cancel it")
+        super().__init__(f"A retrain is already running (job {job_id}): wait for it or cancel it")
         self.job_id = job_id
 
 
 class TooManyRequests(ServiceError):
-    """Over the rate limit."""
+    """The client has sent more requests than the rate limit allows."""
 
     status, slug, title, closes = 429, "too-many-requests", "Too many requests", True
 
@@ -197,13 +197,13 @@ class TooManyRequests(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """Cannot be answered now; nothing was lost and trying again is right."""
+    """The service cannot answer now; no data was lost, and a retry may succeed."""
 
     status, slug, title, retry_after_s = 503, "unavailable", "Unavailable", 1
 
 
 class StreamUnavailable(Unavailable):
-    """Redis is gone, loading or refuses to write: the ratings were not acknowledged."""
+    """Redis is gone, loading or refuses to write; the ratings were not acknowledged."""
 
     slug, title = "stream-unavailable", "Stream unavailable"
 
@@ -216,19 +216,19 @@ class LogUnavailable(Unavailable):
 
 
 class LockTimeout(Unavailable):
-    """Another process holds the lock of a file for too long; the message names the file."""
+    """Another process has held the lock of a file for too long; the message names the file."""
 
     slug, title = "lock-timeout", "Lock not free"
 
 
 class InvalidKey(Unavailable):
-    """A key of ours in Redis has a value that is not ours; the message names the key."""
+    """Another program overwrote a key of the service in Redis; the message names the key."""
 
     slug, title, retry_after_s = "invalid-key", "Invalid key in Redis", 30
 
 
 class NewerEntry(Unavailable):
-    """A newer version of Nearfield wrote an entry that this one cannot read: this process has to be upgraded."""
+    """A newer version of Nearfield wrote an entry that this one cannot read; upgrade this process."""
 
     slug, title, retry_after_s = "newer-entry", "Entry of a newer version", 30
 
@@ -240,10 +240,10 @@ class CorruptLiveFile(Unavailable):
 
 
 class NotReady(Unavailable):
-    """Ratings are still being read, or the model that is asked for is being prepared.
+    """Ratings are still being read, or the requested model is being prepared.
 
     Attributes:
-        fraction: how much of the start is done, 0 to 1; None where nobody knows.
+        fraction: how much of the start is done, 0 to 1; None if unknown.
     """
 
     slug, title = "not-ready", "Not ready"
@@ -254,19 +254,19 @@ class NotReady(Unavailable):
 
 
 class NotSeenYet(Unavailable):
-    """The position in `wait_for` was not reached in time."""
+    """The engine did not reach the position in `wait_for` in time."""
 
     slug, title = "not-seen-yet", "Not seen yet"
 
 
 class Overloaded(Unavailable):
-    """Too many requests are waiting already."""
+    """Too many requests are already waiting."""
 
     slug, title = "overloaded", "Overloaded"
 
 
 class CorruptSnapshot(ServiceError):
-    """A snapshot is torn or altered; the message names file and reason."""
+    """A snapshot is torn or altered; the message names the file and the reason."""
 
     status, slug, title = 422, "corrupt-snapshot", "Corrupt snapshot"
 
@@ -284,19 +284,19 @@ class CorruptLog(ServiceError):
 
 
 class VolatileServer(Unavailable):
-    """The configured Redis could lose what it acknowledged."""
+    """The configured Redis could lose acknowledged ratings."""
 
     slug, title, retry_after_s = "volatile-server", "Redis is not durable", 30
 
 
 class StreamReplaced(Unavailable):
-    """Redis and the rating log contradict each other; an operator has to decide."""
+    """Redis and the rating log contradict each other; an operator must decide which one is right."""
 
     slug, title, retry_after_s = "stream-replaced", "Stream replaced", 30
 
 
 class ServerFailed(Unavailable):
-    """The embedded Redis server does not start; the message quotes its last lines."""
+    """The embedded Redis server does not start; the message quotes the last lines of its log."""
 
     slug, title = "server-failed", "Redis server failed"
 
@@ -308,18 +308,18 @@ class DataInUse(ServiceError):
 
 
 class BadEntry(ServiceError):
-    """A stream entry that is not in the format of `service.storage.events`."""
+    """A stream entry is not in the format of `service.storage.events`."""
 
     status, slug, title = 422, "bad-entry", "Bad stream entry"
 
 
 class InvalidSetting(ServiceError, ValueError):
-    """An option or an environment variable that cannot be used."""
+    """An option or an environment variable has a value that cannot be used."""
 
     status, slug, title = 422, "invalid-setting", "Invalid setting"
 
 
 class InvalidRatingsFile(ServiceError, ValueError):
-    """A file of ratings that cannot be read; the message names file, line and reason."""
+    """A file of ratings cannot be read; the message names the file, the line and the reason."""
 
     status, slug, title = 422, "invalid-ratings-file", "Invalid ratings file"

@@ -11,13 +11,13 @@ import structlog
 
 from service.settings import LogFormat, LogLevel
 
-LINES_PER_S = 10  # of one kind: 300 bytes each are 10 GB a month at most, and nobody reads more
-BURST_LINES = 100  # after a quiet time
+LINES_PER_S = 10  # lines per second of one kind; at 300 bytes a line at most 10 GB a month
+BURST_LINES = 100  # lines that may come at once after a quiet time
 _LIBRARIES = ("uvicorn", "uvicorn.error", "asyncio")
 
 
 class LineBudget:
-    """How many lines of one kind may be written: what any client can cause must not fill a disk."""
+    """A token bucket for log lines of one kind: lines that any client can cause must not fill a disk."""
 
     def __init__(self, per_s: float = LINES_PER_S, burst: float = BURST_LINES) -> None:
         self._per_s, self._burst = per_s, burst
@@ -25,7 +25,7 @@ class LineBudget:
         self._n_left_out = 0
 
     def take(self) -> int | None:
-        """Lines left out since the last one that was written; None if this one is to be left out too."""
+        """Number of lines left out since the last written one; None if this line must be left out too."""
         now = time.monotonic()
         self._n_free = min(self._burst, self._n_free + (now - self._at) * self._per_s)
         self._at = now
@@ -38,7 +38,7 @@ class LineBudget:
 
 
 class _Bounded(logging.Filter):
-    """The same for the lines of libraries."""
+    """A `LineBudget` for the lines of libraries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class _Bounded(logging.Filter):
 
 
 def configure(level: LogLevel, form: LogFormat) -> None:
-    """Send every line at `level` and above to stderr; `auto` writes for people if that is a terminal."""
+    """Send all lines at `level` and above to stderr; `auto` means console if stderr is a terminal, else JSON."""
     people = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -70,14 +70,14 @@ def configure(level: LogLevel, form: LogFormat) -> None:
 
 def _rendering(people: bool) -> list[Any]:
     if people:
-        # Plain tracebacks: pretty ones show every local variable, which took 20 s where these are large.
+        # Plain tracebacks: pretty ones render all local variables, which took 20 s for large ones.
         formatter = structlog.dev.plain_traceback
         return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=formatter)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=_text)]
 
 
 def _adopt_libraries(level: LogLevel, shared: list[Any], rendering: list[Any]) -> None:
-    """Lines of the web server in the same form; its information about itself is of no interest."""
+    """Render the lines of libraries in the same form, from warnings up."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_Bounded())
     handler.setFormatter(

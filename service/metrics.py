@@ -1,6 +1,6 @@
-"""What the service counts and measures, as Prometheus series: names start with `nearfield_`, units are in the names.
+"""The Prometheus series of the service. Names start with `nearfield_` and contain the unit.
 
-Only those of the process have the names that every program's have: `process_resident_memory_bytes` and its like.
+Series of the process have the usual names of all programs, such as `process_resident_memory_bytes`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUEUE_SECONDS = (0.0001, 0.0002, 0.0005, *FRESHNESS_SECONDS[:-1])
 BATCH_SIZES = tuple(2**n for n in range(11))
 STATUS = tuple(map(str, range(600)))
 METHODS = {method: method for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")}
-OTHER_METHOD = "other"  # one series for all that anybody may think of
+OTHER_METHOD = "other"  # one series for all invented methods
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_TEXT = openmetrics.CONTENT_TYPE_LATEST
 LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
@@ -37,7 +37,7 @@ LONG_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 class SingleWriterHistogram(Collector):
     """A histogram that one thread writes and another reads.
 
-    Those of the client library cost 7 µs for a value, this 1 µs.
+    It takes 1 µs per value; a histogram of the client library takes 7 µs.
     """
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...], bounds: Sequence[float]) -> None:
@@ -66,7 +66,7 @@ class SingleWriterHistogram(Collector):
         yield family
 
     def totals(self) -> dict[tuple[str, ...], int]:
-        """How many values each series has."""
+        """Number of values of each series."""
         return {labels: sum(counts) for labels, counts in tuple(self._counts.items())}
 
 
@@ -81,7 +81,7 @@ class RequestMetrics(Collector):
         )
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request more."""
+        """Count one request."""
         self._times.observe((METHODS.get(method, OTHER_METHOD), route, STATUS[status]), seconds)
 
     def collect(self) -> Iterator[Metric]:
@@ -98,7 +98,7 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # the time of each counter's birth: a series more of each, which nobody reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add a series per counter, its time of creation
         ProcessCollector(registry=registry)
         self.requests = RequestMetrics()
         registry.register(self.requests)
@@ -108,7 +108,7 @@ class Metrics:
         self._add_state(registry)
 
     def text(self, kind: str = PLAIN_TEXT) -> bytes:
-        """Everything in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics."""
+        """All series in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics."""
         if kind == OPEN_TEXT:
             content: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
             return content
@@ -143,7 +143,7 @@ class Metrics:
     def _add_queues(self, registry: CollectorRegistry) -> None:
         self.queue_length = Gauge(
             "nearfield_queue_length",
-            "What waits for the engine thread, and appends for Redis.",
+            "Entries in the queues of the engine thread, and appends that wait for Redis.",
             ("queue",),
             registry=registry,
         )
@@ -151,7 +151,7 @@ class Metrics:
             "nearfield_queue_seconds", "Time in a queue of the engine thread.", ("queue",), QUEUE_SECONDS
         )
         self.batch_size = SingleWriterHistogram(
-            "nearfield_batch_size", "Requests that were answered together.", (), BATCH_SIZES
+            "nearfield_batch_size", "Requests answered in one batch.", (), BATCH_SIZES
         )
         registry.register(self.queue_seconds)
         registry.register(self.batch_size)
@@ -169,14 +169,17 @@ class Metrics:
         )
         self.jobs = Counter("nearfield_jobs_finished", "Training jobs by final state.", ("state",), registry=registry)
         self.model_age_seconds = Gauge(
-            "nearfield_model_age_seconds", "Since each live model was trained.", ("algorithm",), registry=registry
+            "nearfield_model_age_seconds",
+            "Time since each live model was trained.",
+            ("algorithm",),
+            registry=registry,
         )
         self.model_info = Gauge(
             "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
         )
         self.refits_waiting = Gauge(
             "nearfield_refits_waiting",
-            "Items, and users who rated them, that a live model refits when there is time.",
+            "Items, and users who rated them, that a live model has yet to refit.",
             ("algorithm",),
             registry=registry,
         )
@@ -184,29 +187,31 @@ class Metrics:
     def _add_state(self, registry: CollectorRegistry) -> None:
         self.users = Gauge("nearfield_users", "Users who have rated and are not forgotten.", registry=registry)
         self.users_forgotten = Gauge(
-            "nearfield_users_forgotten", "Users forgotten since the log began, as far as it tells.", registry=registry
+            "nearfield_users_forgotten",
+            "Users forgotten, as far as the log shows.",
+            registry=registry,
         )
         self.items = Gauge("nearfield_items", "Items that were ever rated or hidden.", registry=registry)
         self.items_hidden = Gauge("nearfield_items_hidden", "Items that are hidden.", registry=registry)
         self.ratings = Gauge(
-            "nearfield_ratings", "Ratings that count: the last of each user and item.", registry=registry
+            "nearfield_ratings", "Present ratings: the last one of each user and item.", registry=registry
         )
         self.archiver_lag_seconds = Gauge(
             "nearfield_archiver_lag_seconds",
-            "Age of the oldest entry that the log does not have yet, or how long nothing could be archived.",
+            "Age of the oldest entry that the log lacks, or time since the archiver stalled.",
             registry=registry,
         )
         self.rating_log_damaged = Gauge(
             "nearfield_rating_log_damaged",
-            "1 while a segment of the rating log is known to be missing or altered: nothing is merged or trimmed.",
+            "1 while a segment of the rating log is known to be missing or altered; merging and trimming stop.",
             registry=registry,
         )
         self.archiver_pending_ratings = Gauge(
             "nearfield_archiver_pending_ratings",
-            "Ratings read from the stream and not yet in the log.",
+            "Ratings that were read from the stream and are not in the log yet.",
             registry=registry,
         )
-        self.connections = Gauge("nearfield_connections", "Connections that are open.", registry=registry)
+        self.connections = Gauge("nearfield_connections", "Open connections.", registry=registry)
         self.device_bytes = Gauge("nearfield_device_bytes", "Memory of the GPU by use.", ("of",), registry=registry)
         self.ready = Gauge("nearfield_ready", "1 while /health/ready answers 200.", registry=registry)
 

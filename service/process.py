@@ -1,4 +1,4 @@
-"""`nearfield serve` and `nearfield worker`: a process from its first line to its exit status."""
+"""`nearfield serve` and `nearfield worker`: set up the process, run it, and return the exit status."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from service.errors import InvalidSetting
 from service.runtime import Runtime
 from service.settings import Settings
 
-BACKLOG = 2048
-GRACE_S = 5  # for requests in flight when the process is told to stop: none waits longer for Redis
-STOP_S = 20  # after which the process ends whatever still hangs; Docker and Kubernetes kill it after 10 to 30 s
-KEEP_ALIVE_S = 30
-SPARE_FILES = 640  # in addition to `max_connections`: 320 that are for health or over; logs, snapshots, kernels, Redis
-MIN_CONNECTIONS = 64  # for which there must be files, unless `max_connections` is lower
-SWITCH_INTERVAL_S = 0.0005  # of threads that wait for the lock: with more, on several cores, reads wait longer
-PRIVATE = 0o077  # of every file that this process and its children write: nobody else reads or locks it
+BACKLOG = 2048  # connections that the kernel may queue
+GRACE_S = 5  # seconds for requests in flight at a stop: none waits longer for Redis
+STOP_S = 20  # seconds from the stop signal to a forced end; Docker and Kubernetes kill after 10 to 30 s
+KEEP_ALIVE_S = 30  # seconds
+SPARE_FILES = 640  # open files beyond `max_connections`: 320 health or refused connections, logs, kernels, Redis
+MIN_CONNECTIONS = 64  # connections for which the file limit must suffice, unless `max_connections` is lower
+SWITCH_INTERVAL_S = 0.0005  # seconds until a waiting thread asks for the GIL; a longer interval delays reads
+PRIVATE = 0o077  # umask: no other user can read or lock files of this process and its children
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 _log = structlog.get_logger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, stopped by us: it would raise the signal again and end the process by it."""
+    """uvicorn's server without its signal handlers, which would raise the signal again and end the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
+        """Install no signal handlers."""
         yield
 
 
 def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status is 0 then, 1 if a part of the service failed.
+    """Serve until SIGTERM or SIGINT. The exit status is 0, or 1 if a part of the service failed.
 
     Raises:
-        InvalidSetting: others can reach the address, and there are no keys; or the process may open too few files.
+        InvalidSetting: other machines can reach the address and no keys are set; or the process may open too few files.
         DataInUse: another process holds the data folder.
-        OSError: the address cannot be listened on.
+        OSError: the process cannot listen on the address.
     """
     settings.check_exposure()
     os.umask(PRIVATE)
@@ -67,10 +67,10 @@ def run(settings: Settings) -> int:
 
 
 def _within_files(settings: Settings) -> Settings:
-    """Settings with no more connections than the process can open files; the soft limit is raised as needed.
+    """Settings with `max_connections` lowered to the limit of open files; raises the soft limit if needed.
 
     Raises:
-        InvalidSetting: the hard limit leaves fewer than `MIN_CONNECTIONS`, and fewer than were asked for.
+        InvalidSetting: the hard limit leaves fewer than `MIN_CONNECTIONS` and fewer than `max_connections`.
     """
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_connections + SPARE_FILES
@@ -106,7 +106,7 @@ def run_worker(settings: Settings) -> int:
 
 
 def _ended(status: int) -> int:
-    """The exit status; where a part still hangs this ends the process, since Python would wait for it."""
+    """Return the exit status; if a part still hangs, end the process, because Python would wait for its thread."""
     if left := threads.left():
         _log.error("the process ends without parts that hang", parts=left)
         sys.stdout.flush()
@@ -123,10 +123,10 @@ def _server(app: Application) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            http=cast("type[asyncio.Protocol]", app.connection),  # it is called with what a class would be
+            http=cast("type[asyncio.Protocol]", app.connection),  # uvicorn calls it like a protocol class
             ws="none",
-            proxy_headers=False,  # whom a proxy may name is decided by `ClientAddresses`
-            lifespan="off",  # the runtime is started below, so that its errors are ours to tell
+            proxy_headers=False,  # `ClientAddresses` does this
+            lifespan="off",  # `_serve` starts the runtime, so that we report its errors
             log_config=None,
             access_log=False,
             server_header=False,
@@ -137,7 +137,7 @@ def _server(app: Application) -> _Server:
 
 
 async def _serve(runtime: Runtime, server: _Server, listener: socket.socket) -> int:
-    """Start the parts, answer requests until told to stop or a part fails, stop the parts."""
+    """Start the parts, answer requests until a signal or until a part fails, and stop the parts."""
 
     def stop() -> None:
         if not server.should_exit:
@@ -183,9 +183,9 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 
 def _end_in_time() -> None:
-    """End the process after `STOP_S`, whatever hangs: a thread of C, which needs nothing of Python, sees to it.
+    """End the process after `STOP_S` even if a thread hangs, by a C thread that does not need the GIL.
 
-    It writes where each thread hangs to stderr; the exit status is 1.
+    It writes the stack of each thread to stderr; the exit status is 1.
     """
     faulthandler.dump_traceback_later(STOP_S, exit=True)
 

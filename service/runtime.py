@@ -1,4 +1,4 @@
-"""`Runtime`: every part of `nearfield serve`, wired, started and stopped in order. Knows nothing of HTTP."""
+"""`Runtime`: wires, starts and stops all parts of `nearfield serve`. Independent of HTTP."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
 from service.storage.redis_server import RedisServer
 
-RETRY_S = 0.5
-CHECK_REDIS_EVERY_S = 1.0
-READY_POLL_S = 0.02
+RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
+CHECK_REDIS_EVERY_S = 1.0  # seconds
+READY_POLL_S = 0.02  # seconds
 REDIS = "redis"
 
-BOOT_STOP_S = 6.0  # for a start under way when it is told to stop: longer than a call to Redis
+BOOT_STOP_S = 6.0  # seconds for an unfinished start when the process stops: longer than the timeout of a call to Redis
 
 _Value = TypeVar("_Value")
 _log = structlog.get_logger(__name__)
 
 
 class Runtime(Components):
-    """`nearfield serve`: everything that answers, learns, archives and trains.
+    """`nearfield serve`: answers, learns, archives and trains.
 
     Attributes:
-        jobs, hotswap, new_ids: see their classes; there once `start` has returned.
+        jobs, hotswap, new_ids: see their classes; set by `start`.
     """
 
     jobs: Jobs
@@ -64,14 +64,14 @@ class Runtime(Components):
     new_ids: NewIds
 
     async def start(self) -> None:
-        """Lock the data folder and start every part; `until_ready` tells when they can answer.
+        """Lock the data folder and start all parts; `until_ready` waits until they can answer.
 
         Raises:
-            DataInUse: another process runs its Redis in the data folder.
+            DataInUse: another process holds the data folder for its embedded Redis.
         """
         settings = self.settings
         self._prepare_data()
-        if settings.redis is None:  # replicas share a folder, and then a Redis that none of them owns
+        if settings.redis is None:  # replicas with a configured Redis may share the folder
             self._to_stop.callback(DataLock(settings.data).release)
         server = None
         if settings.redis is None:
@@ -88,25 +88,25 @@ class Runtime(Components):
         self._booting = asyncio.create_task(self._boot(server))
 
     async def stop(self) -> None:
-        """Stop every part, the last one started first; what is in the stream is in the log afterward."""
+        """Stop all parts in reverse order; the archiver commits the stream to the log."""
         self._is_stopping = True
         if self._server is not None:
             self._server.give_up()
-        await asyncio.wait({self._booting}, timeout=BOOT_STOP_S)  # a server that is being started is stopped too
+        await asyncio.wait({self._booting}, timeout=BOOT_STOP_S)  # it may be starting the server, which must stop too
         if self._watching is not None:
             self._watching.cancel()
         await super().stop()
 
     async def until_ready(self) -> None:
-        """Return once requests can be answered."""
+        """Return when the service is ready."""
         while not self.readiness.ready:
             await asyncio.sleep(READY_POLL_S)
 
-    # --- what routes ask for
+    # --- for the routes
 
     @property
     def readiness(self) -> Readiness:
-        """Whether everything works, and if not, why."""
+        """Whether all parts work, and if not, why."""
         readiness = self._failed or self._engine.readiness
         obstacle, damage = self._archiver.obstacle, self._archiver.damage
         if not readiness.ready or (obstacle is None and damage is None):
@@ -120,7 +120,7 @@ class Runtime(Components):
 
     @property
     def _can_answer(self) -> Readiness:
-        """Whether questions can be answered: also while the log takes no ratings, or models are being prepared."""
+        """Whether queries can be answered, even if the log cannot be written or models are being prepared."""
         return self._failed or self._engine.can_answer
 
     @property
@@ -129,32 +129,32 @@ class Runtime(Components):
 
     @property
     def as_of(self) -> StreamId:
-        """The last entry that every answer has seen."""
+        """The last entry that all answers include."""
         return self._engine.as_of
 
     @property
     def summary(self) -> str:
-        """This process in a few words."""
+        """Backend and data folder in one line."""
         backend = self._engine.backend
         return f"{backend.name} backend: {backend.reason}; data in {self.settings.data}"
 
     async def ask(self, query: Query, wait_for: StreamId | None = None) -> Any:
-        """The engine's answer, once it has seen `wait_for`. Raises as `Engine.ask` and `wait_for`."""
+        """The engine's answer after it has learned `wait_for`. Raises what `Engine.ask` and `wait_for` raise."""
         if wait_for is not None:
             await self.wait_for(wait_for)
         return await self.ask_now(query)
 
     def ask_now(self, query: Query) -> asyncio.Future[Any]:
-        """The engine's answer, awaited.
+        """A future for the engine's answer.
 
         Raises:
-            NotReady: the service is starting. Beside that as `Engine.ask`.
+            NotReady: the service is starting. Further errors: see `Engine.ask`.
         """
         self._check_started()
         return self._engine.ask(query)
 
     async def wait_for(self, stream_id: StreamId | None) -> None:
-        """Return once the engine has seen `stream_id`.
+        """Return when the engine has learned `stream_id`.
 
         Raises:
             NotReady: the service is starting.
@@ -165,11 +165,11 @@ class Runtime(Components):
             await self._engine.wait_for(stream_id)
 
     async def append(self, fields: Fields) -> StreamId:
-        """Append one entry to the stream; it is durable when this returns.
+        """Append one entry to the stream; it is durable on return.
 
         Raises:
             NotReady: the service is starting.
-            LogUnavailable: the log cannot be written, so nothing more is acknowledged.
+            LogUnavailable: the log cannot be written, so no rating may be acknowledged.
             Overloaded: too many appends wait for Redis.
             StreamUnavailable: Redis is gone or refuses.
         """
@@ -178,14 +178,14 @@ class Runtime(Components):
             if self._archiver.obstacle is not None:
                 raise LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
             if self._stream.n_appending >= self.settings.max_waiting:
-                raise Overloaded(f"{self.settings.max_waiting:,} writes are waiting already")
+                raise Overloaded(f"{self.settings.max_waiting:,} writes are already waiting")
             return await self._stream.append(fields)
         except ServiceError as error:
             self.metrics.writes_refused.labels(error.slug).inc()
             raise
 
     async def blocking(self, call: Callable[..., _Value], *arguments: Any) -> _Value:
-        """What `call` returns, which waits for Redis or the disk. Raises as `BlockingCalls.run`."""
+        """Run a call that waits for Redis or the disk, see `BlockingCalls.run`."""
         return await self._blocking.run(call, *arguments)
 
     def _check_started(self) -> None:
@@ -198,13 +198,13 @@ class Runtime(Components):
     # --- start
 
     def _start_engine(self) -> None:
-        """The engine, and the learner, which reads the log while Redis may still be starting."""
+        """Start the engine and the learner, which reads the log while Redis may still be starting."""
         chosen = backend.choose(self.settings.backend)
         _log.info("backend chosen", backend=chosen.name, reason=chosen.reason)
         settings = self.settings
         limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
         history = History()
-        # Looked up from the event loop: one `dict.get`, which the engine's thread cannot disturb.
+        # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
         self.new_ids = NewIds(settings.max_new_ids_per_hour, history.users.__contains__, history.items.__contains__)
         engine = Engine(history, chosen, settings.default_models, limits, self.metrics, self._fail)
         self._engine = engine
@@ -230,7 +230,7 @@ class Runtime(Components):
             if server is not None:
                 await asyncio.to_thread(server.start)
             await self._verified()
-            with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # told by who needs the file
+            with contextlib.suppress(CorruptLiveFile, LockTimeout, OSError):  # the parts that need the file report it
                 await asyncio.to_thread(live_versions.seal, self.settings.data)
             self._start_writers()
             self._watching = asyncio.create_task(self._watch_redis())
@@ -238,33 +238,33 @@ class Runtime(Components):
             self._fail(error)
 
     async def _watch_redis(self) -> None:
-        """Make the service unready while Redis refuses writes: reads of the stream would go on and show nothing."""
-        told = ""
+        """Make the service not ready while Redis refuses writes, which reads of the stream would not notice."""
+        reported = ""
         while True:
             try:
                 await self._stream.check_writable()
             except ServiceError as error:
-                if str(error) != told:
+                if str(error) != reported:
                     _log.warning("redis takes no writes", error=str(error))
-                told = str(error)
-                self._engine.stages.obstruct(REDIS, told)
+                reported = str(error)
+                self._engine.stages.obstruct(REDIS, reported)
             else:
-                told = ""
+                reported = ""
                 self._engine.stages.clear(REDIS)
             await asyncio.sleep(CHECK_REDIS_EVERY_S)
 
     async def _verified(self) -> None:
-        """Return once the server is there and keeps its promises; one that is volatile is refused at once."""
-        told = ""
+        """Wait until the server is there and verified; raise at once if it is volatile."""
+        reported = ""
         while not self._is_stopping:
             try:
                 await asyncio.to_thread(self._stream.verify)
             except VolatileServer:
                 raise
             except Unavailable as error:
-                if str(error) != told:
+                if str(error) != reported:
                     _log.warning("redis cannot be used", error=str(error))
-                told = str(error)
+                reported = str(error)
                 self._engine.stages.obstruct(REDIS, str(error))
                 await asyncio.sleep(RETRY_S)
             else:
@@ -272,7 +272,7 @@ class Runtime(Components):
                 return
 
     def _start_writers(self) -> None:
-        """What writes to DATA: the log, the models that are live, trainings."""
+        """Start the parts that write to DATA: archiver, hot swap, supervisor."""
         self._archiver.start()
         self._stop_together(self._archiver.stop)
         self.hotswap.start()
@@ -282,7 +282,7 @@ class Runtime(Components):
 
 
 def _watch(history: History, metrics: Metrics) -> None:
-    """Show what `history` holds; read while the engine changes it, so that a number may be a moment old."""
+    """Show the sizes of `history` as metrics. The engine changes it meanwhile, so a number may be slightly old."""
     metrics.users.set_function(lambda: history.users.n_known)
     metrics.users_forgotten.set_function(lambda: len(history.users) - history.users.n_known)
     metrics.items.set_function(lambda: history.items.n_known)

@@ -1,4 +1,4 @@
-"""Every setting of the service: one object, handed in. The only module that reads the environment (`NEARFIELD_…`)."""
+"""`Settings`: every setting of the service in one object. The only module that reads `NEARFIELD_…` variables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "console", "json"]
 
 
-# Keys that open the same, so that a new one can be given out before the old one goes.
+# Up to two keys with equal rights, so that clients can get a new key before the old one is removed.
 Keys = Annotated[tuple[SecretStr, ...] | None, NoDecode]
 KEY_NAMES = ("api_key", "admin_key", "read_key", "write_key")
 MIN_KEY_LENGTH, MAX_KEYS = 16, 2
@@ -46,58 +46,58 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=environment.PREFIX, extra="forbid", frozen=True, validate_default=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs keys.")
-    port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one and says which.")
-    data: Path = Field(Path("nearfield-data"), description="Folder with the whole state: log, snapshots, server.")
+    port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free port and logs its number.")
+    data: Path = Field(Path("nearfield-data"), description="Folder of all state: rating log, snapshots, Redis.")
     redis: str | None = Field(None, description="Redis URL (redis://, rediss://, unix://). Unset: an embedded server.")
     appendfsync: AppendFsync = Field(
         "always", description="Weakest fsync policy at which a rating is acknowledged; everysec can lose one second."
     )
     backend: BackendName = Field(
         "auto",
-        description="Where models are trained and answer: host, device, or auto (device if it works).",
+        description="Where models train and answer: host, device, or auto (the device if it works).",
     )
-    worker: bool = Field(True, description="Whether this process also supervises trainer processes.")
+    worker: bool = Field(True, description="Whether this process also starts and supervises trainer processes.")
 
     api_key: Keys = Field(
         None,
-        description="Key to read and to write. A key has 16 characters or more; two keys may stand here, with a comma"
-        " between. With neither this nor read_key nor write_key, everything but /admin/* is open.",
+        description="Key that may read and write. A key has at least 16 characters; two keys may be set, separated by a"
+        " comma. If api_key, read_key and write_key are all unset, everything but /admin/* is open.",
     )
     admin_key: Keys = Field(
-        None, description="Key of /admin/*, accepted everywhere. Unset: api_key opens /admin/* too."
+        None, description="Key for /admin/*, also accepted everywhere else. Unset: api_key opens /admin/* too."
     )
     read_key: Keys = Field(None, description="Key that may only read: lists, neighbors, estimates, ratings.")
     write_key: Keys = Field(None, description="Key that may only post and delete ratings.")
 
     rating_scale: Annotated[tuple[float, float] | None, NoDecode] = Field(
         None,
-        description='Lowest and highest rating accepted by POST, "MIN,MAX". Unset: any up to 1e6 in size, and in models'
-        " those far beyond all others count as the nearest that is not.",
+        description='Lowest and highest rating that POST accepts, "MIN,MAX". Unset: any from -1e6 to 1e6; training then'
+        " clips extreme outliers.",
     )
     default_models: Annotated[list[str], NoDecode] = Field(
         ["als-implicit", "ease", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
-        description="Names of models, comma-separated; the first live one answers. Shipped by ranking quality.",
+        description="Names of models, comma-separated; the first live one answers. The default is by ranking quality.",
     )
     values: Values = Field(
         "auto",
-        description="How als-implicit, culsh-implicit and ease read values: ratings (on a scale, low ones are"
-        " dislikes), counts (the more, the surer), or auto (told from the values).",
+        description="How als-implicit, culsh-implicit and ease interpret values: ratings (low values on a scale are"
+        " dislikes), counts (a higher count means more confidence), or auto (decided from the values).",
     )
     retrain_share: float = Field(
         0.2,
         ge=0,
         allow_inf_nan=False,
-        description="Retrain a live model after new ratings of this share of those it was trained on, at least 1,000;"
-        " 0: never.",
+        description="Retrain a live model when new ratings reach this share of its training ratings, and at least"
+        " 1,000; 0: never.",
     )
     retrain_every_ratings: NonNegativeInt = Field(
-        0, description="Retrain also after this many new ratings; 0: no such rule."
+        0, description="Also retrain after this many new ratings; 0: no such rule."
     )
     retrain_every_hours: float = Field(
         0,
         ge=0,
         allow_inf_nan=False,
-        description="Retrain also after this many hours, if there are new ratings; 0: no such rule.",
+        description="Also retrain after this many hours if there are new ratings; 0: no such rule.",
     )
 
     trusted_proxies: Annotated[list[str], NoDecode] = Field(
@@ -105,37 +105,41 @@ class Settings(BaseSettings):
         description="Networks of proxies (CIDRs, comma-separated) whose X-Forwarded-For names the client. Unset: none.",
     )
     rate_limit_per_s: PositiveFloat | None = Field(
-        None, allow_inf_nan=False, description="Requests per second and client address, beyond which 429. Unset: none."
+        None, allow_inf_nan=False, description="Requests per second and client address; more get 429. Unset: no limit."
     )
     max_new_ids_per_hour: PositiveInt | None = Field(
         None,
-        description="Users and items not known before that one key may bring in in an hour, beyond which 429. Unset:"
-        " any number.",
+        description="New users and items that one key may introduce per hour; more get 429. Unset: no limit.",
     )
-    max_body_bytes: PositiveInt = Field(1 << 20, description="Longest request body in bytes, beyond which 413.")
+    max_body_bytes: PositiveInt = Field(1 << 20, description="Longest request body in bytes; a longer one gets 413.")
     max_ratings: PositiveInt = Field(1000, description="Most ratings in one request.")
     max_n: PositiveInt = Field(1000, description="Most results in one answer.")
 
-    max_batch: PositiveInt = Field(256, description="Most requests that are scored together.")
+    max_batch: PositiveInt = Field(256, description="Most requests that are scored in one batch.")
     max_waiting: PositiveInt = Field(
         1024,
-        description="Most requests that wait: for the engine, for Redis, for `wait_for`; beyond that 503. For the"
-        " engine a client of whom less than a quarter as many wait may go on, up to twice as many in all.",
+        description="Most requests that wait for each of the engine, Redis and `wait_for`; more get 503. A client with"
+        " fewer than a quarter of this number waiting for the engine may go on, up to twice this number in all.",
     )
     max_connections: PositiveInt = Field(
-        4096, description="Most open connections, a quarter of them from one address; more get 503 and are closed."
+        4096,
+        description="Most open connections, at most a quarter of them from one address; more get 503 and are closed.",
     )
     max_wait_ms: PositiveFloat = Field(
-        1000, allow_inf_nan=False, description="Longest time that a request waits to be scored, then 503."
+        1000,
+        allow_inf_nan=False,
+        description="Longest time in milliseconds that a request waits to be scored; then it gets 503.",
     )
 
-    log_level: LogLevel = Field("info", description="Least severe lines that are written; debug has every request.")
-    log_format: LogFormat = Field("auto", description="For people, for machines, or whoever reads stderr.")
+    log_level: LogLevel = Field("info", description="Lowest severity that is logged; debug logs every request.")
+    log_format: LogFormat = Field(
+        "auto", description="console (for people), json (for machines), or auto (console if stderr is a terminal)."
+    )
 
     @field_validator("port", mode="before")
     @classmethod
     def _own_port(cls, value: Any) -> Any:
-        """The default where Kubernetes or Docker put the address of a service called nearfield into the variable."""
+        """The default if Kubernetes or Docker put the address of a service called nearfield into the variable."""
         return cls.model_fields["port"].default if is_address(value) else value
 
     @field_validator(*KEY_NAMES, mode="before")
@@ -145,10 +149,10 @@ class Settings(BaseSettings):
 
     @field_validator(*KEY_NAMES)
     @classmethod
-    def _check_keys(cls, value: Keys, known: ValidationInfo) -> Keys:
+    def _check_keys(cls, value: Keys, info: ValidationInfo) -> Keys:
         if value is not None and not (len(value) <= MAX_KEYS and all(len(key) >= MIN_KEY_LENGTH for key in value)):
             raise ValueError(
-                f"Invalid {known.field_name}: expected a key of {MIN_KEY_LENGTH} characters or more,"
+                f"Invalid {info.field_name}: expected a key of {MIN_KEY_LENGTH} characters or more,"
                 " or two such keys with a comma between"
             )
         return value
@@ -160,7 +164,7 @@ class Settings(BaseSettings):
             for key in self.keys(name):
                 if key in owners:
                     raise ValueError(
-                        f"Invalid {name}: expected a key that no other is equal to, got one of {owners[key]}"
+                        f"Invalid {name}: expected a key that differs from all others, got one of {owners[key]}"
                     )
                 owners[key] = name
         return self
@@ -168,7 +172,7 @@ class Settings(BaseSettings):
     @field_validator("data", mode="before")
     @classmethod
     def _check_data(cls, value: Any) -> Any:
-        if value == "":  # it would be the working directory, where nobody looks for it
+        if value == "":  # Path("") is the working directory, where an operator would not look for the data
             raise ValueError("Invalid data: expected a folder, got ''")
         return value
 
@@ -229,10 +233,10 @@ class Settings(BaseSettings):
         return value
 
     def check_exposure(self) -> None:
-        """Return if the service may listen on `host`.
+        """Check that the service may listen on `host`.
 
         Raises:
-            InvalidSetting: others can reach it, and without keys they could do everything.
+            InvalidSetting: other machines can reach `host`, and a key that would stop them is unset.
         """
         if not is_loopback(self.host) and (self.admin_key is None or not self.has_client_key):
             raise InvalidSetting(
@@ -241,25 +245,25 @@ class Settings(BaseSettings):
             )
 
     def keys(self, name: str) -> list[str]:
-        """The keys of one of the settings of `KEY_NAMES`."""
+        """The keys of a setting, one of `KEY_NAMES`."""
         return [key.get_secret_value() for key in getattr(self, name) or ()]
 
     @property
     def has_client_key(self) -> bool:
-        """Whether a key guards what is not /admin/*."""
+        """Whether a key guards the routes outside /admin/*."""
         return any(map(self.keys, ("api_key", "read_key", "write_key")))
 
     @property
     def key_to_write_with(self) -> str | None:
-        """What a client that posts ratings sends; of two keys the first."""
+        """The key with which our own client posts ratings; the first if there are two."""
         return next(iter([*self.keys("write_key"), *self.keys("api_key")]), None)
 
 
 def unknown_variables() -> list[str]:
-    """Variables of the environment that begin like a setting's, and belong to nobody.
+    """Environment variables that begin like those of settings but name no setting.
 
     Raises:
-        InvalidSetting: a name that is close to that of a setting.
+        InvalidSetting: a name is close to the name of a setting.
     """
     return environment.unknown_variables(os.environ, Settings.model_fields)
 
@@ -276,6 +280,6 @@ def _is_redis_url(text: str) -> bool:
     try:
         url = urlsplit(text)
         has_place = bool(url.path if url.scheme == "unix" else url.hostname and url.port != 0)
-    except ValueError:  # a port that is no number, or too high
+    except ValueError:  # the port is not a number, or too high
         return False
     return url.scheme in REDIS_SCHEMES and has_place

@@ -1,4 +1,4 @@
-"""Threads of the service: those without which it must not go on, and helpers."""
+"""Threads of the service: essential ones, whose failure ends the service, and helpers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _log = structlog.get_logger(__name__)
 
 
 class PartThread(threading.Thread):
-    """A thread without which the service must not go on: what ends it, other than its own return, is told.
+    """A thread without which the service must not go on: an exception that ends it is logged and reported.
 
-    Every such thread of the service is one of these (tests/test_project.py): none can die in silence.
+    All essential threads use this class (tests/test_project.py checks it), so that none can die silently.
     """
 
     def __init__(self, name: str, run: Callable[[], None], on_failure: Callable[[BaseException], None]) -> None:
         """Prepare; `start` starts it.
 
         Args:
-            name: for logs and debuggers.
-            run: what it does.
-            on_failure: called on this thread with what has ended `run`; it should end the service.
+            name: name in logs and debuggers.
+            run: the work of the thread.
+            on_failure: called on this thread with the exception that ended `run`; it should end the service.
         """
         super().__init__(name=name, daemon=True)
         self._run_part, self._on_failure = run, on_failure
@@ -42,11 +42,11 @@ def left() -> list[str]:
 
 
 def helper(name: str, run: Callable[[], None]) -> threading.Thread:
-    """A running thread whose end its owner notices by itself."""
+    """Start a thread whose end the caller watches."""
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
 
 
 def unheard(error: BaseException) -> None:
-    """What a part does with a failure where nobody listens, as in a test of it alone: the log has it already."""
+    """Ignore a failure, which is already in the log; for a part that is used alone, as in tests."""

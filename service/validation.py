@@ -1,11 +1,11 @@
-"""What pydantic and msgspec found wrong with a value, in words for people: on the command line and in a request."""
+"""Turns validation errors of pydantic and msgspec into sentences for people, for requests and the command line."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-MOST_SHOWN = 80  # characters of a value
+MAX_SHOWN = 80  # characters of a value in a message
 _WORDS_OF_PYDANTIC = {
     "extra_forbidden": "expected no such name",
     "missing": "expected a value, got none",
@@ -33,8 +33,8 @@ _WORDS_OF_PYDANTIC = {
     "too_long": "expected at most {max_length:,} elements, got {actual_length}",
     "json_invalid": "expected JSON, got something else ({error})",
 }
-_NAMED_BY_PLACE = ("extra_forbidden",)  # what was given is the name itself
-# Of msgspec, whose messages name types of Python or JSON.
+_NAMED_BY_PLACE = ("extra_forbidden",)  # the place already has the name
+# Names of types in messages of msgspec.
 _KINDS = {
     "float": "a number",
     "int": "a whole number",
@@ -48,7 +48,7 @@ _LENGTH = re.compile(r"text of length (>=|<=) (\d+)")
 
 
 def reason_of(fault: Any) -> str:
-    """What was expected, and what was given instead where that is one value and not named by its place already.
+    """What was expected, and what was given if it is a single value that the place does not already name.
 
     Args:
         fault: one of `ValidationError.errors()`.
@@ -57,23 +57,23 @@ def reason_of(fault: Any) -> str:
     if words is not None:
         context = fault.get("ctx", {})
         if "actual_length" in context:
-            n_given = context["actual_length"]
-            context = context | {"actual_length": "more" if n_given is None else f"{n_given:,}"}
+            length = context["actual_length"]
+            context = context | {"actual_length": "more" if length is None else f"{length:,}"}
         reason = words.format(**context)
     else:
         reason = str(fault["msg"]).removeprefix("Value error, ")
-    given = fault["input"]
-    is_told = "got" in reason or fault["type"] in _NAMED_BY_PLACE or not isinstance(given, str | int | float | None)
-    return reason if is_told else f"{reason}, got {repr(given)[:MOST_SHOWN]}"
+    value = fault["input"]
+    is_complete = "got" in reason or fault["type"] in _NAMED_BY_PLACE or not isinstance(value, str | int | float | None)
+    return reason if is_complete else f"{reason}, got {repr(value)[:MAX_SHOWN]}"
 
 
 def in_words(message: str) -> str:
-    """A message of msgspec about a type, a length or a field, without the names of types."""
+    """Rephrase a message of msgspec about a type, a length or a field, without names of types."""
     text = message.replace(" | null", "")
     if found := re.fullmatch(r"Object missing required field `(\w+)`", text):
         return f"expected a field {found[1]}, got none"
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", text, re.DOTALL):
-        return f"expected no field {found[1][:MOST_SHOWN]}"
+        return f"expected no field {found[1][:MAX_SHOWN]}"
     text = re.sub(r"`(\w+)`", lambda kind: _KINDS.get(kind[1], kind[1]), text)
     text = _LENGTH.sub(_length_in_words, text)
     return text[:1].lower() + text[1:].replace("`", "")

@@ -1,1 +1,1 @@
-"""HTTP: what stands between a connection and the routes."""
+"""HTTP: everything from the connection to the routes."""

@@ -1,4 +1,4 @@
-"""`create_app`: the HTTP application around one `Runtime`, and nothing else."""
+"""`create_app`: the HTTP application around one `Runtime`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Application(FastAPI):
         runtime.metrics.connections.set_function(lambda: self._connections.n_open)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The framework's layers, and the door outside of all of them."""
+        """The layers of the framework, inside our `Gateway`."""
         lanes = {
             ("GET", b"/recommend/"): FastRoute("/recommend/{user}", 200, recommend.RecommendRoute(self._runtime)),
             ("POST", b"/"): FastRoute("/ratings", 202, ratings.RatingsLane(self._runtime)),
@@ -55,24 +55,24 @@ class Application(FastAPI):
         return Gateway(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
 
     @property
-    def door(self) -> Gateway:
+    def gateway(self) -> Gateway:
         """The outermost layer."""
         if self.middleware_stack is None:
             self.middleware_stack = self.build_middleware_stack()
         return cast("Gateway", self.middleware_stack)
 
     def connection(self, **options: Any) -> ConnectionGuard:
-        """A connection's protocol, for uvicorn, which gives the options."""
-        wire = RecommendProtocol(self.door, recommend.RecommendRoute(self._runtime).short, **options)
-        return ConnectionGuard(wire, self._connections, self.door.raw_refusal)
+        """The protocol of one connection; uvicorn calls this with its options."""
+        protocol = RecommendProtocol(self.gateway, recommend.RecommendRoute(self._runtime).short, **options)
+        return ConnectionGuard(protocol, self._connections, self.gateway.raw_refusal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Straight to the door: what the framework does before it costs as much as a hot route."""
+        """Call the gateway directly: FastAPI's own steps would cost as much as a fast route."""
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
         scope["app"] = self
-        await self.door(scope, receive, send)
+        await self.gateway(scope, receive, send)
 
     def _render_metrics(self, kind: str) -> bytes:
         self._runtime.metrics.ready.set(self._runtime.readiness.ready)
@@ -84,7 +84,7 @@ class Application(FastAPI):
 
 
 def create_app(settings: Settings) -> Application:
-    """The application of one service; its lifespan starts and stops everything (`service.runtime`).
+    """The application of one service; its lifespan starts and stops the service (`service.runtime`).
 
     Raises (when the lifespan starts):
         DataInUse: another process holds the data folder.

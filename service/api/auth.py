@@ -1,4 +1,4 @@
-"""Who may call what, and how often: checked before anything of the body is read."""
+"""Checks keys and rate limits of a request before its body is read."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OPEN_PREFIXES = b"/health/", b"/docs/"
 ADMIN_PREFIX = b"/admin/"
 RATINGS_PATH = b"/ratings"
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
-MAX_BUCKETS = 10_000
-BURST_S = 1.0  # a bucket holds what the rate allows in one second, and one request at least
+MAX_BUCKETS = 10_000  # client addresses
+BURST_S = 1.0  # seconds; a bucket has the requests that the rate allows in this time, but at least one
 
 
 class Scope(Flag):
-    """What a key may do, and what a route asks for."""
+    """The permissions of a key, and the permission that a route needs."""
 
     READ = auto()
     WRITE = auto()
@@ -39,7 +39,7 @@ KEY_SCOPES = {
 
 
 def scope_of(method: str, path: bytes) -> Scope:
-    """What a request asks for; `path` is raw, as for the routes."""
+    """The permission that a request needs; `path` is raw, as for the routes."""
     if path.startswith(ADMIN_PREFIX):
         return Scope.ADMIN
     is_write = method not in READING_METHODS and (path == RATINGS_PATH or path.startswith(RATINGS_PATH + b"/"))
@@ -47,9 +47,9 @@ def scope_of(method: str, path: bytes) -> Scope:
 
 
 class Keys:
-    """The keys and what each may do. Without an admin key, `api_key` opens /admin/* too.
+    """The keys and their permissions. Without an admin key, `api_key` opens /admin/* too.
 
-    Keyed hashes are compared, all of them every time: how long that takes says nothing about a key or its length.
+    Every check compares keyed hashes with all keys, so that its time reveals nothing about a key or its length.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -65,22 +65,22 @@ class Keys:
         self.is_none_set = not self._scopes
 
     def is_open(self, path: bytes) -> bool:
-        """Whether no key is set that guards `path`, or paths of its kind."""
+        """Whether `path` needs no key, because no key is set for paths of its kind."""
         return (Scope.ADMIN if path.startswith(ADMIN_PREFIX) else Scope.READ) not in self._guarded
 
-    def check(self, method: str, path: bytes, given: bytes | None) -> None:
-        """Return if `given` opens `path`.
+    def check(self, method: str, path: bytes, key: bytes | None) -> None:
+        """Check that `key` permits the request.
 
         Raises:
             NotAuthorized: the key is missing or wrong.
-            Forbidden: the key is right, and may not do this.
+            Forbidden: the key is valid but does not permit this.
         """
         if self.is_open(path) or is_open(path):
             return
-        granted = self._granted(given)
+        granted = self._granted(key)
         if granted is None:
-            wanted = "another" if given else "none"
-            raise NotAuthorized(f"Invalid X-API-Key: expected a key of this service, got {wanted}")
+            got = "another" if key else "none"
+            raise NotAuthorized(f"Invalid X-API-Key: expected a key of this service, got {got}")
         scope = scope_of(method, path)
         if scope not in granted:
             may = " and ".join(str(one.name).lower() for one in granted)
@@ -88,13 +88,13 @@ class Keys:
                 f"Invalid X-API-Key: expected a key that may {str(scope.name).lower()}, got one that may {may}"
             )
 
-    def _granted(self, given: bytes | None) -> Scope | None:
-        """What `given` may do; None for a wrong key."""
-        if given is None:
+    def _granted(self, key: bytes | None) -> Scope | None:
+        """The permissions of `key`; None for a wrong key."""
+        if key is None:
             return None
-        hashed, granted = self._hashed(given), None
-        for key, scope in self._scopes.items():
-            if hmac.compare_digest(hashed, key):
+        hashed, granted = self._hashed(key), None
+        for hashed_key, scope in self._scopes.items():
+            if hmac.compare_digest(hashed, hashed_key):
                 granted = scope
         return granted
 
@@ -103,7 +103,7 @@ class Keys:
 
 
 class RateLimit:
-    """One token bucket per client address; the least recently seen address is forgotten beyond ten thousand."""
+    """One token bucket per client address; drops the least recently seen address beyond ten thousand."""
 
     def __init__(self, per_s: float | None) -> None:
         self.is_on = per_s is not None
@@ -115,7 +115,7 @@ class RateLimit:
         """Take one token.
 
         Raises:
-            TooManyRequests: there is none; carries the seconds until there is.
+            TooManyRequests: there is no token; carries the seconds until there is one.
         """
         if self._per_s is None or is_open(path):
             return
@@ -131,5 +131,5 @@ class RateLimit:
 
 
 def is_open(path: bytes) -> bool:
-    """Whether `path` needs neither key nor token."""
+    """Whether `path` needs neither a key nor a token of the rate limit."""
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)

@@ -1,13 +1,13 @@
-"""`ConnectionGuard`: what stands between a socket and the HTTP parser, so that no client can take more than its share.
+"""`ConnectionGuard`: sits between a socket and the HTTP parser and limits the share of each client.
 
-It divides the bytes that arrive into requests (`RequestStream`) and hands on one of them in a turn of the event loop,
-as long as the protocol behind it does not pause. The others wait, and reading stops when they are too many. Heads are
-handed on whole and have a longest size; heads, bodies and the reading of answers have deadlines. A connection too many
-may ask for health only.
+It divides the incoming bytes into requests (`RequestStream`) and passes on one request per turn of the event loop, as
+long as the protocol behind it does not pause. The others wait, and reading stops when too many bytes wait. Heads have a
+maximum size and are passed on whole. Heads, bodies and the reading of answers have deadlines. A connection beyond the
+maximum number may only ask for health.
 
-To the event loop it is a protocol, to the protocol behind it a transport: it knows asyncio's interfaces, HTTP/1.1 and
-nothing of the server. A plain request that arrives in one piece takes the short path through `data_received`, less than
-half a microsecond; answers do not pass through here.
+To the event loop the guard is a protocol, and to the protocol behind it a transport. It uses asyncio's interfaces and
+HTTP/1.1 and does not depend on the server. A plain request that arrives in one piece takes the short path through
+`data_received`, in less than half a microsecond. Answers bypass the guard.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from service.api.guarded_transport import GuardedTransport
 from service.api.request_stream import RequestStream
 from service.errors import MalformedRequest, Overloaded, RequestTimeout, ServiceError
 
-MAX_KEPT_BYTES = 1024  # of the fields of the request before; 4,096 connections keep 4 MiB
+MAX_KEPT_BYTES = 1024  # bytes of header fields kept for comparison; 4,096 connections keep 4 MiB
 HEALTH_REQUESTS = b"GET /health/", b"HEAD /health/"
 
 
 class _Due(enum.Enum):
-    """What the client has to do next, before a deadline."""
+    """The next action that the client owes us, with a deadline."""
 
-    NOTHING = enum.auto()  # the server is at work, or the connection idle
+    NOTHING = enum.auto()  # the server works on a request, or the connection is idle
     HEAD = enum.auto()
     BODY = enum.auto()
-    READING = enum.auto()  # the rest of the last answer
-    LEAVING = enum.auto()
+    READING = enum.auto()  # of the rest of the last answer
+    LEAVING = enum.auto()  # closing its side after the last answer
 
 
 class ConnectionGuard(asyncio.Protocol):
     """One connection.
 
     Args:
-        protocol: the server's protocol behind it, which sees a transport.
-        refusal: a whole response for an error, `Connection: close` in it.
+        protocol: the protocol of the server, which gets this guard as its transport.
+        table: all connections of the event loop.
+        refusal: makes the whole response for an error, with `Connection: close`.
     """
 
     def __init__(
@@ -51,20 +52,20 @@ class ConnectionGuard(asyncio.Protocol):
     ) -> None:
         self.protocol, self._table, self._refusal = protocol, table, refusal
         self._limits = table.limits
-        self._is_settled = False  # all that arrived was handed on, as whole requests, and more may be
-        self._is_ending = False  # nothing is handed on any more, in neither direction
-        self._is_unanswered = False  # a request was handed on without the end of its body, and nothing written since
-        self._is_scheduled = False  # handing on, in the next turn of the event loop
+        self._is_settled = False  # all input was passed on as whole requests, and more may be passed on
+        self._is_ending = False  # no more bytes pass in either direction
+        self._is_unanswered = False  # a request was passed on without all of its body, and no answer was written yet
+        self._is_scheduled = False  # `_hand_on_held` will run in the next turn of the event loop
         self._is_fresh = True
         self._is_for_health = False
         self._input = RequestStream(self._limits.url_bytes, self._limits.head_bytes)
-        self._n_counted = 0  # bytes of it, as the table knows them
-        self._max_plain_bytes = self._limits.url_bytes  # of a request that needs no closer look
-        self._fields = b""  # of the plain request before: most clients send the same again
+        self._n_counted = 0  # bytes of `_input` that the table has counted
+        self._max_plain_bytes = self._limits.url_bytes  # longest request that may take the short path
+        self._fields = b""  # header fields of the last plain request: most clients repeat them
         self._is_held_up = False  # the protocol has asked to stop reading
         self._is_reading, self._is_writing_paused = True, False
         self._due, self._deadline = _Due.NOTHING, math.inf
-        self._unsent: tuple[int, float] | None = None  # bytes, and when they were that many
+        self._unsent: tuple[int, float] | None = None  # unsent bytes, and since when
         self._n_dropped = 0
 
     # --- called by the event loop
@@ -80,69 +81,69 @@ class ConnectionGuard(asyncio.Protocol):
         self._settle()
 
     def data_received(self, data: bytes) -> None:
-        """Hand on a plain request at once; everything else is looked at first."""
+        """Pass on a plain request at once; inspect all other input first."""
         if self._is_settled and len(data) <= self._max_plain_bytes:
             fields = data[data.find(b"\r\n") :]
-            # The first byte: the server would take blank lines alone for a request and stop counting idle time.
+            # The first byte: the server would take blank lines for a request and stop measuring idle time.
             if (fields == self._fields or self._are_plain(fields)) and data[0] > 32:
                 self.protocol.data_received(data)
                 return
         self._receive(data)
 
     def eof_received(self) -> bool | None:
-        """The client sends no more."""
+        """Called by asyncio: the client sends no more."""
         return None if self._is_ending else self.protocol.eof_received()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is answered."""
+        """Called by asyncio: the client reads more slowly than we write."""
         self._is_writing_paused = True
         self._settle()
-        self._table.watch(self)  # also where nothing more is settled
+        self._table.watch(self)  # `_settle` does nothing if the connection is ending
         self.protocol.pause_writing()
         if self._table.reads_too_little(self):
-            self._loop.call_soon(self._transport.abort)  # not in the midst of a write
+            self._loop.call_soon(self._transport.abort)  # not inside a write
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Called by asyncio: the client has caught up."""
         self._is_writing_paused = False
         self.protocol.resume_writing()
         self._hand_on_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Called by asyncio: the connection is closed."""
         self._forget_input()
         self._table.discard(self)
-        protocol, self.protocol = self.protocol, asyncio.Protocol()  # no circle of references is left
+        protocol, self.protocol = self.protocol, asyncio.Protocol()  # leave no reference cycle
         protocol.connection_lost(exc)
 
     # --- called by the table
 
     @property
     def n_unsent(self) -> int:
-        """Bytes of answers that are written and not sent."""
+        """Bytes of answers that are written but not sent."""
         return self._transport.get_write_buffer_size()
 
     def check(self, now: float) -> None:
-        """End the connection if the client has let a deadline pass."""
+        """End the connection if the client has missed a deadline."""
         if self._is_stalled(now):
             self._transport.abort()
         elif now >= self._deadline:
             self._expire()
 
     def make_room(self) -> None:
-        """Refuse before anything was asked."""
+        """Refuse the connection before its first request."""
         self._refuse(self._too_many())
 
     # --- called by the transport of the protocol
 
     def hold_up(self, is_held_up: bool) -> None:
-        """The protocol wants nothing more for now, or again something."""
+        """The protocol pauses or resumes its input."""
         self._is_held_up = is_held_up
         self._settle()
         self._hand_on_soon()
 
     def close(self) -> None:
-        """Close when everything is written; where the client is still sending, let it read the answer first."""
+        """Close when all is written. If the client is still sending, let it read the answer first."""
         if self._is_ending:
             return
         if self._input.n_held or self._input.has_body:
@@ -150,10 +151,10 @@ class ConnectionGuard(asyncio.Protocol):
         else:
             self._close()
 
-    # --- what comes in
+    # --- input
 
     def _are_plain(self, fields: bytes) -> bool:
-        """Whether these are all header fields of a request without a body, from the end of its first line on."""
+        """Whether `fields`, all bytes after the first line, are exactly the header of a request without a body."""
         try:
             is_plain = 0 <= fields.find(HEAD_END) == len(fields) - len(HEAD_END) and not body_length(fields)
         except MalformedRequest:
@@ -173,7 +174,7 @@ class ConnectionGuard(asyncio.Protocol):
         self._hand_on_held()
 
     def _hand_on_held(self) -> None:
-        """Hand on the rest of a body and one request; then it is the turn of other connections."""
+        """Pass on the rest of a body and one request; then other connections get their turn."""
         self._is_scheduled = False
         try:
             self._hand_on_body()
@@ -193,7 +194,7 @@ class ConnectionGuard(asyncio.Protocol):
             self.protocol.data_received(self._input.take_body())
 
     def _hand_on_request(self) -> bool:
-        """False if the next request has not come as far as the end of its head."""
+        """Pass on the next request; false if its head is not complete yet."""
         request = self._input.take_request()
         if not request:
             return False
@@ -207,13 +208,13 @@ class ConnectionGuard(asyncio.Protocol):
         return True
 
     def _hand_on_soon(self) -> None:
-        """In the next turn of the event loop, if there is anything."""
+        """Pass on held input in the next turn of the event loop, if there is any."""
         if self._input.n_held and not self._is_blocked and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._hand_on_held)
 
     def _only_for_health(self, request: bytes) -> bytes:
-        """The request, after whose answer the server closes."""
+        """The request with `Connection: close`; raises for anything but health."""
         if not request.startswith(HEALTH_REQUESTS):
             raise self._too_many()
         return request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
@@ -221,10 +222,10 @@ class ConnectionGuard(asyncio.Protocol):
     def _note_answer(self) -> None:
         self._is_unanswered = False
 
-    # --- whose turn it is
+    # --- state
 
     def _settle(self) -> None:
-        """What the client has to do next, and whether more is read from it."""
+        """Update the client's next action with its deadline, and whether we read more."""
         if self._is_ending:
             return
         n_held, has_body = self._input.n_held, self._input.has_body
@@ -260,10 +261,10 @@ class ConnectionGuard(asyncio.Protocol):
         if n_held and self._table.n_held_bytes > self._limits.all_held_bytes:
             self._transport.abort()
 
-    # --- how it ends
+    # --- ending
 
     def _is_stalled(self, now: float) -> bool:
-        """Whether the client has taken next to nothing of an answer for too long."""
+        """Whether the client has read almost nothing of an answer for too long."""
         n_unsent = self._transport.get_write_buffer_size()
         if not n_unsent:
             self._unsent = None
@@ -296,9 +297,9 @@ class ConnectionGuard(asyncio.Protocol):
             self._leave()
 
     def _leave(self) -> None:
-        """Send no more, and throw away what comes, until the client has read the last answer and closes.
+        """Stop sending and discard input until the client has read the last answer and closes.
 
-        A socket that is closed with input unread would tell the client of a lost connection instead of the answer.
+        Closing a socket with unread input would reset the connection, and the client would lose the answer.
         """
         self._forget_input()
         if self._table.may_linger(self) and self._transport.can_write_eof():
@@ -309,7 +310,7 @@ class ConnectionGuard(asyncio.Protocol):
             self._close()
 
     def _close(self) -> None:
-        """Close as soon as everything is written."""
+        """Close as soon as all is written."""
         self._forget_input()
         self._enter(_Due.READING)
         self._transport.close()

@@ -1,4 +1,4 @@
-"""All open connections: how many there may be, how many of them from one address, and who is watched for a deadline."""
+"""`ConnectionTable`: counts open connections, in all and by address, and watches those that have a deadline."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-SHARE = 4  # one address gets a quarter of all connections: it takes four addresses to lock others out
+SHARE = 4  # one address may have 1/SHARE of all connections, so that it takes four addresses to lock others out
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What one connection, and all together, may take.
+    """Limits of one connection, and of all together.
 
     Attributes:
-        max_connections: connections that are open at a time, apart from those for health.
-        health_connections: further ones, which may ask for `/health/` only; a probe needs one for milliseconds.
-        max_lingering: connections that are over but still let the client read why; beyond, they are closed at once.
-        head_bytes: of a request line with its headers. Proxies send at most 8 to 16 KiB. When more than that waits to
-            be handed on, nothing more is read; the last read may add 256 KiB.
-        url_bytes: of a request line. 60 excluded items of 256 bytes fit; longer lists go into the body of a POST.
-        all_held_bytes: that all connections together hold; a connection that passes it is cut off.
-        unsent_bytes: of answers that one client has not read yet, on all its connections; one that makes it more is cut
-            off. A longest answer has about 10 MB.
-        head_s: for the head of a request, from the connection or the head's first byte on.
-        body_s: for the body; 1 MiB then needs 35 kB/s.
-        send_s: in which a client has to take `sent_bytes` of an answer, or its rest.
-        linger_s: after a refusal, for the client to read it.
-        linger_bytes: that are thrown away meanwhile; beyond, the connection is cut off.
-        sweep_s: between two looks at those that are watched, so that deadlines are kept to a second.
+        max_connections: open connections, without those for health.
+        health_connections: additional connections, which may only ask for `/health/`; a probe needs one for
+            milliseconds.
+        max_lingering: refused connections that stay open until the client has read the answer; more are closed at once.
+        head_bytes: longest request line with headers. Proxies send at most 8 to 16 KiB. Reading stops while more bytes
+            than that wait; the last read may add 256 KiB.
+        url_bytes: longest request line. It has room for 60 excluded items of 256 bytes; longer lists go into the body
+            of a POST.
+        all_held_bytes: bytes of input that all connections together may hold; a connection that exceeds it is aborted.
+        unsent_bytes: bytes of answers that one client has not read, on all its connections; a connection that exceeds
+            it is aborted. The longest answer has about 10 MB.
+        head_s: seconds for the head of a request, from the start of the connection or the first byte of the head.
+        body_s: seconds for the body; 1 MiB then needs 35 kB/s.
+        send_s: seconds in which a client has to read `sent_bytes` of an answer, or its rest.
+        sent_bytes: see `send_s`.
+        linger_s: seconds for the client to read a refusal.
+        linger_bytes: bytes of input that are discarded meanwhile; with more, the connection is aborted.
+        sweep_s: seconds between two checks of watched connections, which makes deadlines accurate to a second.
     """
 
     max_connections: int
@@ -54,10 +57,10 @@ class ConnectionLimits:
 
 
 class Guarded(Protocol):
-    """A connection, as the table sees it.
+    """A connection as the table sees it.
 
     Attributes:
-        n_unsent: bytes of answers that are written and not sent.
+        n_unsent: bytes of answers that are written but not sent.
     """
 
     @property
@@ -68,14 +71,15 @@ class Guarded(Protocol):
         """End the connection if a deadline has passed; `now` is the time of the event loop, in seconds."""
 
     def make_room(self) -> None:
-        """End a connection that may ask for health only: another one needs its place."""
+        """End a connection for health, because another connection needs its place."""
 
 
 class ConnectionTable:
     """The connections of one event loop.
 
     Args:
-        group: the name under which an address is counted; None if it is not, as for a proxy that many clients share.
+        limits: see `ConnectionLimits`.
+        group: the name under which an address counts; None for an address that is not limited, such as a proxy.
     """
 
     def __init__(self, limits: ConnectionLimits, group: Callable[[str], str | None]) -> None:
@@ -91,13 +95,13 @@ class ConnectionTable:
 
     @property
     def n_open(self) -> int:
-        """Connections that are open, those for health included."""
+        """Open connections, including those for health."""
         return len(self._groups) + len(self._for_health)
 
     def add(self, connection: Guarded, address: str) -> bool:
-        """Count a new connection; false if it may ask for health only.
+        """Count a new connection; false if it may only ask for health.
 
-        Where those are too many as well, the oldest of them makes room: a probe says at once what it wants.
+        If there are too many connections for health, the oldest of them is ended: a probe sends its request at once.
         """
         group = self._group(address)
         n_of_group = 0 if group is None else self._n_of_group.get(group, 0)
@@ -123,7 +127,7 @@ class ConnectionTable:
                 del self._n_of_group[group]
 
     def may_linger(self, connection: Guarded) -> bool:
-        """Whether there is room for one more connection that is over; it no longer counts as one for health then."""
+        """Whether one more refused connection may stay open; it then no longer counts as one for health."""
         self._for_health.pop(connection, None)
         if len(self._lingering) >= self.limits.max_lingering:
             return False
@@ -131,7 +135,7 @@ class ConnectionTable:
         return True
 
     def reads_too_little(self, connection: Guarded) -> bool:
-        """Whether the client of a connection has more answers unread than it may; of a proxy each connection counts."""
+        """Whether the client has too many unread bytes of answers; connections of a proxy count one by one."""
         group = self._groups.get(connection)
         if group is None:
             return connection.n_unsent > self.limits.unsent_bytes
@@ -139,13 +143,13 @@ class ConnectionTable:
         return sum(one.n_unsent for one in of_client) > self.limits.unsent_bytes
 
     def watch(self, connection: Guarded) -> None:
-        """Call `check` of this connection now and then."""
+        """Call `check` of this connection every `sweep_s` seconds."""
         self._watched[connection] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.limits.sweep_s, self._sweep)
 
     def unwatch(self, connection: Guarded) -> None:
-        """No longer."""
+        """Stop calling `check` of this connection."""
         self._watched.pop(connection, None)
 
     def _sweep(self) -> None:

@@ -1,4 +1,4 @@
-"""What the routes share: types of path parameters, the runtime, and how an answer becomes a response."""
+"""Shared by the routes: types of path parameters, access to the runtime, and encoding of answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def decoded(segment: str) -> str:
     return unquote(segment, errors="strict")
 
 
-async def _runtime(request: Request) -> Runtime:  # not in a thread: it would cost more than the route
+async def _runtime(request: Request) -> Runtime:  # async, because a thread would cost more than the route
     runtime: Runtime = request.app.state.runtime
     return runtime
 
@@ -45,10 +45,10 @@ def reply(answer: Any, status: int = 200) -> Response:
 
 
 def check_n(runtime: Runtime, n: int | None) -> None:
-    """Return if so many results may be asked for.
+    """Check that a request may ask for `n` results.
 
     Raises:
-        InvalidRequest: more than the setting `max_n`.
+        InvalidRequest: `n` is greater than the setting `max_n`.
     """
     if n is not None and n > runtime.settings.max_n:
         raise InvalidRequest(f"Invalid n: expected 1 to {runtime.settings.max_n:,}, got {n:,}")
@@ -57,16 +57,18 @@ def check_n(runtime: Runtime, n: int | None) -> None:
 def answers(
     kind: Any, status: int = 200, description: str = "Answer", **errors: str
 ) -> dict[int | str, dict[str, Any]]:
-    """What a route answers, for the OpenAPI document: `kind` (a struct, or a union of them) and the errors of its own.
+    """The answers of a route for the OpenAPI document: a struct or a union of structs, and the errors of the route.
 
     Args:
-        kind: type of the answer; its schema goes to `DOCUMENTED`.
-        errors: `http_404="…"` and the like.
+        kind: type of the answer; its schema is added to `DOCUMENTED`.
+        status: HTTP status of the answer.
+        description: description of the answer.
+        errors: descriptions by status, such as `http_404="…"`.
     """
     schema = _schema(kind)
     content = {"application/json": {"schema": schema}}
-    found: dict[int | str, dict[str, Any]] = {status: {"description": description, "content": content}}
-    return found | {int(name.removeprefix("http_")): problem(text) for name, text in errors.items()}
+    responses: dict[int | str, dict[str, Any]] = {status: {"description": description, "content": content}}
+    return responses | {int(name.removeprefix("http_")): problem(text) for name, text in errors.items()}
 
 
 def problem(description: str) -> dict[str, Any]:
@@ -82,22 +84,22 @@ def _any(_: type) -> dict[str, Any]:
 
 
 def _schema(kind: Any) -> dict[str, Any]:
-    """A reference to the schema of `kind`, which is in `DOCUMENTED` then."""
-    found, components = msgspec.json.schema_components([kind], schema_hook=_any, ref_template=REFERENCE)
+    """Add the schema of `kind` to `DOCUMENTED`, and return a reference to it."""
+    references, components = msgspec.json.schema_components([kind], schema_hook=_any, ref_template=REFERENCE)
     DOCUMENTED.update(components)
-    return found[0]
+    return references[0]
 
 
 _schema(ProblemDocument)
 COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     400: problem("The request cannot be read"),
     401: problem("The key is missing or wrong"),
-    403: problem("The key may not do this; or, while no key is set, a request of another site's page"),
+    403: problem("The key does not permit this; or no key is set, and a web page of another site made the request"),
     413: problem("The body is too long"),
     414: problem("The URL is too long; send long lists in the body of a POST"),
     415: problem("The body is not application/json"),
     422: problem("A value cannot be used"),
-    429: problem("Over the rate limit; see Retry-After"),
+    429: problem("More requests than the rate limit allows; see Retry-After"),
     500: problem(ServiceError.title),
-    503: problem("Not now; see Retry-After. Nothing acknowledged is lost"),
+    503: problem("The service cannot answer now; see Retry-After. No acknowledged rating is lost"),
 }

@@ -1,6 +1,6 @@
-"""Examples of the OpenAPI document: what /docs sends and shows. A test runs every request of them against a service.
+"""Examples of the OpenAPI document, which /docs sends and shows. A test sends every request to a service.
 
-Values of path parameters are filled in by /docs; those of queries are only shown, since they would be sent as well.
+/docs fills in the values of path parameters. It only shows those of queries, because filled-in values would be sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARAMETERS: dict[str, Any] = {
 }
 
 _rating = {"user": USER, "item": ITEM, "rating": 4.5}
-# Bodies by operation: what is sent, by a name that /docs lists.
+# Bodies by operation, each by the name that /docs lists.
 BODIES: dict[str, dict[str, Any]] = {
     "post_ratings": {
         "one rating": _rating,
@@ -45,7 +45,7 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "recommend_several": {
         "several users": {"users": [USER, "synthetic-viewer-0001"], "n": 5},
-        "nobody, by ratings that are not stored": {"ratings": [{"item": ITEM, "rating": 5}], "n": 5},
+        "an anonymous user, by ratings that are not stored": {"ratings": [{"item": ITEM, "rating": 5}], "n": 5},
     },
     "retrain": {
         "usual": {"algorithm": MODEL},
@@ -123,7 +123,7 @@ PROBLEMS = {
         409,
         "job-running",
         "A job is already running",
-        f"Invalid time for a retrain: job {JOB} is not finished; wait for it or cancel it",
+        f"A retrain is already running (job {JOB}): wait for it or cancel it",
         job=JOB,
     ),
     413: _problem(
@@ -141,15 +141,15 @@ PROBLEMS = {
     ),
     429: _problem(429, "too-many-requests", "Too many requests", "Over 50 requests per second; try again in 1 s"),
     500: _problem(
-        500, "internal-error", "Internal error", "The service failed; its log says why, under this request_id."
+        500, "internal-error", "Internal error", "The service failed; its log has the reason under this request_id."
     ),
-    503: _problem(503, "overloaded", "Overloaded", "1,024 requests are waiting already"),
+    503: _problem(503, "overloaded", "Overloaded", "1,024 requests are already waiting"),
 }
 
 COMPONENTS: dict[str, Any] = {
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
     "Alive": {"status": "live"},
-    "AnonymousBody": BODIES["recommend_several"]["nobody, by ratings that are not stored"],
+    "AnonymousBody": BODIES["recommend_several"]["an anonymous user, by ratings that are not stored"],
     "Fault": _fault,
     "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
     "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},
@@ -227,7 +227,7 @@ def _add_to_parameter(parameter: dict[str, Any]) -> None:
 
 
 def _answer(content: dict[str, Any], path: str) -> Any:
-    """The example of an answer: of the component that its schema names, the first where there is a choice."""
+    """The example of an answer: that of its schema's component, of the first one if there are several."""
     schema = content.get("schema", {})
     if not schema:
         return TEXTS[path]

@@ -1,7 +1,7 @@
-"""Lists and objects of a request, judged so that a refused one costs little: few faults are told, the rest is counted.
+"""Validates lists and objects of a request so that a refusal is cheap: reports few faults and counts the rest.
 
-Without it each element of a long list is a fault of its own: 300,000 empty ids took 6 s of the event loop and gave an
-answer of 49 MB.
+By default, pydantic reports a fault for each element of a long list: 300,000 empty ids took 6 s of the event loop and
+gave an answer of 49 MB.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
-MAX_FAULTS = 10  # that one answer tells
-MAX_UNKNOWN_NAMES = 8  # that are told one by one; an object with more is refused as a whole
-TOO_MANY_NAMES = "too_many_names"  # type of a fault that is ours
-LEFT_OUT = "left_out"  # type of the line that counts the faults which are not told
+MAX_FAULTS = 10  # faults in one answer
+MAX_UNKNOWN_NAMES = 8  # unknown names that are reported one by one; an object with more is refused as a whole
+TOO_MANY_NAMES = "too_many_names"  # type of our own fault
+LEFT_OUT = "left_out"  # type of the line that counts unreported faults
 
 
 def few_faults(element: Any, max_length: int) -> WrapValidator:
-    """For a list of `element`: the first `MAX_FAULTS` faults with their places, and how many more there are.
+    """Validator of a list of `element` that reports the first `MAX_FAULTS` faults and the number of the others.
 
-    A list of more than `max_length` is refused before an element is judged. One that is in order is judged at once. In
-    one that is not, elements are judged one by one until enough faults are found, because to read all faults out of
-    pydantic takes 20 µs each.
+    A list longer than `max_length` is refused before its elements are validated. A valid list is validated in one call.
+    The elements of an invalid list are validated again one by one until there are enough faults, because reading all
+    faults out of pydantic takes 20 µs each.
     """
     judge = TypeAdapter(element).validate_python
 
@@ -45,30 +45,30 @@ def few_faults(element: Any, max_length: int) -> WrapValidator:
 
 
 def _first_faults(values: Iterable[Any], judge: Any) -> list[InitErrorDetails]:
-    found: list[InitErrorDetails] = []
+    faults: list[InitErrorDetails] = []
     for index, value in enumerate(values):
         try:
             judge(value)
         except ValidationError as error:
-            found += [_line(fault, index) for fault in error.errors(include_url=False)]
-            if len(found) >= MAX_FAULTS:
+            faults += [_line(fault, index) for fault in error.errors(include_url=False)]
+            if len(faults) >= MAX_FAULTS:
                 break
-    return found[:MAX_FAULTS]
+    return faults[:MAX_FAULTS]
 
 
 def _line(fault: Any, index: int) -> InitErrorDetails:
-    known = {name: fault[name] for name in ("type", "input", "ctx") if name in fault}
+    details = {name: fault[name] for name in ("type", "input", "ctx") if name in fault}
     if fault["type"] == TOO_MANY_NAMES:
-        known["type"] = PydanticCustomError(TOO_MANY_NAMES, fault["msg"])
-    return cast("InitErrorDetails", known | {"loc": (index, *fault["loc"])})
+        details["type"] = PydanticCustomError(TOO_MANY_NAMES, fault["msg"])
+    return cast("InitErrorDetails", details | {"loc": (index, *fault["loc"])})
 
 
-def check_names(known: Iterable[str], given: Any) -> Any:
-    """`given`, unless it is an object with so many unknown names that to tell them one by one would be an attack."""
-    if isinstance(given, dict) and len(given) > MAX_UNKNOWN_NAMES:
-        names = list(known)
-        if len(given) > len(names) + MAX_UNKNOWN_NAMES:
+def check_names(fields: Iterable[str], value: Any) -> Any:
+    """Return `value`, but refuse an object with so many unknown names that reporting each would take too long."""
+    if isinstance(value, dict) and len(value) > MAX_UNKNOWN_NAMES:
+        names = list(fields)
+        if len(value) > len(names) + MAX_UNKNOWN_NAMES:
             message = "expected {names}, got {n} names"
             expected = f"no names but {', '.join(names)}" if names else "no names"
-            raise PydanticCustomError(TOO_MANY_NAMES, message, {"names": expected, "n": len(given)})
-    return given
+            raise PydanticCustomError(TOO_MANY_NAMES, message, {"names": expected, "n": len(value)})
+    return value

@@ -1,7 +1,7 @@
-"""Where an HTTP/1.1 request ends (RFC 9112, section 6), found without parsing it.
+"""Finds the end of an HTTP/1.1 request (RFC 9112, section 6) without parsing it.
 
-The parser behind decides what a request means. This only divides the stream of bytes into requests, and refuses what
-two readers could divide differently: a second length, a length together with chunks, an encoding other than chunks.
+The parser behind decides what a request means. This module only divides the bytes into requests, and refuses requests
+that two readers could divide differently: with two lengths, a length and chunks, or an encoding other than chunks.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import re
 from service.errors import MalformedRequest
 
 HEAD_END = b"\r\n\r\n"
-CHUNKED = -1  # the length of a body that comes in chunks
+CHUNKED = -1  # stands for the length of a body in chunks
 LENGTH_NAME, ENCODING_NAME = b"\r\ncontent-length:", b"\r\ntransfer-encoding:"
-MAX_LINE_BYTES = 256  # bytes of a chunk's size line; a size in hexadecimal has at most 16, the rest is an extension
+MAX_LINE_BYTES = 256  # bytes of a chunk's size line: at most 16 of the hexadecimal size, the rest for extensions
 MAX_TRAILER_BYTES = 8 << 10  # bytes; the service uses no trailer
-MAX_CHUNKS = 16 << 10  # chunks of one body; each costs the event loop 2 µs, so the most is 33 ms of them
+MAX_CHUNKS = 16 << 10  # chunks of one body; each costs the event loop 2 µs, 33 ms in all
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,16})(?:;[^\r\n]*)?\r\n")
 
 
 def body_length(head: bytes) -> int:
-    """Bytes of the body that follows a request's head; `CHUNKED` if only the body itself tells.
+    """Length in bytes of the body after the head of a request; `CHUNKED` for a body in chunks.
 
     Raises:
-        MalformedRequest: readers of this head would not agree.
+        MalformedRequest: two readers of this head could disagree on the length.
     """
     lowered = head.lower()
     has_length, has_encoding = lowered.find(LENGTH_NAME) >= 0, lowered.find(ENCODING_NAME) >= 0
@@ -40,7 +40,7 @@ def body_length(head: bytes) -> int:
 
 
 def _value(lowered: bytes, name: bytes) -> bytes:
-    """The value of a header that must be there once; empty if it is there twice."""
+    """The value of a header that may occur only once; empty if it occurs twice."""
     start = lowered.index(name) + len(name)
     if name in lowered[start:]:
         return b""
@@ -56,16 +56,16 @@ class ChunkedBody:
 
     def __init__(self) -> None:
         self.is_complete = False
-        self._n_left = 0  # bytes of the present chunk, its CRLF included
+        self._n_left = 0  # bytes of the present chunk, including its CRLF
         self._n_chunks = self._n_trailer_bytes = 0
         self._line = b""
         self._is_trailer = False
 
     def end(self, data: bytes, start: int) -> int:
-        """How far the body reaches in `data`, from `start` on.
+        """End of the body in `data`, searched from `start` on; the length of `data` if the body goes on.
 
         Raises:
-            MalformedRequest: these are no chunks, or far more of them than the body needs.
+            MalformedRequest: the bytes are not chunks, or there are too many chunks.
         """
         while start < len(data) and not self.is_complete:
             if self._n_left:

@@ -1,7 +1,8 @@
-"""`Gateway`: the outermost layer of the application, plain ASGI because every request pays for it.
+"""`Gateway`: the outermost layer of the application. It is plain ASGI, because its cost is added to every request.
 
-It routes on the raw path (so that a percent-encoded `/` is legal in an id), gives each request its id, checks rate,
-key, site and body, answers hot requests in a lane without the framework's layers, counts, and writes the access log.
+It uses the raw path for routing, so that a percent-encoded `/` is legal in an id. It gives each request its id, checks
+rate, key, site and body, answers frequent requests on fast routes without the layers of the framework, counts requests,
+and writes the access log.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from service.metrics import Metrics
 from service.settings import Settings
 
 JSON = b"application/json"
-CLIENT_GONE = 499  # counted, never sent: nobody is there to read it
-REFUSED = "refused"  # the route of requests that got to none
+CLIENT_GONE = 499  # status for the counters only: the client has closed the connection
+REFUSED = "refused"  # counted as the route of requests that were refused before routing
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _READ = frozenset(
@@ -43,11 +44,11 @@ _log = structlog.get_logger(__name__)
 
 
 class FastRequest(NamedTuple):
-    """A request in a hot lane: what the lane needs, nothing parsed twice.
+    """A request on a fast route.
 
     Attributes:
-        tail: the path behind its last `/`.
-        length: Content-Length, 0 where there is none.
+        tail: the path after its last `/`.
+        length: Content-Length, 0 if there is none.
         started: `time.perf_counter()` at arrival.
     """
 
@@ -60,12 +61,12 @@ class FastRequest(NamedTuple):
 
 
 class FastRoute(NamedTuple):
-    """A way past the framework for one route.
+    """A handler that answers simple requests of one route without the framework.
 
     Attributes:
-        route: as the framework names it, for the counters.
-        status: of its answers.
-        answer: the body of the answer, or None for "not that simple": then the framework answers.
+        route: the framework's name of the route, for the counters.
+        status: HTTP status of its answers.
+        answer: returns the body of the answer, or None to leave the request to the framework.
     """
 
     route: str
@@ -73,13 +74,13 @@ class FastRoute(NamedTuple):
     answer: Callable[[FastRequest], Awaitable[bytes | None]]
 
 
-GivenHeaders = Mapping[bytes, bytes]
+RequestHeaders = Mapping[bytes, bytes]
 Lanes = Mapping[tuple[str, bytes], FastRoute]
 Message = MutableMapping[str, Any]
 
 
 class Gateway:
-    """The application behind it, and the hot lanes beside it, found by method and path up to its last `/`."""
+    """Wraps the application, and finds fast routes by method and path up to the last `/`."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, lanes: Lanes) -> None:
         self._app, self._metrics, self._lanes = app, metrics, lanes
@@ -87,7 +88,7 @@ class Gateway:
         self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck()
         self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
         self._max_body = settings.max_body_bytes
-        self._tells_all = settings.log_level == "debug"
+        self._logs_all = settings.log_level == "debug"
         self.new_id = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1)).__next__
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,7 +100,7 @@ class Gateway:
         path: bytes = scope["raw_path"].partition(b"?")[0]
         headers = self.headers(scope["headers"])
         visit = RequestRecord(scope["method"], path, self.request_id(headers), started)
-        if visit.method == "HEAD":  # answered as GET is, everywhere behind this line
+        if visit.method == "HEAD":  # all code below answers it like GET
             scope, send = {**scope, "method": "GET"}, without_body(send)
         route = REFUSED
         try:
@@ -121,35 +122,35 @@ class Gateway:
             await _send(send, status, content, media, visit.request_id, extra)
         self.count(visit, route, status)
 
-    # --- what every way of a request shares
+    # --- shared by all request paths
 
-    def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> GivenHeaders:
-        """The headers that `admit` and `request_id` read; of one that is there twice, the last."""
-        found = {}
-        for name, value in headers:  # a comprehension is a call more
+    def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
+        """The headers that `admit` and `request_id` read; the last one of equal names."""
+        selected = {}
+        for name, value in headers:  # a comprehension would cost one more call
             if name in _READ:
-                found[name] = value
-        return found
+                selected[name] = value
+        return selected
 
-    def request_id(self, headers: GivenHeaders) -> str:
-        """The client's, if that is usable, else a new one."""
-        given = headers.get(b"x-request-id")
-        return given.decode() if given is not None and _REQUEST_ID.fullmatch(given) else self.new_id()
+    def request_id(self, headers: RequestHeaders) -> str:
+        """The request id of the client if it is valid, else a new one."""
+        value = headers.get(b"x-request-id")
+        return value.decode() if value is not None and _REQUEST_ID.fullmatch(value) else self.new_id()
 
     def admit(
         self,
         method: str,
         path: bytes,
-        headers: GivenHeaders,
+        headers: RequestHeaders,
         peer: tuple[str, int] | None,
         every_header: Iterable[tuple[bytes, bytes]],
     ) -> None:
-        """Return if rate, key, site, announced length and type are in order; nothing of the body has been read.
+        """Check rate, key, site, and the announced length and type of the body, before the body is read.
 
-        What follows in this context is done for this client (`service.engine.fairness`).
+        Sets the client of this context, for which the engine counts its work (`service.engine.fairness`).
 
         Raises:
-            TooManyRequests, NotAuthorized, Forbidden, ForeignSite, BodyTooLarge, UnsupportedMediaType: they are not.
+            TooManyRequests, NotAuthorized, Forbidden, ForeignSite, BodyTooLarge, UnsupportedMediaType: a check failed.
         """
         address = self._addresses.of(peer, every_header)
         if self._rate.is_on:
@@ -163,7 +164,7 @@ class Gateway:
         if b"content-length" in headers or b"transfer-encoding" in headers:
             self._admit_body(headers)
 
-    def _admit_body(self, headers: GivenHeaders) -> None:
+    def _admit_body(self, headers: RequestHeaders) -> None:
         length = _length(headers)
         if length > self._max_body:
             raise BodyTooLarge(f"Invalid body: expected at most {self._max_body:,} bytes, got {length:,}")
@@ -173,7 +174,7 @@ class Gateway:
             raise UnsupportedMediaType(f"Invalid Content-Type: expected application/json, got {shown}")
 
     def refusal(self, error: Exception, visit: RequestRecord) -> tuple[int, bytes, bytes, Headers]:
-        """Status, body, media type and further headers for what went wrong; what nobody foresaw is logged."""
+        """Status, body, media type and further headers for an error; logs unforeseen errors."""
         if isinstance(error, ServiceError):
             status, content, extra = problems.of_error(error, visit.request_id)
             return status, content, _PROBLEM, extra
@@ -181,7 +182,7 @@ class Gateway:
         return ServiceError.status, problems.of_crash(visit.request_id), _PROBLEM, []
 
     def raw_refusal(self, error: ServiceError) -> bytes:
-        """A whole response, for a connection that ends before its request gets anywhere; it is counted and logged."""
+        """A whole response for a connection that ends before its request is parsed; counts and logs it."""
         visit = RequestRecord("unknown", b"", self.new_id(), time.perf_counter())
         status, content, media, extra = self.refusal(error, visit)
         self.count(visit, REFUSED, status)
@@ -190,7 +191,7 @@ class Gateway:
         return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), lines, content)
 
     async def _through(self, scope: Scope, receive: Receive, send: Send, visit: RequestRecord) -> None:
-        """The way through the framework."""
+        """Answer by the framework."""
         scope["path"] = visit.text  # the raw path: ids are decoded after routing
         scope.setdefault("state", {})["request_id"] = visit.request_id
         status = 500
@@ -215,10 +216,10 @@ class Gateway:
         self.count(visit, getattr(scope.get("route"), "path", "unknown"), status)
 
     def count(self, visit: RequestRecord, route: str, status: int) -> None:
-        """Count and log one request that has been answered."""
+        """Count and log one answered request."""
         seconds = time.perf_counter() - visit.started
         self._metrics.requests.count(visit.method, route, status, seconds)
-        if status >= 400 or self._tells_all:
+        if status >= 400 or self._logs_all:
             self._log(visit, status, seconds)
 
     def _log(self, visit: RequestRecord, status: int, seconds: float) -> None:
@@ -243,7 +244,7 @@ class Gateway:
 
 
 class RequestRecord(NamedTuple):
-    """One request: what is counted and logged of it."""
+    """The facts of one request that are counted and logged."""
 
     method: str
     path: bytes
@@ -252,12 +253,12 @@ class RequestRecord(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The path as it came, escapes and all."""
+        """The raw path, with its percent escapes."""
         return self.path.decode("ascii", "replace")
 
 
 def without_body(send: Send) -> Send:
-    """`send` that keeps the headers of a response, its length among them, and leaves out the body."""
+    """`send` that passes on the headers of a response, including its length, and drops the body."""
 
     async def head(message: Message) -> None:
         if message["type"] != "http.response.body":
@@ -269,7 +270,7 @@ def without_body(send: Send) -> Send:
 
 
 def limited(receive: Receive, max_bytes: int) -> Receive:
-    """`receive` that refuses the part of a body that goes beyond `max_bytes` (there may be no Content-Length)."""
+    """`receive` that fails when a body exceeds `max_bytes`, because Content-Length may be missing."""
     n_bytes = 0
 
     async def counted() -> Message:
@@ -277,7 +278,7 @@ def limited(receive: Receive, max_bytes: int) -> Receive:
         message = await receive()
         n_bytes += len(message.get("body", b""))
         if n_bytes > max_bytes:
-            # Of this kind, because the framework hides every other error in reading a body behind a 400.
+            # An HTTPException, because the framework turns every other error in reading a body into a 400.
             detail = f"Invalid body: expected at most {max_bytes:,} bytes, got more"
             raise HTTPException(BodyTooLarge.status, detail, {"connection": "close"})
         return message
@@ -285,10 +286,10 @@ def limited(receive: Receive, max_bytes: int) -> Receive:
     return counted
 
 
-def _length(headers: GivenHeaders) -> int:
-    """Content-Length, 0 where there is none."""
-    given = headers.get(b"content-length", b"")
-    return int(given) if given.isdigit() else 0
+def _length(headers: RequestHeaders) -> int:
+    """Content-Length, 0 if there is none."""
+    value = headers.get(b"content-length", b"")
+    return int(value) if value.isdigit() else 0
 
 
 async def _send(send: Send, status: int, content: bytes, media: bytes, request_id: str, extra: Headers) -> None:

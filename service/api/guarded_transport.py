@@ -1,4 +1,4 @@
-"""`GuardedTransport`: what the protocol behind a `ConnectionGuard` takes for its transport."""
+"""`GuardedTransport`: the transport that the protocol behind a `ConnectionGuard` gets."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, Protocol
 
 
 class Guard(Protocol):
-    """What the transport wants of the guard.
+    """The guard as the transport sees it.
 
     Attributes:
-        protocol: the one behind it.
+        protocol: the protocol behind the guard.
     """
 
     protocol: asyncio.Protocol
 
     def hold_up(self, is_held_up: bool) -> None:
-        """The protocol wants nothing more for now, or something again."""
+        """The protocol pauses or resumes its input."""
 
     def close(self) -> None:
-        """Close when everything is written."""
+        """Close when all is written."""
 
 
 class GuardedTransport(asyncio.Transport):
-    """Answers go straight to the transport below: `write` is that one's own method, so that it costs nothing more."""
+    """Passes answers straight to the transport below: `write` is the method of that transport, at no extra cost."""
 
     def __init__(self, guard: Guard, transport: asyncio.Transport) -> None:
         super().__init__()
@@ -32,23 +32,23 @@ class GuardedTransport(asyncio.Transport):
         self.write = transport.write  # type: ignore[method-assign]
         self.is_closing = transport.is_closing  # type: ignore[method-assign]
 
-    def call_at_write(self, told: Callable[[], None]) -> None:
-        """Call `told` before the next `write`, once."""
+    def call_at_write(self, callback: Callable[[], None]) -> None:
+        """Call `callback` before the next `write`, once."""
 
         def write(data: bytes | bytearray | memoryview) -> None:
             self.write = self._transport.write  # type: ignore[method-assign]
-            told()
+            callback()
             self.write(data)
 
         self.write = write  # type: ignore[method-assign]
 
     def end(self) -> None:
-        """Drop what the protocol still writes."""
+        """Drop all further writes of the protocol."""
         self.write = _drop  # type: ignore[method-assign]
         self.is_closing = _true  # type: ignore[method-assign]
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write all of them."""
+        """Write all items."""
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
@@ -60,15 +60,15 @@ class GuardedTransport(asyncio.Transport):
         self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Hand nothing on for now."""
+        """Pause the input of the protocol."""
         self._guard.hold_up(True)
 
     def resume_reading(self) -> None:
-        """Go on handing on."""
+        """Resume the input of the protocol."""
         self._guard.hold_up(False)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the transport below knows."""
+        """Information of the transport below."""
         return self._transport.get_extra_info(name, default)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
@@ -76,12 +76,12 @@ class GuardedTransport(asyncio.Transport):
         return self._guard.protocol
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that are written and not sent."""
+        """Bytes that are written but not sent."""
         return self._transport.get_write_buffer_size()
 
 
 def _drop(data: bytes | bytearray | memoryview) -> None:
-    """The connection has ended."""
+    """Ignore `data`: the connection has ended."""
 
 
 def _true() -> bool:

@@ -1,6 +1,4 @@
-"""The OpenAPI document: what the framework collects, with the answers (structs, not pydantic models), the keys
-and the examples.
-"""
+"""The OpenAPI document: the framework's own, with the answers (structs, not pydantic models), keys and examples."""
 
 from __future__ import annotations
 
@@ -19,32 +17,32 @@ PATH = "/openapi.json"
 
 
 def document(app: FastAPI, keys: Keys) -> dict[str, Any]:
-    """The document of `app` as it is with these keys, made once and kept.
+    """The document of `app` with these keys, made once and cached.
 
-    Where no key is set that a route would ask for, its document says that one may be sent, and that none is needed.
+    If no key is set for a route, the document says that a key may be sent but is not needed.
     """
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        components = made.setdefault("components", {})
+        result = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        components = result.setdefault("components", {})
         components.setdefault("schemas", {}).update(DOCUMENTED)
         components["securitySchemes"] = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
-        for path, operations in made["paths"].items():
+        for path, operations in result["paths"].items():
             for operation in operations.values():
                 operation["security"] = _security(path.encode(), keys)
-        add_examples(made)
-        app.openapi_schema = made
+        add_examples(result)
+        app.openapi_schema = result
     return app.openapi_schema
 
 
 def _security(path: bytes, keys: Keys) -> list[dict[str, list[str]]]:
-    """Any of these opens the path; the empty one is no key."""
+    """Alternatives that open the path; an empty one means no key."""
     if is_open(path):
         return []
     return [{}, {"key": []}] if keys.is_open(path) else [{"key": []}]
 
 
 def lane(app: FastAPI) -> FastRoute:
-    """The document as bytes, made once: everybody may ask for it, and encoding 65 kB takes 3 ms."""
+    """The document as bytes, encoded once: any client may ask for it, and encoding 65 kB takes 3 ms."""
     content: list[bytes] = []
 
     async def answer(hot: FastRequest) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Errors as application/problem+json (RFC 9457), one shape for all of them, always with the request id."""
+"""Errors as application/problem+json (RFC 9457), all of one shape and with the request id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpu.errors import InvalidInput
 from service.api.few_faults import LEFT_OUT, MAX_FAULTS
 from service.api.schemas import AnonymousBody, Fault, ProblemDocument, UsersBody
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
-from service.validation import MOST_SHOWN, reason_of
+from service.validation import MAX_SHOWN, reason_of
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"
@@ -27,7 +27,7 @@ _KNOWN = {kind.status: kind for kind in (NotFound, BodyTooLarge, MalformedBody)}
 
 
 def of_error(error: ServiceError, request_id: str) -> tuple[int, bytes, Headers]:
-    """Status, body and extra headers for an error that the service raised on purpose."""
+    """Status, body and extra headers for a `ServiceError`."""
     headers: Headers = []
     if error.retry_after_s is not None:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
@@ -46,7 +46,7 @@ def _members(error: ServiceError) -> dict[str, Any]:
 
 
 def body(status: int, slug: str, title: str, detail: str, request_id: str, **members: Any) -> bytes:
-    """The document itself; `members` are the further ones of `ProblemDocument`."""
+    """The document as JSON; `members` are optional fields of `ProblemDocument`."""
     return msgspec.json.encode(ProblemDocument(TYPE_PREFIX + slug, title, status, detail, request_id, **members))
 
 
@@ -58,7 +58,7 @@ async def on_service_error(request: Request, error: Exception) -> Response:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Handler of what the framework raises: 404, 405 and their like."""
+    """Handler of errors that the framework raises, such as 404 and 405."""
     assert isinstance(error, HTTPException)  # noqa: S101 (tells the type checker)
     known = _KNOWN.get(error.status_code)
     title = known.title if known else HTTPStatus(error.status_code).phrase
@@ -68,17 +68,17 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _with_head(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """The methods of a 405: the framework does not know that what it takes as GET may come as HEAD (`door`)."""
+    """Headers of a 405 with HEAD in `Allow`: the framework does not know that `Gateway` turns HEAD into GET."""
     allowed = (headers or {}).get("Allow", "").split(", ")
     return {**(headers or {}), "Allow": ", ".join([*allowed, "HEAD"])} if "GET" in allowed else headers
 
 
 async def on_invalid_request(request: Request, error: Exception) -> Response:
-    """Handler of refused parameters and bodies: 400 for what is not JSON at all, else 422, each fault listed."""
+    """Handler of refused parameters and bodies: 400 for a body that is not JSON, else 422 with a list of faults."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 (tells the type checker)
-    given = error.errors()
-    members = _members_of(given)
-    if any(fault["type"] == "json_invalid" for fault in given):
+    found = error.errors()
+    members = _members_of(found)
+    if any(fault["type"] == "json_invalid" for fault in found):
         status, slug, title = MalformedBody.status, MalformedBody.slug, MalformedBody.title
     else:
         status, slug, title = 422, "invalid-request", "Invalid request"
@@ -89,33 +89,33 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
     return Response(content, status, media_type=MEDIA_TYPE)
 
 
-def _members_of(given: Sequence[Any]) -> dict[str, Any]:
-    """The first faults, and how many more there are; of a choice of bodies each fault comes twice."""
-    told = {(_place(fault), reason_of(fault)): None for fault in given if fault["type"] != LEFT_OUT}
-    uncounted = {_place(fault): fault["ctx"]["n_more"] for fault in given if fault["type"] == LEFT_OUT}
-    faults = [Fault(place, reason) for place, reason in told]
+def _members_of(found: Sequence[Any]) -> dict[str, Any]:
+    """The first distinct faults and the number of the others; a choice of two bodies reports each fault twice."""
+    distinct = {(_place(fault), reason_of(fault)): None for fault in found if fault["type"] != LEFT_OUT}
+    uncounted = {_place(fault): fault["ctx"]["n_more"] for fault in found if fault["type"] == LEFT_OUT}
+    faults = [Fault(place, reason) for place, reason in distinct]
     n_left_out = max(0, len(faults) - MAX_FAULTS) + sum(uncounted.values())
     return {"errors": faults[:MAX_FAULTS]} | ({"errors_left_out": n_left_out} if n_left_out else {})
 
 
 def _place(fault: Any) -> str:
-    """Where a value stands; which of two bodies it was taken for is of no interest to who sent it."""
-    return ".".join(str(name)[:MOST_SHOWN] for name in fault["loc"] if name not in BODIES)
+    """The path of a value, without the name of the model against which the body was checked."""
+    return ".".join(str(name)[:MAX_SHOWN] for name in fault["loc"] if name not in BODIES)
 
 
 async def on_invalid_input(request: Request, error: Exception) -> Response:
-    """Handler of what the engine refuses, such as a hyperparameter out of range."""
+    """Handler of values that the engine refuses, such as a hyperparameter out of range."""
     assert isinstance(error, InvalidInput)  # noqa: S101 (tells the type checker)
     content = body(422, "invalid-request", "Invalid request", str(error), request.state.request_id)
     return Response(content, 422, media_type=MEDIA_TYPE)
 
 
 async def on_crash(request: Request, error: Exception) -> Response:
-    """Handler of everything else."""
+    """Handler of all other exceptions."""
     return Response(of_crash(request.state.request_id), ServiceError.status, media_type=MEDIA_TYPE)
 
 
 def of_crash(request_id: str) -> bytes:
-    """The document of an error that nobody foresaw: no details for the outside, the log has them under this id."""
-    detail = "The service failed; its log says why, under this request_id."
+    """The document of an unforeseen error. It has no details; the log has them under this request id."""
+    detail = "The service failed; its log has the reason under this request_id."
     return body(ServiceError.status, ServiceError.slug, ServiceError.title, detail, request_id)

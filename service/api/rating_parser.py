@@ -1,4 +1,4 @@
-"""From the bytes of a request to ratings: each element is judged alone, and a refused one says why."""
+"""Parses ratings from the body of a request. Each element is checked alone; a refused one gets a reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rejection(msgspec.Struct):
 
 
 class Intake(NamedTuple):
-    """What one body holds: the ratings to acknowledge, and the refused ones by index."""
+    """The content of one body: accepted ratings, and rejected elements by index."""
 
     accepted: list[RatingEvent]
     rejected: list[Rejection]
@@ -39,20 +39,21 @@ def read_ratings(body: bytes, now_s: float, scale: Scale = ANY_SCALE, max_rating
     """The ratings in `body`: one JSON object, or an array of them.
 
     Args:
-        body: UTF-8 JSON. NaN and Infinity, which are not JSON but common, are read, so that their element is named.
-        now_s: Unix seconds; the timestamp of ratings that bring none.
+        body: UTF-8 JSON. NaN and Infinity, which are not JSON but common, are parsed, so that only their element is
+            rejected.
+        now_s: Unix seconds; the timestamp of ratings that have none.
         scale: lowest and highest acceptable rating.
         max_ratings: longest acceptable array.
 
     Raises:
         MalformedBody: not JSON, or neither an object nor an array.
-        InvalidRequest: a single object that is refused, or too long an array.
+        InvalidRequest: a single object is refused, or an array is too long.
     """
     if body[:1] == b"[":
         try:
             ratings = _typed.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass  # at least one element is bad: find out which, or that all is
+            pass  # at least one element is bad, or the whole body: the slow path below finds out
         else:
             if len(ratings) <= max_ratings and _all_good(ratings, scale):
                 return Intake([_dated(rating, now_s) for rating in ratings], [])
@@ -92,7 +93,7 @@ def _judged(elements: list[Any], now_s: float, scale: Scale) -> Intake:
 
 
 def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
-    """The rating that `element` describes; ValueError says what is wrong with it."""
+    """Convert `element` to a rating; ValueError with the reason if it is refused."""
     _check_scale(element, scale)
     rating = _converted(element)
     for name in ("user", "item"):
@@ -106,7 +107,7 @@ def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
 
 
 def _check_scale(element: Any, scale: Scale) -> None:
-    """Refuse a rating off the scale before types are judged, so that the message tells the scale and the number."""
+    """Refuse a rating off the scale, before types are checked: the message then has the scale and the number."""
     value = element.get("rating", scale[0]) if isinstance(element, dict) else scale[0]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or (is_number and not scale[0] <= value <= scale[1]):
@@ -130,7 +131,7 @@ def _sentence(error: ValueError) -> str:
 
 
 def _all_good(ratings: list[RatingEvent], scale: Scale) -> bool:
-    """Whether every decoded rating would be accepted; the decoder has checked types and lengths in characters."""
+    """Whether all decoded ratings are acceptable; the decoder has already checked types and lengths in characters."""
     low, high = scale
     for rating in ratings:
         value = rating.rating
@@ -152,5 +153,5 @@ def _are_ids(rating: RatingEvent) -> bool:
 
 def _dated(rating: RatingEvent, now_s: float) -> RatingEvent:
     if not math.isfinite(rating.timestamp):
-        msgspec.structs.force_setattr(rating, "timestamp", now_s)  # just decoded and nobody else's yet
+        msgspec.structs.force_setattr(rating, "timestamp", now_s)  # safe: no other code has a reference yet
     return rating

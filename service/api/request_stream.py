@@ -1,19 +1,19 @@
-"""`RequestStream`: the bytes of one connection, divided into requests and held until they may be handed on."""
+"""`RequestStream`: divides the bytes of one connection into requests, and holds them until they are taken."""
 
 from __future__ import annotations
 
 from service.api.framing import CHUNKED, HEAD_END, ChunkedBody, body_length
 from service.errors import HeadTooLarge, MalformedRequest, UrlTooLong
 
-MAX_BLANK_BYTES = 64  # bytes of line ends before a request; clients that send any send two
+MAX_BLANK_BYTES = 64  # bytes of line ends before a request; real clients send none or two
 
 
 class RequestStream:
-    """What has arrived on a connection and was not taken yet.
+    """Bytes of a connection that were not taken yet.
 
     Args:
-        max_url_bytes: of a request line.
-        max_head_bytes: of a request line with its headers.
+        max_url_bytes: longest request line.
+        max_head_bytes: longest request line with headers.
     """
 
     def __init__(self, max_url_bytes: int, max_head_bytes: int) -> None:
@@ -29,11 +29,11 @@ class RequestStream:
 
     @property
     def has_body(self) -> bool:
-        """Whether the request that was taken last has more of a body to come."""
+        """Whether the body of the last request is not completely taken."""
         return bool(self._n_body) or self._chunks is not None
 
     def add(self, data: bytes) -> None:
-        """Take in what arrived."""
+        """Append received bytes."""
         self._data = self._data[self._start :] + data if self._data else data
         self._start = 0
 
@@ -42,10 +42,10 @@ class RequestStream:
         self._data, self._start, self._n_body, self._chunks = b"", 0, 0, None
 
     def take_body(self) -> bytes:
-        """What is there of the present body.
+        """Take the part of the present body that has arrived.
 
         Raises:
-            MalformedRequest: its chunks are none.
+            MalformedRequest: its chunks are malformed.
         """
         if self._chunks is None:
             end = min(self._start + self._n_body, len(self._data))
@@ -57,11 +57,12 @@ class RequestStream:
         return self._take(end)
 
     def take_request(self) -> bytes:
-        """The whole head of the next request, with what is there of a body of known length; empty if it is not whole.
+        """Take the head of the next request, and what has arrived of a body of known length; empty until it is
+        complete.
 
         Raises:
-            UrlTooLong, HeadTooLarge: it is too long, whole or not.
-            MalformedRequest: where it ends is not clear, or this is no HTTP.
+            UrlTooLong, HeadTooLarge: it is too long, complete or not.
+            MalformedRequest: its end cannot be determined, or it is not HTTP.
         """
         self._find_method()
         if not self._data:
@@ -80,7 +81,7 @@ class RequestStream:
         return self._take(end_of_piece)
 
     def _find_method(self) -> None:
-        """RFC 9112, section 2.2: empty lines before a request are ignored. A request begins with its method."""
+        """Skip empty lines before a request (RFC 9112, section 2.2), and check that it begins with a method."""
         first = self._data[self._start : self._start + MAX_BLANK_BYTES + 1]
         rest = first.lstrip(b"\r\n")
         self._take(self._start + len(first) - len(rest))
@@ -88,7 +89,7 @@ class RequestStream:
             raise MalformedRequest("Invalid request: expected HTTP/1.1 without TLS, which begins with a method")
 
     def _check_size(self, end: int) -> None:
-        """Return if the head that reaches to `end`, or farther, is not too long yet."""
+        """Check that the head, which reaches at least to `end`, is not too long."""
         line_end = self._data.find(b"\r\n", self._start, end)
         if (end if line_end < 0 else line_end) - self._start > self._max_url_bytes:
             raise UrlTooLong(

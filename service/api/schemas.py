@@ -1,7 +1,4 @@
-"""What requests may say, checked by pydantic, and the shapes that only HTTP answers have.
-
-Defaults are those of `queries`.
-"""
+"""Schemas of requests, which pydantic checks, and of answers that only HTTP has. Defaults come from `queries`."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from service.limits import MAX_RATING
 from service.storage.events import MAX_ID_BYTES, StreamId, check_id
 
 MAX_OFFSET = 1_000_000_000
-MAX_USERS = 1000  # of one request, and of ratings that come along with one
-MAX_ITEMS = 10_000  # in `candidates`, and in `exclude`
-MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half of that
+MAX_USERS = 1000  # users of one request, and ratings of one anonymous request
+MAX_ITEMS = 10_000  # items in each of `candidates` and `exclude`
+MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half as many
 _DEFAULT, _OF_USER = Recommend(), UserRatings(user="")
 
 
@@ -33,24 +30,24 @@ Id = Annotated[str, AfterValidator(check_id), Field(min_length=1, max_length=MAX
 Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEMS)]
 Position = Annotated[
     str,
-    AfterValidator(_position),  # which also tells what was given
+    AfterValidator(_position),  # its message also quotes the value
     Field(examples=["1712345678901-0"], json_schema_extra={"pattern": "^[0-9]{1,19}-[0-9]{1,19}$"}),
 ]
 Count = Annotated[int, Field(ge=1, description="How many results.")]
 Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
-MinRatings = Annotated[int, Field(ge=0, description="Show only items with at least so many ratings at present.")]
+MinRatings = Annotated[int, Field(ge=0, description="Show only items that have at least this many ratings now.")]
 ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
 
 
 class _Strict(BaseModel):
-    """Unknown names are refused, never ignored."""
+    """Refuses unknown names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _check_names(cls, given: Any) -> Any:
-        return check_names(cls.model_fields, given)
+    def _check_names(cls, value: Any) -> Any:
+        return check_names(cls.model_fields, value)
 
 
 class NoParameters(_Strict):
@@ -58,15 +55,15 @@ class NoParameters(_Strict):
 
 
 class Wait(_Strict):
-    """What the query of every GET may hold, and the body of a POST that only reads."""
+    """Parameters of every GET, and of the body of a POST that only reads."""
 
     wait_for: Position | None = Field(
-        None, description="Answer only with this stream_id and everything before it seen; 503 after two seconds."
+        None, description="Answer only after the entry with this stream_id has been learned; 503 after two seconds."
     )
 
     @property
     def position(self) -> StreamId | None:
-        """`wait_for`, as the two numbers it is."""
+        """`wait_for` as a `StreamId`."""
         return None if self.wait_for is None else StreamId.parse(self.wait_for)
 
 
@@ -101,7 +98,7 @@ class RatingsQuery(Wait):
 
 
 class Filters(_Strict):
-    """What narrows a recommendation, in a query or in a body."""
+    """Filters and options of a recommendation, in a query or in a body."""
 
     n: Count = _DEFAULT.n
     offset: Offset = _DEFAULT.offset
@@ -109,13 +106,13 @@ class Filters(_Strict):
     include_seen: bool = Field(_DEFAULT.include_seen, description="Whether items that the user rated may be shown.")
     min_ratings: MinRatings = _DEFAULT.min_ratings
     model: ModelName = _DEFAULT.model
-    explain: bool = Field(_DEFAULT.explain, description="Add to each item the ratings that speak most for it.")
-    fallback: Fallback = Field(_DEFAULT.fallback, description="What an unknown user gets: popular items, or 404.")
+    explain: bool = Field(_DEFAULT.explain, description="Add to each item the ratings that most raise its score.")
+    fallback: Fallback = Field(_DEFAULT.fallback, description="For an unknown user: popular items, or none (404).")
 
     def query(self, **more: Any) -> Recommend:
-        """The question for the engine; `more` says for whom."""
-        known = {name: getattr(self, name) for name in type(self).model_fields if name in Recommend.__struct_fields__}
-        return Recommend(**known | more)
+        """The query for the engine; `more` has the user, users or ratings."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name in Recommend.__struct_fields__}
+        return Recommend(**fields | more)
 
 
 class RecommendQuery(Filters, Wait):
@@ -123,13 +120,13 @@ class RecommendQuery(Filters, Wait):
 
 
 class RecommendBody(Filters, Wait):
-    """Body of `POST /recommend/{user}`: the same, with room for long lists."""
+    """Body of `POST /recommend/{user}`: the same parameters, and `candidates`."""
 
     candidates: Items | None = Field(None, description="The only items to rank; default: all.")
 
 
 class ItemRating(_Strict):
-    """A rating by somebody who stays anonymous."""
+    """A rating of an anonymous user."""
 
     item: Id
     rating: float = Field(ge=-MAX_RATING, le=MAX_RATING)
@@ -169,26 +166,26 @@ class Accepted(Struct):
 
 
 class Written(Struct):
-    """The answer to any other write: visible to every read with `wait_for` = `stream_id`."""
+    """The answer to any other write. A read with `wait_for` = `stream_id` sees it."""
 
     stream_id: str
 
 
 class Alive(Struct):
-    """The process runs."""
+    """The answer of a running process."""
 
     status: str
 
 
 class Ready(Struct):
-    """The service can answer; `as_of` is the last entry it has seen."""
+    """The answer of a ready service; `as_of` is the last entry that it has learned."""
 
     status: str
     as_of: str
 
 
 class Fault(Struct):
-    """One value that was refused: where it stands, and why."""
+    """One refused value: its path in the request, and the reason."""
 
     place: str
     error: str
@@ -198,10 +195,10 @@ class ProblemDocument(Struct):
     """An error, as application/problem+json (RFC 9457).
 
     Attributes:
-        errors: the first ten refused values, where there may be several.
-        errors_left_out: how many more there are.
+        errors: the first ten refused values, if the problem is about values.
+        errors_left_out: number of further refused values.
         reason, fraction: why the service is not ready, and how much of its start is done (0 to 1).
-        job: id of the job that is in the way.
+        job: id of the conflicting job.
     """
 
     type: str

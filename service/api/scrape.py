@@ -1,4 +1,4 @@
-"""`Scrape`: the pages of `/metrics`, one for each format, rendered in a thread, each at most once a second."""
+"""`Scrape`: renders the pages of `/metrics`, one per format, in a thread and each at most once a second."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable
 
-CACHED_S = 1.0  # s; Prometheus asks every 15 by default
+CACHED_S = 1.0  # seconds; Prometheus asks every 15 s by default
 
 
 class Scrape:
-    """One page for everybody who asks for a format at the same time.
+    """Shares one page among all requests for a format at the same time.
 
     Args:
         render: makes the page of a format; called in a thread, one call at a time for each format.
@@ -21,7 +21,7 @@ class Scrape:
         self._rendering: dict[str, tuple[asyncio.Future[bytes], float]] = {}  # format -> (page, begun at)
 
     async def page(self, kind: str) -> bytes:
-        """The page of format `kind` as it was at most a second ago."""
+        """The page of format `kind`, at most a second old."""
         now = time.monotonic()
         page, at = self._rendering.get(kind, (None, 0.0))
         if page is None or (page.done() and now - at >= CACHED_S):

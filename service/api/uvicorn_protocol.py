@@ -1,9 +1,9 @@
-"""`RecommendProtocol`: uvicorn's HTTP protocol, with a shorter way for the route that is called most.
+"""`RecommendProtocol`: uvicorn's HTTP protocol with a fast path for the most frequent route.
 
-A plain `GET` or `HEAD` on that route needs no task, no scope and no messages: what the parser has found goes straight
-to the engine's queue, and the answer to the socket in one write. That is a third of what the event loop does for it
-otherwise. Whatever is unusual about a request (another method or route, a body, a pipeline, a slow reader, a parameter
-that is wrong) lets it take the usual way, through the door and the framework, which answers the same.
+A plain `GET` or `HEAD` on that route needs no task, no scope and no messages: the parsed request goes straight to the
+engine's queue, and the answer goes to the socket in one write. This takes a third of the event loop's time on the usual
+path. Any other request (another method or route, a body, a pipeline, a slow reader, an invalid parameter) takes the
+usual path through the gateway and the framework, which gives the same answer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SLOW_PATH_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"expect
 
 
 class FastGet(NamedTuple):
-    """The route that is answered the short way.
+    """The route with the fast path.
 
     Attributes:
-        prefix: of its paths, up to the last `/`.
-        route: as the framework names it, for the counters.
-        query: what (tail of the path, query string) ask for; None for whatever is unusual or wrong.
-        ask: the engine's answer to a query; may raise a `ServiceError`, and so may the future.
-        finish: the body, from (answer, request id, `time.perf_counter()` at arrival).
+        prefix: its paths up to the last `/`.
+        route: the framework's name of the route, for the counters.
+        query: makes the query from (tail of the path, query string); None if they are unusual or invalid.
+        ask: returns a future of the engine's answer; may raise a `ServiceError`, and so may the future.
+        finish: makes the body from (answer, request id, `time.perf_counter()` at arrival).
     """
 
     prefix: bytes
@@ -45,23 +45,23 @@ class FastGet(NamedTuple):
 class RecommendProtocol(HttpToolsProtocol):
     """One connection."""
 
-    def __init__(self, door: Gateway, short: FastGet, **options: Any) -> None:
+    def __init__(self, gateway: Gateway, short: FastGet, **options: Any) -> None:
         super().__init__(**options)
-        self._door, self._short = door, short
+        self._gateway, self._short = gateway, short
         self._default_headers: list[tuple[bytes, bytes]] | None = None
         self._default_head = b""
 
     def on_headers_complete(self) -> None:
-        """Called by the parser: the request is known, apart from its body."""
+        """Called by the parser after the headers of a request."""
         if not (self.url.startswith(self._short.prefix) and self._is_plain() and self._begin()):
             super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Called by uvicorn where its parser gives up: answered by a problem document, like everything else."""
+        """Called by uvicorn for a request that its parser refuses: answer with a problem document, like all errors."""
         error = MalformedRequest(
             "Invalid request: expected HTTP/1.1, with a method, a path and headers that can be read"
         )
-        self.transport.write(self._door.raw_refusal(error))
+        self.transport.write(self._gateway.raw_refusal(error))
         self.transport.close()
 
     def _is_plain(self) -> bool:
@@ -76,19 +76,19 @@ class RecommendProtocol(HttpToolsProtocol):
         )
 
     def _begin(self) -> bool:
-        """Ask the engine; false if the request is unusual."""
+        """Start the fast path; false if the request is unusual."""
         started = time.perf_counter()
         path, _, text = self.url.partition(b"?")
         query = self._short.query(path[len(self._short.prefix) :], text)
         if query is None:
             return False
-        door = self._door
-        headers = door.headers(self.headers)
-        visit = RequestRecord(self.parser.get_method().decode(), path, door.request_id(headers), started)
+        gateway = self._gateway
+        headers = gateway.headers(self.headers)
+        visit = RequestRecord(self.parser.get_method().decode(), path, gateway.request_id(headers), started)
         cycle = _Cycle()
-        self.cycle = cast("RequestResponseCycle", cycle)  # what uvicorn asks of one, it has
+        self.cycle = cast("RequestResponseCycle", cycle)  # it has all that uvicorn uses of a cycle
         try:
-            door.admit(visit.method, path, headers, self.client, self.headers)
+            gateway.admit(visit.method, path, headers, self.client, self.headers)
             answer = self._short.ask(query)
         except Exception as error:
             self._refuse(visit, cycle, error)
@@ -105,15 +105,15 @@ class RecommendProtocol(HttpToolsProtocol):
             self._write(visit, cycle, 200, content, JSON, [])
 
     def _refuse(self, visit: RequestRecord, cycle: _Cycle, error: Exception) -> None:
-        self._write(visit, cycle, *self._door.refusal(error, visit))
+        self._write(visit, cycle, *self._gateway.refusal(error, visit))
 
     def _write(
         self, visit: RequestRecord, cycle: _Cycle, status: int, content: bytes, media: bytes, extra: Headers
     ) -> None:
-        """Write the whole response at once, and let uvicorn go on."""
+        """Write the whole response at once, and let uvicorn read the next request."""
         cycle.response_complete = True
         if cycle.disconnected or self.transport.is_closing():
-            self._door.count(visit, self._short.route, CLIENT_GONE)
+            self._gateway.count(visit, self._short.route, CLIENT_GONE)
             return
         if CLOSE in extra:
             cycle.keep_alive = False
@@ -126,13 +126,13 @@ class RecommendProtocol(HttpToolsProtocol):
             b"%b%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b"
             % (STATUS_LINE[status], self._head(), media, len(content), request_id, further, body)
         )
-        self._door.count(visit, self._short.route, status)
+        self._gateway.count(visit, self._short.route, status)
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()
 
     def _head(self) -> bytes:
-        """The headers that uvicorn adds to every response; it renews them each second."""
+        """The headers that uvicorn adds to every response and renews each second."""
         headers = self.server_state.default_headers
         if headers is not self._default_headers:
             self._default_headers = headers
@@ -141,7 +141,7 @@ class RecommendProtocol(HttpToolsProtocol):
 
 
 class _Cycle:
-    """What uvicorn wants to know, and to tell, of a request that is being answered."""
+    """The attributes of a `RequestResponseCycle` that uvicorn reads and sets."""
 
     __slots__ = ("disconnected", "keep_alive", "more_body", "response_complete")
 
@@ -151,7 +151,7 @@ class _Cycle:
 
     @property
     def message_event(self) -> _Cycle:
-        """Nobody waits for the rest of the request."""
+        """An event that no task waits for."""
         return self
 
     def set(self) -> None:

@@ -1,1 +1,1 @@
-"""What a person starts: the command line, the demo, and files of ratings."""
+"""The command line, the demo, and readers of files of ratings."""

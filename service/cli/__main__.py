@@ -1,6 +1,6 @@
 """The command line: `nearfield serve | worker | import | train | tune | evaluate | topics`.
 
-Each command imports what it needs when it runs, so that `nearfield --help` and `serve` start fast.
+Each command imports its modules when it runs, so that `nearfield --help` and `serve` start fast.
 """
 
 # ruff: noqa: PLC0415 (see above)
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 N_BAD_SHOWN = 10
-ALGORITHM_NAMES = (
-    "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"  # not imported: it would take a second
-)
+# Written out, because importing them takes a second.
+ALGORITHM_NAMES = "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"
 
 app = typer.Typer(
     name="nearfield",
@@ -36,13 +35,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Data = Annotated[Path | None, typer.Option(help="Folder with the whole state.", metavar="DIR")]
+Data = Annotated[Path | None, typer.Option(help="Folder of all state.", metavar="DIR")]
 Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embedded one.", metavar="URL")]
 Place = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
 Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
-Json = Annotated[bool, typer.Option("--json", help="Only JSON lines on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
 Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out instead of stopping.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping.")]
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -64,18 +63,18 @@ def nearfield(
 
 @app.command(short_help="Serve the API, learn, log and train.")
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on; beyond loopback with keys only.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; needs keys unless it is loopback.")] = None,
     port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.")] = None,
     data: Data = None,
     redis: Redis = None,
     backend: Place = None,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Leave trainings to `nearfield worker`.")] = False,
 ) -> int:
-    """Serve the API, learn from ratings, keep the log and train; says on one line when it is ready and where."""
-    given = {"host": host, "port": port, "data": data, "redis": redis, "backend": backend}
+    """Serve the API, learn from ratings, keep the log and train. Prints one line with the address when it is ready."""
+    options = {"host": host, "port": port, "data": data, "redis": redis, "backend": backend}
     if no_worker:
-        given["worker"] = False
-    settings = _settings(given)
+        options["worker"] = False
+    settings = _settings(options)
     from service.process import run
 
     return run(settings)
@@ -83,7 +82,7 @@ def serve(
 
 @app.command(short_help="Run trainings for a service.")
 def worker(data: Data = None, redis: Redis = None, backend: Place = None) -> int:
-    """Run the trainings that a service asks for, in processes of their own; needs the same DIR and Redis."""
+    """Run the trainings of a service in separate processes; needs the same DIR and Redis."""
     settings = _settings({"data": data, "redis": redis, "backend": backend})
     from service.process import run_worker
 
@@ -97,7 +96,7 @@ def import_(
     key: Key = None,
     skip_bad: SkipBad = False,
 ) -> int:
-    """Post a file of ratings to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY where it is set."""
+    """Post a file of ratings to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if one is set."""
     from service.cli import importer
 
     ratings = _read(file, key, skip_bad)
@@ -154,13 +153,13 @@ def train(
         printer.line(offline.train(data, params, chosen, on_line, out))
 
 
-@app.command(short_help="Find the parameters that suit a file.")
+@app.command(short_help="Find the best parameters for a file.")
 def tune(
     ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
     test: Annotated[Path | None, typer.Option(help="File of ratings to judge by.", metavar="FILE")] = None,
     test_fraction: Annotated[
-        float, typer.Option(help="Share of RATINGS to judge by, where no file is given.", min=0.001, max=0.9)
+        float, typer.Option(help="Share of RATINGS to judge by, unless --test is used.", min=0.001, max=0.9)
     ] = 0.1,
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
     set_: Annotated[
@@ -171,7 +170,7 @@ def tune(
     skip_bad: SkipBad = False,
     json: Json = False,
 ) -> None:
-    """Search for the parameters that suit a file, with a line per training and a closing line with the best."""
+    """Search for the best parameters for a file, with a line per training and a closing line with the best."""
     params = _params(algorithm, set_ or [])
     from service.cli import offline
     from service.cli.tune import on_file
@@ -199,20 +198,20 @@ def evaluate(
     negatives: Annotated[
         Path | None, typer.Option(help="user,item,item,… lines to rank against.", metavar="FILE")
     ] = None,
-    relevant: Annotated[float | None, typer.Option(help="Smallest rating of a relevant item.")] = None,
+    relevant: Annotated[float | None, typer.Option(help="Lowest rating of a relevant item.")] = None,
     backend: Backend = "auto",
     key: Key = None,
     skip_bad: SkipBad = False,
     json: Json = False,
 ) -> None:
-    """Measure a model on a file: RMSE and MAE, and where it ranks the held-out items."""
+    """Measure a model on a file: RMSE, MAE and the ranks of the held-out items."""
     from service.cli import offline
 
     lists = None if negatives is None else offline.read_negatives(negatives)
     Printer(json).line(offline.evaluate(model, _read(test, key, skip_bad), lists, relevant, _backend(backend)))
 
 
-@app.command(short_help="Show what the factors of an nmf model are made of.")
+@app.command(short_help="Show the items and users of each factor of an nmf model.")
 def topics(
     model: Annotated[Path, typer.Option(help="Folder that `train --algorithm nmf --out` wrote.", metavar="DIR")],
     top: Annotated[int, typer.Option(help="Items and users of each topic.", min=1)] = 10,
@@ -220,10 +219,10 @@ def topics(
 ) -> None:
     """Show the strongest items and users of each factor of an nmf model, strongest factor first."""
     from service.cli import offline
-    from service.cli.topics import topics as found
+    from service.cli.topics import topics as topics_of
 
     printer = Printer(json)
-    for topic in found(offline.saved_model(model), top):
+    for topic in topics_of(offline.saved_model(model), top):
         printer.line(topic)
 
 
@@ -234,9 +233,9 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str], commands: typer.Typer = app, name: str = "nearfield") -> int:
-    """Run one of `commands`; returns the exit status: 0, 1 for a failure, 2 for bad usage or bad input.
+    """Run one of `commands`; return the exit status: 0, 1 for a failure, 2 for bad usage or bad input.
 
-    An error that nobody foresaw keeps its traceback.
+    An unforeseen error keeps its traceback.
     """
     try:
         return commands(list(arguments) or ["--help"], prog_name=name, standalone_mode=False) or 0
@@ -251,12 +250,12 @@ def run(arguments: Sequence[str], commands: typer.Typer = app, name: str = "near
         return complain(complaints.message(error), code)
 
 
-def _settings(given: dict[str, Any]) -> Settings:
+def _settings(options: dict[str, Any]) -> Settings:
     from service.settings import Settings, unknown_variables
 
     if unknown := unknown_variables():
-        complain(f"left alone: {', '.join(unknown)}; no setting has such a name", 0)
-    return Settings(**{name: value for name, value in given.items() if value is not None})
+        complain(f"ignored: {', '.join(unknown)}; no setting has this name", 0)
+    return Settings(**{name: value for name, value in options.items() if value is not None})
 
 
 def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:

@@ -1,4 +1,4 @@
-"""What the command line says about an error, and with which status it ends."""
+"""Maps an error to the message of the command line and to its exit status."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ BAD_INPUT = (
 
 
 def exit_code(error: Exception) -> int | None:
-    """The exit status for an error; None for one that nobody foresaw."""
+    """The exit status for an error; None for an unforeseen one."""
     if isinstance(error, BAD_INPUT):
         return BAD_USAGE
     return FAILED if isinstance(error, EngineError | ServiceError | OSError) else None
 
 
 def message(error: Exception) -> str:
-    """The error in words."""
+    """The error as one line for people."""
     return "; ".join(map(_refused, error.errors())) if isinstance(error, ValidationError) else str(error)
 
 
 def _refused(problem: Any) -> str:
-    """What is wrong with one setting; what was given is not repeated where it may be a secret."""
+    """The fault of one setting; does not repeat a value that may be a secret."""
     name = ".".join(map(str, problem["loc"]))
-    is_secret = "_key" in name or name == "redis" or "@" in str(problem["input"])  # a URL may hold a password
+    is_secret = "_key" in name or name == "redis" or "@" in str(problem["input"])  # a URL may have a password
     reason = reason_of(problem | {"input": ...} if is_secret else problem)
     return reason if reason.startswith("Invalid ") else f"Invalid {name}: {reason[0].lower()}{reason[1:]}"

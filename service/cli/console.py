@@ -1,4 +1,4 @@
-"""What the command line shows: results on stdout, progress and complaints on stderr, JSON lines where asked for."""
+"""Output of the command line: results on stdout, as text or JSON lines; progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ BAD_USAGE, FAILED = 2, 1
 
 
 class Printer:
-    """Prints records: one JSON object a line, or readable text."""
+    """Prints records, one per line, as JSON or as text."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
     def line(self, record: Mapping[str, Any]) -> None:
-        """Print `record` at once, so that a reader of a pipe sees it when it happens."""
+        """Print `record` and flush, so that a reader of a pipe sees it at once."""
         text = _json(record) if self.as_json else "  ".join(f"{k} {_readable(v)}" for k, v in record.items())
         print(text, flush=True)
 
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Bar]:
-    """A progress bar on stderr while the block runs; nothing where stderr is not a terminal."""
+    """Show a progress bar on stderr while the block runs, if stderr is a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -38,7 +38,7 @@ def progress(title: str, total: int) -> Iterator[Bar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    shares_terminal = sys.stdout.isatty()  # else what is printed meanwhile must reach stdout as it is
+    shares_terminal = sys.stdout.isatty()  # a pipe must get the printed lines unchanged
     with Progress(
         *columns, console=stderr, transient=True, disable=not stderr.is_terminal, redirect_stdout=shares_terminal
     ) as bars:
@@ -52,22 +52,22 @@ class Bar:
         self._bars, self._task = bars, task
 
     def advance(self, n: int = 1, note: str = "") -> None:
-        """Move on by `n` and show `note` behind the bar."""
+        """Advance by `n` and show `note` after the bar."""
         self._bars.update(self._task, advance=n, note=note)
 
     def reach(self, n: float, note: str = "") -> None:
-        """Move to `n` and show `note` behind the bar."""
+        """Advance to `n` and show `note` after the bar."""
         self._bars.update(self._task, completed=n, note=note)
 
 
 def complain(message: str, code: int) -> int:
-    """Say what went wrong in one line on stderr; returns `code`, the exit status."""
+    """Print `message` as one line on stderr; return `code`, the exit status."""
     print(f"nearfield: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return code
 
 
 def _json(record: Mapping[str, Any]) -> str:
-    """One line of JSON, which has no NaN: what could not be measured is null."""
+    """One line of JSON; NaN becomes null, because JSON has no NaN."""
     is_nan = {name: isinstance(value, float) and math.isnan(value) for name, value in record.items()}
     return json.dumps({name: None if is_nan[name] else value for name, value in record.items()})
 

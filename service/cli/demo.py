@@ -1,6 +1,6 @@
-"""`make demo`: the whole service in a minute, on ratings that it makes itself or on a file of yours.
+"""`make demo`: shows the service in a minute, on synthetic ratings or on your own file.
 
-It talks to the service as any client would, over HTTP, and starts it as anybody would, by its command line.
+It starts the service by its command line and uses it over HTTP, like any client.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ out = Console(highlight=False)
 
 
 class DemoFailed(ServiceError):
-    """A step did not end as it should; the message says which."""
+    """A step of the demo failed; the message names it."""
 
 
 class Shown(NamedTuple):
-    """One recommendation list as it is printed."""
+    """One printed list of recommendations."""
 
     title: str
     items: list[str]
@@ -92,7 +92,7 @@ def _service(port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     port = port or _free_port()
     command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data", str(DATA)]
     with LOG.open("wb") as log:
-        # A session of its own: Ctrl-C reaches this process alone, which then stops the service in good order.
+        # A new session: Ctrl-C reaches only this process, which then stops the service in order.
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
     try:
         url = f"http://127.0.0.1:{port}"
@@ -105,10 +105,10 @@ def _service(port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 def _empty_data() -> None:
-    """Every demo begins at the beginning, but never under a service that is running.
+    """Empty the data folder, unless a service is running on it.
 
-    An earlier one may have been killed at any moment, this one included: its server may still run, and its files may be
-    there in part, so that no server would start on them.
+    An earlier demo may have been killed at any moment, even here. Its server may still run, and its files may be
+    incomplete, so that no server could start on them.
     """
     DataLock(DATA).release()
     RedisServer(DATA).stop()
@@ -120,7 +120,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
     with progress("   Starting", 1) as bar:
         for _ in range(int(START_TIMEOUT_S / POLL_S)):
             if process.poll() is not None:
-                raise DemoFailed(f"the service did not start; {LOG} says why")
+                raise DemoFailed(f"the service did not start; {LOG} has the reason")
             try:
                 answer = httpx.get(f"{url}/health/ready")
                 if answer.is_success:
@@ -146,11 +146,11 @@ def _import(client: httpx.Client, file: RatingsFile, is_synthetic: bool) -> None
 def _train(client: httpx.Client, params: dict[str, int]) -> None:
     _step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain (the first one compiles its kernels)")
     started = time.perf_counter()
-    job = _asked(client.post("/admin/retrain", json={"algorithm": ALGORITHM, "params": params}))
+    job = _document(client.post("/admin/retrain", json={"algorithm": ALGORITHM, "params": params}))
     with progress("   Training", 1) as bar:
         while job["state"] in ("queued", "running", "activating"):
             time.sleep(POLL_S)
-            job = _asked(client.get(f"/admin/jobs/{job['id']}"))
+            job = _document(client.get(f"/admin/jobs/{job['id']}"))
             bar.reach(_fraction(job), job["state"])
     if job["state"] != "succeeded":
         raise DemoFailed(f"the training {job['state']}: {job.get('error')}")
@@ -175,10 +175,10 @@ def _recommend_to_a_known_user(client: httpx.Client, file: RatingsFile, is_synth
 def _learn_at_once(client: httpx.Client, best_rating: float) -> None:
     before = _list(client, NEWCOMER, "before")
     liked = before.items[0]
-    _step(5, f"Somebody new ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {liked}")
+    _step(5, f"A new user ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {liked}")
     started = time.perf_counter()
     rating = {"user": NEWCOMER, "item": liked, "rating": float(best_rating)}
-    written = _asked(client.post("/ratings", json=rating))
+    written = _document(client.post("/ratings", json=rating))
     after = _list(client, NEWCOMER, "after", wait_for=written["stream_id"])
     took_ms = (time.perf_counter() - started) * 1000
     _print_lists(before, after)
@@ -187,12 +187,12 @@ def _learn_at_once(client: httpx.Client, best_rating: float) -> None:
 
 
 def _list(client: httpx.Client, user: str, title: str, **query: str) -> Shown:
-    answer = _asked(client.get(f"/recommend/{quote(user, safe='')}", params={"n": N_SHOWN, **query}))
+    answer = _document(client.get(f"/recommend/{quote(user, safe='')}", params={"n": N_SHOWN, **query}))
     kind = "personal" if answer["personalized"] else "popular"
     return Shown(f"{title} ({kind})", [line["item"] for line in answer["items"]])
 
 
-def _asked(response: httpx.Response) -> dict[str, Any]:
+def _document(response: httpx.Response) -> dict[str, Any]:
     if not response.is_success:
         raise DemoFailed(f"{response.request.method} {response.request.url.path}: {importer.problem_of(response)}")
     document: dict[str, Any] = response.json()
@@ -207,7 +207,7 @@ def _print_lists(*lists: Shown) -> None:
 
 
 def _closing_words(url: str) -> None:
-    out.print(f"\nThe service goes on on [bold]{url}[/] until you press Ctrl-C. Try:")
+    out.print(f"\nThe service runs on [bold]{url}[/] until you press Ctrl-C. Try:")
     out.print(f"   curl '{url}/recommend/{NEWCOMER}?n={N_SHOWN}&explain=true'", soft_wrap=True)
 
 
@@ -216,7 +216,7 @@ def _step(number: int, text: str) -> None:
 
 
 def _free_port() -> int:
-    """The usual port, or any other where that one is taken."""
+    """The usual port, or any free one if it is in use."""
     for port in (USUAL_PORT, 0):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
             free: int = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Ratings of a file into a running service: POST /ratings in batches, waiting where the service asks for it."""
+"""Posts ratings of a file to a running service in batches, and waits when the service asks for it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import httpx
 from service.cli.ratings_file import RatingsFile
 from service.errors import InvalidSetting, ServiceError, Unavailable
 
-BATCH = 1000  # the most that one request may carry
-PATIENCE_S = 300.0  # how long one batch is tried again before giving up
+BATCH = 1000  # ratings; the service's default limit of one request
+PATIENCE_S = 300.0  # seconds; how long to retry one batch before giving up
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
 BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 N_REJECTED_KEPT = 100
@@ -26,7 +26,7 @@ HINTS: dict[int, str] = {
 
 
 class Rating(TypedDict, total=False):
-    """One element of the body of POST /ratings; `timestamp` in Unix seconds may be left out."""
+    """One element of the body of POST /ratings; `timestamp`, in Unix seconds, is optional."""
 
     user: str
     item: str
@@ -35,17 +35,17 @@ class Rating(TypedDict, total=False):
 
 
 class ImportFailed(ServiceError):
-    """The service refused a whole batch, or was not to be had for longer than the patience of an import."""
+    """The service refused a whole batch, or was unavailable for longer than `PATIENCE_S`."""
 
 
 @dataclass
 class Receipt:
-    """What became of the ratings.
+    """The result of an import.
 
     Attributes:
-        accepted, rejected: how many.
-        reasons: position from 0 in what was sent, and why it was rejected; the first hundred.
-        stream_id: of the last accepted batch; hand it to `wait_for`.
+        accepted, rejected: numbers of ratings.
+        reasons: position from 0 among the sent ratings, and why it was rejected; the first hundred.
+        stream_id: id of the last accepted batch, for `wait_for`.
     """
 
     accepted: int = 0
@@ -66,7 +66,7 @@ def client_of(url: str, key: str | None) -> httpx.Client:
     """A client of the service at `url` that sends `key`.
 
     Raises:
-        InvalidSetting: not a URL; it is not repeated, since it may hold a password.
+        InvalidSetting: not a URL. The message does not repeat it, because it may have a password.
     """
     headers = {} if key is None else {"X-API-Key": key}
     try:
@@ -76,10 +76,10 @@ def client_of(url: str, key: str | None) -> httpx.Client:
 
 
 def reach(client: httpx.Client) -> None:
-    """Ask once whether anybody is there, so that a wrong address fails at once and not after a wait.
+    """Send one request, so that a wrong address fails at once and not after retries.
 
     Raises:
-        Unavailable: nobody answers.
+        Unavailable: no service answers.
     """
     try:
         client.get("/health/live")
@@ -88,7 +88,7 @@ def reach(client: httpx.Client) -> None:
 
 
 def _address(client: httpx.Client) -> str:
-    """Where a client sends to, without the password that its URL may hold."""
+    """The address of a client's service, without a password."""
     return f"{client.base_url.scheme}://{client.base_url.netloc.decode()}"
 
 
@@ -98,18 +98,18 @@ def send(
     on_batch: Callable[[int], None] = lambda _n: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Receipt:
-    """Post `ratings` in order and in batches; a batch is repeated until it is acknowledged.
+    """Post `ratings` in order and in batches; repeat a batch until it is acknowledged.
 
     A repeated batch is harmless: the same ratings in the same order leave the same last ratings.
 
     Args:
-        client: knows the address and the key.
-        ratings: what to send.
-        on_batch: told how many ratings were dealt with, after each batch.
-        sleep: waits between two tries, seconds.
+        client: has the address and the key.
+        ratings: the ratings to send.
+        on_batch: called after each batch with its number of ratings.
+        sleep: waits between two attempts, seconds.
 
     Raises:
-        ImportFailed: refused, or nothing but refusals to serve for five minutes.
+        ImportFailed: the service refused a batch, or was unavailable for five minutes.
     """
     receipt, offset = Receipt(), 0
     for batch in _batches(ratings):
@@ -158,7 +158,7 @@ def _tried(client: httpx.Client, batch: list[Rating]) -> tuple[httpx.Response | 
 
 
 def problem_of(response: httpx.Response) -> str:
-    """What a problem document says, in one line."""
+    """A problem document as one line."""
     try:
         problem = response.json()
         text = f"{problem.get('title')}: {problem.get('detail')}"

@@ -1,7 +1,7 @@
-"""Training and measuring on files, with no service behind it: what `nearfield train` and `nearfield evaluate` do.
+"""Trains and measures on files, without a service, for `nearfield train` and `nearfield evaluate`.
 
-`train` leaves a snapshot in `OUT/<version>/` and, beside it in `OUT/<version>.parquet`, the ratings it learned from:
-the neighbor terms of a prediction and the items that need no ranking are read from them.
+`train` writes a snapshot to `OUT/<version>/` and its training ratings to `OUT/<version>.parquet`. `evaluate` needs
+these ratings for the neighbor terms of a prediction, and to leave rated items out of rankings.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from service.storage import snapshot
 from service.storage.events import ZERO
 
 OnLine = Callable[[dict[str, Any]], None]
-# The metric that decides which epoch was best, in order of preference, and whether less of it is better.
+# Metrics that decide the best epoch, in order of preference, and whether lower or higher is better.
 BEST = {"test_rmse": min, "test_ndcg@10": max, "train_rmse": min, "train_loss": min, "relative_error": min}
 KIB = 1024
 
 
 @dataclass
 class Data:
-    """Ratings to train on and to test on, in common rows.
+    """Ratings to train on and to test on, with the same rows.
 
     Attributes:
         users, items: the id tables of both.
-        train: what to learn.
-        test: what to measure, or None.
+        train: training ratings.
+        test: test ratings, or None.
     """
 
     users: IdTable
@@ -50,30 +50,30 @@ class Data:
 
     @classmethod
     def split(cls, file: RatingsFile, test_fraction: float, seed: int) -> Data:
-        """Hold out the first `round(test_fraction · n)` rows of a seeded permutation of the file's n ratings."""
+        """Hold out the first `round(test_fraction · n)` of a seeded permutation of the file's n ratings."""
         users, items, rows = numbered(file)
         rows = _last_of_each_pair(rows)
         order = np.random.default_rng(seed).permutation(len(rows.values))
         n_test = round(test_fraction * len(order))
-        data = cls(users, items, _ratings(users, items, rows.taken(order[n_test:])), None)
+        data = cls(users, items, _ratings(users, items, rows.at(order[n_test:])), None)
         if n_test:
-            data.test = _ratings(users, items, rows.taken(order[:n_test]))
+            data.test = _ratings(users, items, rows.at(order[:n_test]))
         return data
 
     @classmethod
     def folds(cls, file: RatingsFile, n_folds: int, seed: int = 0) -> Iterator[Data]:
-        """Each of `n_folds` disjoint even parts of a seeded permutation of the file's ratings held out in turn."""
+        """Split a seeded permutation of the ratings into `n_folds` even parts, and hold out each in turn."""
         users, items, rows = numbered(file)
         rows = _last_of_each_pair(rows)
         parts = np.array_split(np.random.default_rng(seed).permutation(len(rows.values)), n_folds)
         for held_out, part in enumerate(parts):
             rest = np.concatenate(parts[:held_out] + parts[held_out + 1 :])
-            test = _ratings(users, items, rows.taken(part))
-            yield cls(users, items, _ratings(users, items, rows.taken(rest)), test)
+            test = _ratings(users, items, rows.at(part))
+            yield cls(users, items, _ratings(users, items, rows.at(rest)), test)
 
     @classmethod
     def of_files(cls, train: RatingsFile, test: RatingsFile) -> Data:
-        """Train on one file and test on another; an id that only the second has is new to the model."""
+        """Train on one file and test on another; ids that only the second file has are unknown to the model."""
         users, items, train_rows = numbered(train)
         _, _, test_rows = numbered(test, users, items)
         return cls(users, items, _ratings(users, items, train_rows), _ratings(users, items, test_rows))
@@ -81,13 +81,13 @@ class Data:
 
 @dataclass
 class RowsOfFile:
-    """A file's ratings as rows of id tables: three parallel arrays (N,)."""
+    """The ratings of a file, with rows of id tables: three parallel arrays (N,)."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     values: NDArray[np.float32]
 
-    def taken(self, positions: NDArray[np.int64]) -> RowsOfFile:
+    def at(self, positions: NDArray[np.int64]) -> RowsOfFile:
         """The ratings at `positions`."""
         return RowsOfFile(self.users[positions], self.items[positions], self.values[positions])
 
@@ -95,18 +95,18 @@ class RowsOfFile:
 def train(
     data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine, out: Path | None = None
 ) -> dict[str, Any]:
-    """Fit `params` to `data.train`, tell `on_line` about each epoch, and return the closing line.
+    """Fit a model to `data.train`, report each epoch to `on_line`, and return the closing line.
 
     Args:
-        data: see there.
-        params: what to train.
-        backend: where.
+        data: see `Data`.
+        params: algorithm and hyperparameters.
+        backend: the backend to train on.
         on_line: called with `{"epoch", "seconds", "train_rmse", "test_rmse", …}` after each epoch.
         out: folder for the snapshot; None writes none.
     """
     lines: list[dict[str, Any]] = []
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # now: where nothing can be written, nothing need be trained
+        out.mkdir(parents=True, exist_ok=True)  # now, so that a folder that cannot be written fails early
 
     def on_epoch(report: gpu.EpochReport) -> None:
         lines.append({"epoch": report.epoch, "seconds": report.seconds, **report.metrics})
@@ -135,12 +135,12 @@ def train(
 
 
 def _metrics(line: dict[str, Any]) -> dict[str, Any]:
-    """What a line of an epoch measures."""
+    """The metrics in the line of an epoch."""
     return {name: value for name, value in line.items() if name not in ("epoch", "seconds")}
 
 
 def best_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """The best value of the metric that counts, and its epoch: {"best_test_rmse": 0.84, "best_epoch": 31}."""
+    """The best value of the deciding metric and its epoch: {"best_test_rmse": 0.84, "best_epoch": 31}."""
     name = next((name for name in BEST if name in lines[-1]), None)
     if name is None:
         return {}
@@ -158,12 +158,13 @@ def evaluate(
     """Measure the snapshot in `folder` on `test`: RMSE and MAE (not for implicit models), then ranks.
 
     Args:
-        folder: a version's folder, or the folder of several, whose newest counts.
+        folder: the folder of a version, or of several, of which the newest is used.
         test: held-out ratings.
-        negatives: user id → items to rank beside each of the user's test items. None ranks against every item that
+        negatives: user id → items to rank together with each test item of the user. None ranks against all items that
             the user had not rated.
-        relevant_from: smallest rating of a relevant test item. None: every rating that is no dislike to the model.
-        backend: where to score.
+        relevant_from: lowest rating of a relevant test item. None: every rating that the model does not count as a
+            dislike.
+        backend: the backend that scores.
     """
     version, model, data = _loaded(folder, test)
     assert data.test is not None  # noqa: S101 - `of_files` always gives one; this narrows the type
@@ -183,8 +184,8 @@ def read_negatives(path: Path) -> dict[str, list[str]]:
     """Read `user,item,item,…` lines (comma or tab).
 
     Raises:
-        InvalidInput: not text in UTF-8, a line without an item, or with another number of items than the first.
-        InvalidRatingsFile: no regular file.
+        InvalidInput: the file is not UTF-8, or a line has no item or another number of items than the first.
+        InvalidRatingsFile: not a regular file.
     """
     ratings_file.check_regular(path)
     try:
@@ -206,7 +207,7 @@ def read_negatives(path: Path) -> dict[str, list[str]]:
 def numbered(
     file: RatingsFile, users: IdTable | None = None, items: IdTable | None = None
 ) -> tuple[IdTable, IdTable, RowsOfFile]:
-    """A file's ratings as rows of id tables; new ids are appended to the given tables."""
+    """Convert the ids of a file to rows; new ids are appended to the tables `users` and `items`."""
     users = IdTable() if users is None else users
     items = IdTable() if items is None else items
     values = np.asarray(file.values, dtype=np.float32)
@@ -215,10 +216,10 @@ def numbered(
 
 
 def _last_of_each_pair(rows: RowsOfFile) -> RowsOfFile:
-    """Each (user, item) once, with its last rating and in the order of the file, so that a split holds out pairs."""
+    """Keep the last rating of each (user, item) in the order of the file, so that a split holds out whole pairs."""
     pair = rows.users.astype(np.int64) * (int(rows.items.max(initial=0)) + 1) + rows.items
     _, last_from_end = np.unique(pair[::-1], return_index=True)
-    return rows.taken(np.sort(len(pair) - 1 - last_from_end))
+    return rows.at(np.sort(len(pair) - 1 - last_from_end))
 
 
 def _ratings(users: IdTable, items: IdTable, rows: RowsOfFile) -> gpu.Ratings:
@@ -282,7 +283,7 @@ def _loaded(folder: Path, test: RatingsFile) -> tuple[str, gpu.Model, Data]:
 def _against_negatives(
     model: gpu.Model, data: Data, relevant: gpu.Ratings, negatives: dict[str, list[str]], backend: gpu.Backend
 ) -> dict[str, Any]:
-    """Leave-one-out ranks: each relevant test item of a user among the user's given negatives."""
+    """Leave-one-out ranks: each relevant test item of a user among the negatives of the user."""
     users, positives, _ = relevant.coo()
     given = {data.users.row(user): items for user, items in negatives.items()}
     kept = [n for n, user in enumerate(users) if int(user) in given]
@@ -297,7 +298,7 @@ def _against_negatives(
 
 
 def _of_users(model: gpu.Model, users: NDArray[np.int32]) -> gpu.Model:
-    """The model with one row for each of `users`, repeated ones too."""
+    """The model with one row for each entry of `users`, which may repeat."""
     arrays = {
         name: array[users] if gpu.model.ARRAYS[name][0][0] == "U" else array for name, array in model.arrays.items()
     }

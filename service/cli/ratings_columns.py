@@ -1,4 +1,4 @@
-"""Which column of a file is what: by its name where the file names its columns, else by its place."""
+"""Finds the columns of user, item, rating and timestamp in a file, by name if it has a header, else by position."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 NAMES = ("user", "item", "rating", "timestamp")
 N_NEEDED = 3  # the timestamp may be missing
-LATEST_S = 1e11  # Unix seconds: in the year 5138; what is above counts milliseconds
+LATEST_S = 1e11  # Unix seconds, the year 5138; larger numbers are milliseconds
 _N_SHOWN = 10
 
 _ITEMS = ("item", "movie", "book", "product", "artist", "track", "song", "article", "video", "game", "anime")
-# Names that published sets of ratings have, in small letters and digits alone; an earlier one goes before a later one.
+# Names in published data sets, in lower-case letters and digits only; an earlier alias takes precedence.
 _ALIASES = {
     "user": tuple(f"{who}{id_}" for who in ("user", "customer", "visitor", "member", "reviewer") for id_ in ("", "id")),
     "item": (*(f"{what}{id_}" for what in _ITEMS for id_ in ("", "id")), "businessid", "asin", "parentasin", "isbn"),
@@ -20,22 +20,22 @@ _ALIASES = {
 }
 
 
-def columns_named(given: Sequence[str]) -> dict[str, list[int]]:
-    """Where user, item, rating and timestamp stand among columns called `given`; one that is not there is left out."""
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower().partition(":")[0]) for name in given]  # user_id:token is one too
-    found = {}
+def columns_named(names: Sequence[str]) -> dict[str, list[int]]:
+    """Positions of user, item, rating and timestamp among columns named `names`; missing ones are left out."""
+    plain = [re.sub(r"[^a-z0-9]", "", name.lower().partition(":")[0]) for name in names]  # also user_id:token
+    positions = {}
     for name, aliases in _ALIASES.items():
         alias = next((alias for alias in aliases if alias in plain), None)
         if alias is not None:
-            found[name] = [position for position, one in enumerate(plain) if one == alias]
-    return found
+            positions[name] = [position for position, one in enumerate(plain) if one == alias]
+    return positions
 
 
 def columns_of(given: Sequence[str]) -> dict[str, int]:
-    """Where user, item, rating and, if it is there, timestamp stand among the columns called `given`.
+    """Positions of user, item, rating and, if present, timestamp among columns named `given`.
 
     Raises:
-        ValueError: one of the first three is not there, or one of the four is there twice.
+        ValueError: one of the first three is missing, or one of the four occurs twice.
     """
     found = columns_named(given)
     shown = ", ".join(name.strip()[:40] for name in given[:_N_SHOWN])
@@ -47,7 +47,7 @@ def columns_of(given: Sequence[str]) -> dict[str, int]:
 
 
 def described(columns: Mapping[str, int], given: Sequence[str] | None) -> str:
-    """Which column is what, in one line; `given` are the names in the file, None where it has none."""
+    """The meaning of the columns in one line; `given` are the names in the file, None if it has no header."""
     if given is None:
         return ", ".join(f"column {position + 1} is the {name}" for name, position in columns.items()) + " (no header)"
     text = ", ".join(f"{given[position].strip()!r} is the {name}" for name, position in columns.items())

@@ -1,7 +1,8 @@
 """Files of ratings: CSV and TSV, MovieLens (`::` or tab), JSONL, Parquet, and matrices in .npz or .mat.
 
-Text files have a header that names the columns (`service.cli.ratings_columns`), or hold user,item,rating[,timestamp] in
-this order. Text and JSONL may be compressed by gzip. Fields of JSONL and columns of Parquet are taken by their names.
+Text files have a header that names the columns (`service.cli.ratings_columns`), or the columns
+user,item,rating[,timestamp] in this order. Text and JSONL may be compressed by gzip. Fields of JSONL and columns of
+Parquet are found by name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 GZIP_SUFFIX = ".gz"
 _GZIP = b"\x1f\x8b"
-# What a file begins with that is neither text nor compressed by gzip, and what to do about it.
+# First bytes of unsupported formats, and what to do about them.
 _OTHER_KINDS = {
     b"PK\x03\x04": "a zip archive (unpack it, or save a spreadsheet as CSV)",
     b"PAR1": "Parquet (name it .parquet)",
@@ -47,14 +48,14 @@ _IRREGULAR = {
 
 
 class RatingsFile(NamedTuple):
-    """The ratings of a file, in its order; all columns are N long.
+    """The ratings of a file, in its order; all columns have N entries.
 
     Attributes:
         users, items: ids as strings.
         values: float32.
         timestamps: float64 Unix seconds; None if the file has none.
         bad: lines that were left out because of `skip_bad`.
-        columns: which column of the file is what, in words.
+        columns: the meaning of the columns, in words.
     """
 
     users: list[str]
@@ -66,15 +67,15 @@ class RatingsFile(NamedTuple):
 
 
 def read(path: Path, key: str | None = None, skip_bad: bool = False) -> RatingsFile:
-    """Read a file of ratings; its suffix and its first line tell the format.
+    """Read a file of ratings. Its suffix and its first line determine the format.
 
     Args:
         path: the file.
         key: variable of an .npz or .mat file. Default: `fea`, else its largest two-dimensional numeric one.
-        skip_bad: leave out lines of a text file that cannot be used instead of refusing the file.
+        skip_bad: leave out bad lines of a text file instead of refusing the file.
 
     Raises:
-        InvalidRatingsFile: the file, or the first bad line of it (named by its number from 1), cannot be used.
+        InvalidRatingsFile: the file cannot be used, or has a bad line; the message has its number, from 1.
         FileNotFoundError: there is no such file.
     """
     check_regular(path)
@@ -82,13 +83,13 @@ def read(path: Path, key: str | None = None, skip_bad: bool = False) -> RatingsF
         return _read(path, key, skip_bad)
     except InvalidRatingsFile:
         raise
-    except Exception as error:  # the libraries' readers fail in every way there is when a file is damaged
+    except Exception as error:  # the libraries raise many kinds of errors for damaged files
         reason = str(error) or type(error).__name__
         raise InvalidRatingsFile(f"Invalid {path}: expected {_kind(path)} that can be read, got: {reason}") from error
 
 
 def check_regular(path: Path) -> None:
-    """Return if `path` is a regular file that can be opened: a pipe or a device may never end.
+    """Check that `path` is a regular file that can be opened: reading a pipe or a device may never end.
 
     Raises:
         InvalidRatingsFile: it is something else.
@@ -98,7 +99,7 @@ def check_regular(path: Path) -> None:
     if kind != stat.S_IFREG:
         raise InvalidRatingsFile(f"Invalid {path}: expected a file, got {_IRREGULAR.get(kind, 'something else')}")
     with path.open("rb"):
-        pass  # so that what the file system refuses is not taken for a fault of the content
+        pass  # raises errors of the file system here, so that they do not count as bad content
 
 
 def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
@@ -134,13 +135,13 @@ def _read_text(path: Path, skip_bad: bool) -> TextRatings:
 
 
 def _inner_suffix(path: Path) -> str:
-    """The suffix, without that of gzip."""
+    """The suffix before .gz, or the suffix itself."""
     inner = path.with_suffix("") if path.suffix.lower() == GZIP_SUFFIX else path
     return inner.suffix.lower()
 
 
 def _kind(path: Path) -> str:
-    """What a file with this suffix should be."""
+    """The kind of file that its suffix announces."""
     suffix = path.suffix.lower()
     if suffix in MATRIX_SUFFIXES:
         return "a matrix"
@@ -148,7 +149,7 @@ def _kind(path: Path) -> str:
 
 
 def _strings(column: pa.ChunkedArray) -> list[str]:
-    """Ids of a dictionary-encoded column, equal ones sharing one string."""
+    """Ids of a dictionary-encoded column; equal ids share one string."""
     if not len(column):
         return []
     whole = column.unify_dictionaries().combine_chunks()
@@ -180,7 +181,7 @@ def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArra
     except pa.ArrowNotImplementedError:
         kind = "text or integers" if is_id else "Unix seconds, as numbers" if name == "timestamp" else "numbers"
         raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
-    converted.validate(full=True)  # text that is not UTF-8
+    converted.validate(full=True)  # finds text that is not UTF-8
     return converted.dictionary_encode() if is_id else converted
 
 

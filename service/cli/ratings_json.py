@@ -1,4 +1,4 @@
-"""Files of ratings with one JSON object a line (JSONL): fields user, item, rating and, if there is one, timestamp."""
+"""Reads files with one JSON object per line (JSONL): user, item, rating and, optionally, timestamp."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _Fields = dict[str, str]  # user, item, rating, timestamp -> the name of the fie
 
 
 def read_json(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
-    """The ratings in `data`, the content of the file `path`; the first line says which field is what.
+    """The ratings in `data`, the content of the file `path`; the first line determines the names of the fields.
 
     Raises:
-        InvalidRatingsFile: the first line names no user, item or rating, or a later one is bad and not to be skipped.
+        InvalidRatingsFile: the first line has no user, item or rating; or a line is bad and `skip_bad` is false.
     """
     lines = [(number, line) for number, line in enumerate(data.splitlines(), start=1) if line.strip()]
     if not lines:
@@ -74,7 +74,7 @@ def _id(name: str, value: object) -> str:
 
 
 def _number(name: str, value: Any) -> float:
-    is_number = isinstance(value, int) and not isinstance(value, bool)  # of any length, which no float holds
+    is_number = isinstance(value, int) and not isinstance(value, bool)  # possibly too large for a float
     if not (is_number or (isinstance(value, float) and math.isfinite(value))):
         raise ValueError(f"expected a finite number as {name}, got {_shown(value)}")
     if name == "timestamp" and is_in_milliseconds(value):

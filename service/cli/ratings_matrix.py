@@ -1,6 +1,4 @@
-"""Matrices of ratings in .npz and .mat files: users are rows, numbered from 0, items columns; entries that are not zero
-are the ratings.
-"""
+"""Reads matrices of ratings in .npz and .mat files: rows are users, columns items, non-zero entries ratings."""
 
 from __future__ import annotations
 
@@ -20,10 +18,10 @@ DEFAULT_KEY = "fea"
 
 
 class Entries(NamedTuple):
-    """The entries of a matrix that are not zero, (N,) each.
+    """The non-zero entries of a matrix, (N,) each.
 
     Attributes:
-        users, items: numbers of row and column, as text.
+        users, items: row and column numbers from 0, as text.
         values: float32.
     """
 
@@ -35,11 +33,11 @@ class Entries(NamedTuple):
 def read_matrix(path: Path, key: str | None) -> Entries:
     """The entries of the variable `key`; default: `fea`, else the largest two-dimensional numeric one.
 
-    A .mat file is read in a process of its own, since SciPy's reader writes past its buffers on some damaged files.
+    A separate process reads a .mat file, because SciPy's reader writes past its buffers for some damaged files.
 
     Raises:
-        InvalidRatingsFile: no such variable, entries that float32 cannot hold, or a file that ended that process.
-        Exception: whatever the libraries raise for a damaged file.
+        InvalidRatingsFile: no such variable, entries too large for float32, or a file that crashed the process.
+        Exception: any error of the libraries for a damaged file.
     """
     if path.suffix.lower() == ".npz":
         return _entries(path, key)
@@ -59,15 +57,15 @@ def _entries(path: Path, key: str | None) -> Entries:
     from scipy import sparse  # noqa: PLC0415 (heavy, and only matrices need it)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the libraries, about what is damaged: it is refused, or read as it is
-        with path.open("rb") as file:  # the libraries leave it open where they fail
+        warnings.simplefilter("ignore")  # the libraries warn about damaged parts, which are refused or read as they are
+        with path.open("rb") as file:  # the libraries leave it open when they fail
             loaded = (_load_npz if path.suffix.lower() == ".npz" else _load_mat)(path, file, key)
     if sparse.issparse(loaded) and loaded.format in ("csr", "csc", "bsr"):
         loaded.check_format(full_check=True)  # the conversion below writes wherever damaged indices point
     matrix = sparse.coo_array(loaded)
     matrix.sum_duplicates()
     kept = matrix.data != 0
-    with np.errstate(over="ignore"):  # what float32 cannot hold is refused as infinite
+    with np.errstate(over="ignore"):  # entries too large for float32 become infinite and are refused below
         values = matrix.data[kept].astype(np.float32)
     if not np.isfinite(values).all():
         found = matrix.data[kept][~np.isfinite(values)][0]
@@ -77,7 +75,7 @@ def _entries(path: Path, key: str | None) -> Entries:
 
 
 def _row_names(rows: NDArray[np.integer]) -> list[str]:
-    """Each row as its number, equal ones sharing one string."""
+    """Each row number as text; equal ones share one string."""
     numbers, places = np.unique(rows, return_inverse=True)
     names = [str(number) for number in numbers.tolist()]
     return [names[position] for position in places.tolist()]

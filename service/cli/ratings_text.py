@@ -1,4 +1,4 @@
-"""Text files of ratings, read by columns; only a file with a bad line is looked at line by line, to name it."""
+"""Reads text files of ratings by columns. Only a file with a bad line is read again line by line, to name the line."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class BadLine(NamedTuple):
     """A line that cannot be used.
 
     Attributes:
-        number: from 1, header and empty lines included.
-        reason: what was expected and what is there.
+        number: line number from 1, counting header and empty lines.
+        reason: what was expected and what was found.
     """
 
     number: int
@@ -46,12 +46,12 @@ class BadLine(NamedTuple):
 
 
 class TextRatings(NamedTuple):
-    """What a text file holds.
+    """The content of a text file.
 
     Attributes:
         table: columns user, item (dictionary-encoded), rating, and timestamp if there is one.
         bad: the lines left out.
-        columns: which column is what, in words.
+        columns: the meaning of the columns, in words.
     """
 
     table: pa.Table
@@ -60,13 +60,14 @@ class TextRatings(NamedTuple):
 
 
 class _Format(NamedTuple):
-    """How the lines are to be read.
+    """The format of the lines.
 
     Attributes:
-        columns: where user, item, rating and perhaps timestamp stand.
-        n_columns: of each line.
-        n_header_lines: lines up to the header and with it; 0 without one.
-        header: the names in it.
+        delimiter: comma or tab.
+        columns: positions of user, item, rating and perhaps timestamp.
+        n_columns: columns of each line.
+        n_header_lines: lines up to and including the header; 0 without one.
+        header: the names in the header.
     """
 
     delimiter: str
@@ -80,7 +81,7 @@ def read_text(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
     """The ratings in `data`, the content of the file `path`.
 
     Raises:
-        InvalidRatingsFile: the first bad line, unless `skip_bad`; no usable line at all.
+        InvalidRatingsFile: a line is bad and `skip_bad` is false; or no line is usable.
     """
     form, data = _recognized(path, data.removeprefix(_BYTE_ORDER_MARK))
     words = described(form.columns, form.header)
@@ -89,7 +90,7 @@ def read_text(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
         if _is_clean(table) and len(table) == _n_lines(data) - (form.header is not None):
             return TextRatings(table, [], words)
     except pa.ArrowInvalid:
-        pass  # which line it was is found below
+        pass  # the code below finds the line
     lines = data.splitlines()
     bad = _bad_lines(lines, form)
     if not bad:
@@ -103,14 +104,14 @@ def read_text(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
 
 
 def _n_lines(data: bytes) -> int:
-    """How many lines are not empty. A quoted field that is never closed makes one row of many lines."""
+    """Number of lines that are not empty. An unclosed quote turns many lines into one row, which this count reveals."""
     codes = np.frombuffer(data, dtype=np.uint8)
     is_text = (codes != _LINE_ENDS[0]) & (codes != _LINE_ENDS[1])
     return int(np.count_nonzero(is_text[1:] & ~is_text[:-1])) + int(is_text[:1].sum())
 
 
 def _recognized(path: Path, data: bytes) -> tuple[_Format, bytes]:
-    """The format that the first line shows, and the data with a delimiter of one character."""
+    """The format of the first line, and the data with a delimiter of one character."""
     lines = data[:_HEAD_BYTES].splitlines()
     n_empty = next((n for n, line in enumerate(lines) if line), 0)
     first = lines[n_empty] if lines else b""
@@ -119,7 +120,7 @@ def _recognized(path: Path, data: bytes) -> tuple[_Format, bytes]:
     delimiter = "\t" if b"\t" in first else ","
     try:
         fields = _fields(first, delimiter, errors="replace")
-    except csv.Error:  # the line is named later, as any other
+    except csv.Error:  # reported later, like other bad lines
         fields = first.decode(errors="replace").split(delimiter)
     if _is_header(fields):
         try:
@@ -135,7 +136,7 @@ def _recognized(path: Path, data: bytes) -> tuple[_Format, bytes]:
 
 
 def _is_header(fields: list[str]) -> bool:
-    """Whether a line without a number names at least two of the columns: one alone may be an id."""
+    """Whether a line has no number and names at least two columns: a single name may be an id."""
     return len(columns_named(fields)) > 1 and not any(field and _stands_for_a_number(field) for field in fields)
 
 
@@ -186,7 +187,7 @@ def _bad_lines(lines: list[bytes], form: _Format) -> list[BadLine]:
 
 
 def _fault(line: bytes, form: _Format) -> str | None:
-    """What is wrong with a line, None if nothing is."""
+    """The fault of a line, or None."""
     try:
         fields = _fields(line, form.delimiter)
         if len(fields) != form.n_columns:
@@ -230,7 +231,7 @@ def _is_number(text: str) -> bool:
 
 
 def _stands_for_a_number(text: str) -> bool:
-    """Whether this is what a missing or unusable number looks like, which no header has."""
+    """Whether this parses as a number, NaN included, which no name in a header does."""
     try:
         float(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""A synthetic catalog with planted tastes: ratings to try the service on where no real ones are at hand.
+"""A synthetic catalog with planted tastes: ratings for trying the service without real ones.
 
-Nothing in it is real, and every id says so ("synthetic-viewer-0007", "synthetic-western-012"). Each viewer loves one
-genre, likes a second and avoids a third; a rating is the item's quality plus that taste plus noise, and viewers find
-popular items and their own genres more often. So a model that learned anything recommends a viewer's own genres.
+Every id contains "synthetic" ("synthetic-viewer-0007", "synthetic-western-012"). Each viewer loves one genre, likes a
+second and avoids a third. A rating is the item's quality plus that taste plus noise. Viewers meet popular items and
+their own genres more often. So a model that has learned recommends a viewer's own genres.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ N_ITEMS = 400
 RATINGS_PER_VIEWER = (12, 70)
 LOVES, LIKES, AVOIDS = 1.2, 0.6, -1.0
 MEAN, QUALITY_SPREAD, NOISE = 3.3, 0.4, 0.5
-PULL_OF_TASTE = 2.0  # how much more often a viewer meets what suits them, in log odds per point of taste
-POPULARITY_SKEW = 0.3  # the item of popularity rank x is met with odds in proportion to x to the minus this
+PULL_OF_TASTE = 2.0  # log odds per point of taste with which a viewer meets an item
+POPULARITY_SKEW = 0.3  # exponent: the odds of meeting the item of popularity rank x are proportional to x ** -0.3
 LOWEST, HIGHEST = 0.5, 5.0
 
 
 class Catalog(NamedTuple):
-    """Planted ratings as parallel arrays of length N, with the truth they were drawn from.
+    """Planted ratings as parallel arrays of length N, with the tastes and genres they were drawn from.
 
     Attributes:
         viewers, items: rows, int64 (N,).
         ratings: half points from 0.5 to 5, float64 (N,).
-        taste: what each viewer feels for each genre, float64 (viewers, genres).
+        taste: taste of each viewer for each genre, float64 (viewers, genres).
         genre: genre of each item, int64 (items,).
     """
 
@@ -55,7 +55,7 @@ class Catalog(NamedTuple):
 
 
 def planted(seed: int = 0, n_viewers: int = N_VIEWERS, n_items: int = N_ITEMS) -> Catalog:
-    """Draw a catalog; equal arguments give equal ratings, in an order shuffled over viewers and items."""
+    """Draw a catalog; equal arguments give equal ratings, in a shuffled order."""
     rng = np.random.default_rng(seed)
     taste = _tastes(rng, n_viewers)
     genre = np.arange(n_items) % len(GENRES)
@@ -87,7 +87,7 @@ def _tastes(rng: np.random.Generator, n_viewers: int) -> NDArray[np.float64]:
 def _encounters(
     rng: np.random.Generator, taste: NDArray[np.float64], genre: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Who rates what: distinct items of each viewer, drawn by popularity and taste (Gumbel's trick, no loop)."""
+    """The (viewer, item) pairs to rate: distinct items per viewer, drawn by popularity and taste with Gumbel noise."""
     n_viewers, n_items = len(taste), len(genre)
     log_popularity = -POPULARITY_SKEW * np.log1p(rng.permutation(n_items))
     keys = log_popularity + PULL_OF_TASTE * taste[:, genre] + rng.gumbel(size=(n_viewers, n_items))

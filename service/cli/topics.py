@@ -1,4 +1,4 @@
-"""The factors of an NMF model as topics: the items and the users that each is made of."""
+"""Shows the factors of an NMF model as topics: the strongest items and users of each."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gpu.errors import InvalidInput
 from gpu.params import NmfParams
 from service.storage.snapshot import Snapshot
 
-SHARE = 1e-6  # of the largest entry of a factor, below which an entry is the ε of the training, which stands for 0
+SHARE = 1e-6  # of the largest entry of a factor; smaller entries are the ε of the training, which stands for 0
 
 
 def topics(snapshot: Snapshot, n: int) -> Iterator[dict[str, Any]]:
     """The strongest `n` items and users of each factor, strongest factor first.
 
     Each is `{"topic", "weight", "items", "users"}`: the number of the factor from 0, the length of its row of H (its
-    column of W has length 1), and ids, those with the largest entries first and none without one.
+    column of W has length 1), and ids in order of descending entries, without those whose entry is 0.
 
     Raises:
-        InvalidInput: the model is not one of NMF, whose factors alone can be read like this.
+        InvalidInput: the model is not an NMF model; only those have non-negative factors that can be read as topics.
     """
     model = snapshot.model
     if not isinstance(model.params, NmfParams):

@@ -1,4 +1,4 @@
-"""`nearfield tune`: which settings of an algorithm suit a file of ratings; see `gpu.training.tune`."""
+"""`nearfield tune`: finds the best hyperparameters of an algorithm for a file of ratings; see `gpu.training.tune`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from service.jobs.trials import changed, line_of
 
 
 def on_file(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) -> dict[str, Any]:
-    """Search on `data.train`, judged on `data.test`, and return the closing line: the best settings and their score.
+    """Search on `data.train`, judge on `data.test`, and return the closing line: the best parameters and their score.
 
     Args:
-        on_line: called with a line for each training (`line_of`) and how many there are.
+        data: see `Data`; must have test ratings.
+        params: the algorithm and the hyperparameters to search around.
+        backend: the backend to train on.
+        on_line: called with a record of each training (`line_of`), its number and the number of all.
     """
     assert data.test is not None  # noqa: S101 - the command always holds pairs out; this narrows the type
 
@@ -23,13 +26,13 @@ def on_file(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLin
         on_line({"trial": n_done, "of": n_trials, **line_of(trial, params)})
 
     with naming(data.ids):
-        found = tune(data.train, data.test, params, backend=backend, on_trial=on_trial)
-    scores = [trial.score for trial in found.trials if trial.params == found.best]
+        result = tune(data.train, data.test, params, backend=backend, on_trial=on_trial)
+    scores = [trial.score for trial in result.trials if trial.params == result.best]
     return {
         "done": True,
         "algorithm": params.algorithm,
-        "n_trials": len(found.trials),
-        f"best_{found.metric}": scores[-1],
-        "params": changed(found.best, params),
-        "set": " ".join(f"--set {name}={value:.6g}" for name, value in changed(found.best, params).items()),
+        "n_trials": len(result.trials),
+        f"best_{result.metric}": scores[-1],
+        "params": changed(result.best, params),
+        "set": " ".join(f"--set {name}={value:.6g}" for name, value in changed(result.best, params).items()),
     }

@@ -1,7 +1,7 @@
 """`python -m service.cli.warm`: compile every kernel into Numba's cache before the first start, as the image does.
 
-`python -m service.cli.warm TURN ALGORITHM …`: one of several processes that compile what these models answer and learn
-with (`service.engine.compilation`). It prints the name of each kernel that it has compiled.
+`python -m service.cli.warm TURN ALGORITHM …`: one of several processes that compile the kernels of these models
+(`service.engine.compilation`). It prints the name of each kernel that it has compiled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ N_VIEWERS, N_ITEMS = 60, 40
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compile as the arguments say."""
+    """Compile the kernels of the given algorithms, or of all without arguments."""
     tuning.configure()
     if arguments:
         take_turns()
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def compile_all() -> None:
-    """Do once on a small synthetic catalog, for every algorithm, what trainer and engine do all day."""
+    """Run the operations of trainer and engine once for every algorithm, on a small synthetic catalog."""
     rehearse_history()
     drawn = synthetic.planted(0, N_VIEWERS, N_ITEMS)
     ratings = gpu.Ratings.from_coo(drawn.viewers, drawn.items, drawn.ratings, (N_VIEWERS, N_ITEMS))
@@ -43,7 +43,7 @@ def compile_all() -> None:
 
 
 def rehearse(turn: int, algorithms: Sequence[str]) -> None:
-    """Rehearse everything, from a place on that `turn` decides: others begin elsewhere, so that each does a part."""
+    """Rehearse all algorithms, starting at a position that depends on `turn`, so that each process compiles a part."""
     acts: list[Callable[[], None]] = []
     for algorithm in algorithms:
         acts += [partial(rehearse_answers, algorithm), partial(rehearse_learning, algorithm)]

@@ -1,4 +1,4 @@
-"""`Background`: work of low priority, as generators of which one step runs at a time."""
+"""`Background`: runs low-priority work as generators, one step at a time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from typing import Any
 
-Slices = Generator[None, None, Any]  # each step takes about so long:
-SLICE_S = 0.003
+Slices = Generator[None, None, Any]
+SLICE_S = 0.003  # seconds; what one step of such a generator should take
 
 
 class Background:
-    """A queue of generators. `add` may be called from any thread, the rest belongs to the one that runs them.
+    """A queue of generators. Any thread may call `add`; only the thread that runs them may call the rest.
 
     Attributes:
         last_s: when the last step ended, monotonic seconds.
@@ -29,13 +29,13 @@ class Background:
         return len(self._waiting)
 
     def add(self, slices: Slices) -> Future[Any]:
-        """Queue a generator; its value, or exception, goes to the future."""
+        """Queue a generator; the future gets its value or its exception."""
         future: Future[Any] = Future()
         self._waiting.append((slices, future))
         return future
 
     def step(self) -> None:
-        """One step of the generator whose turn it is."""
+        """Run one step of the next generator in the queue."""
         slices, future = self._waiting.popleft()
         try:
             next(slices)
@@ -48,7 +48,7 @@ class Background:
         self.last_s = time.monotonic()
 
     def abandon(self, error: Exception) -> None:
-        """Close every generator; whoever waits for one gets `error`."""
+        """Close every generator; their futures get `error`."""
         with contextlib.suppress(IndexError):  # two threads may do this at once, when the service stops
             while True:
                 slices, future = self._waiting.popleft()

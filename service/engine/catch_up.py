@@ -1,4 +1,4 @@
-"""`CatchUp`: lets live models refit trained items, and the users who rated them, when there is time."""
+"""`CatchUp`: lets live models refit trained items, and the users who rated them, when the engine is idle."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from service.metrics import Metrics
 
 
 class CatchUp:
-    """One generator at most in the engine's background, there while a live model is behind. Engine thread only."""
+    """Keeps one generator in the engine's background while a live model is behind. Engine thread only."""
 
     def __init__(
         self, background: Background, ranking: Ranking, metrics: Metrics, fail: Callable[[BaseException], None]
     ) -> None:
-        """`fail` gets the error of a model that could not catch up: it may answer wrongly from then on."""
+        """`fail` gets the error of a model that could not catch up: its answers may be wrong from then on."""
         self._background, self._ranking, self._metrics, self._fail = background, ranking, metrics, fail
         self._is_under_way = False
 
     def start(self) -> None:
-        """Begin, if it has not begun; after anything that a model learns."""
+        """Begin unless it is under way. Call it after every change that a model learns."""
         if not self._is_under_way:
             self._is_under_way = True
             self._background.add(self._slices()).add_done_callback(self._end)
@@ -34,7 +34,7 @@ class CatchUp:
             yield
 
     def step(self) -> bool:
-        """Do a slice; whether all live models have caught up."""
+        """Run one slice; return whether all live models have caught up."""
         has_caught_up = [model.catch_up(SLICE_S) for model in self._ranking.models()]
         for model in self._ranking.models():
             self._metrics.refits_waiting.labels(model.name).set(model.online.n_waiting)

@@ -1,8 +1,7 @@
-"""What must be compiled before a model answers, and compiling it where it disturbs nobody.
+"""Lists the Numba kernels that each model needs, and compiles them without delaying requests.
 
-Numba compiles one kernel at a time in a process, in Python for the most part, so that requests would wait for it. Where
-there is a cache folder, processes of their own fill it (`service.cli.warm`), and this one loads what they
-have left there.
+Numba compiles one kernel at a time and holds the GIL for most of it, so that requests would wait. Where the cache
+folder is writable, separate processes fill it (`service.cli.warm`), and this process loads the kernels from there.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from gpu.params import CulshParams
 from service.engine.rehearsal import rehearse_model
 from service.threads import helper
 
-MAX_PROCESSES = 4  # more would compile the same kernels: there are few that no other one needs
-SECONDS_PER_KERNEL = 0.4  # of one core; measured: 91 kernels in 36 s
-NICENESS = 10  # who asks meanwhile goes first
+MAX_PROCESSES = 4  # processes; more would compile the same kernels, because most kernels depend on shared ones
+SECONDS_PER_KERNEL = 0.4  # seconds of one core; measured: 91 kernels in 36 s
+NICENESS = 10  # of the processes that compile: requests go first
 POLL_S = 0.2
 
-# Kernels by what calls them, whole modules or single ones. What an algorithm learns with:
+# Kernels by purpose, as names of modules or of single kernels.
 _HISTORY = ("arena", "rating_table")
 _ANSWERS = ("bounds", "estimate", "item_index", "lists", "neighbor_blocks", "topn", "weighted")
 _BY_FACTORS, _BY_RATINGS = {"lists.cosine", "lists.cosines"}, {"weighted.cosines_of_rows"}  # neighbors
@@ -41,7 +40,7 @@ _DRIFT = ("drift.count", "drift.positions_of")
 _SUMS = ("exact.add_gram",)
 _ABSENCES = ("refit_items.draw_absences", "refit_items.draw_absent", "refit_items.likers")
 
-# What nobody calls while a model answers, and why not: every other kernel has to be called by a rehearsal, see
+# Kernels that are never called while a model answers, and why. A rehearsal has to call every other kernel, see
 # `tests/service/engine/test_rehearsal.py`.
 OFFLINE = {
     "als": "half-iterations of a training",
@@ -68,12 +67,11 @@ OnProgress = Callable[[float, str], None]
 
 
 def needed(algorithm: str) -> set[str]:
-    """The kernels that a model of `algorithm` answers and learns with, by name."""
+    """Names of the kernels with which a model of `algorithm` answers and learns."""
     params = ALGORITHMS[algorithm].params()
     names = [*_HISTORY, *_ANSWERS]
-    lacking = {"arena.move_rows"} | (
-        _BY_FACTORS if params.has_item_weights else _BY_RATINGS
-    )  # the first: of the log alone
+    lacking = {"arena.move_rows"}  # only reading the log calls it
+    lacking |= _BY_FACTORS if params.has_item_weights else _BY_RATINGS
     if isinstance(params, GradientParams):
         names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]
         lacking |= set() if isinstance(params, CulshParams) else {"rating_table.values_of"}
@@ -88,12 +86,12 @@ def needed(algorithm: str) -> set[str]:
 
 
 def _drift(params: Params, *names: str) -> tuple[str, ...]:
-    """What trained items learn with, where they do."""
+    """`names` if the trained items of such a model learn, else nothing."""
     return names if drift.learns(params) else ()
 
 
 def check_cache() -> None:
-    """Say so where what is compiled cannot be kept: everything works, but every start and every training compiles."""
+    """Log a warning if no cache folder is writable: then every start and every training compiles again."""
     if not compilation.can_save() and compilation.uncached(set(compilation.kernels())):
         _log.warning(
             "compiled kernels cannot be kept, since no cache folder can be written: every start compiles them again; "
@@ -102,11 +100,11 @@ def check_cache() -> None:
 
 
 def prepare(algorithms: Sequence[str], on_progress: OnProgress, is_stopping: Callable[[], bool]) -> None:
-    """Compile what models of these algorithms need, or load it from the cache. Any thread but the engine's.
+    """Compile the kernels of these algorithms, or load them from the cache. Any thread but the engine's.
 
     Args:
-        on_progress: called with the share that is done, 0 to 1, and what is being done.
-        is_stopping: asked now and then; when true, `prepare` returns with the work undone.
+        on_progress: called with the share that is done, 0 to 1, and a sentence for people.
+        is_stopping: polled; when it returns true, `prepare` returns without finishing.
     """
     missing = compilation.uncached(set().union(*map(needed, algorithms))) if algorithms else set()
     progress = _Progress(algorithms, missing, on_progress)
@@ -115,14 +113,14 @@ def prepare(algorithms: Sequence[str], on_progress: OnProgress, is_stopping: Cal
         progress.announce(n_processes if compilation.can_save() else 1)
     if missing and compilation.can_save():
         _in_processes(algorithms, n_processes, progress.note, is_stopping)
-    with compilation.watched(progress.note):  # all that is left where the processes did their work: nothing
+    with compilation.watched(progress.note):  # nothing is left to compile if the processes did it all
         for algorithm in algorithms:
             if not is_stopping():
                 rehearse_model(algorithm)
 
 
 class _Progress:
-    """How many of the missing kernels are there by now, and about how long the others take."""
+    """Counts the missing kernels that have been compiled, and estimates the time for the others."""
 
     def __init__(self, algorithms: Sequence[str], missing: set[str], on_progress: OnProgress) -> None:
         self._what = f"compiling kernels for {', '.join(algorithms)}"
@@ -131,7 +129,7 @@ class _Progress:
         self._expected_s = 0.0
 
     def announce(self, n_processes: int) -> None:
-        """Say that it begins, and about how long it takes."""
+        """Log that compilation begins and about how long it takes."""
         self._expected_s = self._n_missing * SECONDS_PER_KERNEL / n_processes
         _log.info(
             f"{self._what}: there are none for this processor in the cache; models answer when it is done",
@@ -139,28 +137,28 @@ class _Progress:
             about_seconds=self._seconds_left(),
             processes=n_processes,
         )
-        self._tell("")
+        self._report("")
 
     def note(self, kernel: str) -> None:
-        """A kernel has been compiled, by this process or another."""
+        """Count a kernel that this process or another has compiled."""
         if kernel in self._missing:
             self._missing.remove(kernel)
-            self._tell(f", the last one {kernel}")
+            self._report(f", the last one {kernel}")
 
     def _seconds_left(self) -> int:
-        """What is expected, more and more corrected by what it took so far."""
+        """Estimate that starts from the expected time and shifts to the measured pace as work completes."""
         left = len(self._missing) / self._n_missing
         passed_s = time.monotonic() - self._began_s
         return round(left * (left * self._expected_s + passed_s)) + 1
 
-    def _tell(self, last: str) -> None:
+    def _report(self, last: str) -> None:
         n_done = self._n_missing - len(self._missing)
         text = f"{self._what}: {n_done} of {self._n_missing} done{last}; about {self._seconds_left()} s left"
         self._on_progress(n_done / self._n_missing, text)
 
 
 def _of(names: Sequence[str]) -> set[str]:
-    """The kernels of these modules, and those that are named themselves, but none that are only called offline."""
+    """The kernels of these modules, and those named one by one, without those of `OFFLINE`."""
     every = compilation.kernels()
     return {name for name in every if _is_in(name, names) and not _is_in(name, OFFLINE)}
 
@@ -172,7 +170,7 @@ def _is_in(kernel: str, names: Sequence[str] | dict[str, str]) -> bool:
 def _in_processes(
     algorithms: Sequence[str], n_processes: int, note: Callable[[str], None], is_stopping: Callable[[], bool]
 ) -> None:
-    """Fill the cache folder; each process begins elsewhere, and finds there what the others have done before."""
+    """Fill the cache folder. Each process begins at another kernel, and skips those that the others have stored."""
     kernels: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     started = [_start(algorithms, turn, kernels) for turn in range(n_processes)]
     n_running = n_processes

@@ -1,8 +1,8 @@
-"""`Engine`: the one thread that owns the history and the live models, and everything that waits for it.
+"""`Engine`: one thread that owns the history and the live models, and the queues into it.
 
-Requests are taken all at once and answered together. Scoring comes first, but a learning batch never waits longer than
-`LEARNING_WAIT_S`; learning and the preparation of new models go in slices of a few milliseconds in between. Only this
-thread changes models or history, so nothing in it needs a lock.
+The thread takes all waiting requests and answers them as one batch. Scoring comes first, but a learning batch never
+waits longer than `LEARNING_WAIT_S`. Learning and the preparation of new models run between the batches, in slices of a
+few milliseconds. Only this thread changes models or history, so that neither needs a lock.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from service.storage.events import Entry, StreamId
 from service.storage.rating_log import RatingLog
 from service.threads import PartThread, unheard
 
-LEARNING_WAIT_S = 0.010
-CATCH_UP_S = 0.010  # that an event is held back, if no other waits, so that what follows from it is there with it
-QUERIES, LESSONS = ("queries",), ("lessons",)  # labels of queues
-BACKGROUND_WAIT_S = 0.050  # longest time between two slices of a hot swap while requests keep coming
+LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming
+CATCH_UP_S = 0.010  # seconds; how long `as_of` may wait for the refits that an event caused, if no other event waits
+QUERIES, LESSONS = ("queries",), ("lessons",)  # labels of queues in metrics
+BACKGROUND_WAIT_S = 0.050  # seconds; longest time between two slices of a hot swap while requests keep coming
 
 _log = structlog.get_logger(__name__)
 
 
 class Engine:
-    """Answers queries, learns, and takes in new models, all on one thread.
+    """Answers queries, learns, and loads new models, all on one thread.
 
     Attributes:
-        history: ids and last ratings; only to be touched from slices (`run_slices`).
-        stages: what is still missing before the service is ready.
-        failure: what stopped the thread, if something did.
+        history: ids and last ratings; use it only in slices (`run_slices`).
+        stages: progress of the start; the service is ready when all are done.
+        failure: the error that stopped the thread, or None.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Engine:
         """Prepare; nothing runs yet.
 
         Args:
-            history: what is known so far; belongs to the engine from now on.
+            history: ids and ratings so far; belongs to the engine from now on.
             backend: where models live.
-            default_models: ranked names of models; the first live one answers.
-            limits: how many queries may wait, how long, and how many are answered together.
-            metrics: series to keep; None keeps none.
-            on_failure: called on the event loop, once, when the thread has died of an exception.
+            default_models: names of models, preferred ones first; the first live one answers.
+            limits: how many queries may wait, how long, and how many one batch holds.
+            metrics: series to update; None updates none.
+            on_failure: called once, on the event loop, when an exception has ended the thread.
         """
         self.history, self.backend = history, backend
         self.stages = Stages()
@@ -81,11 +81,11 @@ class Engine:
         self._pending_events = PendingEvents()
         self._learning: list[EventBatch] = []
         self._background = Background()
-        self._settled_s = 0.0  # when the live models had learned what is being learned; 0: not yet
+        self._settled_s = 0.0  # monotonic seconds; when the live models had settled the present batch; 0: not yet
         self._catch_up = CatchUp(self._background, self._ranking, self._metrics, self.fail)
         self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
         self._stopping = threading.Event()
-        self._thread = PartThread("engine", self._run, unheard)  # it tells by itself, on the event loop
+        self._thread = PartThread("engine", self._run, unheard)  # `_run` reports its failure itself, on the event loop
         self._observe_queues()
 
     # --- from the event loop
@@ -96,24 +96,24 @@ class Engine:
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Let the thread finish what it does and end; whoever still waits gets `NotReady`."""
+        """End the thread after its present step; requests that still wait get `NotReady`."""
         self._stopping.set()
         self._pending_queries.wake()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
     def ask(self, query: Query) -> asyncio.Future[Any]:
-        """The answer to `query` (`service.engine.queries` pairs them), awaited.
+        """A future for the answer to `query`; `service.engine.queries` has the type of each answer.
 
         Raises:
-            Overloaded: too many queries are waiting, or, when awaited, this one has for too long.
+            Overloaded: too many queries are waiting; or, when awaited, this one has waited for too long.
             NotReady: the engine has stopped.
             UnknownUser, UnknownItem, UnknownModel: see the query.
         """
         return self._pending_queries.put(query)
 
     async def wait_for(self, stream_id: StreamId, timeout_s: float = 2.0) -> None:
-        """Return once history and every live model have the entry `stream_id`; at once if they have a later one.
+        """Return when history and every live model have the entry `stream_id` or a later one.
 
         Raises:
             NotSeenYet: not within `timeout_s`.
@@ -130,14 +130,14 @@ class Engine:
 
     @property
     def readiness(self) -> Readiness:
-        """Whether requests can be answered well, and if not, why."""
+        """Whether the service can answer with all its models, and if not, why."""
         if self.failure is not None:
             return Readiness(False, f"the engine failed: {self.failure}", 0.0)
         return self.stages.readiness
 
     @property
     def can_answer(self) -> Readiness:
-        """Whether requests can be answered at all: lists of popular items, while models are being prepared."""
+        """Whether the service can answer at all: with popular items while models are being prepared."""
         return self.readiness if self.failure is not None else self.stages.can_answer
 
     @property
@@ -151,14 +151,14 @@ class Engine:
         return self._n_forgotten
 
     def models(self) -> list[LiveModel]:
-        """The live models, in the order in which they are asked by default."""
+        """The live models in order of preference: the first answers requests that name none."""
         return self._ranking.models()
 
     def learn(self, entries: Sequence[Entry], gives_up: Callable[[], bool] = lambda: False) -> None:
-        """Hand in the next entries, in order; blocks while too many are waiting.
+        """Queue the next entries, in order; blocks while the queue is full.
 
         Raises:
-            NotReady: the engine has stopped, or `gives_up` said so.
+            NotReady: the engine has stopped, or `gives_up` returned true.
         """
         self._pending_events.put(entries, lambda: self._stopping.is_set() or gives_up())
         self._pending_queries.wake()
@@ -168,15 +168,15 @@ class Engine:
         return self.run_slices(self._loading(log))
 
     def fail(self, error: BaseException) -> None:
-        """Stop everything because a part that the engine depends on has failed; see `failure`."""
+        """Stop the engine because another part failed with `error`, which becomes `failure`."""
         self.failure = self.failure or error
         self._stopping.set()
         self._pending_queries.wake()
 
     def run_slices(self, slices: Slices) -> Future[Any]:
-        """Run a generator on the engine thread, one step at a time when nothing else is due; its value comes back.
+        """Run a generator on the engine thread, one step at a time when nothing else is due.
 
-        An exception in it goes to the future and harms nothing else.
+        The future gets its value or its exception; an exception harms nothing else.
         """
         future = self._background.add(slices)
         self._pending_queries.wake()
@@ -185,13 +185,13 @@ class Engine:
         return future
 
     def expect(self, names: Collection[str]) -> None:
-        """Models of these names are being prepared: until they are live, lists say so, and other requests are 503."""
+        """Announce models in preparation: until they are live, lists carry a warning and other requests get 503."""
         self._ranking.expected = frozenset(names)
 
     # --- within slices: hot swap
 
     def prepare(self, live_model: LiveModel) -> None:
-        """Let `live_model` learn along from now on, before it is live."""
+        """Let `live_model` learn all entries from now on, before it is live."""
         self._preparing.append(live_model)
 
     def discard(self, live_model: LiveModel) -> None:
@@ -200,16 +200,16 @@ class Engine:
             self._preparing.remove(live_model)
 
     def try_install(self, live_model: LiveModel, *, is_patient: bool = False) -> bool:
-        """Make a prepared `live_model` live if it has everything the history has; returns whether it is.
+        """Make a prepared `live_model` live if it has learned all of the history; return whether it is live.
 
         Args:
-            is_patient: whether it must have caught up too.
+            is_patient: whether it must also have refitted its trained items (`LiveModel.catch_up`).
 
         Raises:
-            RuntimeError: it failed to learn meanwhile and is not prepared any more.
+            RuntimeError: it failed to learn an entry and is no longer being prepared.
         """
         if live_model not in self._preparing:
-            raise RuntimeError(f"{live_model.version} could not learn what came while it was prepared")
+            raise RuntimeError(f"{live_model.version} could not learn the ratings that came while it was prepared")
         if not (live_model.catch_up(SLICE_S) if is_patient else live_model.settle(SLICE_S)):
             return False
         self.discard(live_model)
@@ -223,14 +223,14 @@ class Engine:
         try:
             while not self._stopping.is_set():
                 self._step()
-        except BaseException as error:  # whatever it is, the service must not go on half alive
+        except BaseException as error:  # of any kind: the service must not go on without its engine
             self.failure = self.failure or error
         self._stopping.set()
         self._abandon_all()
         if self.failure is not None:
             _log.critical("engine failed", exc_info=self.failure)
             if self._on_failure is not None:
-                self._pending_queries.tell(self._on_failure, self.failure)
+                self._pending_queries.call_on_loop(self._on_failure, self.failure)
 
     def _loading(self, log: RatingLog) -> Slices:
         segments = log.segments()
@@ -248,7 +248,7 @@ class Engine:
         self.stages.report("rating log")
 
     def _step(self) -> None:
-        """One round: answer who waits, then one slice of learning, else one of background work, else sleep."""
+        """One round: answer the waiting requests, then run one slice of learning or of background work, or sleep."""
         self._answer(self._pending_queries.take(sleep=not (self._has_lessons() or self._background)))
         now = time.monotonic()
         if self._has_lessons() and (not self._pending_queries or now - self._learning_since() >= LEARNING_WAIT_S):
@@ -257,7 +257,7 @@ class Engine:
             self._background.step()
 
     def _answer(self, pending_queries: list[PendingQuery]) -> None:
-        """Answer a batch, but not those who have waited too long."""
+        """Answer a batch; refuse the queries that have waited too long."""
         if not pending_queries:
             return
         now = time.monotonic()
@@ -267,7 +267,7 @@ class Engine:
         answers = self._ranking.answer([pending.query for pending in pending_queries], self._as_of)
         self._pending_queries.answer(pending_queries, answers)
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
-            self.backend.check()  # a device that is gone would fail everybody, and the service still be called ready
+            self.backend.check()  # without a working device every request would fail while the service reports ready
 
     def _has_lessons(self) -> bool:
         return bool(self._learning or self._pending_events)
@@ -276,14 +276,14 @@ class Engine:
         return self._learning[0].since if self._learning else self._pending_events.since
 
     def _learn_slice(self) -> None:
-        """Apply the next batch, or go on settling the one before; `as_of` moves when every live model has it."""
+        """Apply the next batch, or go on settling the previous one; `as_of` moves when every live model has it."""
         if not self._learning:
             self._learning = self._pending_events.take()
             began = time.monotonic()
             self._metrics.queue_seconds.observe(LESSONS, *[began - event_batch.since for event_batch in self._learning])
             self._apply([entry for event_batch in self._learning for entry in event_batch.entries])
             if time.monotonic() >= began + SLICE_S:
-                return  # who has asked meanwhile need not wait for the models too
+                return  # answer requests that arrived meanwhile before the models refit
         deadline = time.monotonic() + SLICE_S
         if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):
             now = time.monotonic()
@@ -301,7 +301,7 @@ class Engine:
         for live_model in tuple(self._preparing):
             try:
                 live_model.learn(applied)
-            except Exception as error:  # costs the new model, not the service
+            except Exception as error:  # give up the new model and keep the service
                 _log.error("model cannot learn", version=live_model.version, error=str(error))
                 self.discard(live_model)
         self._target = self.history.position
@@ -316,7 +316,7 @@ class Engine:
             self._metrics.ratings_learned.inc(event_batch.n_ratings)
             self._metrics.freshness_seconds.observe(max(0.0, clock - event_batch.entries[-1].id.ms / 1000))
         if self._waiters:
-            self._pending_queries.tell(self._waiters.release)
+            self._pending_queries.call_on_loop(self._waiters.release)
 
     def _abandon_all(self) -> None:
         error = NotReady("the engine has stopped")

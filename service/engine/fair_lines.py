@@ -1,8 +1,8 @@
-"""`FairLines`: who is next, by what was done for each client before. Belongs to the engine thread.
+"""`FairLines`: chooses the next queries so that each client gets a fair share. Belongs to the engine thread.
 
-Start-time fair queueing (Goyal, Vin, Cheng 1996). Each line has a virtual time, which a query moves on by its cost; the
-line that is furthest behind is next. One that has been empty goes on from the present time, so that nobody saves up for
-later. What costs little stands in a line of its own for each client.
+Start-time fair queueing (Goyal, Vin, Cheng 1996). Each line has a virtual time, which a query advances by its cost; the
+line that is furthest behind is next. A line that was empty continues at the present virtual time, so that an idle
+client saves up no credit. Each client has a separate line for its cheap queries.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from service.engine.fairness import LIGHT, MAX_COST, Client
 
-MAX_REMEMBERED = 4096  # lines, beyond which empty ones are forgotten
+MAX_REMEMBERED = 4096  # lines; with more, empty ones are dropped
 
 
 class _Line:
-    """Questions of one client, the oldest first, and the virtual time at which the next one is due."""
+    """Queries of one client, the oldest first, and the virtual time at which the next one is due."""
 
     def __init__(self) -> None:
         self.pending_queries: deque[Any] = deque()
@@ -26,7 +26,7 @@ class _Line:
 
 
 class FairLines:
-    """Questions that wait, in lines; each has a `client`, a `cost` and the time `since` which it waits."""
+    """Waiting queries in lines; each has a `client`, a `cost` and the time `since` which it waits."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[Client, bool], _Line] = {}
@@ -39,7 +39,7 @@ class FairLines:
         return self._n
 
     def add(self, pending: Any) -> None:
-        """Let a question wait behind those of its line."""
+        """Append a query to its line."""
         name = pending.client, pending.cost <= LIGHT
         line = self._lines.get(name)
         if line is None:
@@ -52,7 +52,7 @@ class FairLines:
             self._push(line)
 
     def take(self, most: int) -> list[Any]:
-        """The next questions, at most `most`, as many as cost no more than `MAX_COST` together; one at least."""
+        """The next queries: at most `most`, with a total cost of at most `MAX_COST`, but at least one."""
         taken: list[Any] = []
         cost = 0
         while self._heap and len(taken) < most:
@@ -71,7 +71,7 @@ class FairLines:
         return taken
 
     def expire(self, before: float) -> list[Any]:
-        """Take out the questions that have waited since `before` or longer."""
+        """Remove and return the queries that have waited since before the time `before`."""
         late: list[Any] = []
         for line in self._lines.values():
             while line.pending_queries and line.pending_queries[0].since < before:

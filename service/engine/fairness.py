@@ -1,8 +1,7 @@
-"""Whose request is being answered, and what a query costs: the limits and the queue of the engine count by client.
+"""The client of the present request, and the cost of queries: limits and the engine's queue count by client.
 
-A query costs as many items of lists as the engine could make in its time, so that no client can take all of it. A plain
-list costs its `n + offset` items. 4,096 of them take two or three milliseconds, and so does about everything else that
-costs as much here.
+Costs are in list items: a plain list costs its `n + offset` items, and any other query costs the number of items that
+the engine could list in the same time. A cost of 4,096 takes about two or three milliseconds.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from typing import NamedTuple
 from gpu.ranking.topn import MAX_N
 from service.engine.queries import Neighbors, Popular, Query, Recommend, UserRatings
 
-MAX_COST = 4096  # of a batch that is answered together, unless one query alone costs more
-LIGHT = 256  # up to here a query does not wait for others of the same client that cost more
-IDS_AN_ITEM = 16  # ids of `exclude` and `candidates` that are looked up in the time that an item of a list takes
-MAX_RESULTS = 100_000  # in all lists of one request: about 10 MB of an answer
-EXPLAINED = 8  # times what an item costs if it is explained
-OF_ALL = 1024  # to look at each user or item once
+MAX_COST = 4096  # of one batch, unless a single query costs more
+LIGHT = 256  # highest cost of a query that does not wait for more expensive ones of the same client
+IDS_AN_ITEM = 16  # ids of `exclude` and `candidates` that can be looked up in the time of one list item
+MAX_RESULTS = 100_000  # items in all lists of one request: about 10 MB of answer
+EXPLAINED = 8  # cost of explaining one item
+OF_ALL = 1024  # cost of one pass over all users or items
 
 
 class Client(NamedTuple):
-    """Who asks: requests that agree in both are of one client.
+    """The origin of a request: requests with equal address and key belong to one client.
 
     Attributes:
-        address: as `service.api.client_address` names it; empty for what the service asks itself.
-        key: `X-API-Key` as given, checked before; None where no key is needed.
+        address: as `service.api.client_address` determines it; empty for queries of the service itself.
+        key: the verified `X-API-Key`; None if no key is needed.
     """
 
     address: str = ""
@@ -38,7 +37,7 @@ current: ContextVar[Client] = ContextVar("client", default=NOBODY)
 
 
 def cost_of(query: Query) -> int:
-    """The cost of `query`; 1 at least."""
+    """The cost of `query`, at least 1."""
     if isinstance(query, Recommend):
         return cost_of_list(query) * (1 if query.users is None else len(query.users))
     if isinstance(query, Popular):
@@ -60,6 +59,6 @@ def cost_of_list(query: Recommend) -> int:
 
 
 def _width(query: Recommend | Popular) -> int:
-    """Of a page far down all items are put in order."""
+    """Items of a page with its offset; a page beyond `MAX_N` costs a full batch, because it sorts all items."""
     width = query.n + query.offset
     return width if width <= MAX_N else max(MAX_COST, query.n)

@@ -1,6 +1,6 @@
-"""`History`: ids and the last rating of every (user, item), outside all models and before any model.
+"""`History`: ids and the last rating of every (user, item), independent of any model.
 
-Its rows are the only rows of the process. One thread owns it: the engine's, or whoever loads it.
+All models of the process use its rows. One thread owns it: the engine's, or the one that loads it in a trainer.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from service.engine.id_table import IdTable
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
 from service.storage.rating_log import RatingLog
 
-EVENTS_A_MS = 2**21  # more of them would count as those of the next millisecond
-LAST_MS = 2**42 - 1  # the year 2109; positions are 64-bit numbers
+EVENTS_A_MS = 2**21  # events in one millisecond; further ones get positions of the next millisecond
+LAST_MS = 2**42 - 1  # Unix milliseconds, the year 2109: positions must fit into 64 bits
 
 
 class Forgotten(NamedTuple):
-    """A user who was dropped: the retired row, and the ratings it had."""
+    """A forgotten user: the retired row and the ratings it had."""
 
     user: int
     items: NDArray[np.int32]
@@ -32,11 +32,11 @@ class Forgotten(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What entries did. All ratings of a row come before it was forgotten, so take `forgotten` last.
+    """The effect of some entries. All changes of a row come before it was forgotten, so apply `forgotten` last.
 
     Attributes:
-        changes: of the table, one per rating event, at positions that ascend; see `position_of`.
-        forgotten: users dropped, in order.
+        changes: changes of the table, one per rating event, at ascending positions; see `position_of`.
+        forgotten: forgotten users, in order.
     """
 
     changes: Changes
@@ -44,7 +44,7 @@ class Applied(NamedTuple):
 
 
 class History:
-    """Everything the service knows about who rated what.
+    """All ratings that the service has: ids, last ratings, hidden items.
 
     Attributes:
         users, items: id tables; their rows are the rows of `table`.
@@ -65,25 +65,25 @@ class History:
         self._first_ms = Growing(np.zeros(0, dtype=np.int64))
 
     def is_known_at(self, users: NDArray[np.integer], watermark: StreamId) -> NDArray[np.bool_]:
-        """Whether each row (B,) had been given out at `watermark`: not to somebody who was forgotten and came back."""
+        """Whether each row, of (B,), existed at `watermark`. A forgotten user who comes back has a newer row."""
         is_known: NDArray[np.bool_] = self._first_ms.values[users] <= watermark.ms
         return is_known
 
     def changed_since(self, watermark: StreamId) -> NDArray[np.int64]:
-        """Rows of users with an event behind `watermark`.
+        """Rows of users with an event after `watermark`.
 
-        Users with one in the very millisecond of the watermark are counted too, always, so the answer does not depend
-        on how the entries came in.
+        Users with an event in the same millisecond as the watermark always count too, so that the answer does not
+        depend on how the entries were grouped.
         """
         return np.flatnonzero(self._last_ms.values >= watermark.ms)
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
-        """Items that are never recommended, (N,): a view that growth replaces."""
+        """Whether each item is hidden from all lists, bool (I,): a view that growth replaces."""
         return self._hidden_items.values
 
     def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(items, ascending, and values) of the newest `n` ratings of a user, or of all."""
+        """(items, values) of the newest `n` ratings of a user, or of all if there are fewer; items ascend."""
         items, values, _, positions = self.table.row(user)
         if len(items) <= n:
             return items, values
@@ -91,9 +91,9 @@ class History:
         return items[is_new], values[is_new]
 
     def apply(self, entries: Sequence[Entry]) -> Applied:
-        """Apply entries in order; those at or below `position` are skipped, so replaying is harmless.
+        """Apply entries in order. Entries at or below `position` are skipped, so that replaying is harmless.
 
-        Cost: about 2 µs a rating. Rows for new users and items exist from here on.
+        Gives rows to new users and items. Takes about 2 µs per rating.
         """
         parts: list[Changes] = []
         forgotten: list[Forgotten] = []
@@ -116,15 +116,15 @@ class History:
     def load(
         self, log: RatingLog, upto: StreamId | None = None, on_progress: Callable[[int], None] | None = None
     ) -> None:
-        """Apply everything in the log behind `position`, by columns: about a second per million ratings.
+        """Apply all entries of the log after `position`, column by column: about one second per million ratings.
 
         Args:
             log: the rating log.
-            upto: stop behind this id. Default: at the end.
+            upto: last id to apply. Default: the end of the log.
             on_progress: called with the number of rows read so far, after each row group.
 
         Raises:
-            CorruptLog: a segment is torn or altered; what came before it has been applied.
+            CorruptLog: a segment is torn or altered; the entries before it have been applied.
         """
         n_rows = 0
         end = log.last_id() if upto is None else min(upto, log.last_id())
@@ -137,9 +137,9 @@ class History:
                 break
         self.position = max(self.position, end)
         self.table.pack()
-        pa.default_memory_pool().release_unused()  # a service is long-lived: what reading needed goes back
+        pa.default_memory_pool().release_unused()  # return the memory of reading: the service runs for long
 
-    # --- one kind of entry each
+    # --- one method for each kind of entry
 
     def _rate_events(self, ratings: list[RatingEvent], times_ms: list[int]) -> Changes:
         users = self.users.rows_or_new(rating.user for rating in ratings)
@@ -157,9 +157,9 @@ class History:
         times_ms: NDArray[np.int64],
     ) -> Changes:
         self._grow()
-        self._last_ms.values[users] = times_ms  # of several events of a user the last one stays,
+        self._last_ms.values[users] = times_ms  # the last of a user's events wins
         is_new = self._first_ms.values[users] == 0
-        self._first_ms.values[users[is_new][::-1]] = times_ms[is_new][::-1]  # and here the first
+        self._first_ms.values[users[is_new][::-1]] = times_ms[is_new][::-1]  # reversed: the first wins
         positions = _ascending(_first_positions(times_ms), self._next_position)
         self._next_position = int(positions[-1]) + 1 if len(positions) else self._next_position
         return self.table.apply(users, items, values, timestamps, positions)
@@ -180,12 +180,12 @@ class History:
         self._first_ms.grow(len(self.users))
         self._hidden_items.grow(len(self.items))
 
-    # --- by columns, from the log
+    # --- entries of the log, column by column
 
     def _apply_batch(self, batch: pa.RecordBatch) -> None:
         kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
         start = 0
-        # A forgotten user gets a new row afterward, so codes are turned into rows run by run.
+        # A forgotten user gets a new row later, so each run between such entries looks up its own rows.
         for special in [*np.flatnonzero(kinds != "rating"), batch.num_rows]:
             self._apply_run(batch.slice(start, special - start))
             if special < batch.num_rows:
@@ -203,9 +203,9 @@ class History:
 
 
 def position_of(watermark: StreamId) -> int:
-    """Position in the table from which on ratings came in or after the millisecond of `watermark`.
+    """First position in the table of ratings from the millisecond of `watermark` on.
 
-    The same in every process, whatever was forgotten since: positions count the events within a millisecond.
+    It is the same in every process and after any forgetting, because a position is a millisecond and a count within it.
     """
     return int(_first_positions(np.array([watermark.ms]))[0])
 
@@ -216,19 +216,19 @@ def _first_positions(times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _ascending(wanted: NDArray[np.int64], at_least: int) -> NDArray[np.int64]:
-    """`wanted` (B,), each raised to `at_least` and above the one before."""
+    """`wanted`, (B,), raised where needed so that it is at least `at_least` and strictly ascends."""
     steps = np.arange(len(wanted))
     return np.maximum.accumulate(np.maximum(wanted - steps, at_least)) + steps
 
 
 def _rows(column: pa.DictionaryArray, ids: IdTable) -> NDArray[np.int32]:
-    """Rows of the ids in a column; each distinct one is looked up once."""
+    """Rows of the ids in a column; each distinct id is looked up once."""
     codes = column.indices.to_numpy()
     used = np.flatnonzero(np.bincount(codes, minlength=len(column.dictionary)))
     rows = np.zeros(len(column.dictionary), dtype=np.int32)
     rows[used] = ids.rows_or_new(column.dictionary.take(pa.array(used)).to_pylist())
-    found: NDArray[np.int32] = rows[codes]
-    return found
+    rows_of_events: NDArray[np.int32] = rows[codes]
+    return rows_of_events
 
 
 def _up_to(batch: pa.RecordBatch, end: StreamId) -> pa.RecordBatch:

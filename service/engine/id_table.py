@@ -1,4 +1,4 @@
-"""`IdTable`: ids (strings) to rows (numbers) and back, growing without a pause."""
+"""`IdTable`: maps ids (strings) to rows (numbers) and back, and grows without a pause."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from gpu.growing import Growing
 
-N_SHARDS = 256  # a dict doubles in one go: at 10 million ids one of 256 takes 3 ms for it, a single one 700 ms
-ROOM = 1024  # keys
-RETIRED = ""  # stands for the id of a forgotten row; no legal id is empty
+N_SHARDS = 256  # dicts; a dict doubles all at once, which at 10 million ids takes 3 ms for a shard, 700 ms for one dict
+ROOM = 1024  # keys; least growth of the key array
+RETIRED = ""  # the id of a forgotten row; no legal id is empty
 
 
 def key_of(identifier: str) -> int:
-    """The 64-bit key of an id, from which all random draws about it derive: equal in every process, at every start."""
+    """The 64-bit key of an id, equal in every process. It seeds all random draws about the id."""
     return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=8).digest(), "little")
 
 
 class IdTable:
-    """Rows are given out in order of first sight and never again, not even when their id is forgotten."""
+    """Gives ids rows in order of first appearance. A row is never reused, not even when its id is forgotten."""
 
     def __init__(self) -> None:
         self._shards: list[dict[str, int]] = [{} for _ in range(N_SHARDS)]
@@ -29,29 +29,29 @@ class IdTable:
         self._keys = Growing(np.zeros(0, dtype=np.uint64))
 
     def __len__(self) -> int:
-        """Number of rows ever given out."""
+        """Number of rows ever assigned."""
         return len(self._ids)
 
     def __contains__(self, identifier: str) -> bool:
-        """Whether an id has a row; may be asked from any thread."""
+        """Whether an id has a row. Safe from any thread."""
         return self.row(identifier) is not None
 
     @property
     def n_known(self) -> int:
-        """Number of ids that have a row: those that are not retired."""
+        """Number of ids that have a row, without retired ones."""
         return sum(map(len, self._shards)) - (self.row(RETIRED) is not None)  # see `service.storage.introductions`
 
     @property
     def keys(self) -> NDArray[np.uint64]:
-        """Key of every row, retired ones too; a view that growth replaces."""
+        """Key of every row, also of retired ones, uint64 (rows,); a view that growth replaces."""
         return self._keys.values[: len(self._ids)]
 
     def row(self, identifier: str) -> int | None:
-        """Row of an id, None if it has none."""
+        """Row of an id, or None."""
         return self._shards[hash(identifier) % N_SHARDS].get(identifier)
 
     def row_or_new(self, identifier: str) -> int:
-        """Row of an id; the next free one if it has none."""
+        """Row of an id; a new one if it has none."""
         shard = self._shards[hash(identifier) % N_SHARDS]
         row = shard.get(identifier)
         if row is None:
@@ -72,7 +72,7 @@ class IdTable:
         return [self._ids[row] for row in rows]
 
     def forget(self, identifier: str) -> int | None:
-        """Retire the row of an id and return it; the id gets a new row when it is seen again. None if it has none."""
+        """Retire the row of an id and return it, or None. The id gets a new row when it appears again."""
         row = self._shards[hash(identifier) % N_SHARDS].pop(identifier, None)
         if row is not None:
             self._ids[row] = RETIRED

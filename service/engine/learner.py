@@ -1,4 +1,4 @@
-"""`Learner`: the thread that reads the stream and hands every entry to the engine, in order, from the log's end on."""
+"""`Learner`: the thread that reads the stream from the end of the log and hands every entry to the engine."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from service.storage.stream import Stream
 from service.storage.stream_reader import StreamReader
 from service.threads import PartThread
 
-READ_BLOCK_MS = 500
+READ_BLOCK_MS = 500  # milliseconds; how long a read waits for new entries
 STAGE = "stream"
 
 _log = structlog.get_logger(__name__)
 
 
 class Learner:
-    """Lets the engine read the log, then feeds it the stream; comes back by itself when Redis does.
+    """Lets the engine read the log, then feeds it the stream. Reconnects when Redis comes back.
 
     Attributes:
-        failure: what ended the thread, if it was not `stop`.
+        failure: the error that ended the thread, if not `stop`.
     """
 
     def __init__(self, engine: Engine, stream: Stream, log: RatingLog) -> None:
-        """Prepare; `start` starts the thread. `engine` must be running by then."""
+        """Prepare; `start` starts the thread. The engine must be running by then."""
         self._engine, self._stream, self._rating_log = engine, stream, log
         self._replay_end: StreamId | None = None
         self._stopping = threading.Event()
@@ -41,13 +41,13 @@ class Learner:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the present read; the next process reads again what the engine has no room for."""
+        """End after the present read. The next process reads again the entries that the engine has not taken."""
         self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
         try:
-            rehearse_history()  # here, so that the engine thread compiles nothing
+            rehearse_history()  # compile here and not on the engine thread
             self._engine.stages.report("kernels")
             self._engine.load(self._rating_log).result()
             self._follow(StreamReader(self._stream, self._rating_log, self._engine.history.position))
@@ -69,7 +69,7 @@ class Learner:
                 backoff.worked()
 
     def step(self, reader: StreamReader, block_ms: int = READ_BLOCK_MS) -> None:
-        """Read once and hand over what came. Raises as `StreamReader.read`."""
+        """Read once and hand the new entries to the engine. Raises what `StreamReader.read` raises."""
         if self._replay_end is None:
             self._replay_end = self._stream.last_id()
         is_replaying = not self._engine.stages.is_done(STAGE)
@@ -80,7 +80,7 @@ class Learner:
             self._report(self._replay_end, is_empty=not entries)
 
     def _report(self, end: StreamId, *, is_empty: bool) -> None:
-        """Replay is done when what was in the stream at the start has been learned."""
+        """Report progress. Replay ends when the engine has learned the entries that were in the stream at the start."""
         as_of = self._engine.as_of
         if as_of >= end or (is_empty and as_of >= self._engine.taken):
             self._engine.stages.report(STAGE)

@@ -1,4 +1,4 @@
-"""`LiveModel`: a model in the service's rows that learns with every entry. The only place that changes a model."""
+"""`LiveModel`: a model that uses the rows of the history and learns from every entry. Nothing else changes a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.storage.events import StreamId
 from service.storage.manifest import Manifest
 from service.storage.snapshot import Snapshot, shown
 
-IDS_PER_SLICE = 5000
+IDS_PER_SLICE = 5000  # ids that are looked up in one slice of the engine thread
 NO_ITEMS = np.zeros(0, dtype=np.int32)
 ONE_EMPTY_ROW = Rows(
     np.zeros(1, dtype=np.int64),
@@ -30,26 +30,26 @@ class LiveModel:
     """One model by name, live or being prepared. Belongs to the engine thread.
 
     Attributes:
-        manifest: of the snapshot it came from; its algorithm is the name.
-        online: parameters, kept up with the history.
+        manifest: manifest of its snapshot; the algorithm is the name.
+        online: the parameters, which learn from the history.
     """
 
     def __init__(self, manifest: Manifest, ready: ReadyModel, history: History) -> None:
-        """Take over a model, which has the rows of `history`, and mark whoever changed since its watermark.
+        """Take over a model in the rows of `history`, and queue refits of the users who changed since its watermark.
 
         The model is behind until `settle` returns true.
         """
         self.manifest = manifest
         self._history = history
-        self._has_news, self._n_hidings = True, 0  # news: others are unknown, or hidden, than the index was told last
-        self._min_ratings = 0  # what the index was told last
-        self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings of which the model knows nothing either
+        # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
+        self._must_hide_again, self._n_hidings, self._min_ratings = True, 0, 0
+        self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings that the model was not trained on
         watermark = StreamId.parse(manifest.watermark)
-        # Snapshots of format 1 do not say how many ratings each item was trained on: their items stay as they are.
+        # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
         since = position_of(watermark) if manifest.format > 1 else None
         self.online = ready.follow(history.users.keys, history.items.keys, since)
         self.online.touch(history.changed_since(watermark))
-        self._look_at(NO_ITEMS)
+        self._update_unknown(NO_ITEMS)
 
     @property
     def name(self) -> str:
@@ -58,33 +58,33 @@ class LiveModel:
 
     @property
     def version(self) -> str:
-        """The snapshot it came from."""
+        """The version of its snapshot."""
         return self.manifest.version
 
     @property
     def shown_version(self) -> str:
-        """The same for clients, without its revision."""
+        """The version as clients see it, without the revision."""
         return shown(self.manifest.version)
 
     @property
     def model(self) -> Model:
-        """Its parameters at present."""
+        """Its present parameters."""
         return self.online.model
 
     def learn(self, applied: Applied) -> None:
-        """Take in what the history has just changed; cheap, the work is done by `settle`."""
+        """Queue the changes that the history has just applied. This is cheap; `settle` does the work."""
         self.online.grow(self._history.users.keys, self._history.items.keys)
         self.online.note(applied.changes)
         for gone in applied.forgotten:
             self.online.forget(gone.user, gone.items, gone.values)
-        self._look_at(np.concatenate([applied.changes.items, *(gone.items for gone in applied.forgotten)]))
+        self._update_unknown(np.concatenate([applied.changes.items, *(gone.items for gone in applied.forgotten)]))
 
     def settle(self, budget_s: float | None) -> bool:
-        """Refit what is pending for about `budget_s` seconds (None: all of it); true when nothing is left."""
+        """Do pending refits for about `budget_s` seconds (None: all of them); true when none is left."""
         return self.online.settle(budget_s)
 
     def catch_up(self, budget_s: float) -> bool:
-        """Refit trained items whose ratings have changed, and who reads them; as `settle`."""
+        """Refit trained items whose ratings have changed, and users who rated them; like `settle`."""
         return self.online.catch_up(budget_s)
 
     def is_personal(self, items: NDArray[np.int32]) -> bool:
@@ -92,14 +92,14 @@ class LiveModel:
         return bool(np.count_nonzero(self.model.item_trained[items]))
 
     def are_personal(self, rows: Rows) -> NDArray[np.bool_]:
-        """`is_personal` of each of these rows, (B,)."""
-        found: NDArray[np.bool_] = rows.lengths > 0
-        found[found] = self.model.item_trained[rows.items[rows.starts[found]]]
-        for b in np.flatnonzero(~found).tolist():  # the first item is new: look at all of them
-            found[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
-        return found
+        """`is_personal` of each row, bool (B,)."""
+        are_personal: NDArray[np.bool_] = rows.lengths > 0
+        are_personal[are_personal] = self.model.item_trained[rows.items[rows.starts[are_personal]]]
+        for b in np.flatnonzero(~are_personal).tolist():  # the first item is new: check all of them
+            are_personal[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
+        return are_personal
 
-    # --- what can be asked of it
+    # --- answers
 
     def recommend(
         self,
@@ -114,14 +114,15 @@ class LiveModel:
         exclude: Sequence[NDArray[np.int32]] | None = None,
         candidates: Sequence[NDArray[np.int32] | None] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The `n` best items behind the first `offset`, or as many as there are, of each user; see `gpu.ranking.topn`.
+        """The `n` best items of each user after the first `offset`, or fewer if there are no more; see
+        `gpu.ranking.topn`.
 
         Args:
-            hidden: bool (I,), items that nobody is shown.
-            min_ratings: items with fewer ratings at present are not shown either.
+            hidden: bool (I,), items to leave out of all lists.
+            min_ratings: items with fewer ratings at present are left out too.
         """
         n = max(1, min(n, self.model.n_items))
-        self._tell(hidden, min_ratings)
+        self._hide(hidden, min_ratings)
         return topn.recommend(
             self.online.index,
             users,
@@ -134,16 +135,16 @@ class LiveModel:
         )
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[topn.Users, Rows]:
-        """Parameters and row of somebody with these ratings (items ascending), of whom nothing is stored."""
+        """Parameters and row of an anonymous user with these ratings; items must ascend. Stores nothing."""
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
         return self.online.fold_in(items, values), rows
 
     def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.int32]) -> NDArray[np.float32]:
-        """What each of these users would give each of `items` (B, n), float32 (B, n); see `gpu.ranking.topn`."""
+        """Estimated rating of each user for each of `items`, (B, n), as float32 (B, n); see `gpu.ranking.topn`."""
         return topn.estimate(self.model, users, rows, items)
 
     def estimate(self, user: int | None, item: int | None) -> float:
-        """What a user would give an item; None is one without ratings and counts as average."""
+        """Estimated rating of a user for an item. None is a user or item without ratings and counts as average."""
         users, rows = topn.nobody(self.model), ONE_EMPTY_ROW
         if user is not None:
             one = np.array([user])
@@ -155,7 +156,7 @@ class LiveModel:
     def reasons(
         self, items: NDArray[np.int32], values: NDArray[np.float32], targets: Sequence[int], n: int
     ) -> list[explain.Reasons]:
-        """For each of `targets` the `n` rated items that speak most for it, and what each adds to its score."""
+        """For each target the `n` rated items that contribute most to its score, and their contributions."""
         return explain.reasons(self.model, items, values, targets, n, self.online.gram)
 
     def similar_items(
@@ -163,8 +164,8 @@ class LiveModel:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Neighbors of an item, best first.
 
-        By agreement of signatures where the model has lists (at most K), by partial correlation where it has item
-        weights, else by cosine of factors.
+        Models with item weights use partial correlation, models with neighbor lists (at most K neighbors) the agreement
+        of signatures, all others the cosine of factors.
         """
         if self.model.params.has_item_weights:
             scores = weighted.partial_correlations(self.model, item)
@@ -179,42 +180,44 @@ class LiveModel:
         return listed[order], shares[order]
 
     def similar_users(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Users by cosine of factors, or of ratings where the model has item weights; those without any have none."""
+        """Users with ratings, by cosine of factors, or of ratings if the model has item weights; the most similar
+        first.
+        """
         rows = self._history.table.rows
         rated = rows.lengths > 0
         if self.model.params.has_item_weights:
             return topn.others(weighted.user_cosines(self.model, rows, user), user, n, rated)
         return topn.similar(self.model.user_factors, user, n, rated)
 
-    def _tell(self, hidden: NDArray[np.bool_], min_ratings: int) -> None:
-        """Tell the index which items stay out of lists, where that may have changed.
+    def _hide(self, hidden: NDArray[np.bool_], min_ratings: int) -> None:
+        """Give the index the items that stay out of lists, if they may have changed.
 
-        With a million items it takes half a millisecond to see that nothing has: too much for each lesson.
+        Comparing all items would take half a millisecond at a million items, too long for each batch.
         """
-        self._has_news |= self._n_hidings != self._history.n_hidings
-        if not (self._has_news or min_ratings or self._min_ratings):
+        self._must_hide_again |= self._n_hidings != self._history.n_hidings
+        if not (self._must_hide_again or min_ratings or self._min_ratings):
             return
         out = hidden | self._unknown
         if min_ratings:
             out |= self._history.table.item_counts < min_ratings
         self.online.index.hide(out)
-        self._has_news, self._n_hidings, self._min_ratings = False, self._history.n_hidings, min_ratings
+        self._must_hide_again, self._n_hidings, self._min_ratings = False, self._history.n_hidings, min_ratings
 
-    def _look_at(self, items: NDArray[np.integer]) -> None:
-        """See whether `items`, and those that have come since, are unknown."""
+    def _update_unknown(self, items: NDArray[np.integer]) -> None:
+        """Update `_unknown` for `items` and for items added since the last call."""
         counts, trained, n_seen = self._history.table.item_counts, self.model.item_trained, len(self._unknown)
         if len(counts) > n_seen:
             self._unknown = np.append(self._unknown, (counts[n_seen:] == 0) & ~trained[n_seen:])
-            self._has_news = True
+            self._must_hide_again = True
         are_unknown = (counts[items] == 0) & ~trained[items]
-        self._has_news |= bool((are_unknown != self._unknown[items]).any())
+        self._must_hide_again |= bool((are_unknown != self._unknown[items]).any())
         self._unknown[items] = are_unknown
 
 
 def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """The history's rows of a snapshot's users and items, −1 where there is none; in slices.
 
-    Somebody who was forgotten after the snapshot and came back is not who the snapshot knows.
+    A user who was forgotten after the snapshot and came back counts as another user.
     """
     watermark = StreamId.parse(snapshot.manifest.watermark)
 

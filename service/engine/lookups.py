@@ -1,4 +1,4 @@
-"""`Lookups`: what is known of one user or one item: neighbors, estimates, ratings. Belongs to the engine thread."""
+"""`Lookups`: neighbors, estimates and ratings of single users and items. Belongs to the engine thread."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Lookups:
         live_model: Callable[[str | None], LiveModel],
         estimator: Callable[[str | None], LiveModel],
     ) -> None:
-        """Args: `live_model`, `estimator`: the live model of a name, or the default one; raise `UnknownModel`."""
+        """Both functions return the live model of a name, or the default one for None; they raise `UnknownModel`."""
         self._history, self._live_model, self._estimator = history, live_model, estimator
 
     def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:
-        """By whatever the model tells alike items and users by; see `LiveModel`."""
+        """The most similar items or users; `LiveModel` says by which measure."""
         live_model = self._live_model(query.model)
         return (
             self._of_user(query, live_model, as_of) if query.kind == "user" else self._of_item(query, live_model, as_of)
@@ -48,17 +48,17 @@ class Lookups:
     def _of_item(self, query: Neighbors, live_model: LiveModel, as_of: str) -> ItemNeighbors:
         rows, scores = live_model.similar_items(self._item(query.id), query.n, self._history.hidden)
         ids = self._history.items.ids(rows.tolist())
-        found = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
-        return ItemNeighbors(query.id, found, live_model.name, live_model.shown_version, as_of)
+        neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
+        return ItemNeighbors(query.id, neighbors, live_model.name, live_model.shown_version, as_of)
 
     def _of_user(self, query: Neighbors, live_model: LiveModel, as_of: str) -> UserNeighbors:
         rows, scores = live_model.similar_users(self._user(query.id), query.n)
         ids = self._history.users.ids(rows.tolist())
-        found = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
-        return UserNeighbors(query.id, found, live_model.name, live_model.shown_version, as_of)
+        neighbors = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
+        return UserNeighbors(query.id, neighbors, live_model.name, live_model.shown_version, as_of)
 
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
-        """By the model asked for, else by the first live one that estimates ratings."""
+        """The estimated rating by the requested model, else by the first live one that estimates ratings."""
         live_model = self._estimator(query.model)
         user, item = self._history.users.row(query.user), self._history.items.row(query.item)
         rated = NO_ITEMS if user is None else self._history.table.row(user)[0]
@@ -75,12 +75,12 @@ class Lookups:
         )
 
     def user_ratings(self, query: UserRatings, as_of: str) -> RatingsOfUser:
-        """A page of them, newest first."""
+        """A page of a user's ratings, newest first."""
         items, values, timestamps, positions = self._history.table.row(self._user(query.user))
         n_ratings, end = len(items), query.offset + query.n
         newest = np.argpartition(-positions, end)[:end] if end < n_ratings else np.arange(n_ratings)
         newest = newest[np.argsort(-positions[newest])][query.offset :]
-        shortest = values[newest].astype(str).astype(float)  # 4.1, not the nearest float32 written out in float64
+        shortest = values[newest].astype(str).astype(float)  # 4.1, and not 4.099999904632568, its float32 as float64
         columns = items[newest].tolist(), shortest.tolist(), timestamps[newest].tolist()
         id_of = self._history.items.id
         rows = [Rating(id_of(item), value, time) for item, value, time in zip(*columns, strict=True)]

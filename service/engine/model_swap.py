@@ -1,9 +1,9 @@
-"""`HotSwap`: the thread that makes the versions in `live.json` the ones that answer.
+"""`HotSwap`: the thread that makes the engine answer with the versions in `live.json`.
 
-Files are loaded, arrays moved and items laid out for ranking here; what touches history or learns runs as slices on the
-engine thread. A model goes live only when it has every entry that the history has, so `as_of` never goes back. On any
-failure the old model stays, or at a start the newest one before that can be read answers, and `failure_of` says why;
-only a device that is gone ends the service.
+This thread loads files, uploads arrays and builds the ranking index. Work that touches the history or learns runs as
+slices on the engine thread. A model goes live only when it has learned every entry of the history, so `as_of` never
+goes back. On any failure the old model stays; at a start the newest older version that can be read answers instead.
+`failure_of` gives the reason. Only a lost device ends the service.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from service.storage.manifest import Manifest, StoredCalibration
 from service.storage.snapshot import Snapshot
 from service.threads import PartThread
 
-POLL_S = 1.0
-CATCH_UP_S = 10.0  # that a model may take to catch up before it is live; under a heavy stream that would never end
+POLL_S = 1.0  # seconds between two looks at `live.json`
+CATCH_UP_S = 10.0  # seconds; longest wait for a model's refits before it goes live: a heavy stream never lets them end
 
 _log = structlog.get_logger(__name__)
 
@@ -47,15 +47,15 @@ class ModelInfo(msgspec.Struct):
 
     Attributes:
         version, algorithm: its name.
-        revision: how often a user was forgotten in it.
+        revision: how many times a user was forgotten in it.
         live: whether it answers in this process.
         metrics: on the pairs held out of its training.
         watermark: the last entry it was trained on.
-        parameters: what it was trained with; null for what it took from the data.
-        calibration: what it took from the data.
-        rating_scale: lowest and highest rating: what estimates keep within, or as `calibration` has it where the model
-            makes lists alone; null where nothing is too high.
-        error: why it cannot be used, if it cannot.
+        parameters: its hyperparameters; null for those that training derived from the data.
+        calibration: the values that training derived from the data.
+        rating_scale: lowest and highest rating. Estimates stay within; for a model that makes only lists it is the
+            scale of `calibration`. Null: no upper bound.
+        error: why it cannot be used, or null.
     """
 
     version: str
@@ -71,28 +71,28 @@ class ModelInfo(msgspec.Struct):
 
 
 class _Outdated(Exception):
-    """A user was forgotten while a model was moved to the service's rows: do it again."""
+    """A user was forgotten while a model was mapped to the rows of the history: map it again."""
 
 
 class HotSwap:
-    """Follows `live.json`; also lists and activates snapshots by hand."""
+    """Follows `live.json`; also lists snapshots and activates one on request."""
 
     def __init__(self, data: Path, engine: Engine, metrics: Metrics) -> None:
         """Prepare; `start` starts the thread."""
         self._data, self._engine, self._metrics = data, engine, metrics
         self._failures: dict[str, str] = {}
-        self._without_room: set[str] = set()  # of those that failed
+        self._without_room: set[str] = set()  # failed versions that did not fit into memory
         self._is_live_file_corrupt = False
         self._poked, self._stopping = threading.Event(), threading.Event()
-        self._compiled: set[str] = set()  # algorithms; what their models call is in this process from then on
+        self._compiled: set[str] = set()  # algorithms whose kernels this process has loaded
         self._thread = PartThread("hotswap", self._run, engine.fail)
 
     def start(self) -> None:
-        """Start to follow."""
+        """Start to follow `live.json`."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a swap under way is given up once the engine has stopped."""
+        """End the thread; a swap in progress is given up when the engine has stopped."""
         self._stopping.set()
         self._poked.set()
         self._thread.join()
@@ -100,22 +100,22 @@ class HotSwap:
     # --- from any thread
 
     def served(self) -> dict[str, str]:
-        """Name to version, as this process answers."""
+        """Name to version of the models that answer in this process."""
         return {live_model.name: live_model.version for live_model in self._engine.models()}
 
     def failure_of(self, version: str) -> str | None:
-        """Why `version` could not be taken in; None if it was not tried or worked."""
+        """Why `version` could not be loaded; None if it was not tried or is live."""
         return self._failures.get(version)
 
     def models(self) -> list[ModelInfo]:
-        """Every snapshot at hand, newest first of each name."""
+        """Every snapshot on disk, by name, the newest first."""
         folder = self._data / "snapshots"
         return [self._info(version) for version in snapshot.versions(folder)]
 
     def activate(self, version: str) -> ModelInfo:
-        """Make `version` live under its name, without comparing; it is read and verified first.
+        """Make `version` live under its name, without comparing it with the live one. Verifies its files first.
 
-        Returns at once; `ModelInfo.live` is true when this process answers with it.
+        Returns before the swap; `ModelInfo.live` is true when this process answers with it.
 
         Raises:
             UnknownVersion: there is no such snapshot.
@@ -130,12 +130,12 @@ class HotSwap:
         return self._info(version)
 
     def poke(self) -> None:
-        """Look at `live.json` now."""
+        """Make the thread look at `live.json` now."""
         self._poked.set()
 
     def _info(self, version: str) -> ModelInfo:
         shown, revision = snapshot.shown(version), snapshot.revision_of(version)
-        is_live = shown in map(snapshot.shown, self.served().values())  # also while a revision follows another
+        is_live = shown in map(snapshot.shown, self.served().values())  # also while a new revision replaces the old one
         try:
             manifest = snapshot.read_manifest(self._data / "snapshots", version)
         except ServiceError as error:
@@ -152,7 +152,7 @@ class HotSwap:
             compilation.check_cache()
             self._compile_wanted()
             while not self._stopping.is_set():
-                if self._engine.stages.is_done("stream"):  # refits of a replay are made once, at its end
+                if self._engine.stages.is_done("stream"):  # after the replay, so that its refits are done once
                     self.step()
                     self._engine.stages.report(MODELS)
                     self._engine.expect(())
@@ -164,29 +164,29 @@ class HotSwap:
             _log.info("hot swap ends with the engine")
 
     def _compile_wanted(self) -> None:
-        """Compile what the live models need, while the log is still being read."""
+        """Compile the kernels of the live models while the log is being read."""
         names = [name for name in self._wanted() if name in ALGORITHMS]
         self._engine.expect(names)
         stages = self._engine.stages
-        # Half of the stage: what is left are snapshots to be read and users to be refitted.
+        # Half of the stage; the other half is reading snapshots and refitting users.
         try:
             self._compile(names, lambda share, note: stages.report(MODELS, share / 2, note))
-        except Exception as error:  # said of the model that it keeps from being taken in
+        except Exception as error:  # loading a model will fail the same way and name the model
             _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
-        stages.report(MODELS, 0.5, f"taking in the models {', '.join(names)}")
+        stages.report(MODELS, 0.5, f"loading the models {', '.join(names)}")
 
     def _compile(self, algorithms: Sequence[str], on_progress: compilation.OnProgress) -> None:
-        """Compile what models of these algorithms need; once in a process, as a second model calls the same."""
+        """Compile the kernels of these algorithms, once per process: all models of an algorithm share them."""
         missing = [name for name in algorithms if name not in self._compiled]
         if missing:
             compilation.prepare(missing, on_progress, self._stopping.is_set)
             self._compiled.update(missing)
 
     def step(self) -> None:
-        """Take in every version of `live.json` that does not answer yet.
+        """Load every version of `live.json` that does not answer yet.
 
-        What has failed is left alone, except where there was no room and nothing else answers by that name: another
-        process, such as a training, may have left the device meanwhile.
+        A version that failed is not tried again, unless memory was short and no other version of its name answers:
+        another process, such as a training, may have freed memory meanwhile.
         """
         for name, version in self._wanted().items():
             served = self.served().get(name)
@@ -202,8 +202,8 @@ class HotSwap:
             wanted = live_versions.read(self._data)
         except CorruptLiveFile as error:
             stages.obstruct(live_versions.LIVE_FILE, str(error))
-            if not self._is_live_file_corrupt:  # said once
-                _log.error("no model is taken in", error=str(error))
+            if not self._is_live_file_corrupt:  # log it once
+                _log.error("no model is loaded", error=str(error))
             self._is_live_file_corrupt = True
             return {}
         stages.clear(live_versions.LIVE_FILE)
@@ -211,10 +211,9 @@ class HotSwap:
         return wanted
 
     def _swap_older(self, name: str, version: str) -> None:
-        """Take in the newest one before `version` that can be: rather a model of last week than none.
+        """Load the newest usable version older than `version`, or the newest of all if `version` is gone.
 
-        Every answer says which it comes from, and `live.json` still names the other one. If that is not even there,
-        the newest one of all.
+        An old model is better than none. Every answer names its version, and `live.json` is not changed.
         """
         versions = snapshot.versions(self._data / "snapshots", name)
         for older in versions[versions.index(version) + 1 if version in versions else 0 :]:
@@ -228,7 +227,7 @@ class HotSwap:
             loaded = snapshot.load(self._data / "snapshots", version)
             if loaded.manifest.algorithm != name:
                 raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
-            self._take_in(loaded)
+            self._prepare(loaded)
         except NotReady:
             raise
         except Exception as error:
@@ -240,30 +239,30 @@ class HotSwap:
             self._metrics.swap_seconds.labels(name).observe(time.monotonic() - started_s)
             self._show_live()
             _log.info("model is live", version=version, seconds=round(time.monotonic() - started_s, 3))
-        self._engine.backend.release()  # what the model before had: a training may need it
+        self._engine.backend.release()  # free the memory of the old model: a training may need it
 
     def _note_failure(self, name: str, version: str, error: Exception) -> None:
-        if version not in self._failures:  # said once, however often it is tried
+        if version not in self._failures:  # log and count it once for all attempts
             self._metrics.swaps.labels(name, "failed").inc()
-            _log.error("model not taken in", version=version, still_live=self.served().get(name), error=str(error))
+            _log.error("model cannot be loaded", version=version, still_live=self.served().get(name), error=str(error))
         self._failures[version] = f"{type(error).__name__}: {error}"
         if isinstance(error, NotEnoughMemory):
             self._without_room.add(version)
 
     def _check_room(self, manifest: Manifest) -> None:
-        """Return if the model fits beside those that answer.
+        """Check that the model fits into memory together with the models that answer.
 
         Raises:
-            NotEnoughMemory: it does not, on the host or on the device; says what it needs and what is free.
+            NotEnoughMemory: it does not, on the host or on the device; the message has the needed and the free bytes.
         """
         backend, table = self._engine.backend, self._engine.history.table
         params = params_for(manifest.algorithm, manifest.parameters)
         sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
         for name, n_bytes in room.needed_bytes(params, *sizes, table.n_ratings, backend).items():
-            what = f"{manifest.version} beside the models that answer ({name})"
+            what = f"{manifest.version} in addition to the models that answer ({name})"
             check_room(what, n_bytes, HOST if name == HOST.name else backend)
 
-    def _take_in(self, loaded: Snapshot) -> None:
+    def _prepare(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
         item_index.prepare(loaded.model.params.width, engine.backend)
         self._compile([loaded.manifest.algorithm], lambda share, note: None)
@@ -271,7 +270,7 @@ class HotSwap:
             n_forgotten = engine.n_forgotten
             user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()
             model = loaded.model.mapped(user_rows, item_rows, history.table.n_users, history.table.n_items)
-            # For the engine this would be a long slice, and the first time a device compiles for seconds.
+            # Not on the engine thread: it takes long, and the first time a device compiles for seconds.
             ready = prepare_online(model, history.table, history.users.keys, history.items.keys, engine.backend)
             try:
                 engine.run_slices(self._installing(loaded.manifest, ready, n_forgotten)).result()
@@ -303,5 +302,5 @@ class HotSwap:
 
 
 def _age_s(version: str) -> float:
-    """Seconds since a version was written."""
+    """Age of a version in seconds."""
     return time.time() - snapshot.time_of(version)

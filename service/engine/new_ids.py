@@ -1,7 +1,7 @@
-"""`NewIds`: how many users and items a key may bring in that nobody has rated or been before.
+"""`NewIds`: limits how many new users and items a key may introduce per hour.
 
-Each new id stays for good, in the id tables, in every model and in every snapshot: about half a kilobyte, more with the
-factors of large models. Ratings of known users and items cost nothing here.
+Each new id stays for good in the id tables, in every model and in every snapshot. It takes about half a kilobyte, more
+with the factors of large models. Ratings of known users and items cost nothing here.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from service.errors import TooManyRequests
 from service.storage.events import RatingEvent
 
 HOUR_S = 3600.0
-MAX_KEYS = 64  # counted apart; there are eight at most, and one name for all who need none
+MAX_KEYS = 64  # buckets; there are at most eight keys, and None for clients without a key
 
 Knows = Callable[[str], bool]
 
 
 class TooManyNewIds(TooManyRequests):
-    """More new users and items than a key may bring in."""
+    """A key has introduced more new users and items than it may."""
 
     slug, title, closes = "too-many-new-ids", "Too many new ids", False
 
 
 class NewIds:
-    """One token bucket for each key; it holds what an hour allows.
+    """One token bucket for each key, which holds at most the ids of one hour.
 
     Args:
-        per_hour: new ids; None for no limit.
-        knows_user, knows_item: whether there is such an id already. One that was accepted a moment ago and is not yet
-            learned counts once more.
+        per_hour: new ids per hour; None for no limit.
+        knows_user, knows_item: whether an id exists already. An id that was just accepted and is not learned yet counts
+            again.
     """
 
     def __init__(self, per_hour: int | None, knows_user: Knows, knows_item: Knows) -> None:
@@ -42,10 +42,10 @@ class NewIds:
     def check(self, ratings: Sequence[RatingEvent]) -> None:
         """Take a token for each new id in `ratings`.
 
-        A request that brings in more than an hour allows passes when the bucket is full, and the next ones wait longer.
+        A request with more new ids than an hour allows passes when the bucket is full, and the next ones wait longer.
 
         Raises:
-            TooManyNewIds: there are too few tokens; carries the seconds until there are enough. None was taken.
+            TooManyNewIds: there are too few tokens; carries the seconds until there are enough. Takes no token.
         """
         if self._per_hour is None:
             return
@@ -62,8 +62,8 @@ class NewIds:
         if missing > 0:
             wait_s = math.ceil(missing * HOUR_S / per_hour)
             raise TooManyNewIds(
-                f"The request has {n_new:,} users or items that are not known yet, and this key may bring in"
-                f" {per_hour:,} in an hour; try again in {wait_s} s, or leave them out",
+                f"The request has {n_new:,} new users or items, and this key may introduce {per_hour:,} per hour;"
+                f" try again in {wait_s} s, or leave them out",
                 wait_s,
             )
         if key not in self._buckets and len(self._buckets) >= MAX_KEYS:

@@ -10,19 +10,19 @@ from typing import NamedTuple
 from service.errors import NotReady
 from service.storage.events import BATCH_RATINGS, Entry
 
-MAX_WAITING = 64  # lessons, beyond which the learner is made to wait
+MAX_WAITING = 64  # batches; the learner waits while there are more
 _POLL_S = 0.2
 
 
 class EventBatch(NamedTuple):
-    """Entries in order, and when they were handed in (monotonic seconds)."""
+    """Entries in order, and the monotonic seconds at which they were queued."""
 
     entries: Sequence[Entry]
     since: float
 
     @property
     def n_ratings(self) -> int:
-        """Ratings and deletions in it."""
+        """Number of ratings and deletions."""
         return sum(len(entry.ratings) for entry in self.entries)
 
 
@@ -33,12 +33,12 @@ class PendingEvents:
         self._waiting: queue.Queue[EventBatch] = queue.Queue(MAX_WAITING)
 
     def __len__(self) -> int:
-        """Lessons that wait."""
+        """Batches that wait."""
         return self._waiting.qsize()
 
     @property
     def since(self) -> float:
-        """When the oldest one was handed in; only the thread that takes may ask, and only if one is there."""
+        """When the oldest batch was queued. Only for the thread that takes, and only if the queue is not empty."""
         oldest: EventBatch = self._waiting.queue[0]
         return oldest.since
 
@@ -46,7 +46,7 @@ class PendingEvents:
         """Queue entries; waits while the queue is full.
 
         Raises:
-            NotReady: `is_stopping` said so.
+            NotReady: `is_stopping` returned true.
         """
         event_batch = EventBatch(entries, time.monotonic())
         while not is_stopping():
@@ -58,13 +58,13 @@ class PendingEvents:
         raise NotReady("the engine has stopped")
 
     def take(self) -> list[EventBatch]:
-        """The oldest lesson, and those behind it up to `BATCH_RATINGS`; one must be there."""
-        taken = [self._waiting.get_nowait()]
-        n_ratings = taken[0].n_ratings
+        """The oldest batch and further ones, until they have `BATCH_RATINGS`. The queue must not be empty."""
+        batches = [self._waiting.get_nowait()]
+        n_ratings = batches[0].n_ratings
         while n_ratings < BATCH_RATINGS:
             try:
-                taken.append(self._waiting.get_nowait())
+                batches.append(self._waiting.get_nowait())
             except queue.Empty:
                 break
-            n_ratings += taken[-1].n_ratings
-        return taken
+            n_ratings += batches[-1].n_ratings
+        return batches

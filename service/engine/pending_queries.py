@@ -1,8 +1,8 @@
-"""`PendingQueries`: queries on their way from the event loop to the engine, and their answers on the way back.
+"""`PendingQueries`: carries queries from the event loop to the engine, and their answers back.
 
-A query never waits for company: those that come in one turn of the event loop are handed over together at its end, and
-those that come while the engine works are the next batch. If they would take more than some milliseconds together, they
-stand in lines by client, and what costs much waits (`service.engine.fair_lines`).
+A query never waits for others to fill a batch. Queries of one turn of the event loop are handed over together at its
+end, and those that arrive while the engine works form the next batch. If a batch would take more than some
+milliseconds, its queries go into lines by client, and expensive ones wait (`service.engine.fair_lines`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from service.engine.fairness import MAX_COST, Client, cost_of
 from service.engine.queries import Query
 from service.errors import Overloaded
 
-IDLE_S = 1.0
-SHARE = 4  # of what may wait, one client's part, when it is full
+IDLE_S = 1.0  # seconds; longest sleep of the engine without a query
+SHARE = 4  # when the queue is full, a client may use 1/SHARE of it
 
 
 class Limits(NamedTuple):
-    """How much may wait; defaults are those of the settings of the same names.
+    """Limits of the queue; the settings of the same names have the defaults.
 
     Attributes:
-        max_batch: queries that are answered together.
-        max_waiting: queries that wait, beyond which more are refused. A client of whom less than a `SHARE` of so many
-            wait may go on to ask, until twice as many wait: one that asks without end locks nobody out.
-        max_wait_s: seconds after which a query that still waits is refused.
+        max_batch: most queries in one batch.
+        max_waiting: most queries that wait; more are refused. A client with fewer than `max_waiting / SHARE` waiting
+            queries may add more until `2 * max_waiting` wait, so that one busy client cannot lock others out.
+        max_wait_s: seconds; a query that waits longer is refused.
     """
 
     max_batch: int
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
 
 class PendingQuery(Struct, frozen=True):
-    """A query, the future, of the event loop, that takes its answer, and when it was asked, in monotonic seconds."""
+    """A query, the future for its answer, and `since`, the monotonic seconds at which it arrived."""
 
     query: Query
     future: asyncio.Future[Any]
@@ -53,30 +53,31 @@ class PendingQuery(Struct, frozen=True):
 
 
 class PendingQueries:
-    """A bounded queue into the engine's thread. `put` and `hand_over` belong to the event loop, `wake` to anybody,
-    the rest to the engine.
+    """A bounded queue into the engine's thread.
+
+    The event loop calls `put` and `hand_over`, any thread may call `wake`, and the engine calls the rest.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._gathered: list[PendingQuery] = []  # in this turn of the event loop
+        self._gathered: list[PendingQuery] = []  # queries of this turn of the event loop
         self._handed: queue.SimpleQueue[list[PendingQuery]] = queue.SimpleQueue()
-        self._lines = FairLines()  # handed over beyond what a batch may have
+        self._lines = FairLines()  # handed over, and too many for one batch
         self._n_unanswered: Counter[Client] = Counter()  # belongs to the event loop
         self._n_put = self._n_taken = 0  # one writer each: no lock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed_by: Exception | None = None
 
     def __len__(self) -> int:
-        """Questions that wait."""
+        """Queries that wait."""
         return self._n_put - self._n_taken
 
     def connect(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Answers go to `loop`."""
+        """Deliver answers on `loop`."""
         self._loop = loop
 
     def put(self, query: Query) -> asyncio.Future[Any]:
-        """Queue a query; its answer, or exception, goes to the future.
+        """Queue a query; the future gets its answer or its exception.
 
         Raises:
             Overloaded: too many are waiting.
@@ -96,13 +97,13 @@ class PendingQueries:
     def _check_share(self, client: Client) -> None:
         most, n_waiting = self._limits.max_waiting, self._n_put - self._n_taken
         if n_waiting >= 2 * most or self._n_unanswered[client] >= most / SHARE:
-            raise Overloaded(f"{n_waiting:,} requests are waiting already")
+            raise Overloaded(f"{n_waiting:,} requests are already waiting")
 
     def hand_over(self) -> None:
-        """Let the engine see what was put: one wake-up for all of it."""
+        """Pass the queries of this turn to the engine, with one wake-up for all."""
         self._handed.put(self._gathered)
         self._gathered = []
-        if self._closed_by is not None:  # the engine may have looked for the last time
+        if self._closed_by is not None:  # the engine may have ended and would not take them
             self.abandon(self._closed_by)
 
     def wake(self) -> None:
@@ -110,23 +111,23 @@ class PendingQueries:
         self._handed.put([])
 
     def take(self, *, sleep: bool) -> list[PendingQuery]:
-        """Everything that waits, up to a limit; with `sleep` it waits for the first one or `wake`."""
-        taken: list[PendingQuery] = []
+        """The next batch; with `sleep` it waits for the first query or `wake`."""
+        batch: list[PendingQuery] = []
         handed, most, lines = self._handed, self._limits.max_batch, self._lines
         if sleep and not lines:
             with contextlib.suppress(queue.Empty):
-                taken = handed.get(timeout=IDLE_S)
+                batch = handed.get(timeout=IDLE_S)
         while not handed.empty():
-            taken = taken + handed.get_nowait() if taken else handed.get_nowait()
-        if lines or len(taken) > most or sum(pending.cost for pending in taken) > MAX_COST:
-            for pending in taken:
+            batch = batch + handed.get_nowait() if batch else handed.get_nowait()
+        if lines or len(batch) > most or sum(pending.cost for pending in batch) > MAX_COST:
+            for pending in batch:
                 lines.add(pending)
-            taken = lines.take(most)
-        self._n_taken += len(taken)
-        return taken
+            batch = lines.take(most)
+        self._n_taken += len(batch)
+        return batch
 
     def in_time(self, pending_queries: list[PendingQuery], now: float) -> list[PendingQuery]:
-        """Those of `pending_queries` that have not waited too long; refuses the others, and all that still wait."""
+        """Those of `pending_queries` that have not waited too long. Refuses the others, and late ones in the lines."""
         limit_s = self._limits.max_wait_s
         expired = self._lines.expire(now - limit_s) if self._lines else []
         self._n_taken += len(expired)
@@ -137,11 +138,11 @@ class PendingQueries:
         return [pending for pending in pending_queries if now - pending.since <= limit_s]
 
     def answer(self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]) -> None:
-        """Hand over all answers, or exceptions, in one call of the event loop."""
-        self.tell(self._deliver, pending_queries, answers)
+        """Deliver all answers or exceptions in one call of the event loop."""
+        self.call_on_loop(self._deliver, pending_queries, answers)
 
     def abandon(self, error: Exception) -> None:
-        """Answer everything that waits, and whatever is put from now on, with `error`."""
+        """Answer every waiting query, and every later one, with `error`."""
         self._closed_by = error
         while left := self._lines.take(self._limits.max_batch):
             self.answer(left, [error] * len(left))
@@ -150,8 +151,8 @@ class PendingQueries:
                 handed = self._handed.get_nowait()
                 self.answer(handed, [error] * len(handed))
 
-    def tell(self, call: Any, *arguments: Any) -> None:
-        """Call something on the event loop; a loop that is closed is told nothing."""
+    def call_on_loop(self, call: Any, *arguments: Any) -> None:
+        """Call `call(*arguments)` on the event loop; does nothing if the loop is closed."""
         with contextlib.suppress(RuntimeError):
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(call, *arguments)

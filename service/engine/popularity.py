@@ -1,4 +1,4 @@
-"""`Popularity`: the list for those of whom nothing is known."""
+"""`Popularity`: ranks items by popularity, for users without ratings and while no model is live."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from numpy.typing import NDArray
 from gpu.growing import Growing
 from gpu.ratings import Rows
 
-SHRINKAGE = 10  # ratings of average value that every item is given beside its own
-UNITS = 1 << 20  # ratings are summed in these fractions: integer sums do not depend on the order of changes
-TOP, MOST_HELD = 1024, 4096  # items that are kept in order: these at least, and these where more were asked for
-MOST_CHANGES = 1 << 16  # that are waited for before the order is found anew: up to there, sorting them in takes less
+SHRINKAGE = 10  # ratings of average value that are added to those of every item
+UNITS = 1 << 20  # per rating point; sums are integers, so that they do not depend on the order of changes
+MIN_TOP, MAX_TOP = 1024, 4096  # items that are kept in order: at least, and at most after requests for deep pages
+MAX_CHANGES = 1 << 16  # changed items; with more, sorting all items is faster than sorting the changes in
 LOWEST = (1, int(np.iinfo(np.int64).min), 0)  # count, sum and row
 
 Top = TypeVar("Top", NDArray[np.int64], None)
 
 
 class Popularity:
-    """Items by how many users have rated them; a mean shrunk toward the overall mean breaks ties.
+    """Ranks items by number of ratings; the mean rating, shrunk toward the overall mean, breaks ties.
 
-    The score is one number: the count plus the place, from 0 to below 1, of the shrunk mean among all numbers, where
-    the overall mean has the place ½. An item without ratings is never listed.
+    The score is the count plus a fraction from 0 to below 1 that grows with the shrunk mean and is ½ at the overall
+    mean. An item without ratings is never listed.
 
-    Only the top is kept in order, and items that have changed are sorted into it when it is asked for: of a million
-    items, sorting all would take as long as ten requests.
+    Only the top is kept in order, and changed items are sorted into it at the next request: sorting a million items
+    would take as long as ten requests.
     """
 
     def __init__(self) -> None:
         self._counts, self._sums = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))
         self._n_ratings = self._sum = 0
-        self._top: NDArray[np.int64] | None = None  # rows, best first; None where it must be found anew
-        self._bound = LOWEST  # what comes after it in order is not in the top
-        self._changed: list[NDArray[np.integer]] = []  # rows that have changed since, some of them repeatedly
+        self._top: NDArray[np.int64] | None = None  # rows, best first; None: must be sorted from all items
+        self._bound = LOWEST  # items that rank below it are not in the top
+        self._changed: list[NDArray[np.integer]] = []  # rows that have changed since, with duplicates
         self._n_changed = 0
 
     @property
@@ -43,7 +43,7 @@ class Popularity:
         return self._n_ratings
 
     def recount(self, rows: Rows, n_items: int) -> None:
-        """Start anew from all ratings."""
+        """Count again from all ratings."""
         used = np.repeat(rows.starts - np.cumsum(rows.lengths) + rows.lengths, rows.lengths)
         used += np.arange(len(used))
         self._counts, self._sums = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))
@@ -54,7 +54,7 @@ class Popularity:
     def note(
         self, items: NDArray[np.integer], old: NDArray[np.float32], new: NDArray[np.float32], n_items: int
     ) -> None:
-        """Take in changes of ratings; NaN stands for none."""
+        """Count changes of ratings; NaN stands for no rating."""
         self._counts.grow(n_items)
         self._sums.grow(n_items)
         had, has = ~np.isnan(old), ~np.isnan(new)
@@ -66,7 +66,7 @@ class Popularity:
         if self._top is not None:
             self._changed.append(items)
             self._n_changed += len(items)
-            if self._n_changed > MOST_CHANGES:
+            if self._n_changed > MAX_CHANGES:
                 self._hold(None)
 
     def best(
@@ -77,11 +77,12 @@ class Popularity:
         candidates: NDArray[np.integer] | None = None,
         min_ratings: int = 0,
     ) -> tuple[list[int], list[float]]:
-        """Rows and scores of the `n` most popular items behind the first `offset`, of those where `shown` (N,).
+        """Rows and scores of the `n` most popular items after the first `offset`.
 
         Args:
+            shown: items that may be listed, bool (I,).
             candidates: the only rows to rank, (B,). Default: all.
-            min_ratings: items with fewer are left out.
+            min_ratings: items with fewer ratings are left out.
         """
         wanted, least = offset + n, max(min_ratings, 1)
         rows = self._shown_of(wanted, shown, least) if candidates is None else self._rated_of(candidates, shown)
@@ -89,21 +90,21 @@ class Popularity:
         return rows.tolist(), self._scores(rows).tolist()
 
     def _shown_of(self, wanted: int, shown: NDArray[np.bool_], least: int) -> NDArray[np.int64]:
-        """At least so many of the best where `shown`, in order; where that is less, all with `least` ratings."""
-        top = self._found(wanted) if self._top is None else self._ordered(self._top)
+        """At least `wanted` of the best shown items, in order; or all with `least` ratings if there are fewer."""
+        top = self._rank_all(wanted) if self._top is None else self._ordered(self._top)
         rows = top[shown[top]]
         while len(rows) < wanted and len(top) < np.count_nonzero(self._counts.values >= least):
-            top = self._found(2 * len(top) + wanted)
+            top = self._rank_all(2 * len(top) + wanted)
             rows = top[shown[top]]
         return rows
 
     def _rated_of(self, candidates: NDArray[np.integer], shown: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Those of `candidates` with ratings where `shown`, in order."""
+        """The shown `candidates` that have ratings, in order."""
         rows = np.unique(candidates[candidates < len(self._counts.values)]).astype(np.int64)
         return self._sorted(rows[shown[rows] & (self._counts.values[rows] > 0)])
 
     def _ordered(self, top: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The top with what has changed since in its place; what fell behind the bound leaves it."""
+        """The top after sorting in the changed items; items that fell below the bound leave it."""
         if not self._changed:
             return top
         rows = np.concatenate([top, *self._changed])
@@ -112,23 +113,23 @@ class Popularity:
         is_even = (counts == count) & ((sums > total) | ((sums == total) & (rows <= row)))
         return self._hold(self._sorted(np.unique(rows[(counts > count) | is_even])))
 
-    def _found(self, wanted: int) -> NDArray[np.int64]:
-        """At least so many of the best, from all rows; as many as there are where that is less."""
-        rows, n = np.flatnonzero(self._counts.values), max(wanted, TOP)
+    def _rank_all(self, wanted: int) -> NDArray[np.int64]:
+        """At least `wanted` of the best items, or all if there are fewer, ranked from all rows."""
+        rows, n = np.flatnonzero(self._counts.values), max(wanted, MIN_TOP)
         top = self._sorted(rows if len(rows) <= n else self._best_of(rows, n))
-        held = self._hold(top[:MOST_HELD])
+        held = self._hold(top[:MAX_TOP])
         self._bound = LOWEST
         if len(held) < len(rows):
             self._bound = self._counts.values[held[-1]], self._sums.values[held[-1]], held[-1]
         return top
 
     def _hold(self, top: Top) -> Top:
-        """Take `top` for the present order."""
+        """Store `top` as the present order."""
         self._top, self._changed, self._n_changed = top, [], 0
         return top
 
     def _best_of(self, rows: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-        """The `n` best of `rows`, which are more, in any order."""
+        """The `n` best of `rows`, of which there must be more than `n`, in any order."""
         counts = self._counts.values[rows]
         least = np.partition(counts, -n)[-n]
         more, even = rows[counts > least], rows[counts == least]
@@ -141,7 +142,7 @@ class Popularity:
         return rows[np.lexsort((rows, -self._sums.values[rows], -self._counts.values[rows]))]
 
     def _scores(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The place of a mean at a distance d from the overall one is ½ + arctan(d) / π."""
+        """Count plus ½ + arctan(d) / π, where d is the difference of the shrunk mean to the overall mean."""
         counts, sums = self._counts.values[rows], self._sums.values[rows]
         beyond = (sums - counts * (self._sum / max(self._n_ratings, 1))) / UNITS
         scores: NDArray[np.float64] = counts + 0.5 + np.arctan(beyond / (counts + SHRINKAGE)) / np.pi

@@ -1,6 +1,6 @@
-"""What can be asked of the engine, and the answers: shaped as version 1 of the API, knowing nothing of HTTP.
+"""The queries to the engine and their answers, with the fields of version 1 of the API. Independent of HTTP.
 
-Ids are strings on both sides. `took_ms` and `request_id` of a recommendation are left to whoever answers the client.
+Ids are strings on both sides. The API layer fills in `took_ms` and `request_id` of a recommendation.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ Fallback = Literal["popular", "none"]
 
 
 class Recommend(Struct, frozen=True, kw_only=True):
-    """The best items for one known user, several, or an anonymous one; set exactly one of the first three.
+    """Asks for the best items for one user, several, or an anonymous one; set exactly one of the first three.
 
     Attributes:
         user: id of one user; the answer is a `Recommendation`.
         users: ids of several; the answer is a list of `Recommendation` in this order.
-        ratings: (item, rating) pairs of somebody who stays anonymous; nothing is stored.
-        n, offset: how many items, after how many of the best.
+        ratings: (item, rating) pairs of an anonymous user; nothing is stored.
+        n, offset: `n` items after the `offset` best ones.
         exclude: ids never to show.
         candidates: the only ids to rank; None ranks all.
         include_seen: whether items that the user has rated may be shown.
-        min_ratings: only items with at least so many ratings at present may be shown.
+        min_ratings: fewest ratings that a shown item has at present.
         model: name of a live model; None takes the first live one of the setting `default_models`.
-        explain: whether each item carries the rated items that speak most for it.
+        explain: whether each item carries the rated items that contribute most to its score.
         fallback: `popular` answers for an unknown user too, `none` raises `UnknownUser`.
     """
 
@@ -45,7 +45,7 @@ class Recommend(Struct, frozen=True, kw_only=True):
 
 
 class Neighbors(Struct, frozen=True, kw_only=True):
-    """The `n` items or users most like the one with `id`."""
+    """Asks for the `n` items or users most similar to the one with `id`."""
 
     kind: Literal["item", "user"]
     id: str
@@ -54,9 +54,9 @@ class Neighbors(Struct, frozen=True, kw_only=True):
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """How `user` would rate `item`; without `model` the first live model that estimates ratings is asked.
+    """Asks how `user` would rate `item`; without `model` the first live model that estimates ratings answers.
 
-    An id without ratings counts as average, and the answer says so.
+    An id without ratings counts as average, and the answer has a warning.
     """
 
     user: str
@@ -65,7 +65,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 class Popular(Struct, frozen=True, kw_only=True):
-    """The most popular items, of those with at least `min_ratings` ratings."""
+    """Asks for the most popular items among those with at least `min_ratings` ratings."""
 
     n: int = 10
     offset: int = 0
@@ -73,7 +73,7 @@ class Popular(Struct, frozen=True, kw_only=True):
 
 
 class UserRatings(Struct, frozen=True, kw_only=True):
-    """The newest `n` ratings of `user` behind the first `offset`, newest first."""
+    """Asks for `n` ratings of `user` after the `offset` newest, newest first."""
 
     user: str
     n: int = 100
@@ -84,17 +84,17 @@ Query = Recommend | Neighbors | Estimate | Popular | UserRatings
 
 
 class Reason(Struct, gc=False):
-    """A rated item and what it adds to the score it explains."""
+    """A rated item and its contribution to the explained score."""
 
     item: str
     contribution: float
 
 
 class ScoredItem(Struct, omit_defaults=True):
-    """One line of a list; `score` is the number that orders it.
+    """One line of a list; lists are ordered by `score`.
 
     Attributes:
-        estimate: what the user would give the item, as of `Estimate`; of models that estimate ratings alone.
+        estimate: the estimated rating, as in `Estimate`; only of models that estimate ratings.
     """
 
     item: str
@@ -126,7 +126,7 @@ class Recommendation(Struct):
 
 
 class ItemNeighbors(Struct):
-    """Items most like `item`.
+    """Items most similar to `item`.
 
     Attributes:
         neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), or the cosine of the
@@ -141,7 +141,7 @@ class ItemNeighbors(Struct):
 
 
 class UserNeighbors(Struct):
-    """Users most like `user`; `score` is the cosine of the factors, of `ease` that of likes and dislikes."""
+    """Users most similar to `user`; `score` is the cosine of the factors, for `ease` of likes and dislikes."""
 
     user: str
     neighbors: list[ScoredUser]
@@ -154,8 +154,8 @@ class RatingEstimate(Struct):
     """`estimate` is a rating within the scale of the training, or a probability for an implicit model.
 
     Attributes:
-        personalized: whether the model knows something about the user.
-        warnings: which of the two ids has no ratings and was taken as average.
+        personalized: whether the user has rated an item that the model was trained on.
+        warnings: the ids without ratings, which count as average.
     """
 
     user: str
@@ -185,7 +185,7 @@ class Rating(Struct, gc=False):
 
 
 class RatingsOfUser(Struct):
-    """The answer to `UserRatings`; `n_ratings` is how many the user has in all."""
+    """The answer to `UserRatings`; `n_ratings` is the number of all ratings of the user."""
 
     user: str
     n_ratings: int
@@ -204,10 +204,10 @@ Answer = (
 )
 
 
-def of_each(found: Callable[[Recommend], Any], queries: Sequence[Recommend]) -> list[Any]:
-    """What is found for each query; one of several users stands there several times and is looked at once."""
-    known = {id(query): query for query in queries}
-    values = {name: found(query) for name, query in known.items()}
+def of_each(function: Callable[[Recommend], Any], queries: Sequence[Recommend]) -> list[Any]:
+    """`function` of each query; a query of several users occurs several times and is computed once."""
+    distinct = {id(query): query for query in queries}
+    values = {key: function(query) for key, query in distinct.items()}
     return [values[id(query)] for query in queries]
 
 

@@ -1,4 +1,4 @@
-"""`Ranking`: from queries to answers. Belongs to the engine thread."""
+"""`Ranking`: answers batches of queries. Belongs to the engine thread."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NO_ROWS = np.zeros(0, dtype=np.int32)
 
 
 class _Slot(Struct, frozen=True):
-    """One list that a model is to make: where it goes, for which user, by which model."""
+    """One list to score: its user, its model, and `answers[at]`, its destination."""
 
     answers: list[Any]
     at: int
@@ -80,7 +80,7 @@ class Ranking:
     # --- the live models
 
     def models(self) -> list[LiveModel]:
-        """The live models, in the order in which they are asked by default."""
+        """The live models in order of preference."""
         return list(self._live.values())
 
     def install(self, live_model: LiveModel) -> None:
@@ -90,7 +90,7 @@ class Ranking:
         self._live = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
 
     def _live_model(self, name: str | None) -> LiveModel:
-        """The live model of that name; without a name the first."""
+        """The live model of that name; for None the first."""
         if name in self._live:
             return self._live[name]
         if self._is_prepared(name):
@@ -102,14 +102,14 @@ class Ranking:
         raise UnknownModel(f"Invalid model: expected a live one ({', '.join(self._live)}), got {name!r}")
 
     def _is_prepared(self, name: str | None) -> bool:
-        """Whether the model of that name, or without a name the only ones there are, will be live soon."""
+        """Whether the model `name` is being prepared; for None, whether all models there are are being prepared."""
         return not self._live and bool(self.expected) if name is None else name in self.expected - self._live.keys()
 
     def _expected(self, name: str | None) -> str:
         return f"the model {name or ' or '.join(sorted(self.expected))}"
 
     def _estimator(self, name: str | None) -> LiveModel:
-        """The live model of that name; without a name the first that estimates ratings, if there is one."""
+        """The live model of that name; for None the first that estimates ratings, if there is one."""
         if name is None:
             name = next((live for live, live_model in self._live.items() if not live_model.model.is_implicit), None)
         return self._live_model(name)
@@ -117,11 +117,11 @@ class Ranking:
     # --- the history
 
     def recount(self) -> None:
-        """Count everything anew, after the history was read from the log."""
+        """Count popularity again, after the history was read from the log."""
         self._popularity.recount(self._history.table.rows, self._history.table.n_items)
 
     def note(self, applied: Applied) -> None:
-        """Take in what the history has just changed."""
+        """Count the changes that the history has just applied."""
         changes, n_items = applied.changes, self._history.table.n_items
         self._popularity.note(changes.items, changes.old, changes.new, n_items)
         for gone in applied.forgotten:
@@ -130,7 +130,7 @@ class Ranking:
     # --- answers
 
     def answer(self, queries: Sequence[Query], as_of: StreamId) -> list[Any]:
-        """The answer, or the exception, for each query; lists of one model are scored together."""
+        """The answer, or the exception, for each query. Lists of one model are scored together."""
         self._as_of = str(as_of)
         answers: list[Any] = [None] * len(queries)
         slots: list[_Slot] = []
@@ -140,13 +140,13 @@ class Ranking:
                     self._plan(slots, answers, index, query)
                 else:
                     answers[index] = self._answer_to[type(query)](query, self._as_of)
-            except Exception as error:  # goes to whoever asked; the others get their answers
+            except Exception as error:  # becomes the answer of this query; the others are answered
                 answers[index] = error
         self._fill(slots)
         return [one_failure_fails_all(answer) if isinstance(answer, list) else answer for answer in answers]
 
     def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
-        """Answer at once what needs no scoring with others; add the slots to be filled for the rest."""
+        """Answer a query that needs no batch at once; for any other add the slots to fill."""
         has_no_model = self._is_prepared(query.model) or not (self._live or query.model)
         live_model = None if has_no_model else self._live_model(query.model)
         if query.user is not None:
@@ -199,14 +199,14 @@ class Ranking:
 
     def _fill_personal(self, group: list[_Slot], users: NDArray[np.int64], rows: Rows) -> None:
         live_model = group[0].live_model
-        found = self._scored(live_model, topn.users_of(live_model.model, users), rows, [slot.query for slot in group])
-        told: dict[int, list[str]] = {}  # a query of several users is looked at once
-        for slot, items in zip(group, found, strict=True):
+        lists = self._scored(live_model, topn.users_of(live_model.model, users), rows, [slot.query for slot in group])
+        warnings: dict[int, list[str]] = {}  # by query: one of several users is checked once
+        for slot, items in zip(group, lists, strict=True):
             if slot.query.explain:
                 self._explain(live_model, items, *self._history.newest(slot.row, MAX_RATINGS_OF_USERS))
-            if id(slot.query) not in told:
-                told[id(slot.query)] = self._unknown(slot.query)
-            slot.answers[slot.at] = self._personal(slot.user, items, live_model, told[id(slot.query)])
+            if id(slot.query) not in warnings:
+                warnings[id(slot.query)] = self._unknown(slot.query)
+            slot.answers[slot.at] = self._personal(slot.user, items, live_model, warnings[id(slot.query)])
 
     def _scored(
         self, live_model: LiveModel, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
@@ -258,7 +258,7 @@ class Ranking:
     def _impersonal_for(
         self, query: Recommend, user: str, row: int | None, live_model: LiveModel | None
     ) -> Recommendation | UnknownUser:
-        """What is popular, or the error that the query prefers: without a rating left, a user is a stranger again."""
+        """Popular items, or the error if `fallback` is "none" and the user has no ratings (any more)."""
         seen = NO_ROWS if row is None else self._history.table.row(row)[0]
         if query.fallback == "none" and not len(seen):
             return UnknownUser(f"user {user!r} has no ratings")
@@ -297,7 +297,7 @@ class Ranking:
         return [] if otherwise is None else [otherwise]
 
     def _unknown(self, query: Recommend) -> list[str]:
-        """A warning for each list of the query with items that nobody has rated: most likely misspelled."""
+        """A warning for each list of the query with unknown items, which are probably misspelled."""
         warnings = []
         for name, ids in (("exclude", query.exclude), ("candidates", query.candidates or ())):
             if unknown := [one for one in dict.fromkeys(ids) if self._history.items.row(one) is None]:
@@ -308,8 +308,8 @@ class Ranking:
 
     def _rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Rows of the known ones of `ids`."""
-        found = map(self._history.items.row, ids)
-        return np.array([row for row in found if row is not None], dtype=np.int32)
+        rows = map(self._history.items.row, ids)
+        return np.array([row for row in rows if row is not None], dtype=np.int32)
 
     def _candidates(self, query: Recommend) -> NDArray[np.int32] | None:
         return None if query.candidates is None else self._rows(query.candidates)
@@ -317,13 +317,13 @@ class Ranking:
     def _explain(
         self, live_model: LiveModel, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]
     ) -> None:
-        """Give each item the rated ones that speak most for it."""
-        rows = self._rows([one.item for one in found]).tolist()  # as many: what is shown is known
+        """Attach to each item the rated items that contribute most to its score."""
+        rows = self._rows([one.item for one in found]).tolist()  # as many rows as items: each shown item is known
         for one, reasons in zip(found, live_model.reasons(items, values, rows, N_REASONS), strict=True):
             one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
 
 
 def _width(query: Recommend) -> Any:
-    """What lists that are made together agree in: a long one must not slow down the short ones."""
+    """Key by which lists of similar length are scored together: a long one must not slow down short ones."""
     width = query.n + query.offset
     return width.bit_length() if width <= topn.MAX_N else (query.n, query.offset)

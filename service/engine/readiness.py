@@ -1,4 +1,4 @@
-"""`Stages`: what must be done before the service is ready, and how far each part is."""
+"""`Stages`: progress of the work that must be done before the service is ready."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from typing import NamedTuple
 
 MODELS = "models"
-# Stage -> what is done in it, in order. All but the last are needed for any answer.
+# Stage -> its work, in order. All but the last are needed for any answer.
 STAGES = {
     "kernels": "compiling, or loading, the kernels that read ratings",
     "rating log": "reading the rating log",
@@ -16,7 +16,7 @@ STAGES = {
 
 
 class Readiness(NamedTuple):
-    """Whether the service is ready; if not, what it waits for and how much is done (0 to 1)."""
+    """Whether the service is ready; if not, the work it waits for and the share that is done (0 to 1)."""
 
     ready: bool
     reason: str | None
@@ -24,7 +24,7 @@ class Readiness(NamedTuple):
 
 
 class Stages:
-    """Progress of the stages of a start, and obstacles that come and go afterward. Safe from any thread."""
+    """Progress of the stages of a start, and obstacles that come and go later. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,24 +33,24 @@ class Stages:
         self._obstacles: dict[str, str] = {}
 
     def report(self, stage: str, fraction: float = 1.0, note: str | None = None) -> None:
-        """`stage` is done to this fraction; it never goes back. `note`: what it does at present, in a sentence."""
+        """Set the fraction of `stage` that is done; it never decreases. `note`: a sentence about the present work."""
         with self._lock:
             self._done[stage] = max(self._done[stage], min(fraction, 1.0))
             if note is not None:
                 self._notes[stage] = note
 
     def is_done(self, stage: str) -> bool:
-        """Whether `stage` is behind us."""
+        """Whether `stage` is done."""
         with self._lock:
             return self._done[stage] >= 1.0
 
     def obstruct(self, who: str, reason: str) -> None:
-        """`who` cannot do its work, for a reason in words that name it; the service is not ready until `clear`."""
+        """Make the service not ready until `clear`: part `who` cannot work; `reason` is a sentence that names it."""
         with self._lock:
             self._obstacles[who] = reason
 
     def clear(self, who: str) -> None:
-        """`who` works again."""
+        """Remove the obstacle of part `who`."""
         with self._lock:
             self._obstacles.pop(who, None)
 
@@ -61,7 +61,7 @@ class Stages:
 
     @property
     def can_answer(self) -> Readiness:
-        """The same, except that models may still be prepared: until they are live, lists are of popular items."""
+        """Ready when all but the models is done: until they are live, lists are of popular items."""
         return self._readiness(needs_models=False)
 
     def _readiness(self, *, needs_models: bool) -> Readiness:

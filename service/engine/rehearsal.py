@@ -1,8 +1,8 @@
-"""Rehearsals: everything that requests and ratings can make the engine do, once, on a small history and model.
+"""Rehearsals: run every operation of the engine once, on a small history and model, so that its kernels compile.
 
-A kernel compiles for the types and layouts of its arguments at its first call, which takes seconds. So the calls are
-not imitated: the same `History`, `LiveModel` and `Ranking` make them, and what serving calls later is compiled. Not for
-the engine thread. The models are made for it: a real one must not learn what nobody rated.
+A kernel compiles for the types and layouts of its arguments at its first call, which takes seconds. The rehearsal uses
+the same `History`, `LiveModel` and `Ranking` as serving, so that it compiles exactly what serving calls. It must not
+run on the engine thread. It makes its own models, because a real one must not learn invented ratings.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from service.errors import ServiceError
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.manifest import FORMAT, Manifest
 
-SMALL = {"n_factors": 4, "n_neighbors": 2, "n_bits": 64}  # what a model made for a rehearsal has of these
-N_USERS, N_ITEMS = 8, 6  # that the model was trained on: requests of several users are scored four at a time
+SMALL = {"n_factors": 4, "n_neighbors": 2, "n_bits": 64}  # hyperparameters of the models of a rehearsal
+N_USERS, N_ITEMS = 8, 6  # of the model's training; requests of several users are scored four at a time
 USER, NEW_USER, STRANGER = "u0", "new", "stranger"
 ITEM, NEW_ITEM = "i0", "new"
-BEFORE_ALL, AFTER_ALL = "0-0", "9-0"  # watermarks of a model that knows none of the ratings, and of one that knows all
+BEFORE_ALL, AFTER_ALL = "0-0", "9-0"  # watermarks of a model trained on no rating, and on all
 
 
 def rehearse_history() -> None:
-    """Take in ratings, forget a user and pack the table, as reading the log does."""
+    """Apply ratings, forget a user and pack the table, as reading the log does."""
     history = _history()
     history.apply([_entry(2, (USER, ITEM, None)), Entry(StreamId(3, 0), "forget", subject=USER)])
     history.table.pack()
 
 
 def rehearse_model(algorithm: str) -> None:
-    """Answer and learn with a model of `algorithm`, on the host: a device compiles for the sizes of its model."""
+    """Answer and learn with a model of `algorithm`, on the host: on a device, kernels depend on the size of a model."""
     rehearse_answers(algorithm)
     rehearse_learning(algorithm)
 
@@ -52,21 +52,21 @@ def rehearse_answers(algorithm: str) -> None:
 
 
 def rehearse_learning(algorithm: str) -> None:
-    """The part of `rehearse_model` that learns; the answers come last, so that another process can make them first."""
+    """The part of `rehearse_model` that learns. It answers last, because another process compiles the answers first."""
     stage = _Stage(algorithm, (NEW_USER, ITEM, 2.0), (NEW_USER, NEW_ITEM, 1.0))
     stage.learn()
     stage.answer()
 
 
 class _Stage:
-    """A history, a model that follows it, and the ranking that asks it."""
+    """A history, a model that follows it, and a ranking with that model."""
 
     def __init__(self, algorithm: str, *later: tuple[str, str, float]) -> None:
-        """Args: `later`: ratings that the snapshot does not know, as there are after a restart."""
+        """`later`: ratings that came after the snapshot, as after a restart."""
         self._history, self._ms = _history(), 2
         self._history.apply([_entry(2, *later)])
         model = _model(algorithm)
-        watermark = BEFORE_ALL if later else AFTER_ALL  # with a model that is behind, trained items learn too
+        watermark = BEFORE_ALL if later else AFTER_ALL  # trained items learn too if the model is behind
         manifest = Manifest("", algorithm, {}, model.mean, model.scale, {}, watermark, N_USERS, N_ITEMS, {}, FORMAT)
         rows = np.arange(N_USERS), np.arange(N_ITEMS)
         moved = model.mapped(*rows, self._history.table.n_users, self._history.table.n_items)
@@ -82,23 +82,23 @@ class _Stage:
                 raise answer
 
     def learn(self) -> None:
-        """Settle what the snapshot did not know, then every kind of change."""
+        """Learn the ratings after the snapshot, then every kind of change."""
         self.settle()
-        self._tell((USER, ITEM, 3.0), ("newer", NEW_ITEM, 2.0), (NEW_USER, "newest", 1.0))
-        self._tell((NEW_USER, ITEM, None), ("u1", NEW_ITEM, -1.0))
+        self._apply((USER, ITEM, 3.0), ("newer", NEW_ITEM, 2.0), (NEW_USER, "newest", 1.0))
+        self._apply((NEW_USER, ITEM, None), ("u1", NEW_ITEM, -1.0))
         self.settle()
-        self._tell(kind="hide", subject="i1")
-        self._tell(kind="forget", subject=NEW_USER)
-        self._tell(kind="forget", subject="u2")  # whom the snapshot knows
+        self._apply(kind="hide", subject="i1")
+        self._apply(kind="forget", subject=NEW_USER)
+        self._apply(kind="forget", subject="u2")  # a user of the snapshot
         self.settle()
 
     def settle(self) -> None:
-        """Refit what is pending with a budget, as the engine does: without one, other kernels would."""
+        """Do pending refits with a budget, as the engine does: without one, other kernels would run."""
         for work in (self._live_model.settle, self._live_model.catch_up):
             while not work(0.0):
                 pass
 
-    def _tell(self, *ratings: tuple[str, str, float | None], kind: str = "rating", subject: str | None = None) -> None:
+    def _apply(self, *ratings: tuple[str, str, float | None], kind: str = "rating", subject: str | None = None) -> None:
         self._ms += 1
         entry = Entry(StreamId(self._ms, 0), kind, subject=subject) if subject else _entry(self._ms, *ratings)  # type: ignore[arg-type]
         applied = self._history.apply([entry])
@@ -107,7 +107,7 @@ class _Stage:
 
 
 def _history() -> History:
-    """Users who have rated all items but some."""
+    """Users who have rated two thirds of the items."""
     pairs = [(user, item) for user in range(N_USERS) for item in range(N_ITEMS) if (user + item) % 3]
     history = History()
     history.apply([_entry(1, *((f"u{user}", f"i{item}", float(1 + (user * item) % 5)) for user, item in pairs))])
@@ -119,9 +119,9 @@ def _entry(ms: int, *ratings: tuple[str, str, float | None]) -> Entry:
 
 
 def _model(algorithm: str) -> Model:
-    """A model that knows all of `_history`: numbers above 0 everywhere, which NMF needs, and lists where it has any."""
-    known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm].params)}
-    params = params_for(algorithm, {name: value for name, value in SMALL.items() if name in known})
+    """A model of all of `_history`, with factors above 0, as NMF needs them, and with neighbor lists if it has any."""
+    names = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm].params)}
+    params = params_for(algorithm, {name: value for name, value in SMALL.items() if name in names})
     model = Model.zeros(params, 1.0, (0.0, 5.0), N_USERS, N_ITEMS, n_bits=getattr(params, "n_bits", 0))
     for factors in (model.user_factors, model.item_factors):
         factors[:] = 0.1 + np.arange(factors.size, dtype=np.float32).reshape(factors.shape) % 7 / 10
@@ -137,18 +137,18 @@ def _model(algorithm: str) -> Model:
 
 
 def _queries() -> Sequence[Query]:
-    """One of each kind, and of each way in which a list can be narrowed or a model be asked."""
+    """One query of each kind, and of each combination of filters and ways to ask a model."""
     filters = {"exclude": ["i1"], "candidates": [ITEM, "i2", NEW_ITEM], "min_ratings": 1, "offset": 1}
-    everybody = tuple(f"u{user}" for user in range(N_USERS))
+    users = tuple(f"u{user}" for user in range(N_USERS))
     return [
         Popular(),
         UserRatings(user=USER),
         Recommend(user=STRANGER),
         Recommend(user=USER, explain=True),
         Recommend(user=NEW_USER, include_seen=True),
-        Recommend(users=everybody),
-        Recommend(users=everybody, exclude=["i1"]),
-        Recommend(users=everybody, **filters),  # type: ignore[arg-type]
+        Recommend(users=users),
+        Recommend(users=users, exclude=["i1"]),
+        Recommend(users=users, **filters),  # type: ignore[arg-type]
         Recommend(ratings=[(ITEM, 4.0), ("i3", 1.0)], explain=True),
         Recommend(ratings=[(ITEM, -1.0), ("unknown", 1.0)], **filters),  # type: ignore[arg-type]
         *(Neighbors(kind="item", id=item) for item in (ITEM, NEW_ITEM)),

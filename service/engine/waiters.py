@@ -11,32 +11,32 @@ from service.storage.events import StreamId
 
 
 class Waiters:
-    """Futures by the stream id they wait for."""
+    """Requests with the stream id that each waits for."""
 
     def __init__(self, as_of: Callable[[], StreamId], max_waiting: int) -> None:
-        """`as_of()` is the last entry that has been learned; it may move in another thread at any time."""
+        """`as_of()` returns the last entry that has been learned; another thread may move it at any time."""
         self._as_of, self._max_waiting = as_of, max_waiting
         self._waiting: list[tuple[StreamId, asyncio.Future[None]]] = []
 
     def __bool__(self) -> bool:
-        """Whether anybody waits; may be asked from any thread."""
+        """Whether any request waits. Safe from any thread."""
         return bool(self._waiting)
 
     async def wait_for(self, stream_id: StreamId, timeout_s: float) -> None:
-        """Return once `stream_id`, or a later one, has been learned; at once if it has been.
+        """Return when `stream_id` or a later entry has been learned.
 
         Raises:
             NotSeenYet: not within `timeout_s`.
-            Overloaded: `max_waiting` others wait.
+            Overloaded: `max_waiting` requests wait already.
         """
         if stream_id <= self._as_of():
             return
         if len(self._waiting) >= self._max_waiting:
-            raise Overloaded(f"{self._max_waiting:,} requests wait for ratings already")
+            raise Overloaded(f"{self._max_waiting:,} requests are already waiting for ratings")
         waiter = stream_id, asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
-            if stream_id > self._as_of():  # again: it may have moved before there was anybody to release
+            if stream_id > self._as_of():  # check again: it may have moved before the waiter was in the list
                 await asyncio.wait_for(waiter[1], timeout_s)
         except TimeoutError:
             raise NotSeenYet(f"{stream_id} is not seen yet: the service is at {self._as_of()}") from None
@@ -45,7 +45,7 @@ class Waiters:
                 self._waiting.remove(waiter)
 
     def release(self) -> None:
-        """Wake everybody whose entry has been learned."""
+        """Wake every request whose entry has been learned."""
         as_of = self._as_of()
         for stream_id, future in self._waiting:
             if stream_id <= as_of and not future.done():

@@ -1,1 +1,1 @@
-"""What trains and forgets: jobs in Redis, the thread that takes them, and trainers in processes of their own."""
+"""Trainings and forgettings: jobs in Redis, the thread that runs them, and trainer processes."""

@@ -1,4 +1,4 @@
-"""`Corpus`: what a training reads of the rating log, and what of it is held out to judge the model."""
+"""`Corpus`: the ratings that a training reads from the rating log, and those held out to judge the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.storage.rating_log import RatingLog
 
 
 class Corpus(NamedTuple):
-    """Ratings up to the watermark, and whose rows they are."""
+    """Ratings up to the watermark, and the ids of their rows."""
 
     training: Ratings
     held_out: Ratings
@@ -25,30 +25,31 @@ class Corpus(NamedTuple):
 
 
 def read_corpus(data: Path, watermark: StreamId) -> Corpus:
-    """Everything in the log up to `watermark`, with the held-out pairs apart; forgotten users have no row."""
+    """All ratings of the log up to `watermark`, split into training and held-out pairs, without forgotten users."""
     history = History()
     history.load(RatingLog(data / "ratings"), upto=watermark)
     ratings = history.table.ratings(history.users.keys, history.items.keys)
     user_ids = history.users.ids(range(len(history.users)))
-    known = np.array([user != "" for user in user_ids], dtype=np.bool_)
+    is_present = np.array([user != "" for user in user_ids], dtype=np.bool_)
     users, items, values = ratings.coo()
-    rows = np.cumsum(known) - 1
-    keys = ratings.user_keys[known], ratings.item_keys
+    rows = np.cumsum(is_present) - 1
+    keys = ratings.user_keys[is_present], ratings.item_keys
     is_held_out = gpu.evaluate.is_held_out(ratings.user_keys[users], ratings.item_keys[items])
 
     def part(keep: NDArray[np.bool_]) -> Ratings:
-        shape = (int(known.sum()), ratings.n_items)
+        shape = (int(is_present.sum()), ratings.n_items)
         return Ratings.from_coo(rows[users[keep]], items[keep], values[keep], shape, *keys)
 
-    known_ids = [user for user in user_ids if user]
+    present_ids = [user for user in user_ids if user]
     item_ids = history.items.ids(range(len(history.items)))
-    return Corpus(part(~is_held_out), part(is_held_out), known_ids, item_ids)
+    return Corpus(part(~is_held_out), part(is_held_out), present_ids, item_ids)
 
 
 def usable(corpus: Corpus, params: gpu.Params) -> tuple[Corpus, int]:
-    """The corpus without absurd ratings, and how many training ratings were; held-out ones are kept in the same range.
+    """The corpus with extreme outliers clipped, and the number of clipped training ratings.
 
-    One of a million would decide by how much a model errs, and so which one goes live.
+    Held-out ratings are clipped to the same range: otherwise a single outlier among a million would dominate the error,
+    and decide which model goes live.
     """
     training, n_far = gpu.usable(corpus.training, params)
     held_out = corpus.held_out

@@ -1,9 +1,9 @@
-"""The job behind `DELETE /admin/users/{user}`: what the user did leaves the disk.
+"""The job behind `DELETE /admin/users/{user}`: removes all data of a user from the disk.
 
-From the `forget` entry on, every history has dropped the user already. Here the rating log and the snapshots are
-rewritten, with what killed processes left beside them, and the stream and its file emptied of what came before. What
-the user has taught the item factors stays until the next training; the answer says so. Whoever calls has the lock of
-`service.storage.exclusion` alone: no training writes meanwhile.
+The `forget` entry has already removed the user from every history. This job rewrites the rating log and the snapshots,
+removes temporary files of killed processes, and trims the stream and its append-only file. The influence of the user on
+item factors stays until the next training, and the answer states this. The caller must hold the exclusive lock of
+`service.storage.exclusion`, so that no training writes meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REMAINS = "the user's influence on item factors ends with the next training of e
 
 
 class Places(NamedTuple):
-    """Where users are named."""
+    """The places that store names of users."""
 
     data: Path
     log: RatingLog
@@ -34,16 +34,16 @@ class Places(NamedTuple):
 
 
 def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterator[float]:
-    """Remove everything of `user` before `position`, which the log must have reached; yields the share that is done.
+    """Remove all data of `user` before `position`, which the log must have reached; yields the share that is done.
 
-    Can be repeated from the start if it fails half-way. The job names the user until nothing but the file of Redis
-    does; a job that is gone on with after that has the empty name.
+    It can be repeated from the start if it fails. The job keeps the name of the user until only the append-only file of
+    Redis still has it; a job that is resumed after that has an empty name.
 
     Raises:
-        OSError: the disk is full; what is done stays done.
-        CorruptLog, CorruptSnapshot, CorruptLiveFile: a file cannot be rewritten.
+        OSError: the disk is full; finished parts stay done. CorruptLog, CorruptSnapshot, CorruptLiveFile: a file cannot
+            be rewritten.
         LockTimeout: another process holds the lock of a file.
-        StreamUnavailable, LogUnavailable: Redis is gone, or nobody archives.
+        StreamUnavailable, LogUnavailable: Redis is gone, or no process archives the stream.
     """
     if user:
         places.log.rewrite_without(user, position)
@@ -61,24 +61,24 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
 
 
 def _trim(places: Places, position: StreamId) -> None:
-    """Leave no byte of the stream up to `position`."""
+    """Remove the stream up to `position` from Redis, to the last byte."""
     places.stream.trim(position)
     if (further := places.stream.repack()) is None:
         return
     deadline = time.monotonic() + COMMIT_TIMEOUT_S
     while places.log.last_id() < further:
         if time.monotonic() > deadline:
-            raise LogUnavailable(f"Nobody has archived the stream up to {further} within {COMMIT_TIMEOUT_S:g} s")
+            raise LogUnavailable(f"No process has archived the stream up to {further} within {COMMIT_TIMEOUT_S:g} s")
         places.stream.request_commit(further)
         time.sleep(POLL_S)
     places.stream.trim(further)
 
 
 def forget_in_snapshots(data: Path, user: str) -> None:
-    """Replace every snapshot that holds `user` by one that does not, in `live.json` too.
+    """Replace every snapshot that holds `user` by one without, in `live.json` too.
 
-    One that cannot be read is removed, unless it is live. Of several revisions of a version, which a job leaves that is
-    killed between writing one and removing its predecessor, the last one stays.
+    A snapshot that cannot be read is removed, unless it is live. A killed job may leave several revisions of a version;
+    the last one stays.
     """
     folder = data / "snapshots"
     for version in snapshot.versions(folder):
@@ -90,7 +90,7 @@ def forget_in_snapshots(data: Path, user: str) -> None:
 
 
 def _forget_in_snapshot(data: Path, version: str, user: str) -> str:
-    """The version that has what `version` had, without `user`."""
+    """Replace `version` by a copy without `user`, and return the version of the copy."""
     folder, failure = data / "snapshots", None
     try:
         if not snapshot.holds_user(folder, version, user):
@@ -104,10 +104,9 @@ def _forget_in_snapshot(data: Path, version: str, user: str) -> str:
 
 
 def without_forgotten(data: Path, log: RatingLog, version: str) -> str:
-    """`version`, or one without the users who were forgotten since it was trained; before it can go live.
+    """`version`, or a copy without the users who were forgotten since its training. Call it before it goes live.
 
-    Their jobs wait while it is trained. This is for one that did not: of an older process, or on a disk that does
-    not share its locks.
+    Forgettings normally wait for a training. Those of an older process, or on a disk without shared locks, do not.
     """
     watermark = StreamId.parse(snapshot.read_manifest(data / "snapshots", version).watermark)
     for user in log.forgotten_since(watermark):

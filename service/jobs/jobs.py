@@ -1,4 +1,4 @@
-"""`Jobs`: submit, show and cancel trainings and forgettings; `service.jobs.supervisor` does the work."""
+"""`Jobs`: submits, shows and cancels trainings and forgettings; `service.jobs.supervisor` runs them."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _log = structlog.get_logger(__name__)
 
 
 class Job(msgspec.Struct):
-    """One job, as shown.
+    """One job as clients see it.
 
     Attributes:
         kind: `train` or `forget`.
-        state: `activating` while a promoted version is not yet served by this process.
+        state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
-        metrics: of the last epoch; at the end of the held-out pairs.
-        calibration: what a training took from the data, once it has ended.
-        trials: the trainings of the search of a job that tunes, once it has ended.
-        promoted: whether the new version went live; None while that is open.
+        metrics: of the last epoch; after the end, of the held-out pairs.
+        calibration: the values that a training derived from the data; set after the end.
+        trials: the trainings that a search for parameters has tried; set after the end.
+        promoted: whether the new version went live; None while undecided.
         version: the snapshot that a training wrote.
-        backend: where it trains, host or device, and why there.
-        reason: why it waits or was not promoted, or what remains to be said.
+        backend: whether it trains on the host or the device, and why.
+        reason: why it waits or was not promoted, or a remark about the result.
         error: why it failed.
-        created_ms: when it was submitted, Unix milliseconds.
+        created_ms: Unix milliseconds at which it was submitted.
     """
 
     id: str
@@ -66,7 +66,7 @@ class Job(msgspec.Struct):
 
 
 class Jobs:
-    """Submit, show and cancel jobs. Every method may raise `StreamUnavailable`, and blocks for a moment."""
+    """Submits, shows and cancels jobs. Every method may raise `StreamUnavailable`, and blocks for one call to Redis."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class Jobs:
 
         Args:
             table, stream, data: of the service.
-            served: name to version, as this process answers; None for a process that answers nothing.
-            swap_failure: why a version could not be taken in, None if it was not tried or worked.
+            served: name to version of the models that answer in this process; None if it serves no requests.
+            swap_failure: why a version could not be loaded; None if it was not tried or is live.
         """
         self._table, self._stream, self._data = table, stream, data
         self._served, self._swap_failure = served, swap_failure
@@ -94,13 +94,13 @@ class Jobs:
         force: bool = False,
         tune: bool = False,
     ) -> Job:
-        """Queue a training on everything acknowledged until now.
+        """Queue a training on all ratings acknowledged until now.
 
         Args:
-            algorithm, params: what to train.
+            algorithm, params: the algorithm and hyperparameters over its defaults.
             activate: whether the model goes live if it is good enough.
-            force: whether it also goes live if it is not.
-            tune: whether to search around `params` first.
+            force: whether it goes live even if it is not good enough.
+            tune: whether to search for better values around `params` first.
 
         Raises:
             InvalidParams: unknown algorithm or parameter, or a value out of range.
@@ -118,7 +118,7 @@ class Jobs:
         return self._submit(fields, self._stream.last_id(), only_one=True)
 
     def submit_forgetting(self, user: str, position: StreamId) -> Job:
-        """Queue the removal of everything on disk that `user` did before the entry `position`."""
+        """Queue the removal from disk of all data of `user` before the entry `position`."""
         return self._submit({"kind": FORGET, "user": user}, position, only_one=False)
 
     def get(self, job_id: str) -> Job:
@@ -134,7 +134,7 @@ class Jobs:
         return [self._shown(fields) for fields in self._table.all()]
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a queued job, or tell the worker of a running one to stop; one that has ended stays as it is.
+        """Cancel a queued job, or ask the worker of a running one to stop. A finished job does not change.
 
         Raises:
             UnknownJob: there is no such job.
@@ -172,7 +172,7 @@ class Jobs:
         )
 
     def _is_live(self, name: str, version: str) -> bool:
-        with contextlib.suppress(CorruptLiveFile):  # which is told by `HotSwap`
+        with contextlib.suppress(CorruptLiveFile):  # `HotSwap` reports it
             return live_versions.read(self._data).get(name) == version
         return False
 
@@ -181,12 +181,12 @@ class Jobs:
         return NO_WORKER if is_waiting and not self._table.has_worker() else fields.get("reason")
 
     def _state(self, fields: Fields) -> tuple[Any, str | None]:
-        """State and error: a promoted version that is not yet served here is still being activated."""
+        """State and error to show; a promoted version that this process does not serve yet is `activating`."""
         state, error = fields["state"], fields.get("error")
         version, name = fields.get("version", ""), fields.get("algorithm", "")
         if state != "succeeded" or fields.get("promoted") != "1" or self._served is None:
             return state, error
         if self._served().get(name) == version or not self._is_live(name, version):
-            return state, error  # served, or replaced by another one since
+            return state, error  # this process serves it, or a newer version has replaced it
         failure = self._swap_failure(version)
         return ("activating", error) if failure is None else ("failed", failure)

@@ -1,4 +1,4 @@
-"""`Retraining`: trainings that nobody asks for, after a share of new ratings, a number of them, or some hours."""
+"""`Retraining`: submits trainings automatically, after a share or number of new ratings, or some hours."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from service.storage.events import ZERO, StreamId
 from service.storage.manifest import Manifest
 from service.storage.rating_log import RatingLog
 
-CHECK_EVERY_S = 5.0
+CHECK_EVERY_S = 5.0  # seconds between two checks
 HOUR_S = 3600.0
-MIN_NEW_RATINGS = 1000  # a share of fewer ratings does not make a training due
+MIN_NEW_RATINGS = 1000  # ratings; with fewer new ones `retrain_share` makes no training due
 
 _log = structlog.get_logger(__name__)
 
 
 class _Last(NamedTuple):
-    """The last training of a name.
+    """The last training of a model name.
 
     Attributes:
         watermark: the last entry that it read.
-        time_s: when it was, Unix seconds.
-        params: the hyperparameters to train with again: those that were asked for.
-        n_ratings: that it was trained on; None if there was none.
+        time_s: its time in Unix seconds.
+        params: the hyperparameters that were requested; the next training uses them again.
+        n_ratings: number of ratings it was trained on; None if there was no training.
     """
 
     watermark: StreamId
@@ -43,7 +43,7 @@ class _Last(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """How many ratings `n` there are behind `watermark`, up to `position`."""
+    """The number `n` of ratings after `watermark`, up to `position`."""
 
     watermark: StreamId
     position: StreamId
@@ -53,21 +53,21 @@ class _Count(NamedTuple):
 class Retraining:
     """Submits a training of a model when it is due.
 
-    It counts from the newest snapshot of the name, promoted or not, and from its own last attempt, so that a model
-    that is not promoted, or fails, is not trained over and over.
+    It counts from the newest snapshot of the name, promoted or not, or from its own last attempt, so that a model that
+    fails or is not promoted is not trained over and over.
     """
 
     def __init__(self, settings: Settings, log: RatingLog, jobs: Jobs) -> None:
         self._settings, self._log, self._jobs = settings, log, jobs
         self._attempts: dict[str, tuple[StreamId, float]] = {}
         self._counts: dict[str, _Count] = {}
-        self._trained_on: dict[str, int] = {}  # ratings, by versions that do not say it
+        self._trained_on: dict[str, int] = {}  # number of training ratings, for versions whose manifest lacks it
         self._checked_s = 0.0
         self._since_s = time.time()
         self._has_schedule = bool(settings.retrain_every_ratings or settings.retrain_every_hours)
 
     def submit_due(self) -> None:
-        """Submit one training if one is due; cheap if called often."""
+        """Submit one training if one is due. Cheap enough to be called often."""
         is_off = not (self._settings.retrain_share or self._has_schedule)
         if is_off or time.monotonic() - self._checked_s < CHECK_EVERY_S:
             return
@@ -79,7 +79,7 @@ class Retraining:
                 return
 
     def _names(self) -> Iterable[str]:
-        """Live models; while there is none, models that were trained; or the first default one, on a schedule only."""
+        """The live models; else the trained ones; else, if a schedule is set, the first default model."""
         names = list(live_versions.read(self._settings.data))
         names = names or sorted({snapshot.name_of(version) for version in snapshot.versions(self._folder)})
         return names or (self._settings.default_models[:1] if self._has_schedule else [])
@@ -90,7 +90,7 @@ class Retraining:
             self._jobs.submit_training(name, last.params)
         except JobRunning:
             return
-        except InvalidParams as error:  # of another version, which had other parameters
+        except InvalidParams as error:  # another version of the service wrote the snapshot, with other parameters
             _log.error("model cannot be retrained as before: train it once by hand", model=name, error=str(error))
         self._attempts[name] = attempt
 
@@ -122,7 +122,7 @@ class Retraining:
         return bool(share) and last.n_ratings is not None and n_new >= max(share * last.n_ratings, MIN_NEW_RATINGS)
 
     def _n_new(self, name: str, watermark: StreamId) -> int:
-        """Ratings behind `watermark`; each row of the log is looked at once."""
+        """Number of ratings after `watermark`. Reads each row of the log only once over all calls."""
         count = self._counts.get(name)
         if count is None or count.watermark != watermark:
             count = _Count(watermark, watermark, 0)
@@ -130,7 +130,7 @@ class Retraining:
         return count.n
 
     def _n_trained_on(self, manifest: Manifest) -> int:
-        """Ratings up to the watermark of a training; for old snapshots those of the log, counted once."""
+        """Number of training ratings; for old snapshots, the ratings in the log up to the watermark, counted once."""
         if manifest.n_ratings is not None:
             return manifest.n_ratings
         if manifest.version not in self._trained_on:
@@ -140,7 +140,7 @@ class Retraining:
         return self._trained_on[manifest.version]
 
     def _counted(self, count: _Count) -> _Count:
-        """`count` up to the end of the log."""
+        """`count` continued to the end of the log."""
         for batch in self._log.read(count.position, columns=["index"]):
             if batch.num_rows:
                 position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())

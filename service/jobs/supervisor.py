@@ -1,4 +1,4 @@
-"""`Supervisor`: the thread that takes jobs, one at a time, and starts, watches and stops whoever does the work."""
+"""`Supervisor`: the thread that takes one job at a time, and starts, watches and stops its trainer process."""
 
 from __future__ import annotations
 
@@ -31,15 +31,19 @@ from service.storage.rating_log import RatingLog
 from service.storage.stream import Stream
 from service.threads import PartThread, helper, unheard
 
-POLL_S = 0.2
-RENEW_EVERY_S = 1.0
+POLL_S = 0.2  # seconds between two looks at the queue or a trainer
+RENEW_EVERY_S = 1.0  # seconds between two renewals of a lease
 STOPPED = "the worker was stopped"
 
 _log = structlog.get_logger(__name__)
 
 
 class _Interrupted(Exception):
-    """The job must not go on: cancelled, taken away, failed with an error of the trainer's, or this process stops."""
+    """The job must stop: cancelled, lost to another worker, failed in the trainer, or this process stops.
+
+    Attributes:
+        outcome: final state of the job; None if it belongs to another worker now.
+    """
 
     def __init__(self, outcome: str | None, error: str | None = None) -> None:
         super().__init__(outcome)
@@ -47,7 +51,7 @@ class _Interrupted(Exception):
 
 
 class Supervisor:
-    """Runs trainings as processes and forgettings in a thread, under a lease that it renews."""
+    """Runs trainings in processes and forgettings in a thread, and renews the lease of the job."""
 
     def __init__(
         self,
@@ -71,12 +75,12 @@ class Supervisor:
         """Start taking jobs."""
         try:
             exclusion.clean(self._settings.data)
-        except OSError as error:  # costs room on the disk only; a forgetting will insist
+        except OSError as error:  # they only take disk space, and the next forgetting removes them or fails
             _log.warning("leftovers of snapshots cannot be removed", error=str(error))
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the running job and end: a training fails, the next worker goes on with a forgetting."""
+        """Stop the running job and end. A training fails; the next worker resumes a forgetting."""
         self._stopping.set()
         self._thread.join()
 
@@ -91,7 +95,7 @@ class Supervisor:
                     self._stopping.wait(POLL_S)
                 else:
                     self._work(job)
-            except Exception as error:  # Redis is away, or a job failed in a new way: none may end this thread
+            except Exception as error:  # Redis is gone, or an unforeseen error: neither may end this thread
                 backoff.failed(error)
 
     # --- one job
@@ -102,7 +106,7 @@ class Supervisor:
             outcome, fields = "succeeded", self._train(job) if job["kind"] == TRAIN else self._forget(job)
         except _Interrupted as interrupted:
             if interrupted.outcome is None:
-                _log.warning("job was taken away", job=job["id"])
+                _log.warning("job belongs to another worker now", job=job["id"])
                 return
             if interrupted.error == STOPPED and job["kind"] != TRAIN:
                 self._table.release(job["id"], self._worker)
@@ -111,7 +115,7 @@ class Supervisor:
         except Exception as error:
             outcome, fields = "failed", {"error": f"{type(error).__name__}: {error}"}
         if not self._table.finish(job["id"], self._worker, outcome, fields):  # type: ignore[arg-type]
-            _log.warning("job was taken away", job=job["id"], **fields)
+            _log.warning("job belongs to another worker now", job=job["id"], **fields)
             return
         self._metrics.jobs.labels(outcome).inc()
         _log.info("job finished", job=job["id"], state=outcome, **fields)
@@ -126,7 +130,7 @@ class Supervisor:
             raise _Interrupted("failed", STOPPED)
         if not fields and time.monotonic() - self._renewed_s < RENEW_EVERY_S:
             return
-        with contextlib.suppress(StreamUnavailable):  # a short absence of Redis must not cost hours of training
+        with contextlib.suppress(StreamUnavailable):  # a short outage of Redis must not cost hours of training
             is_ours = self._table.renew(job["id"], self._worker, fields)
             self._renewed_s = time.monotonic()
             if not is_ours:
@@ -135,7 +139,7 @@ class Supervisor:
                 raise _Interrupted("cancelled")
 
     def _await_log(self, job: Job) -> None:
-        """Wait until the rating log has everything up to the job's watermark."""
+        """Wait until the rating log has all entries up to the job's watermark."""
         watermark, backoff = StreamId.parse(job["watermark"]), Backoff("the worker", self._stopping)
         while self._rating_log.last_id() < watermark:
             self._tend(job)
@@ -170,24 +174,25 @@ class Supervisor:
             "calibration": msgspec.json.encode(last.calibration).decode(),
             "trials": msgspec.json.encode(last.trials).decode(),
         }
-        return fields | _given(reason=reason, backend=last.backend)
+        return fields | _without_none(reason=reason, backend=last.backend)
 
     def _lock(self, job: Job, *, shared: bool) -> FileLock:
-        """The lock by which training and forgetting exclude each other, waited for as long as the job is ours."""
+        """Wait for the lock that excludes training and forgetting from each other, as long as we hold the job."""
         while (lock := exclusion.try_take(self._settings.data, shared=shared)) is None:
             self._tend(job)
             self._stopping.wait(POLL_S)
         return lock
 
     def _watch(self, job: Job, process: TrainerProcess) -> TrainerMessage:
-        """Publish what the trainer tells until it ends; its last line."""
+        """Publish the trainer's messages until it ends; return the last one."""
         last = TrainerMessage()
         while True:
-            line = process.next_line(POLL_S)
-            if line is not None:
-                last = line
-                metrics = msgspec.json.encode(line.metrics).decode()
-                self._tend(job, {"progress": f"{line.progress:.4f}", "metrics": metrics} | _given(backend=line.backend))
+            message = process.next_message(POLL_S)
+            if message is not None:
+                last = message
+                metrics = msgspec.json.encode(message.metrics).decode()
+                fields = {"progress": f"{message.progress:.4f}", "metrics": metrics}
+                self._tend(job, fields | _without_none(backend=message.backend))
             elif process.has_ended:
                 break
             else:
@@ -220,7 +225,7 @@ class Supervisor:
 
 
 def _decision(job: Job, last: TrainerMessage) -> tuple[bool, str | None]:
-    """Whether what was trained goes live, and what there is to say about it."""
+    """Whether the trained model goes live, and the reason to show."""
     promoted, reason = last.promote, last.reason
     if job.get("force") == "1" and not promoted:
         promoted, reason = True, f"force was true: {reason}"
@@ -229,13 +234,13 @@ def _decision(job: Job, last: TrainerMessage) -> tuple[bool, str | None]:
     return promoted, reason
 
 
-def _given(**fields: str | None) -> dict[str, str]:
+def _without_none(**fields: str | None) -> dict[str, str]:
     """The fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _drain(steps: Iterator[float], progress: queue.SimpleQueue[float | BaseException], lock: FileLock) -> None:
-    """Do the steps. The lock is this thread's: its job may be taken away while it still writes."""
+    """Do the steps. This thread owns the lock, because it may still write after the job has gone to another worker."""
     try:
         with lock:
             for done in steps:

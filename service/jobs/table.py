@@ -1,6 +1,6 @@
-"""`JobTable`: jobs as hashes in Redis. Every decision about a job is one script, so two processes never both make it.
+"""`JobTable`: jobs as hashes in Redis. One script makes each decision about a job, so that no two processes race.
 
-nearfield:job:<id>        hash, one job: id, kind, state, created_ms, cancel, worker, error and whatever its kind needs
+nearfield:job:<id>        hash, one job: id, kind, state, created_ms, cancel, worker, error and the fields of its kind
 nearfield:job:<id>:lease  string with expiry, the worker that runs it
 nearfield:jobs            sorted set of ids by order of creation, counted by nearfield:jobs:count
 nearfield:jobs:queue      list of queued ids, oldest first
@@ -18,9 +18,9 @@ from typing import Literal
 from service.errors import JobRunning, UnknownJob
 from service.storage.redis_client import connect, translated
 
-LEASE_MS = 10_000
-MAX_JOBS = 200  # older finished ones are dropped
-MAX_DEATHS = 5  # workers that a forgetting may cost before it fails
+LEASE_MS = 10_000  # milliseconds; a worker that does not renew its lease in this time loses the job
+MAX_JOBS = 200  # jobs; the oldest finished ones are dropped
+MAX_DEATHS = 5  # workers that may die during a forgetting before it fails
 PREFIX = "nearfield:job"
 NAMED_FORGOTTEN = "removed: it named a user who was forgotten"
 WORKER = f"{PREFIX}s:worker"
@@ -28,7 +28,7 @@ WORKER = f"{PREFIX}s:worker"
 FinalState = Literal["succeeded", "failed", "cancelled"]
 Job = dict[str, str]
 
-# Shared by all scripts. KEYS[1] is PREFIX: one server, so keys may be put together here.
+# Shared by all scripts. KEYS[1] is PREFIX; scripts may build other keys from it, because there is only one server.
 _COMMON = """
 local P = KEYS[1]
 local function key(id) return P .. ':' .. id end
@@ -61,7 +61,7 @@ for _, id in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
 end
 """.replace("MAX_DEATHS", str(MAX_DEATHS))
 
-# ARGV: id, now in ms, whether it excludes itself, most jobs, then field, value, ...; answers the id in the way.
+# ARGV: id, now in ms, whether it must be the only one, most jobs, then field, value, ...; returns the conflicting id.
 _SUBMIT = """
 if ARGV[3] == '1' then
   local other = redis.call('GET', P .. 's:only')
@@ -80,7 +80,7 @@ end
 return false
 """
 
-# ARGV: worker, lease in ms, now in ms; answers the id of the oldest queued job. Nothing runs beside a forgetting.
+# ARGV: worker, lease in ms, now in ms; returns the id of the oldest queued job. A forgetting runs alone.
 _CLAIM = """
 redis.call('SET', P .. 's:worker', ARGV[1], 'PX', ARGV[2])
 local id = redis.call('LINDEX', P .. 's:queue', 0)
@@ -95,7 +95,7 @@ redis.call('SADD', P .. 's:running', id)
 return id
 """
 
-# ARGV: id, worker, lease in ms, field, value, ...; answers whether the job is still the worker's.
+# ARGV: id, worker, lease in ms, field, value, ...; returns whether the worker still has the job.
 _RENEW = """
 local id = ARGV[1]
 redis.call('SET', P .. 's:worker', ARGV[2], 'PX', ARGV[3])
@@ -105,7 +105,7 @@ if #ARGV > 3 then redis.call('HSET', key(id), unpack(ARGV, 4)) end
 return 1
 """
 
-# ARGV: id, worker; answers whether the job was still the worker's.
+# ARGV: id, worker; returns whether the worker still had the job.
 _RELEASE = """
 local id = ARGV[1]
 if state(id) ~= 'running' or redis.call('HGET', key(id), 'worker') ~= ARGV[2] then return 0 end
@@ -113,7 +113,7 @@ if redis.call('HEXISTS', key(id), 'cancel') == 1 then finish(id, 'cancelled') el
 return 1
 """
 
-# ARGV: id, worker, final state, field, value, ...; answers whether the job was still the worker's.
+# ARGV: id, worker, final state, field, value, ...; returns whether the worker still had the job.
 _FINISH = """
 local id = ARGV[1]
 if state(id) ~= 'running' or redis.call('HGET', key(id), 'worker') ~= ARGV[2] then return 0 end
@@ -121,7 +121,7 @@ finish(id, ARGV[3], unpack(ARGV, 4))
 return 1
 """
 
-# ARGV: id; a queued job ends at once, a running one is asked to; answers whether there is such a job.
+# ARGV: id; ends a queued job, marks a running one for its worker; returns whether the job exists.
 _CANCEL = """
 local id = ARGV[1]
 if state(id) == 'queued' then finish(id, 'cancelled') end
@@ -134,10 +134,11 @@ _LIST = "return redis.call('ZREVRANGE', P .. 's', 0, -1)"
 
 
 class JobTable:
-    """Submit, claim, renew, finish and cancel jobs. Usable from any thread; every method may raise `StreamUnavailable`.
+    """Submits, claims, renews, finishes and cancels jobs. Safe from any thread; methods may raise `StreamUnavailable`.
 
-    A running job whose lease has run out becomes `failed` with error "worker died" at the next call of any method; a
-    forgetting is queued again, as the first, until it has cost five workers. One that has ended does not name its user.
+    At the next call of any method, a running job whose lease has expired fails with the error "worker died". A
+    forgetting goes back to the head of the queue instead, until five workers have died during it. A finished forgetting
+    does not name its user.
     """
 
     def __init__(self, url: str) -> None:
@@ -152,7 +153,7 @@ class JobTable:
 
         Args:
             job_id: unique.
-            fields: what its worker has to know, at least `kind`.
+            fields: the fields that its worker needs, at least `kind`.
             only_one: refuse while another job submitted with `only_one` is not finished.
 
         Raises:
@@ -165,29 +166,29 @@ class JobTable:
             raise JobRunning(other.decode())
 
     def claim(self, worker: str) -> Job | None:
-        """Take the oldest queued job, under a lease of ten seconds; None if there is none."""
+        """Take the oldest queued job with a lease of ten seconds; None if there is none."""
         with translated():
             job_id = self._claim(keys=[PREFIX], args=[worker, LEASE_MS, _now_ms()])
         return self.get(job_id.decode()) if job_id else None
 
     def renew(self, job_id: str, worker: str, fields: Mapping[str, str] | None = None) -> bool:
-        """Extend the lease and publish `fields`; False if the job is no longer the worker's, who must then stop."""
+        """Extend the lease and publish `fields`; False if the worker has lost the job and must stop."""
         with translated():
             return bool(self._renew(keys=[PREFIX], args=[job_id, worker, LEASE_MS, *_flat(fields or {})]))
 
     def finish(self, job_id: str, worker: str, state: FinalState, fields: Mapping[str, str]) -> bool:
-        """End the job with these results; False (and no change) if it is no longer the worker's."""
+        """End the job with these results; False (and no change) if the worker has lost it."""
         arguments = [job_id, worker, state, *_flat({"finished_ms": str(_now_ms()), **fields})]
         with translated():
             return bool(self._finish(keys=[PREFIX], args=arguments))
 
     def release(self, job_id: str, worker: str) -> bool:
-        """Give a running job back to the queue, as its first; False (and no change) if it is no longer the worker's."""
+        """Put a running job back at the head of the queue; False (and no change) if the worker has lost it."""
         with translated():
             return bool(self._release(keys=[PREFIX], args=[job_id, worker]))
 
     def drop_name(self, job_id: str, user: str) -> None:
-        """Remove `user` from this forgetting and from all that jobs which have ended say: Redis keeps them on disk."""
+        """Remove `user` from this forgetting and from the texts of finished jobs, because Redis keeps them on disk."""
         with translated():
             for job in self.all():
                 key, has_ended = f"{PREFIX}:{job['id']}", job["state"] not in ("queued", "running")
@@ -198,7 +199,7 @@ class JobTable:
                         self._client.hset(key, field, NAMED_FORGOTTEN)
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a queued job at once; set the field `cancel` of a running one, for its worker to see.
+        """Cancel a queued job at once; for a running one set the field `cancel`, which its worker polls.
 
         Raises:
             UnknownJob: there is no such job.
@@ -214,13 +215,13 @@ class JobTable:
             UnknownJob: there is no such job.
         """
         with translated():
-            found = self._get(keys=[PREFIX], args=[job_id])
-        if not found:
+            reply = self._get(keys=[PREFIX], args=[job_id])
+        if not reply:
             raise UnknownJob(f"Invalid job: expected the id of a job, got {job_id[:64]!r}")
-        return _job(dict(zip(found[::2], found[1::2], strict=True)))
+        return _job(dict(zip(reply[::2], reply[1::2], strict=True)))
 
     def has_worker(self) -> bool:
-        """Whether any worker has asked for a job, or gone on with one, in the last ten seconds."""
+        """Whether any worker has asked for a job or renewed one in the last ten seconds."""
         with translated():
             return bool(self._client.exists(WORKER))
 
@@ -230,7 +231,7 @@ class JobTable:
             pipeline = self._client.pipeline(transaction=False)
             for raw in self._list(keys=[PREFIX]):
                 pipeline.hgetall(f"{PREFIX}:{raw.decode()}")
-            return [_job(found) for found in pipeline.execute() if found]
+            return [_job(fields) for fields in pipeline.execute() if fields]
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,7 +1,8 @@
-"""The trainer: its own process, from the rating log to a snapshot. `python -m service.jobs.trainer --help`.
+"""The trainer: a process that trains a model on the rating log and writes a snapshot.
 
 It writes `TrainerMessage`s as JSON to stdout, one per epoch and a last one with the outcome, for the supervisor that
-started it (`service.jobs.supervisor`). SIGTERM ends it between two instructions and leaves nothing behind.
+started it (`service.jobs.supervisor`). SIGTERM ends it between two Python instructions; it then removes its files. Try
+`python -m service.jobs.trainer --help`.
 """
 
 from __future__ import annotations
@@ -41,27 +42,27 @@ from service.storage import live_versions, snapshot
 from service.storage.events import StreamId
 from service.storage.manifest import StoredCalibration
 
-MIN_HELD_OUT = 1000  # fewer pairs than this cannot tell two models apart
-MARGIN = 0.01  # a candidate may be this much worse than the live snapshot and still go live
+MIN_HELD_OUT = 1000  # held-out pairs; with fewer, two models cannot be compared
+MARGIN = 0.01  # share; a model may be this much worse than the live snapshot and still go live
 RMSE, NDCG = "rmse", "ndcg@10"
-FAR = "clipped_ratings"  # how many ratings were taken for the nearest that is not absurd, where some were
-TUNING_SHARE = 0.8  # of the progress of a job that tunes
-ORPHANED_S = 5.0  # what is left to end by itself once the supervisor is gone
+FAR = "clipped_ratings"  # metric: number of clipped outliers, if any
+TUNING_SHARE = 0.8  # share of the search in the progress of a job that tunes
+ORPHANED_S = 5.0  # seconds to end in an orderly way after the supervisor is gone
 BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
 
 
 class TrainerMessage(msgspec.Struct, omit_defaults=True):
-    """What the trainer tells its supervisor.
+    """A message of the trainer to its supervisor.
 
     Attributes:
         progress: share of the epochs that are done.
-        metrics: of the epoch; in the last line of the held-out pairs.
-        backend: where it trains, and why there.
-        outcome: only in the last line.
-        calibration: only in the last line, what was taken from the data.
-        trials: only in the last line, the trainings of the search where there was one.
+        metrics: of the epoch; in the last message, of the held-out pairs.
+        backend: whether it trains on the host or the device, and why.
+        outcome: only in the last message.
+        calibration: only in the last message, the values derived from the data.
+        trials: only in the last message, the trainings of a search for parameters.
         version: the snapshot that was written.
-        promote: whether it is good enough to go live, and `reason` why not.
+        promote: whether the model is good enough to go live; if not, `reason` has why.
         error: why the training failed.
     """
 
@@ -82,13 +83,13 @@ class Cancelled(BaseException):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train as told on the command line; 0 if a snapshot was written or the training was cancelled."""
+    """Train by the options; exit status 0 if a snapshot was written or the training was cancelled."""
     parser = argparse.ArgumentParser(prog="service.jobs.trainer", description=main.__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with ratings/ and snapshots/")
     parser.add_argument("--job", required=True, help="id of the job, for the process list")
     parser.add_argument("--algorithm", required=True)
     parser.add_argument("--params", default="{}", help="JSON object of hyperparameters over the defaults")
-    parser.add_argument("--values", default="auto", help="what is rated, where the hyperparameters do not say")
+    parser.add_argument("--values", default="auto", help="ratings, counts or auto, unless the hyperparameters have it")
     parser.add_argument("--tune", action="store_true", help="search for the hyperparameters that suit the data first")
     parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
     parser.add_argument("--backend", default="auto")
@@ -96,13 +97,13 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _cancel)
     tuning.limit_blas()
     try:
-        asked = options.algorithm, options.params, options.watermark, options.backend
-        last = train(options.data, *asked, _tell, options.values, tune=options.tune)
+        training = options.algorithm, options.params, options.watermark, options.backend
+        last = train(options.data, *training, _send, options.values, tune=options.tune)
     except Cancelled:
         last = TrainerMessage(outcome="cancelled")
-    except Exception as error:  # whatever went wrong is the job's error
+    except Exception as error:  # any failure becomes the error of the job
         last = TrainerMessage(outcome="failed", error=f"{type(error).__name__}: {error}")
-    _tell(last)
+    _send(last)
     return 1 if last.outcome == "failed" else 0
 
 
@@ -112,51 +113,52 @@ def train(
     params: str,
     watermark: str,
     backend: BackendName,
-    tell: Callable[[TrainerMessage], None],
+    send: Callable[[TrainerMessage], None],
     values: Values = "auto",
     *,
     tune: bool = False,
 ) -> TrainerMessage:
-    """Read, fit, compare, write; the last line.
+    """Read the log, fit, compare, write a snapshot; return the last message.
 
     Args:
         data: folder with ratings/ and snapshots/.
-        algorithm, params: what to train; `params` are a JSON object of hyperparameters over the defaults.
+        algorithm: its name.
+        params: a JSON object of hyperparameters over the defaults.
         watermark: stream id of the last entry to train on.
-        backend: where.
-        tell: called with a line after each epoch.
-        values: hyperparameter of algorithms that have it, unless `params` gives it.
+        backend: host, device or auto.
+        send: called with a message after each epoch.
+        values: the hyperparameter `values` of algorithms that have it, unless `params` has it.
         tune: whether to search around `params` first, judged by the held-out pairs (`gpu.training.tune`).
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, DeadFactors, CorruptLog:
-            the training failed; nothing was written. Memory has to suffice for the training and, beside it, for the
-            model in the service: one that is just being taken in must not fail for it.
+            the training failed; nothing was written. Memory must suffice for the training and for one more copy of the
+            model in the service, so that loading a model there does not fail because of the training.
     """
     chosen = gpu.choose(backend)
     where = f"{chosen.name}: {chosen.reason}"
-    given = msgspec.json.decode(params)
-    hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, given, values))
+    requested = msgspec.json.decode(params)
+    hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
     corpus, n_far = usable(read_corpus(data, StreamId.parse(watermark)), hyperparameters)
 
     trials: list[dict[str, Any]] = []
     if tune:
-        asked = hyperparameters
-        hyperparameters, trials = _tuned(corpus, asked, chosen, lambda share: tell(TrainerMessage(share, {}, where)))
-        given = given | changed(hyperparameters, asked)
-    begun = TUNING_SHARE if tune else 0.0
+        start = hyperparameters
+        hyperparameters, trials = _tuned(corpus, start, chosen, lambda share: send(TrainerMessage(share, {}, where)))
+        requested = requested | changed(hyperparameters, start)
+    tuned_share = TUNING_SHARE if tune else 0.0
 
     def on_epoch(report: gpu.EpochReport) -> None:
-        progress = begun + (1 - begun) * report.epoch / report.n_epochs
-        tell(TrainerMessage(progress=progress, metrics=_finite(report.metrics), backend=where))
+        progress = tuned_share + (1 - tuned_share) * report.epoch / report.n_epochs
+        send(TrainerMessage(progress=progress, metrics=_finite(report.metrics), backend=where))
 
     size = corpus.training.n_users, corpus.training.n_items
-    kept = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
-    model = _fitted(corpus, hyperparameters, replace(chosen, kept_bytes=kept), on_epoch)
+    reserved = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
+    model = _fitted(corpus, hyperparameters, replace(chosen, kept_bytes=reserved), on_epoch)
     chosen.release()
     metrics = measure(data, model, corpus, chosen) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
-    rehearse_model(algorithm)  # the service finds these kernels in the compile cache when it takes the model in
+    rehearse_model(algorithm)  # fill the compile cache, so that the service need not compile when it loads the model
     manifest = snapshot.write(
         data / "snapshots",
         model,
@@ -165,7 +167,7 @@ def train(
         metrics=metrics,
         watermark=watermark,
         n_ratings=len(corpus.training),
-        given=given,
+        given=requested,
     )
     return TrainerMessage(
         progress=1.0,
@@ -181,18 +183,18 @@ def train(
 
 
 def _tuned(
-    corpus: Corpus, params: gpu.Params, backend: Backend, tell: Callable[[float], None]
+    corpus: Corpus, params: gpu.Params, backend: Backend, report: Callable[[float], None]
 ) -> tuple[gpu.Params, list[dict[str, Any]]]:
-    """What suits the data best, and a line for each training of the search; `tell` hears how far it is."""
+    """The best hyperparameters, and a record of each training of the search; `report` gets the progress."""
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
-        found = search.tune(
+        result = search.tune(
             corpus.training,
             corpus.held_out,
             params,
             backend=backend,
-            on_trial=lambda trial, n_done, n_trials: tell(TUNING_SHARE * n_done / n_trials),
+            on_trial=lambda trial, n_done, n_trials: report(TUNING_SHARE * n_done / n_trials),
         )
-    return found.best, [line_of(trial, params) for trial in found.trials if math.isfinite(trial.score)]
+    return result.best, [line_of(trial, params) for trial in result.trials if math.isfinite(trial.score)]
 
 
 def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch) -> Model:
@@ -201,10 +203,10 @@ def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEp
 
 
 def measure(data: Path, model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
-    """What counts on the held-out pairs: RMSE, or NDCG@10 of implicit models; empty if there are no such pairs.
+    """Metrics on the held-out pairs: RMSE, or NDCG@10 for implicit models; empty if there are no such pairs.
 
-    Beside it, as `baseline_…` that of a model without factors (`gpu.evaluate.baseline`), and as `live_…` that of the
-    live snapshot of the same name, not of its online state. All of them are judged by what `model` takes for a dislike.
+    `baseline_…` is the metric of a model without factors (`gpu.evaluate.baseline`), and `live_…` that of the live
+    snapshot of the same name, without its online learning. All use the `middle` of `model` to recognize dislikes.
     """
     if not len(corpus.held_out):
         return {}
@@ -219,7 +221,7 @@ def measure(data: Path, model: Model, corpus: Corpus, backend: Backend) -> dict[
 
 
 def _measured(model: Model, corpus: Corpus, backend: Backend, middle: float) -> dict[str, float]:
-    """What counts comes first."""
+    """Metrics of one model; the deciding one comes first."""
     rows: Rows = corpus.training.by_user
     if model.is_implicit:
         return gpu.evaluate.ranking(model, rows, corpus.held_out, middle, backend=backend)
@@ -227,7 +229,7 @@ def _measured(model: Model, corpus: Corpus, backend: Backend, middle: float) -> 
 
 
 def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:
-    """Why a model with these metrics should not go live; None if nothing speaks against it.
+    """Why a model with these metrics should not go live; None if it may.
 
     It must beat the baseline, and be at most `MARGIN` worse than the live snapshot.
     """
@@ -235,36 +237,36 @@ def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:
     if n_held_out < MIN_HELD_OUT or name not in metrics:
         return None
     ours, baseline, live_one = (metrics.get(key) for key in (name, f"baseline_{name}", f"live_{name}"))
-    assert ours is not None  # noqa: S101 - asked above; this narrows the type
-    found = f"{name} on {n_held_out:,} held-out pairs is {ours:.4f}"
+    assert ours is not None  # noqa: S101 - checked above; this narrows the type
+    result = f"{name} on {n_held_out:,} held-out pairs is {ours:.4f}"
     if baseline is not None and sign * ours >= sign * baseline:
-        return f"{found}, no better than {BASELINES[name]} ({baseline:.4f})"
+        return f"{result}, no better than {BASELINES[name]} ({baseline:.4f})"
     if live_one is not None and sign * ours > sign * live_one + MARGIN * live_one:
-        return f"{found}, of the live snapshot {live_one:.4f}"
+        return f"{result}, and {live_one:.4f} of the live snapshot"
     return None
 
 
-def _with_values(algorithm: str, given: dict[str, Any], values: Values) -> dict[str, Any]:
+def _with_values(algorithm: str, requested: dict[str, Any], values: Values) -> dict[str, Any]:
     has_values = algorithm in gpu.ALGORITHMS and hasattr(gpu.ALGORITHMS[algorithm].params, "values")
-    return {"values": values} | given if has_values else given
+    return {"values": values} | requested if has_values else requested
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What could be measured: JSON has no other numbers."""
+    """The finite ones of `metrics`: JSON has no infinity and no NaN."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _live_model(data: Path, model: Model, corpus: Corpus) -> Model | None:
-    """The live snapshot of the same name in the rows of `corpus`; None if there is none that can be read."""
+    """The live snapshot of the same name, in the rows of `corpus`; None if there is none or it cannot be read."""
     version = live_versions.read(data).get(model.params.algorithm)
     if version is None:
         return None
     try:
-        found = snapshot.load(data / "snapshots", version)
+        live = snapshot.load(data / "snapshots", version)
     except (UnknownVersion, CorruptSnapshot):
-        return None  # nothing to lose by replacing it
-    user_rows = _rows(found.user_ids, corpus.user_ids)
-    return found.model.mapped(user_rows, _rows(found.item_ids, corpus.item_ids), model.n_users, model.n_items)
+        return None  # replacing an unreadable model loses nothing
+    user_rows = _rows(live.user_ids, corpus.user_ids)
+    return live.model.mapped(user_rows, _rows(live.item_ids, corpus.item_ids), model.n_users, model.n_items)
 
 
 def _rows(ids: Iterable[str], target_ids: list[str]) -> NDArray[np.int64]:
@@ -276,21 +278,21 @@ def _cancel(signal_number: int, frame: FrameType | None) -> None:
     raise Cancelled
 
 
-def _tell(line: TrainerMessage) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+def _send(message: TrainerMessage) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def _end_with_supervisor() -> None:
-    """Wait until nobody holds the other end of standard input any more: the supervisor is gone, and the job with it."""
+    """Wait for the end of standard input, which means that the supervisor is gone, and end this process."""
     while os.read(sys.stdin.fileno(), 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(ORPHANED_S)
-    os._exit(1)  # a kernel that does not end: the next training or forgetting removes what is half written
+    os._exit(1)  # a kernel is still running; the next training or forgetting removes our temporary files
 
 
 if __name__ == "__main__":
-    if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # a person's terminal says nothing
+    if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # not a terminal, which stays open
         threads.helper("orphanage", _end_with_supervisor)
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""`TrainerProcess`: a trainer as its supervisor sees it. It ends with its supervisor, however that ends."""
+"""`TrainerProcess`: a trainer process as its supervisor sees it. It ends when the supervisor ends, even by SIGKILL."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from service.jobs.trainer import TrainerMessage
 from service.settings import Settings
 from service.storage.files import FileLock
 
-NICENESS = 19  # trainings take what nobody else wants
-TERMINATE_S = 3.0  # what a trainer has left to end by itself after SIGTERM
+NICENESS = 19  # lowest priority: a training uses idle processor time only
+TERMINATE_S = 3.0  # seconds between SIGTERM and SIGKILL
 REMEMBERED_STDERR_LINES = 20
 
 
 class TrainerProcess:
-    """A trainer process and what it says.
+    """A trainer process, its messages and the end of its stderr.
 
-    Its standard input is a pipe that nothing is ever written to: once it is closed, its supervisor is gone.
+    Its standard input is a pipe to which nothing is written: when the pipe closes, the supervisor is gone.
     """
 
     def __init__(self, command: list[str], lock: FileLock) -> None:
         """Start it; it inherits `lock`."""
-        # A group of processes, not a session: kernels with autogroups share the processor out between sessions first,
-        # where niceness does not count; a training then took a quarter of a core from Redis and the service.
+        # A process group, not a session: Linux with autogroups first divides the processor among sessions, without
+        # regard to niceness. A training in a session took a quarter of a core from Redis and the service.
         self._process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
             command,
             stdin=subprocess.PIPE,
@@ -43,30 +43,30 @@ class TrainerProcess:
         )
         os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
         tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE, self._process.pid)
-        self._lines: queue.SimpleQueue[TrainerMessage] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[TrainerMessage] = queue.SimpleQueue()
         self._errors: list[str] = []
-        self._readers = [threads.helper("trainer-pipe", read) for read in (self._read_lines, self._read_errors)]
+        self._readers = [threads.helper("trainer-pipe", read) for read in (self._read_messages, self._read_errors)]
 
-    def next_line(self, timeout_s: float) -> TrainerMessage | None:
-        """The next line, None if there is none in time."""
+    def next_message(self, timeout_s: float) -> TrainerMessage | None:
+        """The next message, or None if none comes in time."""
         with contextlib.suppress(queue.Empty):
-            return self._lines.get(timeout=timeout_s)
+            return self._messages.get(timeout=timeout_s)
         return None
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone and every line has been taken."""
+        """Whether the process is gone and every message has been read."""
         gone = self._process.poll() is not None and not any(reader.is_alive() for reader in self._readers)
-        return gone and self._lines.empty()
+        return gone and self._messages.empty()
 
     def last_words(self) -> str:
-        """How it ended, and the end of what it wrote to stderr."""
+        """How the process ended, and the last line of its stderr."""
         code = self._process.returncode
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         return f"{how}: {self._errors[-1]}" if self._errors else how
 
     def end(self) -> None:
-        """SIGTERM, and SIGKILL if it is still there after three seconds."""
+        """Send SIGTERM, and SIGKILL if the process is still there after three seconds."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -79,11 +79,11 @@ class TrainerProcess:
         for reader in self._readers:
             reader.join()
 
-    def _read_lines(self) -> None:
+    def _read_messages(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 (tells the type checker)
         with self._process.stdout as pipe:
             for raw in pipe:
-                self._lines.put(msgspec.json.decode(raw, type=TrainerMessage))
+                self._messages.put(msgspec.json.decode(raw, type=TrainerMessage))
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None  # noqa: S101 (tells the type checker)
@@ -94,7 +94,7 @@ class TrainerProcess:
 
 @contextlib.contextmanager
 def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerProcess]:
-    """A trainer for `job`, which is gone afterward."""
+    """Run a trainer for `job`; it has ended when the context ends."""
     options: dict[str, Any] = {
         "data": settings.data,
         "job": job["id"],

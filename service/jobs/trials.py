@@ -1,4 +1,4 @@
-"""What a search for parameters tells of each training that it has tried; see `gpu.training.tune`."""
+"""Records of the trainings that a search for parameters has tried; see `gpu.training.tune`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gpu.param_kinds import FactorParams
 from gpu.training.tune import Trial
 
 
-def line_of(trial: Trial, asked: gpu.Params) -> dict[str, Any]:
-    """What a trial says on one line: its round, score and seconds, and the parameters that are not as asked for."""
+def line_of(trial: Trial, requested: gpu.Params) -> dict[str, Any]:
+    """The record of a trial: its round, score and seconds, and the parameters that differ from `requested`."""
     passes = {"n_epochs": trial.params.n_epochs} if isinstance(trial.params, FactorParams) else {}
-    said = {"round": trial.round, **passes, "score": trial.score, "seconds": trial.seconds}
-    return said | changed(trial.params, asked)
+    record = {"round": trial.round, **passes, "score": trial.score, "seconds": trial.seconds}
+    return record | changed(trial.params, requested)
 
 
-def changed(params: gpu.Params, asked: gpu.Params) -> dict[str, Any]:
-    """Parameters that differ from those asked for, epochs aside: rounds have their own."""
-    given = dataclasses.asdict(params)
+def changed(params: gpu.Params, requested: gpu.Params) -> dict[str, Any]:
+    """Parameters that differ from the requested ones, without `n_epochs`, which each round sets."""
+    values = dataclasses.asdict(params)
     return {
-        name: given[name]
-        for name, value in dataclasses.asdict(asked).items()
-        if given[name] != value and name != "n_epochs"
+        name: values[name]
+        for name, value in dataclasses.asdict(requested).items()
+        if values[name] != value and name != "n_epochs"
     }

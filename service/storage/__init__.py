@@ -1,1 +1,1 @@
-"""What is durable: files that several processes share."""
+"""Durable state: the stream in Redis, and files that several processes share."""

@@ -1,4 +1,4 @@
-"""Append-only files that an embedded Redis no longer uses: it was killed while it rewrote them, and they name users."""
+"""Removes append-only files that an embedded Redis left when it was killed during a rewrite: they name users."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MANIFEST = "appendonlydir/appendonly.aof.manifest"
 
 
 def unused(folder: Path) -> list[Path]:
-    """What the server does not use in its folder; empty where it keeps its files elsewhere.
+    """Files in the server's folder that the server does not use; empty if it keeps its files elsewhere.
 
-    Ask while nothing is being rewritten, and remove after the next rewrite: only then is it clear that no process
-    writes these files.
+    Call it while no rewrite runs, and remove the files after the next rewrite: only then is it certain that no process
+    writes them.
     """
     if not (folder / _MANIFEST).exists():
         return []
@@ -24,10 +24,10 @@ def unused(folder: Path) -> list[Path]:
 
 
 def remove(folder: Path, paths: Iterable[Path]) -> None:
-    """Remove those of `paths` that are still not used.
+    """Remove those of `paths` that are still unused.
 
     Raises:
-        OSError: one cannot be removed.
+        OSError: a file cannot be removed.
     """
     for path in paths:
         if path.name not in _used(folder):
@@ -35,7 +35,7 @@ def remove(folder: Path, paths: Iterable[Path]) -> None:
 
 
 def _used(folder: Path) -> set[str]:
-    """Names in the manifest of the server, lines such as `file appendonly.aof.2.base.rdb seq 2 type b`, and its own."""
+    """The manifest and the files it names, in lines such as `file appendonly.aof.2.base.rdb seq 2 type b`."""
     names = {Path(_MANIFEST).name}
     with contextlib.suppress(FileNotFoundError):
         for line in files.read_regular(folder / _MANIFEST).decode(errors="replace").splitlines():

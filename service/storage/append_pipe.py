@@ -1,7 +1,8 @@
-"""`RedisPipe`: one connection of the event loop on which commands of many requests travel together.
+"""`RedisPipe`: one connection of the event loop that pipelines the commands of many requests.
 
-The general asyncio client costs about 350 µs of CPU per command and may send a command twice after a failure; a stream
-append must do neither. Here a command is written once, at once, and its reply awaited in order of sending.
+The general asyncio client takes about 350 µs of CPU per command and may send a command twice after a failure. A stream
+append must be cheap and must never be sent twice. A `RedisPipe` writes each command once, at once, and Redis replies in
+the order of sending.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ REPLY_TIMEOUT_S = 5.0
 
 
 class RedisPipe(asyncio.Protocol):
-    """A pipelined connection. After any failure it is closed for good: open another one."""
+    """A pipelined connection. Any failure closes it for good; then open another one."""
 
     def __init__(self) -> None:
         self._replies = hiredis.Reader()
@@ -32,7 +33,7 @@ class RedisPipe(asyncio.Protocol):
 
     @classmethod
     async def open(cls, url: str) -> RedisPipe:
-        """Connect, authenticate and select as the URL says.
+        """Connect, authenticate and select the database of the URL.
 
         Raises:
             StreamUnavailable: no connection within two seconds, or the server refuses.
@@ -80,8 +81,8 @@ class RedisPipe(asyncio.Protocol):
         """Send one command and await its reply.
 
         Raises:
-            StreamUnavailable: the server refused it, or the connection broke or fell silent for five seconds. In
-                the second case nobody knows whether it was carried out.
+            StreamUnavailable: the server refused the command, or the connection broke or was silent for five seconds.
+                In the second case it is unknown whether Redis executed the command.
         """
         if self._transport is None or self._transport.is_closing():
             raise StreamUnavailable("Redis connection is closed")
@@ -96,16 +97,16 @@ class RedisPipe(asyncio.Protocol):
         return reply
 
     def close(self) -> None:
-        """Close; commands that still wait fail."""
+        """Close the connection; commands that still wait fail."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
-        self._transport = cast("asyncio.Transport", transport)  # that of uvloop does not inherit from it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio: hand every complete reply to the longest waiting command."""
+        """Called by asyncio: give each complete reply to the oldest waiting command."""
         self._replies.feed(data)
         while (reply := self._replies.gets()) is not False:
             _, future = self._waiting.popleft()
@@ -113,7 +114,7 @@ class RedisPipe(asyncio.Protocol):
                 future.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio: whoever still waits is told."""
+        """Called by asyncio: fail all waiting commands."""
         if self._watchdog is not None:
             self._watchdog.cancel()
         for _, future in self._waiting:
@@ -122,7 +123,7 @@ class RedisPipe(asyncio.Protocol):
         self._waiting.clear()
 
     def _watch(self) -> None:
-        """One timer for all commands: they are answered in order, so only the oldest can be late."""
+        """Check the oldest command for a timeout. One timer suffices, because replies come in order."""
         now = time.monotonic()
         if not self._waiting:
             self._watchdog = None

@@ -1,4 +1,4 @@
-"""`Archiver`: the thread that carries the stream into the rating log. Of all processes that share DATA one archives."""
+"""`Archiver`: the thread that copies the stream to the rating log. One of all processes that share DATA archives."""
 
 from __future__ import annotations
 
@@ -19,34 +19,33 @@ from service.storage.stream import MAX_REJECTED, Stream
 from service.storage.stream_reader import MAX_ENTRIES_PER_READ, RejectedEntry, StreamReader
 from service.threads import PartThread, unheard
 
-COMMIT_EVERY_S = 10.0
-COMMIT_RATINGS = 50_000
-KEEP_STREAM_MS = 3_600_000  # the newest hour stays in the stream, for replicas that reconnect
-TIDY_EVERY_S = 60.0
-LOOK_AT_MEMORY_EVERY_S = 1.0
-HIGH_MEMORY_SHARE = 0.8  # of the `maxmemory` of Redis, from which on nothing stays in the stream that the log has
-LOOK_AGAIN_S = 5.0  # at a damaged log, until it is mended
-STALLED_S = 5.0  # no step takes so long, but for a large merge
-READ_BLOCK_MS = 200  # with the pause: how long it takes at most until a request to commit is noticed
-PAUSE_S = 0.1  # between reads, each of which takes Python's lock several times
+COMMIT_EVERY_S = 10.0  # seconds; longest time that a read rating waits for its commit
+COMMIT_RATINGS = 50_000  # ratings; a commit is due when more are pending
+KEEP_STREAM_MS = 3_600_000  # milliseconds; the newest hour stays in the stream, for replicas that reconnect
+TIDY_EVERY_S = 60.0  # seconds between two merges and trims
+LOOK_AT_MEMORY_EVERY_S = 1.0  # seconds between two looks at the memory of Redis
+HIGH_MEMORY_SHARE = 0.8  # of the `maxmemory` of Redis; above it, all entries that the log has are trimmed
+LOOK_AGAIN_S = 5.0  # seconds between two checks of a damaged log
+STALLED_S = 5.0  # seconds; only a large merge makes a step take longer
+READ_BLOCK_MS = 200  # milliseconds of a read; read and pause together delay a requested commit
+PAUSE_S = 0.1  # seconds between reads, each of which takes the GIL several times
 LOCK = ".lock"
 
 _log = structlog.get_logger(__name__)
 
 
 class Archiver:
-    """Reads the stream behind the log and commits it in segments; then trims, and merges segments.
+    """Reads entries that the log lacks, commits them in segments, then trims the stream and merges segments.
 
-    Nothing leaves the stream before it is in the log, so a failure of either loses nothing: it is tried again. What was
-    read is turned into columns as it comes, some ratings at a time: fifty thousand in a row would hold up all other
-    threads for a tenth of a second.
+    An entry stays in the stream until the log has it, so that a failure of either loses nothing and can be retried.
+    Entries are converted to columns in small batches as they are read: converting fifty thousand ratings at once would
+    hold the GIL for a tenth of a second.
 
     Attributes:
-        obstacle: why the log cannot be written or continued just now, None if it can; no rating should be
-            acknowledged meanwhile.
-        damage: what is missing or altered in the log, None if nothing is known to be. New ratings can be written all
-            the same, but nothing is merged or trimmed.
-        n_pending: ratings read from the stream and not yet in the log.
+        obstacle: why the log cannot be written at present, or None. No rating should be acknowledged meanwhile.
+        damage: which segment of the log is missing or altered, or None. New ratings can still be written, but the
+            archiver does not merge or trim.
+        n_pending: ratings that were read from the stream and are not in the log yet.
     """
 
     def __init__(self, stream: Stream, log: RatingLog, on_failure: Callable[[BaseException], None] = unheard) -> None:
@@ -55,11 +54,11 @@ class Archiver:
         self._is_verified = False
         self._lock: FileLock | None = None
         self._pending: list[pa.Table] = []
-        self._fresh: list[Entry] = []  # pending too, not yet in columns
+        self._fresh: list[Entry] = []  # pending entries that are not converted to columns yet
         self._n_fresh = 0
-        self._first = self._last = ZERO  # of what is pending
+        self._first = self._last = ZERO  # ids of the pending entries
         self._oldest_pending_s = 0.0
-        self._rejected: list[RejectedEntry] = []  # not yet in Redis, for people to look at
+        self._rejected: list[RejectedEntry] = []  # bad entries that are not in nearfield:rejected yet
         self._tidied_s = self._stepped_s = self._relieved_s = 0.0
         self._stopping = threading.Event()
         self._thread = PartThread("archiver", self._run, on_failure)
@@ -72,7 +71,7 @@ class Archiver:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit what is in the stream, if Redis and the disk allow, and end."""
+        """Commit the rest of the stream if Redis and the disk work, and end."""
         self._stopping.set()
         self._thread.join()
 
@@ -83,7 +82,7 @@ class Archiver:
 
     @property
     def lag_s(self) -> float:
-        """Age of the oldest entry that was read and is not in the log, or how long nothing could be read; in seconds.
+        """Seconds: age of the oldest pending entry, or the time since the last read if reading has stalled.
 
         0 in a process that does not archive.
         """
@@ -96,29 +95,29 @@ class Archiver:
         return bool(self._pending or self._fresh)
 
     def step(self, block_ms: int = READ_BLOCK_MS) -> bool:
-        """Read once, and commit if it is time; returns whether there is more to be read at once.
+        """Read once, and commit if a commit is due; return whether more entries can be read at once.
 
         Raises:
             ServiceError: Redis is gone, or stream and log contradict each other.
             OSError: the log cannot be written.
         """
         reader = self._connected()
-        has_room = self.n_pending < COMMIT_RATINGS  # a full disk must not fill the memory: the stream keeps the rest
+        has_room = self.n_pending < COMMIT_RATINGS  # a full disk must not fill our memory: the rest stays in the stream
         try:
             n_read = self._read(reader, block_ms) if has_room else 0
         except NewerEntry:
-            self._commit()  # what came before it
+            self._commit()  # the entries before it
             raise
         if self._is_due():
             self._commit()
         self._tidy()
         self._relieve()
-        self._keep_rejected()  # last: a full Redis refuses it, and trimming must go on
+        self._keep_rejected()  # last, because a full Redis refuses it, and trimming must go on
         self._stepped_s = time.monotonic()
         return n_read >= MAX_ENTRIES_PER_READ
 
     def flush(self) -> None:
-        """Commit everything that is in the stream now. Raises as `step`."""
+        """Commit all entries that are in the stream now. Raises what `step` raises."""
         reader = self._connected()
         newest = self._stream.newest()
         while reader.cursor < newest:
@@ -129,12 +128,12 @@ class Archiver:
         self._keep_rejected()
 
     def _connected(self) -> StreamReader:
-        """The reader; at first and after every failure of Redis its server is looked at before anything is read."""
+        """The reader; verifies the server before the first read and after every failure of Redis."""
         if self._reader is None:
             self._rating_log.clean()
             self._reader = StreamReader(self._stream, self._rating_log, self._rating_log.last_id())
         if not self._is_verified:
-            self._commit()  # whatever server comes back, what was read from the last one is in the log
+            self._commit()  # entries of the previous server go to the log before another server may answer
             self._stream.verify()
             self._is_verified = True
         return self._reader
@@ -180,7 +179,7 @@ class Archiver:
             self._pending, self.n_pending = [], 0
 
     def _tidy(self) -> None:
-        """Merge and trim, now and then; a damaged log is left as it is, and the stream may have what it lacks."""
+        """Merge and trim from time to time, but not while the log is damaged: the stream may have the lost entries."""
         if time.monotonic() - self._tidied_s < (LOOK_AGAIN_S if self.damage else TIDY_EVERY_S):
             return
         self._tidied_s = time.monotonic()
@@ -189,7 +188,7 @@ class Archiver:
             self._stream.trim(min(self._rating_log.last_id(), StreamId(max(kept_from_ms, 0), 0)))
 
     def _relieve(self) -> None:
-        """Trim all that the log has, or can have now, while Redis is close to the limit of its memory."""
+        """Commit, and trim all that the log has, while Redis is close to its memory limit."""
         if time.monotonic() - self._relieved_s < LOOK_AT_MEMORY_EVERY_S:
             return
         self._relieved_s = time.monotonic()
@@ -200,7 +199,7 @@ class Archiver:
             self._stream.trim(self._rating_log.last_id())
 
     def _is_intact(self, *, merge: bool) -> bool:
-        """Whether the log lacks nothing, as far as is known; merges segments if asked to."""
+        """Whether a check finds the log complete; merges segments if `merge`."""
         try:
             self._rating_log.check()
             if merge:
@@ -211,7 +210,7 @@ class Archiver:
             self.damage = f"{type(error).__name__}: {error}"
             return False
         if merge and self.damage is not None:
-            _log.info("rating log is mended")
+            _log.info("rating log is complete again")
             self.damage = None
         return self.damage is None
 
@@ -228,12 +227,13 @@ class Archiver:
                     self._stream.pause(PAUSE_S)
                 self.obstacle = None
                 backoff.worked()
-            except Exception as error:  # whatever it is: told, and tried again
+            except Exception as error:  # of any kind: report it and try again
                 self._is_verified = False
-                # Redis being gone stops appending by itself; anything else must be told, so that POST answers 503.
+                # Without Redis no rating is acknowledged anyway. Any other error must become the obstacle, so that POST
+                # answers 503.
                 if not isinstance(error, StreamUnavailable | VolatileServer):
-                    self.obstacle = _told(error)
-                if isinstance(error, NewerEntry):  # a process that can read it may be waiting
+                    self.obstacle = _message(error)
+                if isinstance(error, NewerEntry):  # release the lock: an upgraded process may be waiting for it
                     self._reader = None
                     self._release()
                 backoff.failed(error)
@@ -243,10 +243,10 @@ class Archiver:
         try:
             if self._lock is not None and self._is_verified:
                 self.flush()
-            elif self._lock is not None:  # Redis has just failed, and would be waited for once more
+            elif self._lock is not None:  # Redis has just failed: do not wait for it again
                 self._commit()
         except Exception as error:
-            _log.error("stream not archived at stop, it will be at the next start", error=str(error))
+            _log.error("stream not archived at stop; the next start archives it", error=str(error))
         finally:
             self._release()
 
@@ -261,8 +261,8 @@ class Archiver:
             self._lock = None
 
 
-def _told(error: Exception) -> str:
-    """What is wrong, in words: those of the system for its errors; with a kind only where nobody foresaw it."""
+def _message(error: Exception) -> str:
+    """The message for people: the text of the system or of our error; an unforeseen error gets its type in front."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) if isinstance(error, ServiceError) else f"{type(error).__name__}: {error}"

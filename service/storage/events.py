@@ -1,11 +1,11 @@
-"""What a stream entry says: the one parser and the one encoder of `nearfield:ratings`.
+"""Format of stream entries: the only parser and the only encoder of `nearfield:ratings`.
 
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
 timestamp}`), `forget` (a user), `hide`, `show` (an item). `v=noop` alone only moves the stream's last id.
 
-An entry with another version or field comes from a newer Nearfield, which has acknowledged it: it is not bad, and
-nobody reads on behind it. So a new kind of entry needs a field of its own, and other content of a known field another
-version.
+An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
+and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
+known field needs a new version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from service.limits import MAX_RATING
 FORMAT_VERSION = b"1"
 NOOP_VERSION = b"noop"
 MAX_ID_BYTES = 256
-BATCH_RATINGS = 1000  # ratings that are archived or learned at a time: a few milliseconds of the engine
+BATCH_RATINGS = 1000  # ratings that are archived or learned in one batch: a few milliseconds of the engine
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
 _FIELDS = frozenset((b"v", b"ratings", b"forget", b"hide", b"show"))
@@ -38,7 +38,7 @@ Fields = Mapping[bytes, bytes]
 
 
 class StreamId(NamedTuple):
-    """A position in the stream: compares as the two numbers, not as text."""
+    """A position in the stream; compares by its two numbers, not as text."""
 
     ms: int
     seq: int
@@ -63,13 +63,13 @@ ZERO = StreamId(0, 0)
 
 
 class RatingEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """One rating as it travels.
+    """One rating, as clients send it and the stream stores it.
 
     Attributes:
         user, item: ids, 1-256 bytes of UTF-8.
-        rating: finite, at most 1e6 in size; None deletes the rating.
-        timestamp: Unix seconds, told by the client; never decides order. NaN while unknown: the parser then
-            takes the time of the entry.
+        rating: finite, from -1e6 to 1e6; None deletes the rating.
+        timestamp: Unix seconds from the client; never decides order. NaN if unknown: the parser then takes the time of
+            the entry.
     """
 
     user: Id
@@ -171,7 +171,7 @@ def _parse_ratings(stream_id: StreamId, value: bytes) -> list[RatingEvent]:
 
 
 def portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """`entries` in parts of about `BATCH_RATINGS` ratings; an entry is never split."""
+    """`entries` in batches of about `BATCH_RATINGS` ratings; an entry is never split."""
     portion: list[Entry] = []
     n_ratings = 0
     for entry in entries:

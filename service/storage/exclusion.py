@@ -1,7 +1,7 @@
-"""Training and forgetting exclude each other: the lock `DATA/snapshots/.lock`.
+"""The lock `DATA/snapshots/.lock`, by which training and forgetting exclude each other.
 
-Who trains, makes the result live or removes old snapshots holds it shared, who forgets has it alone. A trainer process
-inherits it, so that it lasts until supervisor and trainer are both gone, however they end.
+Training, activating a result and removing old snapshots hold the lock shared; forgetting holds it exclusively. A
+trainer process inherits the lock, so that it lasts until both supervisor and trainer are gone, even if they are killed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ LOCK_FILE = ".lock"
 
 
 def try_take(data: Path, *, shared: bool) -> FileLock | None:
-    """The lock of the snapshots in `data`; None while somebody has it who excludes us."""
+    """The lock of the snapshots in `data`; None while another process has it in an excluding mode."""
     folder = data / "snapshots"
     folder.mkdir(parents=True, exist_ok=True)
     return FileLock.try_take(folder / LOCK_FILE, shared=shared)
 
 
 def clean(data: Path) -> None:
-    """Remove what dead writers of snapshots left, unless a process is writing one: then the next forgetting does it.
+    """Remove leftovers of killed snapshot writers. Does nothing while a process writes; the next forgetting removes
+    them.
 
     Raises:
         OSError: something cannot be removed.

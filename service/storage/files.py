@@ -1,7 +1,7 @@
-"""Files that several processes share: locks with deadlines, files replaced whole, none but regular files read.
+"""Files that several processes share: locks with deadlines, atomic replacement, reading of regular files only.
 
 `NEARFIELD_FAULT_AT` is for tests: `rename:3` ends the process by SIGKILL just before its third rename, `fsync:2:ENOSPC`
-fails its second fsync as a full disk would. Every rename and fsync of what is durable goes through this module.
+fails its second fsync as a full disk would. Every rename and fsync of durable files goes through this module.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _reached: Counter[str] = Counter()
 
 
 class FileLock:
-    """A lock on a file, exclusive or shared, that the kernel frees with the last process that has it.
+    """A lock on a file, exclusive or shared. The kernel frees it when the last process that holds it ends.
 
     Attributes:
-        descriptor: of the file; a child process that inherits it holds the lock too.
+        descriptor: file descriptor; a child process that inherits it holds the lock too.
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Own a descriptor that is locked: see `take` and `try_take`."""
+        """Own the descriptor of a locked file; use `take` or `try_take`."""
         self.descriptor = descriptor
 
     @classmethod
     def try_take(cls, path: Path, *, shared: bool = False) -> FileLock | None:
-        """The lock on `path`, which is made where it is missing; None while another process has it.
+        """The lock on `path`, or None while another process holds it. Creates a missing file.
 
         Raises:
-            OSError: `path` is no regular file, or cannot be opened.
+            OSError: `path` is not a regular file, or cannot be opened.
         """
-        # O_NONBLOCK: a pipe of that name would make us wait for a writer that never comes.
+        # O_NONBLOCK: opening a pipe of that name would wait for a writer that never comes.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
             _check_regular(descriptor, path)
@@ -60,42 +60,42 @@ class FileLock:
 
     @classmethod
     def take(cls, path: Path, timeout_s: float = LOCK_TIMEOUT_S, *, shared: bool = False) -> FileLock:
-        """The lock on `path`, waited for.
+        """Wait for the lock on `path`.
 
         Raises:
-            LockTimeout: another process has had it all the time.
-            OSError: as `try_take`.
+            LockTimeout: another process holds it for longer than `timeout_s`.
+            OSError: see `try_take`.
         """
         deadline = time.monotonic() + timeout_s
         while (lock := cls.try_take(path, shared=shared)) is None:
             if time.monotonic() > deadline:
                 raise LockTimeout(
-                    f"Invalid lock {path}: expected it to be free within {timeout_s:g} s, got one that another process"
-                    f" holds; find that process (fuser {path}) and stop it"
+                    f"Lock {path}: another process has held it for {timeout_s:g} s; find that process (fuser {path})"
+                    f" and stop it"
                 )
             time.sleep(_POLL_S)
         return lock
 
     def release(self) -> None:
-        """Give it back; doing it again changes nothing."""
+        """Release the lock; a second call does nothing."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
     def __enter__(self) -> FileLock:
-        """Itself."""
+        """Return the lock itself."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.release()
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """`path`, opened to be read.
+    """Open `path` for reading.
 
     Raises:
-        OSError: it is missing, or a pipe, a device or a folder, which could be read for ever.
+        OSError: it is missing, or not a regular file: reading a pipe or a device might never end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -107,24 +107,24 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_regular(path: Path) -> bytes:
-    """All bytes of `path`. Raises as `open_regular`."""
+    """All bytes of `path`. Raises what `open_regular` raises."""
     with open_regular(path) as file:
         return file.read()
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of `path` in hexadecimal digits. Raises as `open_regular`."""
+    """SHA-256 of `path` in hexadecimal digits. Raises what `open_regular` raises."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Make `content` all that is in `path`; readers see the old file or the new one, and it is on the disk on return.
+    """Replace the content of `path` atomically: readers see the old file or the new one. It is on disk on return.
 
-    Two processes must not do it at the same time: take a lock.
+    Two processes must not replace a file at the same time: take a lock.
 
     Raises:
-        OSError: the disk is full or broken; the old file is there.
+        OSError: the disk is full or broken; the old file is unchanged.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
@@ -151,7 +151,7 @@ def fsync(descriptor: int) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give `source` the name `target`, at once for every reader; on the disk after `sync` of the folder."""
+    """Rename `source` to `target` atomically; the rename is on disk after `sync` of the folder."""
     _fault_point("rename")
     source.rename(target)
 
@@ -167,22 +167,22 @@ def _fault_point(kind: str) -> None:
 
 
 def close_to_others(data: Path, ours: frozenset[str]) -> None:
-    """Let nobody but the owner into the folder DATA, which is made where it is missing.
+    """Create the folder DATA if needed, and deny all other users access to it.
 
-    A folder that also holds what is not ours may be somebody's home or a shared place: there only our part is closed.
+    If the folder has other files too, it may be a home or a shared folder: then only our files are closed.
 
     Args:
         data: the folder.
-        ours: names of what lies in it.
+        ours: names of the files and folders of the service in it.
 
     Raises:
-        OSError: the folder cannot be made.
+        OSError: the folder cannot be created.
     """
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = {entry.name for entry in data.iterdir()}
     own = [data / name for name in names & ours]
     for path in [data, *own] if names <= ours else own:
-        with contextlib.suppress(PermissionError):  # of another user, as a mounted volume may be: then theirs to close
+        with contextlib.suppress(PermissionError):  # another user owns it, as with a mounted volume
             mode = stat.S_IMODE(path.lstat().st_mode)
             if mode & 0o077 and not path.is_symlink():
                 path.chmod(mode & 0o700)
@@ -194,13 +194,13 @@ def _check_regular(descriptor: int, path: Path) -> None:
 
 
 class DataLock:
-    """An exclusive lock on DATA/.lock, which holds the pid of whoever has it."""
+    """An exclusive lock on DATA/.lock, a file with the pid of the process that holds it."""
 
     def __init__(self, data: Path) -> None:
-        """Take the lock; the folder is made where it is missing.
+        """Take the lock; create the folder if needed.
 
         Raises:
-            DataInUse: another process has it; the message names its pid.
+            DataInUse: another process holds it; the message names its pid.
         """
         data.mkdir(parents=True, exist_ok=True)
         self._file = os.open(data / DATA_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -210,11 +210,11 @@ class DataLock:
             pid = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._file)
             raise DataInUse(
-                f"Invalid data folder {data}: expected one that nobody serves, got process {pid}; stop it first"
+                f"The data folder {data} is in use by process {pid}: stop that process first, or choose another folder"
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         os.close(self._file)

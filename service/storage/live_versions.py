@@ -1,7 +1,7 @@
-"""`DATA/live.json`: which version is live under each name, for every process that shares DATA and after a restart.
+"""`DATA/live.json`: the live version of each model name, for every process that shares DATA and after a restart.
 
-Beside the names it has `sha256`, that of the names and versions, so that an altered file is refused. A file of an older
-version has none; it gets one when it is written next.
+The file also has `sha256`, a digest of the names and versions, by which an altered file is detected. A file of an older
+version lacks it and gets it when the file is next written.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def read(data: Path) -> dict[str, str]:
 
 
 def set_version(data: Path, name: str, version: str) -> None:
-    """Make `version` live under `name`; it is on the disk on return.
+    """Make `version` live under `name`; it is on disk on return.
 
     Raises:
-        CorruptLiveFile: see `read`; removing the file is up to people.
+        CorruptLiveFile: see `read`; only an operator may remove the file.
         LockTimeout: another process holds the lock of the file.
     """
     with _locked(data):
@@ -54,14 +54,14 @@ def set_version(data: Path, name: str, version: str) -> None:
 
 
 def seal(data: Path) -> None:
-    """Give the file of an older version its checksum. Raises as `set_version`."""
+    """Add the digest to the file of an older version. Raises what `set_version` raises."""
     with _locked(data):
         if versions := read(data):
             _write(data, versions)
 
 
 def activate(data: Path, name: str, version: str) -> None:
-    """`set_version` for a snapshot that nobody removes meanwhile.
+    """`set_version` for a snapshot, which no other process can remove meanwhile.
 
     Raises:
         UnknownVersion: it is gone.
@@ -73,7 +73,7 @@ def activate(data: Path, name: str, version: str) -> None:
 
 
 def retire(data: Path, version: str, successor: str | None) -> bool:
-    """Remove a snapshot; where it is live its successor is from then on. Without one, a live snapshot stays.
+    """Remove a snapshot. If it is live, make `successor` live first; without a successor a live snapshot stays.
 
     Returns:
         Whether it was removed.
@@ -92,7 +92,7 @@ def retire(data: Path, version: str, successor: str | None) -> bool:
 
 
 def prune(data: Path, name: str) -> list[str]:
-    """Remove all but the live version of `name` and the two newest others; returns what went."""
+    """Remove all versions of `name` but the live one and the two newest others; return the removed ones."""
     with _locked(data):
         version = read(data).get(name)
         return [] if version is None else snapshot.prune(data / "snapshots", name, version)
@@ -100,7 +100,7 @@ def prune(data: Path, name: str) -> list[str]:
 
 @contextlib.contextmanager
 def _locked(data: Path) -> Iterator[None]:
-    """Two writers must not lose each other's names, nor make live what the other removes."""
+    """Serialize writers: none may overwrite another's change, or make a version live that another removes."""
     with files.FileLock.take(data / LOCK_FILE):
         yield
 

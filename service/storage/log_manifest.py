@@ -1,8 +1,8 @@
-"""`LogManifest`: which segments the rating log has and what is in them, `manifest.json` in its folder.
+"""`LogManifest`: the segments of the rating log with their checksums, `manifest.json` in its folder.
 
-Every segment is listed, in order, with its size and SHA-256; `sha256` is that of the list. A segment that is just being
-rewritten under its name is listed with two sums, of which either counts. Who adds, merges or rewrites segments holds
-`.manifest.lock` while the file of the segment and this one change.
+The manifest lists every segment, in order, with its size and SHA-256; `sha256` is the digest of the list. While a
+segment is rewritten under its name, the manifest lists two sums for it, and either is valid. A writer that adds, merges
+or rewrites segments holds `.manifest.lock` while it changes the segment file and the manifest.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ FORMAT = 1
 
 
 class Sum(msgspec.Struct, frozen=True):
-    """What is in a segment, in short."""
+    """Size and digest of a segment."""
 
     n_bytes: int
     sha256: str
 
     @classmethod
     def of(cls, file: BufferedReader) -> Sum:
-        """That of an open file, which stands at its start afterward."""
+        """The sum of an open file; rewinds the file."""
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         n_bytes = file.tell()
         file.seek(0)
         return cls(n_bytes, digest)
 
     def __str__(self) -> str:
-        """For people."""
+        """The sum as text for people."""
         return f"{self.n_bytes:,} bytes with SHA-256 {self.sha256[:12]}…"
 
 
-Sums = dict[str, list[Sum]]  # by name of the file
+Sums = dict[str, list[Sum]]  # by file name
 
 
 class _Document(msgspec.Struct):
@@ -51,14 +51,14 @@ class _Document(msgspec.Struct):
 
 
 class LogManifest:
-    """The manifest of one folder of segments. Any process may read it; changes exclude each other."""
+    """The manifest of one folder of segments. Any process may read it; a lock serializes changes."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / MANIFEST_FILE
         self._lock = folder / LOCK_FILE
 
     def read(self) -> Sums:
-        """Every segment that is listed; empty where an older version has written the log.
+        """All listed segments; empty if an older version wrote the log.
 
         Raises:
             CorruptLog: the manifest is torn or altered, or a newer version wrote it.
@@ -80,20 +80,20 @@ class LogManifest:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Sums]:
-        """The list, to be changed; call `store` with it. Nobody else changes it, or the files it lists, meanwhile.
+        """The list, for changes that end with `store`. No other process changes it or its files meanwhile.
 
         Raises:
-            LockTimeout: another process does not come to an end.
+            LockTimeout: another process holds the lock for too long.
             CorruptLog: see `read`.
         """
         with files.FileLock.take(self._lock):
             yield self.read()
 
     def store(self, sums: Sums) -> None:
-        """Make `sums` the list; on the disk on return. Only within `changing`.
+        """Write `sums` as the new list; it is on disk on return. Call it only within `changing`.
 
         Raises:
-            OSError: the disk is full; the old list is there.
+            OSError: the disk is full; the old list is unchanged.
         """
         document = _Document(FORMAT, _digest(sums), dict(sorted(sums.items())))
         files.replace(self.path, msgspec.json.format(msgspec.json.encode(document), indent=1))

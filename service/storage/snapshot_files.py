@@ -1,7 +1,7 @@
-"""The files of a snapshot: arrays (safetensors) and ids (Parquet), written to the disk, read in parts.
+"""Reads and writes the files of a snapshot: arrays (safetensors) and ids (Parquet). Reads in parts.
 
-Libraries hold Python's lock while they copy: a whole model at once would stop every other thread for as long as that
-takes, 70 ms for 140 MB.
+The libraries hold the GIL while they copy: reading a whole model of 140 MB at once would stop all other threads for 70
+ms.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from gpu.model import NO_SLOT, Model
 from service.storage import files
 
-PART_BYTES = 4 * 2**20  # what is read between two moments at which other threads can go on
-PART_IDS = 5_000  # strings that are made at once
+PART_BYTES = 4 * 2**20  # bytes read at once; other threads can run between two parts
+PART_IDS = 5_000  # strings made at once
 _NAMES_BEFORE_FORMAT_3 = {"neighbours": "neighbors"}
 
 
 class IdColumn(Sequence[str]):
-    """Ids in the order of their rows, in Arrow's memory; strings are made of them as they are asked for.
+    """Ids in the order of their rows, in Arrow memory; makes Python strings only when they are read.
 
-    While two million were made at once, requests waited for up to a tenth of a second.
+    Making two million strings at once delayed requests by up to a tenth of a second.
     """
 
     def __init__(self, column: Any) -> None:
@@ -40,40 +40,42 @@ class IdColumn(Sequence[str]):
     @overload
     def __getitem__(self, row: slice) -> list[str]: ...
     def __getitem__(self, row: int | slice) -> str | list[str]:
-        """The id of a row, or a list of those of several."""
-        found: str | list[str] = self._column[row].to_pylist() if isinstance(row, slice) else self._column[row].as_py()
-        return found
+        """The id of a row, or the list of ids of a slice."""
+        ids: str | list[str] = self._column[row].to_pylist() if isinstance(row, slice) else self._column[row].as_py()
+        return ids
 
     def __iter__(self) -> Iterator[str]:
-        """All of them, some at a time."""
+        """All ids, read in parts."""
         for first in range(0, len(self), PART_IDS):
             yield from self[first : first + PART_IDS]
 
 
 def read_arrays(path: Path, *, format_: int) -> dict[str, NDArray[Any]]:
-    """The arrays of the file, by name; those of item weights are empty where it has none.
+    """The arrays of the file, by name; the arrays of item weights are empty if the file has none.
 
     Args:
-        format_: of the snapshot. Before 3 a name is another; in 1, zeros stand for `item_counts` where there are none.
+        path: path of the file.
+        format_: format of the snapshot. Before format 3 one array has another name. Format 1 may lack `item_counts`:
+            they are then zero.
     """
     from safetensors import safe_open  # noqa: PLC0415 (only a process that loads a model pays for it)
 
     with safe_open(path, framework="numpy") as file:
         names = _NAMES_BEFORE_FORMAT_3 if format_ < 3 else {}
-        found = {names.get(name, name): _read_array(file, name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
-    if "item_bias" in found:
-        n_items = len(found["item_bias"])
+        arrays = {names.get(name, name): _read_array(file, name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    if "item_bias" in arrays:
+        n_items = len(arrays["item_bias"])
         if format_ == 1:
-            found.setdefault("item_counts", np.zeros(n_items, dtype=np.int32))
-        found.setdefault("item_slots", np.full(n_items, NO_SLOT, dtype=np.int32))
-        found.setdefault("item_weights", np.zeros((0, 0), dtype=np.float32))
-    return found
+            arrays.setdefault("item_counts", np.zeros(n_items, dtype=np.int32))
+        arrays.setdefault("item_slots", np.full(n_items, NO_SLOT, dtype=np.int32))
+        arrays.setdefault("item_weights", np.zeros((0, 0), dtype=np.float32))
+    return arrays
 
 
 def _read_array(file: Any, name: str) -> NDArray[Any]:
     stored = file.get_slice(name)
     shape = stored.get_shape()
-    if 0 in shape:  # all users are forgotten, say: the library refuses slices of nothing
+    if 0 in shape:  # for example, all users are forgotten; the library refuses empty slices
         empty: NDArray[Any] = file.get_tensor(name)
         return empty
     whole = np.empty(shape, dtype=stored[:0].dtype)
@@ -85,7 +87,7 @@ def _read_array(file: Any, name: str) -> NDArray[Any]:
 
 
 def write_arrays(path: Path, model: Model) -> None:
-    """Write the arrays of `model`; those of item weights only where there are any."""
+    """Write the arrays of `model`; those of item weights only if it has any."""
     from safetensors.numpy import save_file  # noqa: PLC0415
 
     left_out = () if model.item_weights.size else ("item_slots", "item_weights")

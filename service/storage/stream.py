@@ -1,10 +1,10 @@
 """`Stream`: the ratings stream in Redis. The only module that knows its keys and commands (those of Redis 6.2).
 
 nearfield:ratings    stream, one entry per accepted request (`service.storage.events`)
-nearfield:trimmed    string, the highest id that trimming has removed; written before the entries go
-nearfield:rejected   stream, bad entries under their own id, with the reason
-nearfield:commit     string, the position that somebody wants to see in the rating log
-nearfield:never      never there: what is waited for in vain, and what commands name that must change nothing
+nearfield:trimmed    string, the highest id that trimming has removed; written before the entries are removed
+nearfield:rejected   stream, bad entries under their original id, with the reason
+nearfield:commit     string, a position that a process has asked the archiver to commit
+nearfield:never      never exists; `pause` blocks on it, and commands that must change nothing name it
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ COMMIT = "nearfield:commit"
 NEVER = "nearfield:never"
 
 MAX_REJECTED = 10_000
-COMPARED = 100  # entries by which a stream behind the log is recognized: a foreign one would not share their ids
+COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
 AOF_REWRITE_TIMEOUT_S = 600.0
 _POLL_S = 0.05
-REPACKED = 300  # entries that are copied at a time; three times as many as a node has, where nobody changed that
+REPACKED = 300  # entries that one script copies; three times the default size of a stream node
 
 _log = structlog.get_logger(__name__)
 
 
 class Reading(NamedTuple):
-    """What was read.
+    """The result of one read.
 
     Attributes:
         entries: ids and fields, in order.
@@ -56,7 +56,7 @@ class Reading(NamedTuple):
 
 
 class Stream:
-    """Append, read and trim. Appending belongs to one event loop; everything else may be called from any thread."""
+    """Appends, reads and trims. Append on one event loop; all other methods may be called from any thread."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Stream:
 
         Args:
             url: redis://, rediss:// or unix://.
-            floor: the last id of the rating log, below which no new entry may lie.
-            appendfsync: the weakest policy at which the server counts as durable.
-            known: the ids of the rating log from the first to the last given one, both included; others do no harm.
+            floor: returns the last id of the rating log; new entries must come after it.
+            appendfsync: the weakest policy with which the server counts as durable.
+            known: returns the ids of the rating log in a range, both ends included. Further ids are harmless.
         """
         self.url = url
         self._floor, self._known = floor, known
@@ -88,37 +88,37 @@ class Stream:
         return self._pipe.n_waiting
 
     async def append(self, fields: Fields) -> StreamId:
-        """Append one entry, once; when this returns it is as durable as the server's policy says.
+        """Append one entry, once; on return it is as durable as the server's fsync policy makes it.
 
         Raises:
-            StreamUnavailable: Redis is gone, hangs or refuses; whether the entry was written is unknown, and writing
-                the same ratings again is harmless.
+            StreamUnavailable: Redis is gone, hangs or refuses. It is unknown whether the entry was written; writing the
+                same ratings again is harmless.
             VolatileServer, StreamReplaced: see `verify`, called at every new connection.
         """
         return _id(await self._pipe.call("XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items())))
 
     async def check_writable(self) -> None:
-        """Return if the server takes writes now; asks by one that changes nothing. Raises as `append`."""
+        """Check that the server accepts writes, by one that changes nothing. Raises what `append` raises."""
         await self._pipe.call("XADD", NEVER, "NOMKSTREAM", "*", "v", "0")
 
     async def aclose(self) -> None:
-        """`close`, and wait until the event loop has let go of the socket."""
+        """`close`, and wait until the event loop has released the socket."""
         self.close()
         await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Close every connection; appends that still wait fail. Call it where `append` was called."""
+        """Close all connections; appends that still wait fail. Call it on the event loop of `append`."""
         self._pipe.close()
         self._client.close()
 
     # --- the promises of the server
 
     def verify(self) -> None:
-        """Check that the server keeps what it acknowledges, and that its ids continue those of the log.
+        """Check that the server keeps acknowledged entries, and that its ids continue those of the log.
 
         Raises:
-            VolatileServer: persistence is off, weaker than asked for, or entries may be evicted.
-            StreamReplaced: the stream is behind the rating log and holds entries that the log does not have.
+            VolatileServer: persistence is off or too weak, or entries may be evicted.
+            StreamReplaced: the stream is behind the rating log and has entries that the log lacks.
             StreamUnavailable: Redis is gone.
         """
         self._check_durability()
@@ -128,18 +128,18 @@ class Stream:
         names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
         with translated():
             try:
-                found = {name: text_of(self._client.config_get(name).get(name, "")) for name in names}
+                config = {name: text_of(self._client.config_get(name).get(name, "")) for name in names}
             except redis.ResponseError as error:
                 if not self._warned.is_set():
                     _log.warning("durability of redis cannot be checked: CONFIG is refused", error=str(error))
                 self._warned.set()
                 return
-        refuse_volatile(found, self._appendfsync)
+        refuse_volatile(config, self._appendfsync)
 
     def _raise_last_id(self, floor: StreamId) -> None:
-        """Make the next id come after `floor`: a flushed or replaced server would start below the log."""
+        """Make the next id greater than `floor`: a flushed or replaced server would start below the log."""
         with translated():
-            # One transaction: an entry of another producer cannot slip in between the look and the noop.
+            # One transaction, so that no other producer can append an entry between the check and the noop.
             self._client.transaction(lambda pipeline: self._raise_in(pipeline, floor), RATINGS)
 
     def _raise_in(self, pipeline: Any, floor: StreamId) -> None:
@@ -147,7 +147,7 @@ class Stream:
         if last < floor and length and not self._is_older_copy(pipeline):
             raise StreamReplaced(
                 f"Invalid stream: expected ids above {floor}, the last one in the rating log, got {length:,} entries"
-                f" up to {last}. Was Redis replaced? Delete {RATINGS} to go on from the log, or bring back its data"
+                f" up to {last}. Was Redis replaced? Delete {RATINGS} to go on from the log, or restore its data"
             )
         pipeline.multi()
         if last < floor:
@@ -155,7 +155,7 @@ class Stream:
             _log.warning("stream was behind the rating log and has been raised", last=str(last), raised_to=str(floor))
 
     def _is_older_copy(self, pipeline: Any) -> bool:
-        """Whether the log has the newest entries: a server that lost its tail then, or came from a backup."""
+        """Whether the log has the newest entries: then the server lost its tail or was restored from a backup."""
         newest = pipeline.xrevrange(RATINGS, count=COMPARED)
         ids = {_id(raw) for raw, fields in newest if fields.get(b"v") != NOOP_VERSION}
         return not ids or ids <= self._known(min(ids), max(ids))
@@ -163,11 +163,11 @@ class Stream:
     # --- reading
 
     def read(self, after: StreamId, block_ms: int = 0, count: int = 1000) -> Reading:
-        """Entries behind `after`, at most `count`; waits up to `block_ms` (0: not at all) for the first one.
+        """At most `count` entries after `after`; waits up to `block_ms` (0: not at all) for the first one.
 
-        Reading from behind a trimmed id skips silently: look at `Reading.trimmed` (`StreamReader` does).
+        Redis skips trimmed entries silently: compare with `Reading.trimmed`, as `StreamReader` does.
         """
-        with translated(), self._client.pipeline(transaction=False) as pipeline:  # one way for both
+        with translated(), self._client.pipeline(transaction=False) as pipeline:  # one round trip for both
             pipeline.xread({RATINGS: str(after)}, count=count, block=block_ms or None)
             pipeline.get(TRIMMED)
             reply, trimmed = pipeline.execute()
@@ -176,58 +176,58 @@ class Stream:
         )
 
     def pause(self, seconds: float) -> None:
-        """Wait in vain, asking the server: one that goes meanwhile, and may come back as another, fails this call."""
+        """Wait by a blocking command, so that a lost connection fails this call and the server is verified again."""
         with translated():
             self._client.blpop([NEVER], timeout=seconds)
 
     def last_id(self) -> StreamId:
-        """The last id ever given out (not the last one still there)."""
+        """The last id that the server has assigned; its entry may have been trimmed."""
         with translated():
             return _last_and_length(self._client)[0]
 
     def newest(self) -> StreamId:
         """Id of the newest entry still in the stream; `ZERO` if it is empty."""
         with translated():
-            found = self._client.xrevrange(RATINGS, count=1)
-        return _id(found[0][0]) if found else ZERO
+            entries = self._client.xrevrange(RATINGS, count=1)
+        return _id(entries[0][0]) if entries else ZERO
 
     def trimmed_id(self) -> StreamId:
-        """The highest id that trimming has removed, or is about to; `ZERO` before the first time."""
+        """The highest id that trimming has removed or is about to remove; `ZERO` before the first trimming."""
         return self._position(TRIMMED)
 
     # --- for the archiver
 
     def trim(self, upto: StreamId) -> None:
-        """Remove every entry up to `upto`, which the rating log must have."""
+        """Remove all entries up to `upto`; the rating log must have them."""
         if upto <= self.trimmed_id():
             return
         with translated():
             self._client.eval(TRIM, 3, RATINGS, TRIMMED, NEVER, str(upto), str(StreamId(upto.ms, upto.seq + 1)))
 
     def memory_share(self) -> float:
-        """How much of its `maxmemory` the server uses, 0 to 1 or a little more; 0 where it has no such limit."""
+        """Share of its `maxmemory` that the server uses, 0 to 1 or slightly more; 0 without such a limit."""
         with translated():
             memory = self._client.info("memory")
         limit = int(memory.get("maxmemory", 0))
         return int(memory["used_memory"]) / limit if limit else 0.0
 
     def request_commit(self, position: StreamId) -> None:
-        """Ask whoever archives to commit everything up to `position` now."""
+        """Ask the process that archives to commit all entries up to `position` now."""
         with translated():
             self._client.set(COMMIT, str(position))
 
     def requested_commit(self) -> StreamId:
-        """The position last asked for; `ZERO` if none ever was, or if something else is there: it is a wish only."""
+        """The position of the last request; `ZERO` if there is none or its value is invalid."""
         try:
             return self._position(COMMIT)
         except InvalidKey as error:
-            _log.warning("request to commit is not understood", error=str(error))
+            _log.warning("invalid request to commit removed", error=str(error))
             with translated():
                 self._client.delete(COMMIT)
             return ZERO
 
     def reject(self, stream_id: StreamId, fields: Fields, reason: str) -> None:
-        """Keep a bad entry for people to look at; doing it again changes nothing."""
+        """Keep a bad entry for operators to inspect. A second call changes nothing."""
         content: dict[Any, Any] = {**fields, b"reason": reason.encode(errors="replace")}
         with translated():
             try:
@@ -237,41 +237,41 @@ class Stream:
                     raise
 
     def rejected(self, count: int = 100) -> list[tuple[StreamId, Fields]]:
-        """The newest bad entries, newest first; their `reason` is a field beside the original ones."""
+        """The newest bad entries, newest first; the field `reason` is added to the original ones."""
         with translated():
             return [(_id(raw), fields) for raw, fields in self._client.xrevrange(REJECTED, count=count)]
 
     # --- for forgetting
 
     def clear_rejected(self) -> None:
-        """Empty the stream of bad entries: they may name a forgotten user."""
+        """Empty the stream of bad entries, because they may name a forgotten user."""
         with translated():
             self._client.xtrim(REJECTED, maxlen=0, approximate=False)
 
     def repack(self) -> StreamId | None:
-        """Free what was trimmed to the byte: a node of the stream keeps trimmed entries beside those that remain.
+        """Free all memory of trimmed entries, which stay in a node of the stream as long as the node has other entries.
 
         Returns:
-            None if that is done. Where too many entries remain to be copied at a time, the id of one behind the nodes
-            in question: trim up to there too, once the log has it.
+            None if it is done. If too many entries remain to copy them at once, an id beyond the nodes in question:
+            trim up to it when the log has it.
         """
         with translated():
-            found = self._client.eval(REPACK, 1, RATINGS, REPACKED)
-        return _id(found) if found else None
+            further = self._client.eval(REPACK, 1, RATINGS, REPACKED)
+        return _id(further) if further else None
 
     def rewrite_aof(self, folder: Path) -> None:
-        """Rewrite the append-only file, so that what was trimmed is gone from disk too; returns when done.
+        """Rewrite the append-only file, so that trimmed entries are gone from disk too; return when it is done.
 
         Args:
-            folder: of an embedded server, from which what killed rewrites left is removed.
+            folder: folder of an embedded server; leftovers of killed rewrites are removed from it.
 
         Raises:
             StreamUnavailable: Redis is gone, could not write, or is not done after ten minutes.
-            OSError: what was left cannot be removed.
+            OSError: leftovers cannot be removed.
         """
         deadline = time.monotonic() + AOF_REWRITE_TIMEOUT_S
         with translated():
-            self._await_rewrite(deadline)  # one that runs already may still write what was trimmed since
+            self._await_rewrite(deadline)  # a running rewrite may still write entries that were trimmed since
             unused = aof_files.unused(folder)
             self._client.bgrewriteaof()
             if self._await_rewrite(deadline) != "ok":
@@ -279,7 +279,7 @@ class Stream:
         aof_files.remove(folder, unused)
 
     def _await_rewrite(self, deadline: float) -> str:
-        """How the last one went."""
+        """Wait for the end of a rewrite; the status of the last one."""
         while True:
             state = self._client.info("persistence")
             if not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]):
@@ -295,12 +295,12 @@ class Stream:
 
 def _last_and_length(client: Any) -> tuple[StreamId, int]:
     try:
-        found = client.xinfo_stream(RATINGS)
+        info = client.xinfo_stream(RATINGS)
     except redis.ResponseError as error:
         if "no such key" not in str(error):
             raise
         return ZERO, 0
-    return _id(found["last-generated-id"]), int(found["length"])
+    return _id(info["last-generated-id"]), int(info["length"])
 
 
 def _id(raw: bytes) -> StreamId:

@@ -1,4 +1,4 @@
-"""`StreamReader`: a cursor over the stream that never misses an entry, whatever trimming does meanwhile."""
+"""`StreamReader`: a cursor over the stream that never misses an entry, even if entries are trimmed meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_ENTRIES_PER_READ = 200  # of up to 1,000 ratings each
 
 
 class RejectedEntry(NamedTuple):
-    """An entry that is not in the format, and why."""
+    """A bad entry, and why it is bad."""
 
     id: StreamId
     fields: Fields
@@ -22,11 +22,11 @@ class RejectedEntry(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one read brought.
+    """The result of one read.
 
     Attributes:
-        entries: in order; a bad entry is there as a "noop", so that the last id is always how far the reader is.
-        rejected: the bad ones, for the archiver.
+        entries: in order; a bad entry becomes a "noop", so that the last id is always the position of the reader.
+        rejected: the bad entries, for the archiver.
     """
 
     entries: list[Entry]
@@ -34,10 +34,10 @@ class Batch(NamedTuple):
 
 
 class StreamReader:
-    """Reads stream entries in order from `cursor` on; what was trimmed before it was read comes from the rating log.
+    """Reads stream entries in order from `cursor` on; takes entries that were already trimmed from the rating log.
 
     Attributes:
-        cursor: id of the last entry handed out.
+        cursor: id of the last entry returned.
     """
 
     def __init__(self, stream: Stream, log: RatingLog, after: StreamId) -> None:
@@ -46,19 +46,19 @@ class StreamReader:
         self._gap: Iterator[list[Entry]] = iter(())
 
     def read(self, block_ms: int, count: int = MAX_ENTRIES_PER_READ) -> Batch:
-        """The next entries, at most about `count`; waits up to `block_ms` for the first one.
+        """The next entries, about `count` at most; waits up to `block_ms` for the first one.
 
         Raises:
-            StreamUnavailable: Redis is gone; the cursor has not moved and reading again goes on.
-            StreamReplaced: entries were trimmed that the rating log does not have.
+            StreamUnavailable: Redis is gone; the cursor has not moved, and the read can be repeated.
+            StreamReplaced: entries were trimmed that the rating log lacks.
             CorruptLog: the gap cannot be read from the log.
-            NewerEntry: the next entry is of a newer version; the cursor stays before it.
-            InvalidKey: a key of ours in Redis has a value that is not ours.
+            NewerEntry: a newer version wrote the next entry; the cursor stays before it.
+            InvalidKey: another program overwrote a key of the service in Redis.
         """
         batch = self._next_of_gap()
         if batch is None:
-            found, trimmed = self._stream.read(self.cursor, block_ms, count)
-            batch = self._open_gap(trimmed) if trimmed > self.cursor else _parse(found)
+            entries, trimmed = self._stream.read(self.cursor, block_ms, count)
+            batch = self._open_gap(trimmed) if trimmed > self.cursor else _parse(entries)
         if batch.entries:
             self.cursor = batch.entries[-1].id
         return batch
@@ -71,20 +71,20 @@ class StreamReader:
         if trimmed > self._log.last_id():
             raise StreamReplaced(
                 f"Invalid rating log: expected everything up to {trimmed}, which was trimmed from the stream,"
-                f" got {self._log.last_id()}. Was the data folder replaced? Delete nearfield:trimmed to go on without"
+                f" got {self._log.last_id()}. Was the data folder replaced? Delete nearfield:trimmed to skip them"
             )
         self._gap = self._fill(trimmed)
         return self._next_of_gap() or Batch([], [])
 
     def _fill(self, trimmed: StreamId) -> Iterator[list[Entry]]:
         yield from self._log.entries(self.cursor, trimmed)
-        if self.cursor < trimmed:  # the last entries there were bad ones, of which the log keeps nothing
+        if self.cursor < trimmed:  # the last entries of the gap were bad ones, which the log does not keep
             yield [Entry(trimmed, "noop")]
 
 
-def _parse(found: list[tuple[StreamId, Fields]]) -> Batch:
+def _parse(entries: list[tuple[StreamId, Fields]]) -> Batch:
     batch = Batch([], [])
-    for stream_id, fields in found:
+    for stream_id, fields in entries:
         try:
             batch.entries.append(parse_entry(stream_id, fields))
         except NewerEntry:

@@ -17,19 +17,19 @@ from service.storage.events import encode_subject
 
 
 class JobList(Struct):
-    """Every job that is remembered."""
+    """All jobs in Redis."""
 
     jobs: list[Job]
 
 
 class ModelList(Struct):
-    """Every snapshot that is kept."""
+    """All snapshots on disk."""
 
     models: list[ModelInfo]
 
 
 class Forgotten(Struct):
-    """From `stream_id` on the user is void everywhere; `job` removes what is on disk; `note` says what remains."""
+    """No answer after `stream_id` contains the user; `job` removes the data on disk; `note` says what remains."""
 
     stream_id: str
     job: str
@@ -42,17 +42,17 @@ WaitQuery = Annotated[Wait, Query()]
 
 
 @router.post(
-    "/retrain", status_code=202, responses=answers(Job, 202, "Queued", http_409="A job is queued or running already")
+    "/retrain", status_code=202, responses=answers(Job, 202, "Queued", http_409="A job is already queued or running")
 )
 async def retrain(body: Retrain, query: NoQuery, runtime: TheRuntime) -> Response:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
-    asked = body.algorithm, body.params, body.activate, body.force, body.tune
-    return reply(await runtime.blocking(runtime.jobs.submit_training, *asked), 202)
+    training = body.algorithm, body.params, body.activate, body.force, body.tune
+    return reply(await runtime.blocking(runtime.jobs.submit_training, *training), 202)
 
 
 @router.get("/jobs", responses=answers(JobList))
 async def list_jobs(query: WaitQuery, runtime: TheRuntime) -> Response:
-    """Every job that is remembered, newest first."""
+    """All jobs, newest first."""
     await runtime.wait_for(query.position)
     return reply(JobList(await runtime.blocking(runtime.jobs.list)))
 
@@ -64,15 +64,15 @@ async def get_job(job: PathName, query: WaitQuery, runtime: TheRuntime) -> Respo
     return reply(await runtime.blocking(runtime.jobs.get, job))
 
 
-@router.delete("/jobs/{job}", status_code=202, responses=answers(Job, 202, "Told to stop", http_404="Unknown job"))
+@router.delete("/jobs/{job}", status_code=202, responses=answers(Job, 202, "The job will stop", http_404="Unknown job"))
 async def cancel_job(job: PathName, query: NoQuery, runtime: TheRuntime) -> Response:
-    """Stop a job that is queued or running; one that has ended stays as it is."""
+    """Stop a queued or running job. A finished job does not change."""
     return reply(await runtime.blocking(runtime.jobs.cancel, job), 202)
 
 
 @router.get("/models", responses=answers(ModelList))
 async def list_models(query: WaitQuery, runtime: TheRuntime) -> Response:
-    """The snapshots at hand, and which of them are live."""
+    """All snapshots, and which of them are live."""
     await runtime.wait_for(query.position)
     return reply(ModelList(await runtime.blocking(runtime.hotswap.models)))
 
@@ -80,10 +80,10 @@ async def list_models(query: WaitQuery, runtime: TheRuntime) -> Response:
 @router.post(
     "/models/{version}/activate",
     status_code=202,
-    responses=answers(ModelInfo, 202, "Being taken in", http_404="Unknown version"),
+    responses=answers(ModelInfo, 202, "Being loaded", http_404="Unknown version"),
 )
 async def activate_model(version: PathName, query: NoQuery, runtime: TheRuntime) -> Response:
-    """Make a snapshot live under its name, without comparing: this is how to roll back."""
+    """Make a snapshot live under its name, without comparing it with the live one. Use it to roll back."""
     return reply(await runtime.blocking(runtime.hotswap.activate, version), 202)
 
 
@@ -101,7 +101,7 @@ async def show_item(item: ItemId, query: NoQuery, runtime: TheRuntime) -> Respon
 
 @router.delete("/users/{user}", status_code=202, responses=answers(Forgotten, 202, "Durable"))
 async def forget_user(user: UserId, query: NoQuery, runtime: TheRuntime) -> Response:
-    """Forget a user: at once for every answer, and by the job everywhere on disk."""
+    """Forget a user: at once in all answers, and on disk when the job is done."""
     stream_id = await runtime.append(encode_subject("forget", user))
     job = await runtime.blocking(runtime.jobs.submit_forgetting, user, stream_id)
     return reply(Forgotten(str(stream_id), job.id, REMAINS), 202)

@@ -1,4 +1,4 @@
-"""`/docs`: the OpenAPI document to look at and to try. Its scripts come with the service: it needs no internet."""
+"""`/docs`: a page to read and try the API. Its scripts are part of the service, so that it needs no internet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.api.openapi import PATH as DOCUMENT
 
 PATH = "/docs"
 FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
-# A relative address: behind a proxy the service may have a prefix.
+# Relative addresses, because the service may have a prefix behind a proxy.
 _SCRIPT, _STYLE, _ICON = (f"{PATH[1:]}/{name}" for name in FILES)
 
 router = APIRouter(include_in_schema=False)
@@ -21,14 +21,14 @@ router = APIRouter(include_in_schema=False)
 
 @router.get(PATH)
 async def page() -> Response:
-    """The page; the browser asks for the rest."""
+    """The page; the browser then loads its scripts and styles."""
     return get_swagger_ui_html(
         openapi_url=DOCUMENT[1:],
         title="Nearfield",
         swagger_js_url=_SCRIPT,
         swagger_css_url=_STYLE,
         swagger_favicon_url=_ICON,
-        swagger_ui_parameters={"validatorUrl": None},  # else it asks a server on the internet
+        swagger_ui_parameters={"validatorUrl": None},  # by default the page asks a server on the internet
     )
 
 

@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, what does it count: open to everybody."""
+"""Liveness, readiness and metrics, without a key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def get_live(query: Annotated[NoParameters, Query()]) -> Response:
 
 @router.get("/health/ready", responses=answers(Ready, http_503="Not ready: why, and how much is done"))
 async def get_ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
-    """200 once ratings are read and every live model answers; while there is no model, none is needed."""
+    """200 when all ratings are read and every live model answers. Without any model, only ratings are needed."""
     readiness = runtime.readiness
     if not readiness.ready:
         raise NotReady(readiness.reason or "the service is starting", fraction=round(readiness.fraction, 3))
@@ -37,6 +37,6 @@ async def get_ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime
     responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
 )
 async def get_metrics(query: Annotated[NoParameters, Query()], request: Request) -> Response:
-    """Everything counted, in the text format of Prometheus, or of OpenMetrics where `Accept` asks for that."""
+    """All metrics, in the text format of Prometheus, or of OpenMetrics if `Accept` asks for it."""
     kind = kind_for(request.headers.get("accept"))
     return Response(await request.app.state.scrape.page(kind), headers={"content-type": kind, "vary": "Accept"})

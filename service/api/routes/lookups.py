@@ -1,4 +1,4 @@
-"""What is known of one user or item: neighbors, estimates, ratings."""
+"""Neighbors, estimates and ratings of one user or item."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ router = APIRouter(tags=["lookups"])
     "/items/{item}/neighbors", responses=answers(ItemNeighbors, http_404="Unknown item, or no live model of that name")
 )
 async def list_item_neighbors(item: ItemId, query: Annotated[NeighborsQuery, Query()], runtime: TheRuntime) -> Response:
-    """The items most like one item."""
+    """The items most similar to one item."""
     check_n(runtime, query.n)
     asked = Neighbors(kind="item", id=item, n=query.n, model=query.model)
     return reply(await runtime.ask(asked, query.position))
@@ -36,7 +36,7 @@ async def list_item_neighbors(item: ItemId, query: Annotated[NeighborsQuery, Que
     "/users/{user}/neighbors", responses=answers(UserNeighbors, http_404="Unknown user, or no live model of that name")
 )
 async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Query()], runtime: TheRuntime) -> Response:
-    """The users most like one user."""
+    """The users most similar to one user."""
     check_n(runtime, query.n)
     asked = Neighbors(kind="user", id=user, n=query.n, model=query.model)
     return reply(await runtime.ask(asked, query.position))
@@ -52,6 +52,6 @@ async def estimate_rating(
 
 @router.get("/users/{user}/ratings", responses=answers(RatingsOfUser, http_404="Unknown user"))
 async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], runtime: TheRuntime) -> Response:
-    """The ratings of one user, newest first, a page at a time; `n_ratings` says how many there are."""
+    """A page of the ratings of one user, newest first; `n_ratings` is the number of all."""
     check_n(runtime, query.n)
     return reply(await runtime.ask(UserRatings(user=user, n=query.n, offset=query.offset), query.position))

@@ -1,4 +1,4 @@
-"""Writing ratings: acknowledged with 202 once the stream has them, and not before."""
+"""Writes of ratings. A 202 is sent only after the stream has them."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ _BODY: dict[str, Any] = {
 
 @router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_BODY)
 async def post_ratings(request: Request, query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
-    """Rate: one object, or an array in which each element is judged alone. A rating replaces the earlier one."""
+    """Post one rating, or an array whose elements are checked one by one. A rating replaces the earlier one."""
     started = time.perf_counter()
     return Response(await _accepted(runtime, await request.body(), started), 202, media_type="application/json")
 
 
 class RatingsLane:
-    """The same for requests with a plain body; everything else is left to the route above."""
+    """Fast route of `POST /ratings` for requests with a plain body; others go to the route above."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -68,7 +68,7 @@ class RatingsLane:
 
 
 async def _accepted(runtime: Runtime, body: bytes, started: float) -> bytes:
-    """Judge, append, answer."""
+    """Check the ratings, append them, and return the answer."""
     settings, metrics = runtime.settings, runtime.metrics
     scale = settings.rating_scale or ANY_SCALE
     accepted, rejected = read_ratings(body, time.time(), scale, settings.max_ratings)
@@ -81,7 +81,7 @@ async def _accepted(runtime: Runtime, body: bytes, started: float) -> bytes:
 
 
 async def _body(receive: Receive) -> bytes:
-    """All of a body whose length has been checked already."""
+    """The whole body; its length has been checked."""
     parts = []
     while True:
         message = await receive()
@@ -96,9 +96,9 @@ async def _body(receive: Receive) -> bytes:
 async def delete_rating(
     user: UserId, item: ItemId, query: Annotated[NoParameters, Query()], runtime: TheRuntime
 ) -> Response:
-    """Take one rating back; deleting what is not there is accepted too."""
+    """Delete one rating. Deleting a rating that does not exist is accepted too."""
     deletion = RatingEvent(user, item, None, time.time())
-    runtime.new_ids.check([deletion])  # it gets them rows like a rating
+    runtime.new_ids.check([deletion])  # a deletion gives new ids rows, as a rating does
     stream_id = await runtime.append(encode_ratings([deletion]))
     runtime.metrics.ratings_accepted.inc()
     return reply(Written(str(stream_id)), 202)

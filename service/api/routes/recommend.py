@@ -1,4 +1,4 @@
-"""Recommendations: `GET /recommend/{user}` with its hot lane; POST for long filters, several users, and nobody."""
+"""Recommendations: GET with its fast route, and POST for long filters, several users, or an anonymous user."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from service.storage.events import StreamId, check_id
 
 router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
-MAX_CACHED_QUERY_BYTES = 256
-RARE = "min_ratings"  # lists with it are made in groups of their own
+MAX_CACHED_QUERY_BYTES = 256  # longest query string on the fast route
+RARE = "min_ratings"  # left to the framework, because lists with it form separate groups
 _encode = msgspec.json.Encoder().encode
 
 
 class _Plan(NamedTuple):
-    """A query string, understood once."""
+    """A parsed query string."""
 
     filters: dict[str, Any]
     wait_for: StreamId | None
@@ -51,13 +51,13 @@ async def recommend_user(
 
 
 class RecommendRoute:
-    """The same for requests without anything unusual; everything else is left to the route above."""
+    """Fast route of `GET /recommend/{user}` for plain requests; others go to the route above."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     async def __call__(self, hot: FastRequest) -> bytes | None:
-        """The body of the answer, or None if the request is unusual or wrong."""
+        """The body of the answer, or None if the request is unusual or invalid."""
         plan, user = self._plan(hot.query), _user(hot.tail)
         if plan is None or user is None:
             return None
@@ -66,7 +66,7 @@ class RecommendRoute:
 
     @property
     def short(self) -> FastGet:
-        """The same for those that wait for nothing but the engine."""
+        """The fast path of `RecommendProtocol`, for requests without `wait_for`."""
         return FastGet(b"/recommend/", "/recommend/{user}", self._query, self._runtime.ask_now, _finished)
 
     def _query(self, tail: bytes, text: bytes) -> Recommend | None:
@@ -89,7 +89,7 @@ async def recommend_user_filtered(
     runtime: TheRuntime,
     request: Request,
 ) -> Response:
-    """The best items for one user, with lists of candidates and exclusions of any length."""
+    """The best items for one user, with long lists of candidates and exclusions."""
     started = time.perf_counter()
     check_n(runtime, body.n)
     answer = await runtime.ask(body.query(user=user), body.position)
@@ -100,7 +100,7 @@ async def recommend_user_filtered(
 async def recommend_several(
     body: UsersBody | AnonymousBody, query: Annotated[NoParameters, Query()], runtime: TheRuntime, request: Request
 ) -> Response:
-    """The best items for each of several users, or for somebody who gives ratings along and stays anonymous."""
+    """The best items for each of several users, or for an anonymous user whose ratings are in the body."""
     started = time.perf_counter()
     check_n(runtime, body.n)
     if isinstance(body, UsersBody):
@@ -113,14 +113,14 @@ async def recommend_several(
 
 @router.get("/popular", responses=answers(PopularItems))
 async def list_popular(query: Annotated[Page, Query()], runtime: TheRuntime) -> Response:
-    """The most popular items, for everybody alike."""
+    """The most popular items, the same for all users."""
     check_n(runtime, query.n)
     asked = Popular(n=query.n, offset=query.offset, min_ratings=query.min_ratings)
     return reply(await runtime.ask(asked, query.position))
 
 
 async def _of_several(runtime: Runtime, body: UsersBody, request_id: str, started: float) -> bytes:
-    """Lists of some users at a time, encoded as they come: nobody else waits for all of them."""
+    """Lists for several users, made and encoded in parts, so that other clients do not wait for all of them."""
     if len(body.users) * body.n > MAX_RESULTS:
         most = MAX_RESULTS // len(body.users)
         raise InvalidRequest(f"Invalid n: expected at most {most:,} for {len(body.users):,} users, got {body.n:,}")
@@ -141,7 +141,7 @@ def _finished(answer: Recommendation | list[Recommendation], request_id: str, st
 
 
 def _user(tail: bytes) -> str | None:
-    """The id in the last segment of a path; None if it is none, or if the path goes on: then the route decides."""
+    """The id in the last segment of a path; None if it is invalid or the path goes on: then the framework answers."""
     if b"/" in tail or b"#" in tail:
         return None
     try:
@@ -152,17 +152,17 @@ def _user(tail: bytes) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _cached_plan(query: bytes) -> _Plan | None:
-    """What a query string asks for; None if it is wrong, names something twice that can be there once, or is rare."""
-    given: dict[str, Any] = {}
+    """Parse a query string; None if it is invalid, repeats a parameter other than `exclude`, or uses a rare one."""
+    values: dict[str, Any] = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name == "exclude":
-            given.setdefault(name, []).append(value)
-        elif name in given or name == RARE:
+            values.setdefault(name, []).append(value)
+        elif name in values or name == RARE:
             return None
         else:
-            given[name] = value
+            values[name] = value
     try:
-        checked = RecommendQuery.model_validate(given)
+        checked = RecommendQuery.model_validate(values)
     except ValidationError:
         return None
     filters = {name: getattr(checked, name) for name in checked.model_fields_set if name != "wait_for"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.api.site_check import MAX_KNOWN, SiteCheck
+from service.api.site_check import MAX_CHECKED, SiteCheck
 from service.errors import ForeignSite
 
 
@@ -69,4 +69,4 @@ def test_only_some_names_are_kept() -> None:
     sites = SiteCheck()
     for number in range(1000):
         sites.check(b"/ratings", {b"host": b"localhost:%d" % number})
-    assert len(sites._known) <= MAX_KNOWN
+    assert len(sites._checked) <= MAX_CHECKED

@@ -120,7 +120,7 @@ def test_a_misspelled_variable_is_refused(variable, command, capsys, monkeypatch
 def test_an_unknown_variable_is_told_once(ratings_csv, capsys, monkeypatch):
     monkeypatch.setenv("NEARFIELD_BUILD", "7")
     assert run(["import", str(ratings_csv), "--url", "http://127.0.0.1:9"]) == 1
-    assert capsys.readouterr().err.count("left alone: NEARFIELD_BUILD; no setting has such a name") == 1
+    assert capsys.readouterr().err.count("ignored: NEARFIELD_BUILD; no setting has this name") == 1
 
 
 def test_only_serve_asks_for_keys(ratings_csv, tmp_path, capsys, monkeypatch):

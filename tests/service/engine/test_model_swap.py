@@ -90,7 +90,7 @@ def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
         whole.hotswap.poke()
         eventually(lambda: whole.hotswap.failure_of(second) is not None)
     users, items = bytes_of(params_for("culsh", manifest.parameters), manifest.n_users, manifest.n_items)
-    expected = f"NotEnoughMemory: {second} beside the models that answer (host) needs about"
+    expected = f"NotEnoughMemory: {second} in addition to the models that answer (host) needs about"
     assert whole.hotswap.failure_of(second) == f"{expected} {3 * users + 3 * items:,} bytes and 12,345 are free"
     assert whole.hotswap.served() == {"culsh": first}
     assert whole.recommend("u1").personalized

@@ -49,7 +49,7 @@ def test_users_and_items_count_once_a_request(clock: list[float]) -> None:
 def test_a_refusal_says_when_there_is_room_and_takes_nothing(clock: list[float]) -> None:
     ids = limit()
     ids.check(ratings(8))
-    with pytest.raises(TooManyNewIds, match="3 users or items") as caught:
+    with pytest.raises(TooManyNewIds, match="3 new users or items") as caught:
         ids.check(ratings(3, 8))
     assert caught.value.retry_after_s == 360
     ids.check(ratings(2, 8))

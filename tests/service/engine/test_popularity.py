@@ -43,8 +43,8 @@ def test_counts_decide_and_the_shrunk_mean_breaks_ties() -> None:
 
 @pytest.mark.parametrize("least", [0, 1, 3, 8, 9, 10**30])
 def test_items_with_fewer_ratings_are_left_out(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
-    monkeypatch.setattr("service.engine.popularity.TOP", 2)
-    monkeypatch.setattr("service.engine.popularity.MOST_HELD", 3)
+    monkeypatch.setattr("service.engine.popularity.MIN_TOP", 2)
+    monkeypatch.setattr("service.engine.popularity.MAX_TOP", 3)
     popularity = Popularity()
     counts = [3, 8, 1, 0, 8, 2, 3, 5]
     items = np.repeat(np.arange(8), counts)
@@ -63,9 +63,9 @@ def test_items_with_fewer_ratings_are_left_out(monkeypatch: pytest.MonkeyPatch, 
 def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(
     monkeypatch: pytest.MonkeyPatch, most_changes: int
 ) -> None:
-    monkeypatch.setattr("service.engine.popularity.TOP", 8)
-    monkeypatch.setattr("service.engine.popularity.MOST_HELD", 10)
-    monkeypatch.setattr("service.engine.popularity.MOST_CHANGES", most_changes)
+    monkeypatch.setattr("service.engine.popularity.MIN_TOP", 8)
+    monkeypatch.setattr("service.engine.popularity.MAX_TOP", 10)
+    monkeypatch.setattr("service.engine.popularity.MAX_CHANGES", most_changes)
     rng, n_items = np.random.default_rng(0), 60
     kept, values = Popularity(), np.full((50, n_items), np.nan, dtype=np.float32)
     shown = np.arange(n_items) % 7 > 0

@@ -17,7 +17,7 @@ HOLD = (
 
 def test_a_second_holder_is_refused_with_the_pid_of_the_first(tmp_path):
     lock = DataLock(tmp_path / "data")
-    with pytest.raises(DataInUse, match=f"process {os.getpid()};"):
+    with pytest.raises(DataInUse, match=f"in use by process {os.getpid()}:"):
         DataLock(tmp_path / "data")
     lock.release()
     DataLock(tmp_path / "data").release()

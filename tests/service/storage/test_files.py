@@ -25,7 +25,7 @@ def test_shared_locks_exclude_exclusive_ones_only(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_ever_for_a_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with FileLock.take(path), pytest.raises(LockTimeout, match=f"{path}: expected it to be free within 0.1 s"):
+    with FileLock.take(path), pytest.raises(LockTimeout, match=f"{path}: another process has held it for 0.1 s"):
         FileLock.take(path, 0.1)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="expected a regular file"):

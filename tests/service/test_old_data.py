@@ -50,7 +50,7 @@ def test_it_answers_as_it_did_until_it_is_retrained(data: Path) -> None:
     }
     assert {name: manifest.format for name, manifest in manifests.items()} == {
         "als": 1,
-        "als-implicit": 2,
+        "als-implicit": 3,
         "culsh": 1,
         "culsh-implicit": 1,
     }

@@ -252,7 +252,7 @@ def negatives(matrix, user, position, n, seed, epoch):
     key = mix_64((stream + position * golden) & MASK_64)
     unrated = np.flatnonzero(np.isnan(matrix[user])).tolist()
     choices = unrated if 2 * len(unrated) < matrix.shape[1] else list(range(matrix.shape[1]))
-    drawn = []
+    drawn: list[int] = []
     while unrated and len(drawn) < n:
         key = (key + golden) & MASK_64
         choice = choices[(mix_64(key) >> 32) * len(choices) >> 32]

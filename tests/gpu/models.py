@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
@@ -16,17 +18,24 @@ KINDS = tuple(known.params for known in ALGORITHMS.values())
 SAMPLED_KINDS = tuple(kind for kind in KINDS if issubclass(kind, GradientParams))
 EXACT_KINDS = AlsParams, AlsImplicitParams
 MIDDLE = 3.0
+Kind = TypeVar("Kind", bound=Params)
 OF_RATINGS = Calibration(
     values="ratings", middle=MIDDLE, scale=(1.0, 5.0), typical=0.4, alpha=1.5, regularization=0.03, density=0.3
 )
 
 
-def random_params(kind: type[Params], n_factors: int = 6, n_neighbors: int = 4, n_bits: int = 128) -> Params:
+def random_params(kind: type[Kind], n_factors: int = 6, n_neighbors: int = 4, n_bits: int = 128) -> Kind:
     if issubclass(kind, CulshParams):
         return kind(n_factors=n_factors, n_neighbors=n_neighbors, n_bits=n_bits, seed=5)
     if not issubclass(kind, FactorParams):
         return kind()
     return kind(n_factors=n_factors, seed=5)
+
+
+def params_as(kind: type[Kind], model: Model) -> Kind:
+    """The parameters of `model`, which must be of `kind`."""
+    assert isinstance(model.params, kind)
+    return model.params
 
 
 def random_model(params: Params, n_users: int, n_items: int, seed: int = 0) -> Model:
@@ -63,7 +72,7 @@ def weighted_model(model: Model, items: np.ndarray) -> Model:
     return Model(model.params, model.mean, model.scale, arrays, model.calibration)
 
 
-def dense(model: Model) -> dict[str, object]:
+def dense(model: Model) -> dict[str, Any]:
     """The model as the oracle takes it."""
     arrays = {
         name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in model.arrays.items()

@@ -8,7 +8,6 @@ from hypothesis.extra import numpy as hnp
 
 from gpu.calibration import Calibration
 from gpu.model import Model
-from gpu.param_kinds import Params
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import NO_MIDDLE
 
@@ -30,7 +29,7 @@ def random_model(matrix: np.ndarray, k: int, implicit: bool, seed: int, n_factor
 
     Implicit models of odd seeds take ratings of 1 and 2 for dislikes.
     """
-    kind: type[Params] = CulshImplicitParams if implicit else CulshParams
+    kind = CulshImplicitParams if implicit else CulshParams
     params = kind(n_factors=n_factors, n_neighbors=k, n_bits=64)
     generator = np.random.default_rng(seed)
     n_users, n_items = matrix.shape

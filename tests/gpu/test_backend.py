@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import re
 import sys
@@ -76,12 +75,12 @@ def test_importing_the_device_package_does_not_import_cupy(monkeypatch):
 
 
 def test_cupy_is_missing(monkeypatch):
-    whole = builtins.__import__
+    whole = importlib.import_module
 
-    def without_cupy(name: str, *rest: object, **more: object) -> object:
+    def without_cupy(name: str, package: str | None = None) -> object:
         if name == "cupy":
             raise ModuleNotFoundError("No module named 'cupy'", name="cupy")
-        return whole(name, *rest, **more)
+        return whole(name, package)
 
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     monkeypatch.setattr(importlib, "import_module", without_cupy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,7 +90,7 @@ def test_any_data_is_learned_or_refused_with_a_reason(algorithm: str, name: str)
         assert error <= 1.01 * deviation + 1e-6 * np.abs(values).max()
 
 
-GIVEN = [
+GIVEN: list[dict[str, Any]] = [
     {"regularization": 0},
     {"regularization": 1e6},
     {"bias_regularization": 1e6},

@@ -119,7 +119,8 @@ def test_signals_of_ratings_do_not_depend_on_the_scale() -> None:
         ratings = with_values(planted(), factor, offset)
         known = calibrate(ratings, AlsImplicitParams())
         found.append(signals(ratings.by_user.values, known))
-        assert (known.values, known.density) == ("ratings", pytest.approx(len(ratings) / (300 * 120)))
+        assert known.values == "ratings"
+        assert known.density == pytest.approx(len(ratings) / (300 * 120))
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=2e-3, atol=1e-4)
     assert found[0].min() < 0 < found[0].max()

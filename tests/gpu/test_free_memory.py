@@ -25,14 +25,14 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "groups"
 
 
-def write_v2(folder: Path, limit: str, used: int, droppable: int = 0) -> None:
+def write_v2(folder: Path, limit: str | int, used: int, droppable: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "memory.max").write_text(f"{limit}\n")
     (folder / "memory.current").write_text(f"{used}\n")
     (folder / "memory.stat").write_text(f"anon 5\ninactive_file {droppable}\nactive_file 7\n")
 
 
-def write_v1(folder: Path, limit: int, used: int, droppable: int = 0) -> None:
+def write_v1(folder: Path, limit: str | int, used: int, droppable: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
     (folder / "memory.usage_in_bytes").write_text(f"{used}\n")

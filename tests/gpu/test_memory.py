@@ -10,7 +10,7 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
-from gpu.param_kinds import Params
+from gpu.param_kinds import FactorParams, Params
 from gpu.params import CulshParams, Similarity
 from tests.data import planted
 
@@ -56,6 +56,7 @@ def test_estimates_grow_with_the_problem(algorithm: str, backend: Backend) -> No
         return found
 
     params = params_of(algorithm)
+    assert isinstance(params, FactorParams)
     base = needed(100, 100, 3, params)
     larger = needed(200, 100, 3, params), needed(100, 200, 3, params), needed(100, 100, 6, params)
     assert all(size > base for size in (*larger, needed(100, 100, 3, replace(params, n_factors=64))))

@@ -25,8 +25,10 @@ def test_text_becomes_numbers_of_the_right_kind() -> None:
 
 
 def test_large_seeds_keep_every_bit() -> None:
-    assert params_for("sgd", {"seed": 2**62 + 1}).seed == 2**62 + 1
-    assert params_for("sgd", {"seed": str(2**62 + 1)}).seed == 2**62 + 1
+    for seed in (2**62 + 1, str(2**62 + 1)):
+        params = params_for("sgd", {"seed": seed})
+        assert isinstance(params, SgdParams)
+        assert params.seed == 2**62 + 1
 
 
 @pytest.mark.parametrize(

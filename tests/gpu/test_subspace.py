@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ SMALL_IMPLICIT = AlsImplicitParams(n_factors=WHOLE + 5, n_epochs=3, alpha=2.0, p
 BOTH = pytest.mark.parametrize("params", [SMALL, SMALL_IMPLICIT], ids=["als", "als-implicit"])
 
 
-def blocked(kind: AlsObjective, n_factors: int, **changes: object) -> AlsObjective:
+def blocked(kind: AlsObjective, n_factors: int, **changes: Any) -> AlsObjective:
     problem = kind._replace(n_factors=n_factors, cg_tolerance=0.0, **changes)
     assert is_blocked(problem)
     return problem

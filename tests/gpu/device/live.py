@@ -14,8 +14,8 @@ from gpu.online.drift import AsTrained
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
-from gpu.param_kinds import Params
-from tests.gpu.models import random_model, random_params
+from gpu.param_kinds import GradientParams, Params
+from tests.gpu.models import params_as, random_model, random_params
 
 ON_DEVICE = [name for name in ARRAYS if name not in HOST_ONLY]
 LEARNED = [name for name, (_, dtype) in ARRAYS.items() if dtype is np.float32]
@@ -33,7 +33,7 @@ class World(NamedTuple):
         """Of the host; for models of ratings without what `prepare` finds out about where users are expected."""
         found = SampledRefits(
             self.model,
-            self.model.params,
+            params_as(GradientParams, self.model),
             self.table,
             AsTrained(self.model),
             Prolific(self.model, self.table),
@@ -63,7 +63,7 @@ def world(kind: type[Params], sizes: tuple[int, int], lengths: list[int], n_item
     rows = [np.sort(rng.permutation(n_items)[:length]) for length in lengths]
     users = np.repeat(np.arange(len(lengths)), lengths)
     table, n = RatingTable(len(lengths), n_items), len(users)
-    order, values = rng.permutation(n), rng.integers(1, 6, n)
+    order, values = rng.permutation(n), rng.integers(1, 6, n).astype(float)
     table.apply(users[order], np.concatenate(rows)[order], values[order], np.arange(n).astype(float), np.arange(n))
     keys = (rng.integers(0, 2**63, size).astype(np.uint64) for size in (len(lengths), n_items))
     return World(model, table, *keys)

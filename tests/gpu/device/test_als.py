@@ -191,7 +191,7 @@ def test_exact_solutions_of_many_factors_are_refused(als):
 
 
 def test_nothing_is_solved_without_ratings(als):
-    rows = Rows(*(np.zeros(0, dtype) for dtype in (np.int64, np.int64, np.int32, np.float32)))
+    rows = Rows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     small = EXPLICIT, IMPLICIT, EXPLICIT._replace(precision="float16")
     for problem in (*small, small[2]._replace(n_factors=256), *(problem._replace(n_factors=300) for problem in small)):
         side, empty = als.prepare(rows, 1, problem), als.load(np.zeros((0, width(problem)), np.float32), problem)

@@ -13,11 +13,11 @@ import pytest
 import gpu
 from gpu.backend import HOST, Backend
 from gpu.model import Model
-from gpu.params import CulshImplicitParams, CulshParams, SgdParams
+from gpu.params import CulshImplicitParams, CulshParams, Precision, SgdParams
 from gpu.views import Rates
 from tests import reference
 from tests.data import planted, split
-from tests.gpu.models import ratings_of
+from tests.gpu.models import params_as, ratings_of
 from tests.gpu.strategies import as_reference, random_model
 from tests.gpu.training.test_sgd import assert_equal_models
 
@@ -87,9 +87,10 @@ def test_an_epoch_is_eq_5_in_its_order(descent: ModuleType, k: int, n_factors: i
     expected = as_reference(model)
     started = begun(descent, matrix, model, deterministic=True)
     started.learn(3, RATES)
-    visits = visits_of(started, model.params.seed, 3)
+    params = params_as(CulshParams, model)
+    visits = visits_of(started, params.seed, 3)
     n, n_likes = np.count_nonzero(~np.isnan(matrix)), np.count_nonzero(matrix >= model.middle)
-    assert len(visits) == n + (n_likes * model.params.n_negatives if implicit else 0)
+    assert len(visits) == n + (n_likes * params_as(CulshImplicitParams, model).n_negatives if implicit else 0)
     assert sum(target == 1 for _, _, target in visits) == n_likes or not implicit
     reference.sgd_epoch(matrix, expected, visits, RATES)
     learned = started.fetch()
@@ -135,7 +136,7 @@ def test_deterministic_means_equal_bits(descent: ModuleType, kind: type[SgdParam
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("kind", [SgdParams, CulshParams])
-def test_device_and_host_learn_the_same(kind: type[SgdParams], precision: str, deterministic: bool) -> None:
+def test_device_and_host_learn_the_same(kind: type[SgdParams], precision: Precision, deterministic: bool) -> None:
     train, test = split(planted(n_users=2000, n_items=400))
     params = kind(n_factors=6, n_epochs=30, learning_rate=0.03, precision=precision, deterministic=deterministic)
     errors = []
@@ -152,7 +153,7 @@ def test_every_rating_is_laid_out_once(descent: ModuleType, n_users: int, n_item
     generator = np.random.default_rng(n_users + n_items)
     users, items = generator.integers(0, n_users, 20_000), generator.integers(0, n_items, 20_000)
     items[:5000] = n_items // 2
-    ratings = gpu.Ratings.from_coo(users, items, generator.integers(1, 6, 20_000), (n_users, n_items))
+    ratings = gpu.Ratings.from_coo(users, items, generator.integers(1, 6, 20_000).astype(float), (n_users, n_items))
     model = Model.zeros(SgdParams(n_factors=8), 3.0, (1.0, 5.0), n_users, n_items)
     started = descent.Descent(model, SgdParams(n_factors=8), ratings, None)
     started.prepare()

@@ -35,11 +35,11 @@ def near(no_pool: None) -> ModuleType:
 def rows_of(lengths: list[int], n_items: int, seed: int = 0) -> Rows:
     """Compact rows; entries are drawn more often the lower they are, so that rows share them."""
     generator = np.random.default_rng(seed)
-    lengths = np.minimum(lengths, n_items).astype(np.int64)
+    kept = np.minimum(np.array(lengths, dtype=np.int64), n_items)
     weights = 1 / (np.arange(n_items) + 10.0)
-    items = [np.sort(generator.choice(n_items, n, False, weights / weights.sum())) for n in lengths]
-    values = generator.integers(1, 11, lengths.sum()).astype(np.float32) / 2
-    return Rows(np.cumsum(lengths) - lengths, lengths, np.concatenate(items).astype(np.int32), values)
+    items = [np.sort(generator.choice(n_items, n, False, weights / weights.sum())) for n in kept]
+    values = generator.integers(1, 11, kept.sum()).astype(np.float32) / 2
+    return Rows(np.cumsum(kept) - kept, kept, np.concatenate(items).astype(np.int32), values)
 
 
 def neighbors_of(n_items: int, k: int) -> np.ndarray:
@@ -232,8 +232,8 @@ def test_samples_are_ratings_and_their_negatives(near):
 
 
 def test_nothing_is_written_without_ratings(near):
-    empty = Rows(*(np.zeros(n, dtype) for n, dtype in ((3, np.int64), (3, np.int64), (0, np.int32), (0, np.float32))))
-    nobody = Rows(*(np.zeros(0, dtype) for dtype in (np.int64, np.int64, np.int32, np.float32)))
+    empty = Rows(np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    nobody = Rows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     for rows in (empty, nobody):
         assert residual_bits(near, rows, rows, neighbors_of(5, 3), base_of(rows, 5), None, 0).shape == (0, 8)
         assert mask_words(near, rows, rows, neighbors_of(5, 3), None, 0).shape == (0, 1)

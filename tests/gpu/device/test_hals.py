@@ -67,7 +67,7 @@ def assert_twins(hals: ModuleType, matrix: Any, tables_: tuple[np.ndarray, np.nd
 @pytest.mark.parametrize("tile", [0, 1, 3, 7, 8, 11])
 def test_tiles(hals, tile, form, dtype):
     matrix = matrix_of(1023, 257, 0.2)
-    assert_twins(hals, form(matrix), tables(*matrix.shape, 11, dtype), tile)
+    assert_twins(hals, form(matrix), tables(1023, 257, 11, dtype), tile)
 
 
 @PRECISIONS

@@ -49,7 +49,7 @@ def assert_lists_equal(packed: np.ndarray, counts: np.ndarray, k: int, queries: 
     expected = simlsh.top_k(packed, counts, k, 3, keys, queries)
     rows = None if queries is None else placed(queries)[0]
     on_device = placed(packed, counts, keys)
-    found = simlsh.top_k(on_device[0], on_device[1], k, 3, on_device[2], rows, DEVICE)
+    found: Any = simlsh.top_k(on_device[0], on_device[1], k, 3, on_device[2], rows, DEVICE)
     np.testing.assert_array_equal(found.neighbors.get(), expected.neighbors)
     assert found.filled == expected.filled
 
@@ -69,7 +69,8 @@ def test_all_pairs_are_ranked_as_on_the_host(n, n_words, k, hamming):
 def test_neighbors_are_those_of_the_definition(hamming):
     packed, counts = signatures(60, 2), np.random.default_rng(0).integers(0, 2, 60)
     on_device = placed(packed, counts, np.zeros(60, np.uint64))
-    found = simlsh.top_k(on_device[0], on_device[1], 7, 0, on_device[2], backend=DEVICE).neighbors.get()
+    lists: Any = simlsh.top_k(on_device[0], on_device[1], 7, 0, on_device[2], backend=DEVICE).neighbors
+    found = lists.get()
     for item in range(60):
         assert found[item][found[item] >= 0].tolist() == reference.most_agreeing(unpacked(packed), counts, item, 7)
 
@@ -117,5 +118,6 @@ def test_the_same_lists_are_outdated_as_on_the_host(k, hamming):
         changed, owners = rng.choice(50, 1 + 40 * (seed % 2), replace=False), np.arange(3, 50)
         packed[changed] = rng.integers(0, 16, (len(changed), 2), dtype=np.uint64)
         expected = simlsh.outdated(lists[owners], owners, changed, packed, counts)
-        found = simlsh.outdated(*placed(lists[owners], owners, changed, packed, counts), DEVICE)
+        on_device: tuple[Any, ...] = *placed(lists[owners], owners, changed, packed, counts), DEVICE
+        found: Any = simlsh.outdated(*on_device)
         np.testing.assert_array_equal(found.get(), expected)

@@ -59,7 +59,7 @@ def test_an_index_follows_its_model(n_items, kind):
 def test_items_with_few_ratings_are_listed_as_on_the_host(kind):
     model, rows = model_of(kind, 6, 5000, 20), rated(6, 5000, 50)
     rng = np.random.default_rng(0)
-    model.mark_trained(np.ones(6), rng.integers(0, 300, 5000))
+    model.mark_trained(np.ones(6, int), rng.integers(0, 300, 5000))
     indices = ItemIndex(model, DEVICE), ItemIndex(model, HOST)
     model.grow(6, 9000)
     new = np.arange(5000, 9000)

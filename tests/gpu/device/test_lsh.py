@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_sums_are_those_of_the_definition(lsh):
     owner = np.repeat(np.arange(4), columns.lengths)
     keys = ratings.user_keys[columns.items].tolist()
     expected = reference.projection_sums(zip(keys, owner, weights, strict=True), 4, 128, params.seed)
-    found = simlsh.projections(ratings, known, params, DEVICE)
+    found: Any = simlsh.projections(ratings, known, params, DEVICE)
     np.testing.assert_array_equal(found.get(), expected)
 
 
@@ -66,10 +67,11 @@ def test_sums_are_those_of_the_definition(lsh):
 def test_sums_and_signatures_equal_the_hosts(n_bits, lsh):
     ratings, params = ratings_of(LENGTHS), params_of(n_bits)
     known = baselines(ratings)
-    sums = simlsh.projections(ratings, known, params, DEVICE)
+    sums: Any = simlsh.projections(ratings, known, params, DEVICE)
     expected = simlsh.projections(ratings, known, params)
     np.testing.assert_array_equal(sums.get(), expected)
-    np.testing.assert_array_equal(simlsh.signatures(sums, DEVICE).get(), simlsh.signatures(expected))
+    packed: Any = simlsh.signatures(sums, DEVICE)
+    np.testing.assert_array_equal(packed.get(), simlsh.signatures(expected))
 
 
 def test_devices_without_products_of_bits_find_the_same(lsh, monkeypatch):
@@ -85,7 +87,8 @@ def test_every_weight_is_counted(weight, lsh):
     weights = np.full(len(ratings), weight, dtype=np.int8)
     placed = cupy.full(-(-len(ratings) // 4) * 4, weight, dtype=cupy.int8)
     expected = simlsh.weighted_sums(ratings, weights, 2, 0)
-    np.testing.assert_array_equal(simlsh.weighted_sums(ratings, placed, 2, 0, DEVICE).get(), expected)
+    found: Any = simlsh.weighted_sums(ratings, placed, 2, 0, DEVICE)
+    np.testing.assert_array_equal(found.get(), expected)
 
 
 @pytest.mark.parametrize("middle", [NO_MIDDLE, 2.5])
@@ -137,11 +140,11 @@ def test_updates_add_and_take_away(n_bits, lsh):
     simlsh.update(expected, items, keys, weights, 7)
     sums = cupy.zeros((5, n_bits), dtype=cupy.int32)
     changes = tuple(cupy.asarray(array) for array in (items, keys, weights))
-    simlsh.update(sums, *changes, 7, DEVICE)
+    simlsh.update(sums, changes[0], changes[1], changes[2], 7, DEVICE)
     np.testing.assert_array_equal(sums.get(), expected)
     simlsh.update(sums, changes[0], changes[1], -changes[2], 7, DEVICE)
     assert not sums.any()
-    simlsh.update(sums, *(array[:0] for array in changes), 7, DEVICE)
+    simlsh.update(sums, changes[0][:0], changes[1][:0], changes[2][:0], 7, DEVICE)
 
 
 def test_only_signatures_asked_for_are_refreshed(lsh):

@@ -15,7 +15,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from gpu.backend import Backend
+from gpu.backend import HOST, Backend
 from gpu.host import similarity as host
 from gpu.params import CulshImplicitParams, CulshParams, Similarity
 from gpu.ratings import Ratings
@@ -39,7 +39,7 @@ def comparators(no_pool: None) -> ModuleType:
 def test_lists_equal_the_hosts(name, psi, comparators):
     ratings = ratings_of(LENGTHS if name != "minhash" else [0, 1, 300, 8200, 40])
     params = CulshParams(similarity=name, n_neighbors=5, n_bits=320, psi=psi, seed=4)
-    found, expected = (similarity.neighbors(ratings, params, backend) for backend in (DEVICE, similarity.HOST))
+    found, expected = (similarity.neighbors(ratings, params, backend) for backend in (DEVICE, HOST))
     np.testing.assert_array_equal(found.neighbors, expected.neighbors)
     np.testing.assert_array_equal(found.projections, expected.projections)
     assert found.filled == expected.filled
@@ -48,7 +48,7 @@ def test_lists_equal_the_hosts(name, psi, comparators):
 def test_implicit_neighbors_and_none(comparators):
     ratings = ratings_of(LENGTHS)
     for params in (CulshImplicitParams(n_bits=64), CulshParams(n_neighbors=0)):
-        found, expected = (similarity.neighbors(ratings, params, backend) for backend in (DEVICE, similarity.HOST))
+        found, expected = (similarity.neighbors(ratings, params, backend) for backend in (DEVICE, HOST))
         np.testing.assert_array_equal(found.neighbors, expected.neighbors)
         np.testing.assert_array_equal(found.projections, expected.projections)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from gpu.backend import HOST, Backend
 from gpu.calibration import Calibration
 from gpu.model import NO_NEIGHBOR, Model
-from gpu.param_kinds import Params
 from gpu.params import AlsParams, CulshImplicitParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
@@ -30,10 +30,12 @@ def device() -> ModuleType:
     return importlib.import_module("gpu.device.topn")
 
 
-def model_of(kind: type[Params], n_users: int, n_items: int, n_factors: int, spread: float = 1.0) -> Model:
+def model_of(
+    kind: type[AlsParams | CulshParams], n_users: int, n_items: int, n_factors: int, spread: float = 1.0
+) -> Model:
     """Parameters at random; a sixth of the slots has no neighbor, ratings below 3 are dislikes."""
     rng = np.random.default_rng(n_items + n_factors)
-    given = {} if kind is PLAIN else {"n_neighbors": 8, "n_bits": 64}
+    given: dict[str, Any] = {} if kind is PLAIN else {"n_neighbors": 8, "n_bits": 64}
     model = Model.zeros(
         kind(n_factors=n_factors, **given), 3.5, (1, 5), n_users, n_items, given.get("n_bits", 0), OF_RATINGS
     )
@@ -56,7 +58,7 @@ def rated(n_users: int, n_items: int, most: int) -> Rows:
     return Rows(np.cumsum(lengths) - lengths, lengths, items, rng.integers(1, 6, len(items)).astype(np.float32))
 
 
-def ask(index: ItemIndex, rows: Rows, n: int, users: np.ndarray | None = None, **options: object) -> Lists:
+def ask(index: ItemIndex, rows: Rows, n: int, users: np.ndarray | None = None, **options: Any) -> Lists:
     users = np.arange(index.model.n_users) if users is None else users
     return topn.recommend(index, topn.users_of(index.model, users), topn.rows_of(rows, users), n, **options)
 
@@ -185,13 +187,14 @@ def test_filters(n_items, kind):
     index, rng = ItemIndex(model, DEVICE), np.random.default_rng(3)
     hidden = rng.random(n_items) < 0.3
     index.hide(hidden)
-    candidates = [None, np.arange(n_items), rng.integers(0, n_items, 30), np.zeros(0, int), np.arange(20_000), None]
+    given = np.arange(n_items), rng.integers(0, n_items, 30), np.zeros(0, int), np.arange(20_000)
+    candidates = [None, *given, None]
     exclude = [rng.integers(0, n_items, 3000) for _ in range(6)]
     items, scores = ask(index, rows, 15, include_seen=True, candidates=candidates, exclude=exclude)
     for user in range(6):
         allowed = ~hidden
-        if candidates[user] is not None:
-            allowed &= np.isin(np.arange(n_items), candidates[user])
+        if (among := candidates[user]) is not None:
+            allowed &= np.isin(np.arange(n_items), among)
         allowed[exclude[user]] = False
         assert_best((items[user], scores[user]), exact_scores(model, rows, user), allowed, 15)
 

@@ -23,7 +23,8 @@ def started(n_rows: int, n_columns: int, k: int) -> tuple[np.ndarray, np.ndarray
 
 
 def sparse(matrix: np.ndarray) -> Ratings:
-    return Ratings.from_coo(*np.nonzero(matrix), matrix[np.nonzero(matrix)], matrix.shape)
+    rows, columns = np.nonzero(matrix)
+    return Ratings.from_coo(rows, columns, matrix[rows, columns], matrix.shape)
 
 
 @pytest.mark.parametrize("size", SIZES)

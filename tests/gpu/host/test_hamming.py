@@ -24,16 +24,16 @@ def test_agreement_counts_equal_bits(one: list[int], other: list[int]) -> None:
 def test_insert_keeps_the_largest_distinct_keys(keys: list[int], k: int) -> None:
     best = np.full(k, -1, dtype=np.int64)
     for key in keys:
-        hamming.insert(best, key)
+        hamming.insert(best, np.int64(key))
     expected = sorted(set(keys), reverse=True)[:k]
     assert best.tolist() == expected + [-1] * (k - len(expected))
 
 
 def test_rank_keys_order_by_agreement_then_lower_row() -> None:
     zero, one = np.array([0], np.uint64), np.array([1], np.uint64)
-    nearer_late = hamming.rank_key(zero, zero, 2**31 - 1)
-    farther_early = hamming.rank_key(zero, one, 0)
-    assert nearer_late > farther_early > hamming.rank_key(zero, one, 1) >= 0
+    nearer_late = hamming.rank_key(zero, zero, np.int64(2**31 - 1))
+    farther_early = hamming.rank_key(zero, one, np.int64(0))
+    assert nearer_late > farther_early > hamming.rank_key(zero, one, np.int64(1)) >= 0
     assert hamming.rows_of(np.array([[nearer_late, farther_early, -1]])).tolist() == [[2**31 - 1, 0, -1]]
 
 

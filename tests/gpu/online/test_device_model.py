@@ -155,8 +155,8 @@ def copy_of_table(table: RatingTable) -> RatingTable:
     """The same of a table."""
     copied = RatingTable(table.n_users, table.n_items)
     for user in range(table.n_users):
-        items, *columns = table.row(user)
-        copied.apply(np.full(len(items), user), items, *columns)
+        items, values, timestamps, positions = table.row(user)
+        copied.apply(np.full(len(items), user), items, values, timestamps, positions)
     return copied
 
 
@@ -196,8 +196,9 @@ def test_every_way_to_a_history_ends_in_the_state_of_the_host(
     on_host, restarted = follower_of(kind, events, since, gone), mirrored(kind, events, since)
     winding = mirrored(kind, before, since)
     learn_in_turns(winding, heard, data)
-    for online_model in (on_host, restarted, winding) if gone is not None else ():
-        online_model.forget(gone)  # the snapshot knows them still
+    if gone is not None:
+        for online_model in (on_host, restarted, winding):
+            online_model.forget(gone)  # the snapshot knows them still
     on_host.online.settle(None)
     learn_in_turns(winding, rest, data)
     for online_model in (restarted, winding):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tests import data, reference
 from tests.gpu.followers import N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state, history_of, settled
 from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, table_of
 
-SMALL = {"n_factors": 8, "n_epochs": 4, "solver": "cholesky"}
+SMALL: dict[str, Any] = {"n_factors": 8, "n_epochs": 4, "solver": "cholesky"}
 PROBLEMS = [
     AlsParams(**SMALL),
     AlsParams(**SMALL, biases=False),
@@ -68,7 +69,7 @@ def test_refitting_a_trained_user_gives_what_training_gave(params: Params) -> No
 
 
 @TRAINED
-def test_refitting_an_item_gives_what_training_would(params: Params) -> None:
+def test_refitting_an_item_gives_what_training_would(params: AlsParams | AlsImplicitParams) -> None:
     ratings = data.planted()
     model = gpu.fit(ratings, params)
     known = model.calibration
@@ -118,6 +119,7 @@ def test_rows_solve_their_normal_equations(kind: type[Params], lowest: int) -> N
 
 
 def problem_of(model: gpu.Model) -> als.AlsObjective:
+    assert isinstance(model.params, AlsParams | AlsImplicitParams)
     params = dataclasses.replace(model.params, solver="cholesky")
     return als.problem_of(data.planted(4, 4, 2), params, model.calibration)._replace(mean=model.mean)
 
@@ -168,7 +170,8 @@ def test_a_refit_that_has_begun_is_done_again_for_what_came_in_between(
 def test_without_regularization_a_short_row_still_has_a_solution(kind: type[Params]) -> None:
     online_model = OnlineModel(kind, {(6, 4): 5.0, (7, 10): 2.0, (0, 10): 1.0})
     model = online_model.online.model
-    online_model.online._refits._objective = online_model.online._refits._objective._replace(regularization=0.0)
+    refits: Any = online_model.online._refits
+    refits._objective = refits._objective._replace(regularization=0.0)
     online_model.online.settle()
     assert all(np.isfinite(array).all() for array in model.arrays.values())
     assert np.abs(model.user_factors[6]).max() < 10

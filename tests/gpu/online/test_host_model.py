@@ -11,7 +11,7 @@ from gpu import refit_rules
 from gpu.host.online import exact
 from gpu.model import Model
 from gpu.online import sampled
-from gpu.param_kinds import Params
+from gpu.param_kinds import GradientParams, Params
 from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
@@ -30,7 +30,7 @@ from tests.gpu.followers import (
     history_of,
     settled,
 )  # fmt: skip
-from tests.gpu.models import KINDS, dense, matrix_of, random_matrix
+from tests.gpu.models import KINDS, dense, matrix_of, params_as, random_matrix
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,9 +122,11 @@ def test_threads_change_nothing(kind: type[Params], monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("kind", [SgdParams, EsgdParams, CulshParams])
 def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -> None:
     online_model = settled(kind)
-    model, constants = online_model.online.model, refit_rules.user_rules(online_model.online.model.params)
+    model = online_model.online.model
+    params = params_as(GradientParams, model)
+    constants = refit_rules.user_rules(params)
     matrix, arrays = matrix_of(online_model.table), dense(model)
-    ridge = refit_rules.SHARE_BESIDE_SPREAD * model.params.regularization, 0, constants.bias, constants.bias_prior
+    ridge = refit_rules.SHARE_BESIDE_SPREAD * params.regularization, 0, constants.bias, constants.bias_prior
     spread = reference.spread_prior(arrays, model.item_trained, refit_rules.SPREAD_PRIOR, refit_rules.SPREAD_FLOOR)
     known = np.where(model.item_trained, matrix, np.nan)
     for user in range(N_USERS):
@@ -139,7 +141,8 @@ def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -
 @pytest.mark.parametrize("kind", [SgdParams, EsgdParams, CulshParams])
 def test_new_items_solve_the_ridge_regression_of_their_raters(kind: type[Params]) -> None:
     online_model = settled(kind)
-    model, constants = online_model.online.model, refit_rules.item_rules(online_model.online.model.params)
+    model = online_model.online.model
+    constants = refit_rules.item_rules(params_as(GradientParams, model))
     ridge = (
         constants.factor, constants.factor_prior, constants.bias, constants.bias_prior,
         constants.weight, constants.weight_prior,

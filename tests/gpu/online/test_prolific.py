@@ -1,5 +1,7 @@
 """Somebody who rates very many new items costs others nothing, and leaves no trace of the way."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -59,12 +61,17 @@ def test_new_items_follow_everybody_else() -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_one_more_rating_makes_no_new_item_wait() -> None:
+def test_one_more_rating_makes_no_new_item_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     online_model = OnlineModel(AlsParams, {(HOT, item): 1.0 for item in NEW_ITEMS})
     online_model.online.settle()
     refitted: list[int] = []
     refit_items = online_model.online._refits.refit_items
-    online_model.online._refits.refit_items = lambda items: refitted.extend(items.tolist()) or refit_items(items)
+
+    def spy(items: np.ndarray) -> Any:
+        refitted.extend(items.tolist())
+        return refit_items(items)
+
+    monkeypatch.setattr(online_model.online._refits, "refit_items", spy)
     online_model.learn([Event(HOT, 0, 5.0)])
     online_model.online.settle()
     assert refitted == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from gpu.host.online.rating_table import LONG
 from gpu.online.rating_table import RatingTable
 
 N_USERS, N_ITEMS = 5, 9
+Held = dict[tuple[int, int], tuple[float, float, int]]
 change = st.tuples(
     st.integers(0, N_USERS - 1), st.integers(0, N_ITEMS - 1), st.one_of(st.none(), st.integers(1, 5).map(float))
 )
 batches = st.lists(st.lists(change, max_size=60), max_size=6)
 
 
-def apply(table: RatingTable, changes: list[tuple[int, int, float | None]], position: int = 0) -> np.ndarray:
+def apply(table: RatingTable, changes: Sequence[tuple[int, int, float | None]], position: int = 0) -> np.ndarray:
     users = np.array([c[0] for c in changes], dtype=np.int64)
     items = np.array([c[1] for c in changes], dtype=np.int64)
     values = np.array([np.nan if c[2] is None else c[2] for c in changes], dtype=np.float32)
@@ -26,18 +28,20 @@ def apply(table: RatingTable, changes: list[tuple[int, int, float | None]], posi
     return table.apply(users, items, values, positions / 2, positions).old
 
 
-def held(table: RatingTable) -> dict[tuple[int, int], tuple[float, float, int]]:
-    found = {}
+def held(table: RatingTable) -> Held:
+    found: Held = {}
     for user in range(table.n_users):
-        items, *columns = table.row(user)
+        items, values, timestamps, positions = (column.tolist() for column in table.row(user))
         assert (np.diff(items) > 0).all()
-        found |= {(user, int(j)): entry for j, *entry in zip(items, *(c.tolist() for c in columns), strict=True)}
-    return {pair: tuple(entry) for pair, entry in found.items()}
+        entries = zip(values, timestamps, positions, strict=True)
+        found |= {(user, item): entry for item, entry in zip(items, entries, strict=True)}
+    return found
 
 
 @given(batches)
 def test_a_table_holds_what_a_dict_would(batched: list[list[tuple[int, int, float | None]]]) -> None:
-    table, expected, position = RatingTable(N_USERS, N_ITEMS), {}, 0
+    table, position = RatingTable(N_USERS, N_ITEMS), 0
+    expected: Held = {}
     for batch in batched:
         olds = apply(table, batch, position)
         for (user, item, value), old in zip(batch, olds.tolist(), strict=True):
@@ -55,7 +59,8 @@ def test_a_table_holds_what_a_dict_would(batched: list[list[tuple[int, int, floa
 
 def test_rows_stay_sorted_while_the_arenas_fill() -> None:
     rng = np.random.default_rng(0)
-    table, expected = RatingTable(300, 2000), {}
+    table = RatingTable(300, 2000)
+    expected: Held = {}
     for step in range(30):
         users, items = rng.integers(0, 300, 5000), rng.integers(0, 2000, 5000)
         values = np.where(rng.random(5000) < 0.2, np.nan, rng.integers(1, 6, 5000)).astype(np.float32)
@@ -144,7 +149,8 @@ def test_unequal_lengths_are_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_batches_of_users_with_long_rows_are_applied_in_order(seed: int) -> None:
-    rng, table, expected = np.random.default_rng(seed), RatingTable(2, 3000), {}
+    rng, table = np.random.default_rng(seed), RatingTable(2, 3000)
+    expected: Held = {}
     for batch in range(6):
         n = int(rng.integers(700, 1300))
         users, items = rng.integers(0, 2, n), rng.integers(0, 3000, n)

@@ -20,7 +20,7 @@ from tests.gpu.followers import (
     OnlineModel,
     settled,
 )  # fmt: skip
-from tests.gpu.models import random_model
+from tests.gpu.models import params_as, random_model
 
 
 def sums_of(online_model: OnlineModel) -> np.ndarray:
@@ -31,8 +31,9 @@ def sums_of(online_model: OnlineModel) -> np.ndarray:
     columns = ratings.by_item
     items = np.repeat(np.arange(N_ITEMS), columns.lengths)
     fixed = model.mean, start.user_baseline[columns.items], model.item_baseline[items], model.middle
-    weights = simlsh.psi(model.params, model.scale, 0.0, columns.values, *fixed)
-    return simlsh.weighted_sums(ratings, weights, simlsh.n_words(model.params), model.params.seed)
+    params = params_as(CulshParams, model)
+    weights = simlsh.psi(params, model.scale, 0.0, columns.values, *fixed)
+    return simlsh.weighted_sums(ratings, weights, simlsh.n_words(params), params.seed)
 
 
 @pytest.mark.parametrize("kind", [CulshParams, CulshImplicitParams])
@@ -40,8 +41,8 @@ def test_lists_of_new_items_follow_every_signature(kind: type[Params]) -> None:
     online_model = settled(kind, density=0.4)
     rng = np.random.default_rng(8)
     for _ in range(25):
-        n = rng.integers(1, 4)
-        values = np.where(rng.random(n) < 0.4, None, rng.integers(1, 6, n).astype(float))
+        n = int(rng.integers(1, 4))
+        values = [None if rng.random() < 0.4 else float(rng.integers(1, 6)) for _ in range(n)]
         online_model.learn(
             [Event(*event) for event in zip(rng.integers(0, 8, n), rng.integers(0, 12, n), values, strict=True)]
         )
@@ -91,9 +92,9 @@ def test_agreement_is_the_share_of_equal_bits() -> None:
 def test_lists_among_many_items_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     made, top_k = [], simlsh.top_k
 
-    def spy(*given: Any, queries: np.ndarray, **named: Any) -> simlsh.Ranking:
-        made.append(len(queries))
-        return top_k(*given, queries=queries, **named)
+    def spy(*given: Any, **named: Any) -> simlsh.Ranking:
+        made.append(len(named["queries"]))
+        return top_k(*given, **named)
 
     monkeypatch.setattr(simlsh, "top_k", spy)
     apart, together = settled(CulshParams, density=0.4), settled(CulshParams, density=0.4)

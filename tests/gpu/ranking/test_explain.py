@@ -1,29 +1,30 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from gpu.calibration import Calibration, signals
 from gpu.model import NO_NEIGHBOR, Model
-from gpu.param_kinds import Params
+from gpu.param_kinds import GradientParams, Params
 from gpu.params import AlsImplicitParams, CulshImplicitParams, CulshParams, EaseParams, SgdParams
 from gpu.ranking import explain
 from gpu.ratings import Rows
 from gpu.refit_rules import user_rules
 from gpu.training import als, evaluate
 from tests import reference
-from tests.gpu.models import KINDS, random_matrix, random_model, random_params, ratings_of
+from tests.gpu.models import KINDS, params_as, random_matrix, random_model, random_params, ratings_of
 
 ITEMS = np.array([0, 2, 5, 7])
 VALUES = np.array([5, 1, 4, 3], dtype=np.float32)
 
 
-def reasons(model: Model, target: int, n: int) -> explain.Reasons:
+def reasons(model: Model, target: int, n: int) -> Any:  # so that `pytest.approx` may stand on the other side
     """For one target; for several they are the same."""
     (found,) = explain.reasons(model, ITEMS, VALUES, [target], n)
-    assert explain.reasons(model, ITEMS, VALUES, [3, target], n)[1] == [
-        (item, pytest.approx(share)) for item, share in found
-    ]
+    of_two: Any = explain.reasons(model, ITEMS, VALUES, [3, target], n)
+    assert of_two[1] == [(item, pytest.approx(share)) for item, share in found]
     return found
 
 
@@ -32,7 +33,7 @@ def test_rated_neighbors_that_speak_for_the_target_come_first() -> None:
     model.neighbors[9] = [5, 3, 0, 2]
     model.explicit_weights[9] = [0.5, 9.0, 0.2, 0.4]
     found = reasons(model, 9, 5)
-    baseline = np.sum(VALUES - model.mean) / (4 + user_rules(model.params).baseline_prior)
+    baseline = np.sum(VALUES - model.mean) / (4 + user_rules(params_as(GradientParams, model)).baseline_prior)
     residuals = VALUES - model.mean - baseline - model.item_baseline[ITEMS]
     expected = {0: 0.2 * residuals[0], 2: 0.4 * residuals[1], 5: 0.5 * residuals[2]}
     assert found == [
@@ -70,7 +71,7 @@ def test_a_dislike_pulls_the_other_way_where_nothing_else_speaks() -> None:
 
 def test_without_neighbors_the_shares_add_up_to_the_score() -> None:
     model = random_model(random_params(SgdParams), 3, 10)
-    rules = user_rules(model.params)
+    rules = user_rules(params_as(GradientParams, model))
     z = np.column_stack([model.item_factors[ITEMS], np.ones(4)]).astype(np.float64)
     ridge = np.full(7, rules.factor * 4 + rules.factor_prior)
     ridge[-1] = rules.bias * 4 + rules.bias_prior
@@ -87,7 +88,7 @@ def test_without_neighbors_the_shares_add_up_to_the_score() -> None:
 def test_shares_beside_a_dislike_add_up_to_the_score_of_the_refit() -> None:
     model = random_model(random_params(AlsImplicitParams), 3, 10)
     values = np.array([5, 1, 2, 3], dtype=np.float32)
-    problem = als.problem_of(ratings_of(random_matrix(3, 10)), model.params, model.calibration)
+    problem = als.problem_of(ratings_of(random_matrix(3, 10)), params_as(AlsImplicitParams, model), model.calibration)
     a, b = reference.als_system(ITEMS, signals(values, model.calibration), model.item_factors, problem)
     found = explain.shares(model, ITEMS, values, np.arange(10))
     np.testing.assert_allclose(found.sum(axis=1), model.item_factors @ np.linalg.solve(a, b), rtol=1e-4, atol=1e-6)

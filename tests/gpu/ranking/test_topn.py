@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,7 +23,7 @@ from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_mode
 
 
 def ask(
-    index: ItemIndex, table: RatingTable, users: list[int], n: int, **options: object
+    index: ItemIndex, table: RatingTable, users: list[int], n: int, **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     rows = topn.rows_of(table.rows, np.array(users))
     return topn.recommend(index, topn.users_of(index.model, np.array(users)), rows, n, **options)

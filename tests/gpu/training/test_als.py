@@ -323,7 +323,7 @@ def test_the_first_half_iteration_solves_the_items(backend: Backend) -> None:
 
 def test_explicit_ratings_are_learned(backend: Backend) -> None:
     train, test = split(planted())
-    start = sgd.start_model(train, gpu.SgdParams(n_factors=6), *[shrunk_biases(train)] * 2)
+    start = sgd.start_model(train, gpu.SgdParams(n_factors=6), shrunk_biases(train), shrunk_biases(train))
     by_baselines = gpu.evaluate.rmse(start, train.by_user, *test.coo())
     learned = last_metrics(train, test, SMALL, backend)
     assert learned["test_rmse"] < 0.6 * by_baselines

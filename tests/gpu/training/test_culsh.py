@@ -142,7 +142,8 @@ def test_a_disliked_item_takes_its_neighbors_down(items: list[int], backend: Bac
     model = gpu.fit(ratings, params, backend=backend)
     model.grow(ratings.n_users + 1, ratings.n_items)
     keys, user = np.arange(ratings.n_users + 1, dtype=np.uint64), np.array([ratings.n_users])
-    ranks, anonymous = [], []
+    ranks: list[int] = []
+    anonymous: list[int] = []
     for value in (5.0, 1.0):
         table = RatingTable(ratings.n_users + 1, ratings.n_items)
         n, values = len(items), np.array([value, *[5.0] * (len(items) - 1)], np.float32)

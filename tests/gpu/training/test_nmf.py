@@ -91,8 +91,9 @@ def test_any_number_of_factors(backend: Backend, n_factors: int, tile: int) -> N
     """One factor, and more than the matrix has rows or columns, too."""
     matrix, params = matrix_of(), tiled(tile, 5, n_factors)
     found = nmf.factorize(matrix, params, backend)
-    assert_equal(found, *reference.hals(matrix, *started(matrix, params), 5), tolerance=1e-7)
-    assert found.W.shape, found.H.shape == ((40, n_factors), (n_factors, 29))
+    W, H = reference.hals(matrix, *started(matrix, params), 5)
+    assert_equal(found, W, H, tolerance=1e-7)
+    assert (found.W.shape, found.H.shape) == ((40, n_factors), (n_factors, 29))
 
 
 def test_single_precision_follows_double(backend: Backend) -> None:

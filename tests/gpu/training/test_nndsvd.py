@@ -42,6 +42,6 @@ def test_it_starts_closer_than_chance() -> None:
     matrix = np.random.default_rng(0).random((80, 50)) @ np.diag(np.linspace(0, 1, 50) ** 6)
     first = {}
     for start in ("random", "nndsvd"):
-        params = NmfParams(n_factors=6, n_epochs=1, tolerance=0, start=start)  # type: ignore[arg-type]
+        params = NmfParams(n_factors=6, n_epochs=1, tolerance=0, start=start)
         first[start] = nmf.factorize(matrix, params).relative_error
     assert first["nndsvd"] < first["random"]

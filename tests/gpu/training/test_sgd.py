@@ -38,7 +38,7 @@ def last_metrics(ratings: gpu.Ratings, test: gpu.Ratings, params: Params, backen
 
 def test_learning_beats_the_baselines_on_planted_data(backend: Backend) -> None:
     train, test = split(planted())
-    start = sgd.start_model(train, SMALL, *[shrunk_biases(train)] * 2)
+    start = sgd.start_model(train, SMALL, shrunk_biases(train), shrunk_biases(train))
     by_baselines = gpu.evaluate.rmse(start, train.by_user, *test.coo(), backend=backend)
     learned = last_metrics(train, test, SgdParams(n_factors=6, n_epochs=60, learning_rate=0.03), backend)
     assert learned["test_rmse"] < 0.6 * by_baselines
@@ -89,7 +89,7 @@ def test_no_rating_is_refused(params: Params, backend: Backend) -> None:
 
 
 @LEARNERS
-def test_steps_that_are_too_long_are_said_to_diverge(params: Params, backend: Backend) -> None:
+def test_steps_that_are_too_long_are_said_to_diverge(params: SgdParams | EsgdParams, backend: Backend) -> None:
     with pytest.raises(TrainingDiverged, match=f"{params.algorithm} diverged.*learning_rate"):
         gpu.fit(planted(), type(params)(n_factors=6, learning_rate=9.0), backend=backend)
 

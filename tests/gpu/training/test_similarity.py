@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,7 +49,7 @@ def test_planted_groups_are_found(grouped: Ratings, name: Similarity) -> None:
 
 
 @pytest.mark.parametrize("psi", ["residual", "power"])
-def test_signatures_agree_with_the_exact_matrix(grouped: Ratings, psi: str) -> None:
+def test_signatures_agree_with_the_exact_matrix(grouped: Ratings, psi: Literal["residual", "power"]) -> None:
     exact = similarity.neighbors(grouped, CulshParams(similarity="gsm", n_neighbors=7)).neighbors
     hashed = similarity.neighbors(grouped, CulshParams(psi=psi, n_neighbors=7)).neighbors
     chance = similarity.neighbors(grouped, CulshParams(similarity="random", n_neighbors=7)).neighbors

@@ -63,7 +63,9 @@ def assert_slots_belong(found: plan.Plan) -> None:
 
 def test_records_are_as_long_as_the_kernels_think():
     assert (plan.ITEM.itemsize, plan.SPLIT.itemsize, plan.SOLVER.itemsize) == (32, 32, 32)
-    assert [plan.ITEM.fields[name][1] for name in ("begin", "row", "length", "slot", "weight", "total")] == [
+    fields = plan.ITEM.fields
+    assert fields is not None
+    assert [fields[name][1] for name in ("begin", "row", "length", "slot", "weight", "total")] == [
         0, 8, 12, 16, 20, 24
     ]  # fmt: skip
 

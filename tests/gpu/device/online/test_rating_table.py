@@ -109,7 +109,7 @@ def test_growing_and_dropping() -> None:
     for n in range(1, 30):
         for one in (table, twin):
             one.grow(n, 2 * n)
-        batch = [(n - 1, 2 * n - 1, 3.0), (n - 1, 0, 1.0), (0, n, 2.0)]
+        batch: Changes = [(n - 1, 2 * n - 1, 3.0), (n - 1, 0, 1.0), (0, n, 2.0)]
         apply(table, batch, 3 * n)
         apply_on(twin, batch, 3 * n)
     assert_twins(twin, table)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from gpu import refit_rules
-from gpu.param_kinds import Params
+from gpu.param_kinds import GradientParams, Params
 from gpu.params import CulshImplicitParams, CulshParams, SgdParams
 from tests import reference
 from tests.gpu.device.live import World, assert_near, fetched, world
-from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of
+from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of, params_as
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 2, 40, 17, 80, 60, 99, 100, 33, 7, 90]
@@ -27,7 +27,7 @@ def refit_all(here: World) -> dict[str, np.ndarray]:
     newcomers = importlib.import_module("gpu.device.online.refit_items")
     items = np.flatnonzero(~here.model.item_trained)
     parameters.is_due.fill(1)
-    found = newcomers.ItemRefits(parameters, refit_rules.item_rules(here.model.params)).refit(table)
+    found = newcomers.ItemRefits(parameters, refit_rules.item_rules(params_as(GradientParams, here.model))).refit(table)
     assert sorted(found.get().tolist()) == items.tolist()
     for _ in here.refits().refit_items(items):
         pass
@@ -67,7 +67,7 @@ def test_items_are_refitted_in_parts(kind: type[Params], monkeypatch: pytest.Mon
 @pytest.mark.parametrize("lengths", [LENGTHS, MANY])
 def test_items_solve_the_ridge_regression_of_their_raters(kind: type[Params], lengths: list[int]) -> None:
     here = world(kind, (6, 4), lengths, N_ITEMS, N_NEW)
-    found, constants = refit_all(here), refit_rules.item_rules(here.model.params)
+    found, constants = refit_all(here), refit_rules.item_rules(params_as(GradientParams, here.model))
     ridge = (
         constants.factor, constants.factor_prior, constants.bias, constants.bias_prior,
         constants.weight, constants.weight_prior,

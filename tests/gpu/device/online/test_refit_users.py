@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu import refit_rules
-from gpu.param_kinds import Params
+from gpu.param_kinds import GradientParams, Params
 from gpu.params import CulshParams, SgdParams
 from tests import reference
 from tests.gpu.device.live import ON_DEVICE, World, assert_near, copy_of, fetched, world
@@ -29,7 +29,7 @@ from tests.gpu.followers import (
     histories,
     history_of,
 )  # fmt: skip
-from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of, random_matrix, random_model, random_params
+from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of, params_as, random_matrix, random_model, random_params
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 150, 0, 299, 40, 300]
@@ -42,7 +42,7 @@ def refit_all(here: World) -> dict[str, np.ndarray]:
     table, parameters = here.on_device()
     cupy, online = importlib.import_module("cupy"), importlib.import_module("gpu.device.online.refit_users")
     users = np.random.default_rng(0).permutation(here.table.n_users)
-    refits = online.UserRefits(parameters, refit_rules.user_rules(here.model.params))
+    refits = online.UserRefits(parameters, refit_rules.user_rules(params_as(GradientParams, here.model)))
     refits.refit(cupy.asarray(users.astype(np.int32)), here.table.n_ratings, table)
     for _ in here.refits().refit_users(users):
         pass
@@ -73,7 +73,7 @@ def test_a_very_long_row_is_cut_to_its_newest(kind: type[Params]) -> None:
 @pytest.mark.parametrize("kind", [SgdParams, CulshParams])
 def test_users_solve_the_ridge_regression_of_their_ratings(kind: type[Params]) -> None:
     here = world(kind, (12, 6), [0, 1, 5, 30, 60], 60, 9)
-    found, constants = refit_all(here), refit_rules.user_rules(here.model.params)
+    found, constants = refit_all(here), refit_rules.user_rules(params_as(GradientParams, here.model))
     for name in ("user_factors", "user_bias", "user_baseline"):
         getattr(here.model, name)[:] = found[name]
     matrix, arrays = matrix_of(here.table), dense(here.model)
@@ -107,7 +107,7 @@ def test_new_items_of_refitted_users_are_due(kind: type[Params]) -> None:
     table, parameters = here.on_device()
     cupy, online = importlib.import_module("cupy"), importlib.import_module("gpu.device.online.refit_users")
     users = cupy.asarray(np.array([1, 2], dtype=np.int32))
-    online.UserRefits(parameters, refit_rules.user_rules(here.model.params)).refit(users, 53, table)
+    online.UserRefits(parameters, refit_rules.user_rules(params_as(GradientParams, here.model))).refit(users, 53, table)
     rated = np.concatenate([here.table.row(user)[0] for user in (1, 2)])
     assert np.flatnonzero(parameters.is_due.get()).tolist() == sorted(set(rated[rated >= 51].tolist()))
     assert parameters.is_touched.get().tolist() == [0, 1, 1, 0]

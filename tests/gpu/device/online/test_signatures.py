@@ -13,6 +13,7 @@ from gpu.host import hamming
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.training import simlsh
 from tests.gpu.device.live import World, world
+from tests.gpu.models import params_as
 
 pytestmark = pytest.mark.gpu
 N_ITEMS, N_NEW = 2300, 70  # more candidates than a block reads at once
@@ -50,7 +51,7 @@ def test_lists_are_those_of_the_host(
 ) -> None:
     monkeypatch.setattr(importlib.import_module("gpu.device.online.signatures"), "MANY_ITEMS", many)
     here = world(kind, (4, n_neighbors), LENGTHS, N_ITEMS, N_NEW)
-    here.model.params = dataclasses.replace(here.model.params, n_bits=n_bits)
+    here.model.params = dataclasses.replace(params_as(CulshParams, here.model), n_bits=n_bits)
     here.model.projections = np.zeros((N_ITEMS, n_bits), dtype=np.int32)
     parameters, _ = listed(here)
     np.testing.assert_array_equal(lists(parameters), ranked(here, parameters))
@@ -66,9 +67,14 @@ def test_lists_stay_exact_while_only_outdated_ones_are_made_anew(
     parameters, signatures = listed(here)
     home = importlib.import_module("gpu.device.hamming")
     agreeing = home.agreeing
-    monkeypatch.setattr(home, "agreeing", lambda *given: (made.append(len(given[3])), agreeing(*given))[1])
+
+    def spy(*given: Any) -> Any:
+        made.append(len(given[3]))
+        return agreeing(*given)
+
+    monkeypatch.setattr(home, "agreeing", spy)
     for n in range(30):
-        before, size = lists(parameters), rng.integers(1, most_ratings + 1)
+        before, size = lists(parameters), int(rng.integers(1, most_ratings + 1))
         parameters.is_due.fill(0)
         users, items = rng.integers(0, len(LENGTHS), size), rng.integers(0, N_ITEMS, size)
         n_of_new = max(size // 4, n % 2)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def started(folder: Path, *how: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def answer(process: subprocess.Popen[str]) -> list[object]:
+def answer(process: subprocess.Popen[str]) -> list[Any]:
     written, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     return json.loads(written)

@@ -11,7 +11,7 @@ from gpu.ratings import NO_MIDDLE
 from gpu.refit_rules import item_rules, user_rules
 from gpu.views import arrays_of
 from tests import reference
-from tests.gpu.models import dense, matrix_of, random_matrix, random_model, random_params, table_of
+from tests.gpu.models import dense, matrix_of, params_as, random_matrix, random_model, random_params, table_of
 
 MANY_STEPS = 60
 MIDDLES = pytest.mark.parametrize("middle", [NO_MIDDLE, 3.0])
@@ -34,7 +34,7 @@ def samples_of(model: Model, items: np.ndarray, values: np.ndarray) -> refit_use
     line, arrays = empty_line(model), arrays_of(model)
     refit_users.fill_line(line, items, values, 0.0, arrays)
     pool = np.flatnonzero(model.item_trained)
-    rules = user_rules(model.params)
+    rules = user_rules(params_as(CulshImplicitParams, model))
     keys = KEYS[: model.n_items]
     return refit_users.samples_of(KEYS[0], items, items, values, line, arrays, pool, model.item_trained, keys, rules)
 
@@ -55,7 +55,7 @@ def test_negatives_are_trained_items_that_are_not_rated_and_never_change() -> No
     samples = samples_of(model, items, values)
     drawn = samples.items[samples.targets == 0]
     assert samples.items[samples.targets == 1].tolist() == [1, 2, 9]
-    assert len(drawn) == 3 * model.params.n_negatives
+    assert len(drawn) == 3 * params_as(CulshImplicitParams, model).n_negatives
     assert not np.isin(drawn, items).any()
     assert (drawn < 15).all()
     fewer = samples_of(model, items[[0, 2]], values[:2])
@@ -67,7 +67,7 @@ def test_a_dislike_is_a_negative_itself() -> None:
     items, values = np.array([1, 2, 9], dtype=np.int32), np.array([5, 2, 3], dtype=np.float32)
     everything = samples_of(model, items, values)
     model.calibration = Calibration(middle=3.0)
-    samples, n_draws = samples_of(model, items, values), model.params.n_negatives
+    samples, n_draws = samples_of(model, items, values), params_as(CulshImplicitParams, model).n_negatives
     assert samples.items[n_draws + 1] == 2
     assert samples.targets.tolist() == [1] + [0] * n_draws + [0, 1] + [0] * n_draws
     drawn = np.delete(np.arange(len(everything.items)), np.arange(n_draws + 2, 2 * n_draws + 2))
@@ -89,7 +89,7 @@ def test_many_steps_reach_the_optimum_for_a_user(middle: float) -> None:
     samples = samples_of(model, items, matrix[USER, items].astype(np.float32))
     expected = reference.user_terms(matrix, dense(model), USER, samples.items)
     np.testing.assert_allclose(samples.offsets, expected, rtol=1e-5, atol=1e-5)
-    rules = user_rules(model.params)._replace(n_steps=MANY_STEPS)
+    rules = user_rules(params_as(CulshImplicitParams, model))._replace(n_steps=MANY_STEPS)
     found = refit_users.fit_user(samples, arrays_of(model), rules)
     z = np.column_stack([model.item_factors[samples.items], np.ones(len(samples.items))]).astype(np.float64)
     ridge = np.full(z.shape[1], rules.factor * len(z) + rules.factor_prior)
@@ -102,7 +102,7 @@ def test_many_steps_reach_the_optimum_for_a_user(middle: float) -> None:
 def test_many_steps_reach_the_optimum_for_an_item(middle: float) -> None:
     model, matrix = implicit_model(12, 10), random_matrix(12, 10, 0.4)
     model.calibration = Calibration(middle=middle)
-    table, rules = table_of(matrix), item_rules(model.params)._replace(n_steps=MANY_STEPS)
+    table, rules = table_of(matrix), item_rules(params_as(CulshImplicitParams, model))._replace(n_steps=MANY_STEPS)
     raters, pool = table.raters(ITEM), np.argsort(KEYS[:12])
     likers = refit_items.likers(ITEM, raters, table.rows, np.float32(middle))
     assert likers.tolist() == raters[matrix[raters, ITEM] >= middle].tolist()
@@ -126,7 +126,7 @@ def test_a_step_never_runs_away() -> None:
     model.item_bias[:] = 12
     items = np.array([1, 2, 9], dtype=np.int32)
     samples = samples_of(model, items, np.ones(3, dtype=np.float32))
-    found = refit_users.fit_user(samples, arrays_of(model), user_rules(model.params))
+    found = refit_users.fit_user(samples, arrays_of(model), user_rules(params_as(CulshImplicitParams, model)))
     assert np.abs(found).max() < 20
 
 

@@ -29,7 +29,7 @@ def test_the_newest_version_is_that_of_the_package():
 def test_versions_have_a_date_and_stand_in_order():
     headings = [re.fullmatch(r"\[(\d+)\.(\d+)\.(\d+)\] - (\S+)", one) for one in list(releases())[1:]]
     assert all(headings)
-    released = [(tuple(map(int, one.groups()[:3])), date.fromisoformat(one[4])) for one in headings]
+    released = [(tuple(map(int, one.groups()[:3])), date.fromisoformat(one[4])) for one in headings if one]
     assert all(newer[0] > older[0] and newer[1] >= older[1] for newer, older in pairwise(released))
 
 

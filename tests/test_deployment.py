@@ -260,6 +260,7 @@ def started(service: dict, environment: dict[str, str]) -> Iterator[str]:
     """Run a service's command until the block ends; gives the last word of its ready line that is an address."""
     command = [sys.executable, "-m", "service.cli", *service["command"].split()[1:]]
     with subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         line = process.stdout.readline()
         assert "is ready" in line
         try:

@@ -27,8 +27,11 @@ class Page(HTMLParser):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self.path, self.ids, self.classes = path, set(), set()
-        self.links, self.loads = set(), set()
+        self.path = path
+        self.ids: set[str] = set()
+        self.classes: set[str] = set()
+        self.links: set[str] = set()
+        self.loads: set[str] = set()
         self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

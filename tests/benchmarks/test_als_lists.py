@@ -2,6 +2,7 @@
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,8 @@ def test_factors_of_the_peer_become_a_model_of_ours(ratings):
     made = []
 
     class Estimator:
+        cg_steps: int
+
         def __init__(self, **options):
             self.options = options
             made.append(self)
@@ -61,7 +64,8 @@ def test_factors_of_the_peer_become_a_model_of_ours(ratings):
             self.user_factors, self.item_factors = np.full((20, 4), 2.0), np.full((150, 4), 3.0)
 
     params = dataclasses.replace(PARAMS, alpha=4, regularization=60, solver="cg", n_cg_steps=3, seed=7)
-    model = als_peer.fit(SimpleNamespace(AlternatingLeastSquares=Estimator), as_ones(ratings), params)
+    peer: Any = SimpleNamespace(AlternatingLeastSquares=Estimator)
+    model = als_peer.fit(peer, as_ones(ratings), params)
     (theirs,) = made
     assert set(theirs.confidences.data) == {5.0}  # of a rated pair; the others are at 1 in both
     assert theirs.confidences.shape == (20, 150)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from benchmarks.harness import Answer, PeerMissing
 from benchmarks.methods import Other, Ours, Trivial
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts, Fitted, Peer
 from benchmarks.rows import BEST, DEFAULT, GRID, TUNED, Row, Store
-from gpu.params import params_for
+from gpu.params import NmfParams, params_for
 from gpu.training import nmf
 from gpu.training import tune as search
 
@@ -191,7 +192,7 @@ class Runs:
 
 def test_a_peer_is_measured_as_ours_is(ratings_set):
     peer = Peer("a peer", "a-package", ESTIMATES, lambda facts: [{"k": 1}], lambda *_: Fitted(0.0, {}))
-    runs = Runs(lambda fold: Answer(2.0, {"estimates": fold.test.coo()[2] + 0.5}, "1.2"))
+    runs: Any = Runs(lambda fold: Answer(2.0, {"estimates": fold.test.coo()[2] + 0.5}, "1.2"))
     rows = list(defaults.rows_of(Other(peer, runs), ratings_set, (DEFAULT, BEST), Store(None)))
     assert runs.asked == [(1080, {}), (972, {}), (972, {"k": 1}), (1080, {})]
     assert rows[0].metrics["rmse"] <= 0.5
@@ -201,7 +202,8 @@ def test_a_peer_is_measured_as_ours_is(ratings_set):
 def test_a_missing_peer_leaves_the_others_alone(ratings_set, capsys):
     peer = Peer("a peer", "a-package", ESTIMATES, lambda facts: [], lambda *_: Fitted(0.0, {}))
     store, method = Store(None), Parabola()
-    defaults._run(ratings_set, [(Other(peer, Runs(None)), (DEFAULT, BEST)), (method, (DEFAULT,))], store)
+    runs: Any = Runs(None)
+    defaults._run(ratings_set, [(Other(peer, runs), (DEFAULT, BEST)), (method, (DEFAULT,))], store)
     assert [row.method for row in store.rows] == ["parabola"]
     assert "a peer: left out" in capsys.readouterr().err
 
@@ -213,7 +215,7 @@ def test_a_factorization_makes_all_iterations(ratings_set, monkeypatch):
     dataset = datasets.Dataset("faces", FACTORS, fold, fold, Facts(1.0, 1.0, 0.4, 32))
     method = Ours("nmf", gpu.HOST)
     row = method.fitted(dataset, method.row(dataset, DEFAULT, {**method.defaults(dataset), "n_factors": 4}))
-    found = nmf.factorize(nmf.matrix_of(train), params_for("nmf", {"n_factors": 4, "n_epochs": 3, "tolerance": 0}))
+    found = nmf.factorize(nmf.matrix_of(train), NmfParams(n_factors=4, n_epochs=3, tolerance=0))
     assert row.metrics["relative_error"] == pytest.approx(found.relative_error, rel=1e-4)
     assert {one.get("start") for one in method.grid(dataset)} == {None, "random", "nndsvd"}
 

@@ -3,6 +3,7 @@
 import json
 import stat
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def test_a_fit_that_fails_says_how(interpreter, fold):
 def test_a_missing_library_is_named_with_the_cure(fold):
     """The project's own interpreter, which lacks scikit-surprise, runs the real child."""
     with pytest.raises(PeerMissing, match=r"scikit-surprise is not installed .*benchmarks/peers/requirements.txt"):
-        Harness(harness.Path(sys.executable), n_threads=1).run(peers()["Surprise SVD"], fold, {})
+        Harness(Path(sys.executable), n_threads=1).run(peers()["Surprise SVD"], fold, {})
 
 
 def test_test_values_never_leave(fold):
@@ -80,11 +81,13 @@ def test_test_values_never_leave(fold):
 
 def test_the_child_writes_what_the_peer_found(tmp_path, fold, monkeypatch):
     found = Fitted(0.25, {"estimates": np.arange(3.0)})
-    monkeypatch.setattr(
-        child, "peers", lambda: {"a peer": PEER._replace(package="numpy", fit=lambda *asked: asks(asked))}
-    )
     asked = []
-    asks = lambda given: (asked.append(given), found)[1]  # noqa: E731
+
+    def fit(*given):
+        asked.append(given)
+        return found
+
+    monkeypatch.setattr(child, "peers", lambda: {"a peer": PEER._replace(package="numpy", fit=fit)})
     problem = harness.problem_of(ESTIMATES, fold)
     child.write_problem(tmp_path / "problem.npz", problem)
     (tmp_path / "request.json").write_text(json.dumps({"name": "a peer", "settings": {"k": 1}}))

@@ -24,7 +24,7 @@ def test_nothing_there_imports_the_project():
     for path in Path(package.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
                 root = name.split(".")[0]
                 assert root in {"numpy", *sys.stdlib_module_names} or name.startswith("benchmarks.peers"), (path, name)

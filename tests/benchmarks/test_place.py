@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks import place
 from gpu.backend import HOST
+from gpu.online import prepare_online
 from gpu.params import params_for
 
 
@@ -27,8 +28,12 @@ def test_new_items_are_those_that_the_model_does_not_know(monkeypatch):
     found = []
     monkeypatch.setattr(place, "ROUNDS", 1)
     monkeypatch.setattr(place, "WARM_UP", 0)
-    real = place.prepare_online
-    monkeypatch.setattr(place, "prepare_online", lambda model, *given: (found.append(model), real(model, *given))[1])
+
+    def spy(model, *given):
+        found.append(model)
+        return prepare_online(model, *given)
+
+    monkeypatch.setattr(place, "prepare_online", spy)
     params = params_for("culsh", {"n_factors": 4, "n_neighbors": 3, "n_bits": 64})
     place.run(params, place.Sizes(40, 60, 7, 600, 5), HOST)
     (model,) = found

@@ -31,7 +31,9 @@ def test_the_history_names_everybody_and_its_busiest_first(planted, tmp_path):
     assert (len(history.users), len(history.items)) == (USERS, ITEMS)
     assert 0.9 * RATINGS < history.table.n_ratings <= RATINGS
     lengths = history.table.rows.lengths
-    by_rank = lengths[[history.users.row(f"user-{n}") for n in range(USERS)]]
+    rows = [history.users.row(f"user-{n}") for n in range(USERS)]
+    assert None not in rows
+    by_rank = lengths[np.array(rows)]
     assert by_rank[:70].sum() > 2 * by_rank[-70:].sum()
     assert by_rank.min() >= 1
     assert planted.most_of_a_user >= by_rank.max()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_a_run_that_computes_nothing_leaves_the_file_alone(path):
 def test_files_are_put_together(tmp_path):
     for name, rmse in (("als", 0.9), ("sgd", 0.8)):
         row = dataclasses.replace(WANTED, method=name)
-        Store(tmp_path / name).get(row, lambda row=row, rmse=rmse: done(row, rmse))
+        Store(tmp_path / name).get(row, partial(done, row, rmse))
     joined = Store.joined([tmp_path / "als", tmp_path / "sgd"])
     assert [row.method for row in joined.rows] == ["als", "sgd"]
     assert len(joined.machines) == 2

@@ -10,6 +10,7 @@ import pytest
 
 import gpu
 from benchmarks import leave_one_out, sgd, sgd_cost, sgd_peer
+from benchmarks.als_cost import H100
 from gpu.params import params_for
 from tests.benchmarks.test_als import UNWANTED
 
@@ -21,7 +22,8 @@ def tuned(algorithm, **given):
 
 @pytest.mark.parametrize("algorithm", ["sgd", "culsh", "esgd"])
 def test_a_run_is_that_of_a_training(algorithm, train, held_out):
-    params, reports = tuned(algorithm), []
+    params = tuned(algorithm)
+    reports: list[gpu.EpochReport] = []
     gpu.fit(train, params, test=held_out, on_epoch=reports.append)
     errors = [report.metrics["test_rmse"] for report in reports]
     row = sgd.measure(sgd.Estimates(train, held_out), params, gpu.HOST, errors[1])
@@ -75,7 +77,8 @@ class Machine:
 def test_an_epoch_of_the_peer_is_the_difference_of_two_fits(train, held_out, monkeypatch):
     monkeypatch.setattr(sgd_peer, "time", SimpleNamespace(perf_counter=lambda: Machine.now))
     monkeypatch.setattr(sgd_peer, "installed", lambda: SimpleNamespace(MF=Machine))
-    rows = list(sgd.run(lambda: sgd.Estimates(train, held_out), None, ["sgd"], [4], {"n_epochs": 2}, "host", 0.0))
+    data = sgd.Estimates(train, held_out)
+    rows = list(sgd.run(lambda: data, pytest.fail, ["sgd"], [4], {"n_epochs": 2}, "host", 0.0))
     assert [row.code for row in rows] == ["nearfield, host", "LIBMF"]
     assert rows[1].epoch_ms == pytest.approx(10)
 
@@ -97,7 +100,7 @@ def test_work_is_counted_as_the_module_says(train):
 def test_the_floor_is_the_slowest_of_three():
     assert sgd_cost.Work(int(sgd_cost.COPY), 0, 1.0, 0).floor_ms() == (1000.0, "memory")
     assert sgd_cost.Work(0, 2, 1.0, 0).floor_ms() == (2000.0, "rows")
-    assert sgd_cost.Work(0, 0, 1.0, int(sgd_cost.H100.float32 * 3)).floor_ms() == (3000.0, "arithmetic")
+    assert sgd_cost.Work(0, 0, 1.0, int(H100.float32 * 3)).floor_ms() == (3000.0, "arithmetic")
 
 
 def test_the_command_needs_nothing_of_the_service(folder):

@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,8 @@ class Shifty:
 
 def test_errors_are_in_units_of_the_scale(dataset):
     store = Store(None)
-    scale.measure_one(dataset, Shifty(), store)
+    shifty: Any = Shifty()
+    scale.measure_one(dataset, shifty, store)
     found = store.rows[0].metrics
     assert list(found) == ["× 1", "× 1/4", "× 20", "− 3"]
     assert [found["× 1/4"], found["× 20"]] == pytest.approx([found["× 1"]] * 2)
@@ -68,7 +70,7 @@ def test_neighbors_in_the_next_list_are_counted(monkeypatch):
         model=model, index="index", fold_in=lambda items, values: asked.append((items.tolist(), values.tolist()))
     )
     shown = np.array([[1, 2, 10, 12, 13, 14, 15, 16, 17, 18]], dtype=np.int32)
-    monkeypatch.setattr(dislikes.topn, "recommend", lambda index, users, row, n: (shown, None))
+    monkeypatch.setattr("benchmarks.dislikes.topn.recommend", lambda index, users, row, n: (shown, None))
     assert dislikes.share_of_neighbors(online_model, np.array([0]), 1.0) == pytest.approx(0.3)
     assert dislikes.share_of_neighbors(online_model, np.array([0, 5]), 1.0) == pytest.approx((0.3 + 0.3) / 2)
     assert asked[1] == ([0, 5], [1.0, 1.0])
@@ -76,7 +78,7 @@ def test_neighbors_in_the_next_list_are_counted(monkeypatch):
 
 def test_neighbors_without_lists_are_the_nearest_factors():
     model = gpu.Model.zeros(params_for("als", {"n_factors": 4}), 0.0, (1, 5), 2, 4)
-    model.item_factors[:] = [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0.1, 0, 0], [1, 0.5, 0, 0]]
+    model.item_factors[:] = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0.1, 0, 0], [1, 0.5, 0, 0]])
     model.item_trained[:] = [True, True, True, False]
     assert dislikes.neighbors_of(model, 0).tolist() == [2, 1]
 

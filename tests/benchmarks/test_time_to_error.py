@@ -18,7 +18,8 @@ def test_both_are_timed_to_an_error_that_both_reach(monkeypatch: pytest.MonkeyPa
     for row in (sgd, culsh):
         assert 1 <= row.epochs <= 6
         assert 0 < row.seconds <= row.lowest_after_s
-        assert row.regularization == gpu.params_for(row.algorithm, {}).regularization
+    assert sgd.regularization == gpu.SgdParams().regularization
+    assert culsh.regularization == gpu.CulshParams().regularization
 
 
 def test_the_time_is_that_of_the_first_epoch_that_is_good_enough() -> None:

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -17,12 +18,13 @@ import pytest
 from loadtest import gauges, report
 from loadtest.client import TIMEOUT_S, Client
 from loadtest.crowd import Crowd
-from loadtest.driver import drive, percentiles_ms, send
+from loadtest.driver import Driven, drive, percentiles_ms, send
 from loadtest.retrain import Retrains
 from loadtest.steps import Steps, keeps_up, search
 from loadtest.workload import FEED_BATCH, Arrival, Plan, Population, arrivals, write_synthetic
 from tests.loadtest import virtual_time
 
+Value = TypeVar("Value")
 PEOPLE = Population([f"u/{n}" for n in range(20)], [f"i{n}" for n in range(30)])
 
 
@@ -33,7 +35,8 @@ class Server:
     """
 
     def __init__(self, delay_s: float = 0.0, busy_s: float = 0.0) -> None:
-        self.delay_s, self.busy_s, self.rated, self.n_requests = delay_s, busy_s, {}, 0
+        self.delay_s, self.busy_s, self.n_requests = delay_s, busy_s, 0
+        self.rated: dict[tuple[str, str], float] = {}
         self.n_jobs = self.n_polls = 0
         self.turn = asyncio.Lock()
 
@@ -79,9 +82,9 @@ class Server:
 
 
 def with_server(
-    server: Server, use: Callable[[Client], Awaitable[object]], run: Callable[..., object] = virtual_time.run
-) -> object:
-    async def main() -> object:
+    server: Server, use: Callable[[Client], Awaitable[Value]], run: Callable[..., Any] = virtual_time.run
+) -> Value:
+    async def main() -> Value:
         listener = await asyncio.start_server(server, "127.0.0.1", 0)
         client = Client(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", key="secret")
         try:
@@ -110,7 +113,7 @@ def test_equal_seeds_give_equal_arrivals_at_the_asked_rate():
 def test_a_feed_comes_in_beside_the_reads_in_batches():
     sent = list(arrivals(PEOPLE, "feed", 200, 5, seed=3, ratings_per_s=5000))
     assert sent == sorted(sent, key=lambda one: one.due_s)
-    batches = [one.body for one in sent if one.kind == "write"]
+    batches: list[Any] = [one.body for one in sent if one.kind == "write"]
     assert len(sent) - len(batches) == pytest.approx(1000, rel=0.1)
     assert len(batches) == pytest.approx(250, rel=0.2)
     assert {len(batch) for batch in batches} == {FEED_BATCH}
@@ -128,7 +131,7 @@ def test_shares_of_a_plan_are_others_and_add_up():
 
 
 def test_a_crowd_sends_what_one_would():
-    async def use(client: Client) -> object:
+    async def use(client: Client) -> list[Driven]:
         crowd = Crowd(2, f"http://{client._host}:{client._port}", "secret", PEOPLE)
         try:
             assert crowd._pool.submit(gc.get_freeze_count).result() > 0  # ids are not looked through again and again
@@ -196,8 +199,9 @@ def test_latency_counts_from_the_intended_moment():
 
 
 def test_a_driver_that_stands_still_counts_the_time_and_says_so():
-    async def use(client: Client) -> object:
+    async def use(client: Client) -> Driven:
         loop = asyncio.get_running_loop()
+        assert isinstance(loop, virtual_time.Loop)
         loop.call_later(0.1, loop.stand_still, 0.5)
         return await drive(client, [Arrival(due_s, "read", "/recommend/a?n=1", None) for due_s in (0.0, 0.2, 1.0)])
 
@@ -207,7 +211,7 @@ def test_a_driver_that_stands_still_counts_the_time_and_says_so():
 
 
 def test_connections_are_open_before_the_first_request():
-    async def use(client: Client) -> object:
+    async def use(client: Client) -> tuple[int, int, Driven, int]:
         plan = Plan("feed", 400, 0.01, 0, 10_000)
         await client.open(3)
         opened = len(client._open)
@@ -219,7 +223,7 @@ def test_connections_are_open_before_the_first_request():
 
 
 def test_a_failed_connection_is_counted_and_has_no_latency():
-    async def drive_nowhere() -> object:
+    async def drive_nowhere() -> Driven:
         return await drive(Client("http://127.0.0.1:9"), [Arrival(0.0, "read", "/", None)])
 
     driven = asyncio.run(drive_nowhere())
@@ -253,7 +257,7 @@ def test_an_answer_that_never_comes_is_given_up():
 
 
 def step_of(workload: str, server: Server) -> dict:
-    async def step(client: Client) -> object:
+    async def step(client: Client) -> dict:
         return await Steps(client, PEOPLE, workload, "als", 0).step(50, 1.0)
 
     return with_server(server, step)
@@ -314,7 +318,7 @@ def test_the_search_ends_just_below_the_limit(limit):
 
 
 def test_what_counts_as_keeping_up():
-    good = {"kinds": {"read": {"statuses": {"200": 9}, "latency_ms": {"p99": 5.0}}}, "catch_up_s": 0.01}
+    good: dict[str, Any] = {"kinds": {"read": {"statuses": {"200": 9}, "latency_ms": {"p99": 5.0}}}, "catch_up_s": 0.01}
     assert keeps_up(good)
     assert keeps_up(good | {"freshness": {"ms": {"p99": 20.0}}})
     assert not keeps_up(good | {"freshness": {"ms": {"p99": 200.0}}})
@@ -340,7 +344,7 @@ def test_the_report(tmp_path):
     half["service"] = {"cores": 1.25, "learned_per_s": 9000.0, "device_arrays_bytes": 3.5e9}
     half["retrains"] = [{"state": "succeeded", "promoted": True}, {"state": "failed", "promoted": None}]
     workloads = {"read": {"steps": steps}, "mixed": {"steps": [], "half": half, "maximum_per_s": 30.0}}
-    machine = report.environment()
+    machine: dict[str, Any] = report.environment()
     assert machine["cores"] > 0
     written = report.write(tmp_path / "out", {"seed": "0"}, machine, workloads)
     assert [path.name for path in written] == ["result.json", "read.png", "mixed.png", "report.md"]

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -35,7 +36,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of four megabytes."""
     folder = tmp_path / "small"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "none", folder]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "none", str(folder)]
     if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("only who may mount can make a small file system; see the test with a fault point")
     yield folder
@@ -127,10 +128,15 @@ def test_one_write_that_fails_is_made_again(tmp_path: Path, point: str) -> None:
     """The same without a small file system, at one fsync of a commit after the other."""
     service = Service(tmp_path / "data", worker=False, backend="host", fault_at=point)
     row = results.row("one fsync of the log fails")
+
+    def taken(number: int) -> str | None:
+        stream_id: str | None = post(service, number).json().get("stream_id")
+        return stream_id
+
     try:
         last = ""
         for number in range(4):
-            last = eventually(lambda number=number: post(service, number).json().get("stream_id"), 30)
+            last = eventually(partial(taken, number), 30)
             ask_to_commit(service.data)
             time.sleep(0.4)
         eventually(lambda: service.get("/health/ready").status_code == 200, 30)

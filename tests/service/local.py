@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -18,7 +19,7 @@ from tests.service.waiting import eventually
 class Local:
     """A client of an application whose loop runs in a thread."""
 
-    def __init__(self, data: Path, **settings: object) -> None:
+    def __init__(self, data: Path, **settings: Any) -> None:
         self.app = create_app(Settings(data=data, **settings))
         self.runtime = self.app.state.runtime
         self._loop = asyncio.new_event_loop()
@@ -63,7 +64,7 @@ class Local:
 
 
 @contextlib.contextmanager
-def serving(data: Path, **settings: object) -> Iterator[Local]:
+def serving(data: Path, **settings: Any) -> Iterator[Local]:
     """A client of a ready service over `data`."""
     with Local(data, **settings) as local:
         eventually(lambda: local.get("/health/ready").status_code == 200)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import redis
 
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
-from service.storage.rating_log import RatingLog, Segment
+from service.storage.rating_log import RatingLog
 from service.storage.segment import table_of
+from service.storage.segment_folder import Segment
+from service.storage.stream import RATINGS
 
 END = StreamId(2**62, 0)
 
@@ -14,6 +19,14 @@ END = StreamId(2**62, 0)
 def commit(log: RatingLog, entries: Sequence[Entry]) -> Segment:
     """One segment of these entries, which come after all that is there."""
     return log.write(entries[0].id, entries[-1].id, [table_of(entries)])
+
+
+def append(client: redis.Redis, fields: Mapping[bytes, bytes], stream_id: str = "*") -> StreamId:
+    """Put an entry into the stream, as another process may; `client` must decode responses."""
+    entry: dict[Any, Any] = dict(fields)
+    told = client.xadd(RATINGS, entry, id=stream_id)
+    assert isinstance(told, str)
+    return StreamId.parse(told)
 
 
 def contents(log: RatingLog, after: StreamId = ZERO) -> list[Entry]:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import redis
@@ -81,7 +82,7 @@ class Service:
         with contextlib.suppress(redis.ConnectionError), redis.Redis.from_url(RedisServer(self.data).url) as server:
             server.shutdown(nosave=True)
 
-    def get(self, path: str, **parameters: object) -> httpx.Response:
+    def get(self, path: str, **parameters: Any) -> httpx.Response:
         return self.client.get(path, params=parameters)
 
     def rate(self, *triples: tuple[str, str, float]) -> str:
@@ -91,10 +92,10 @@ class Service:
         assert answer.json()["accepted"] == len(triples)
         return answer.json()["stream_id"]
 
-    def finished_job(self, job: dict[str, object]) -> dict[str, object]:
+    def finished_job(self, job: dict[str, object]) -> dict[str, Any]:
         """The job once it has ended."""
 
-        def ended() -> dict[str, object] | None:
+        def ended() -> Any:
             found = self.get(f"/admin/jobs/{job['id']}").json()
             return None if found["state"] in ("queued", "running", "activating") else found
 

@@ -43,6 +43,7 @@ def test_a_rating_counts_in_the_next_list(ease: Whole) -> None:
 def test_reasons_add_up_to_the_score(ease: Whole) -> None:
     ease.rate(("fresh", "i4", 5.0), ("fresh", "i6", 5.0))
     for one in ease.recommend("fresh", n=5, explain=True).items:
+        assert isinstance(one.reasons, list)
         assert {reason.item for reason in one.reasons} == {"i4", "i6"}
         assert sum(reason.contribution for reason in one.reasons) == pytest.approx(one.score, rel=1e-4)
 

@@ -8,13 +8,12 @@ import sys
 
 import pytest
 
-from service import logs
 from service.logs import BURST_LINES, LineBudget
 
 
 def test_a_burst_is_written_then_so_many_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+    monkeypatch.setattr("service.logs.time.monotonic", lambda: now)
     budget = LineBudget(per_s=2, burst=5)
     assert [budget.take() for _ in range(8)] == [0, 0, 0, 0, 0, None, None, None]
     now += 1

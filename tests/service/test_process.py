@@ -32,7 +32,7 @@ def test_too_few_files_are_refused_at_the_start(tmp_path: Path, n_files: int) ->
 def test_fewer_files_than_asked_for_are_told(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(process_module.resource, "getrlimit", lambda _: (1024, 1024))
+    monkeypatch.setattr("service.process.resource.getrlimit", lambda _: (1024, 1024))
     settings = process_module._within_files(Settings(max_connections=4096))
     assert settings.max_connections == 1024 - process_module.SPARE_FILES
     said = capfd.readouterr()
@@ -40,7 +40,7 @@ def test_fewer_files_than_asked_for_are_told(
 
 
 def test_few_connections_need_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_module.resource, "getrlimit", lambda _: (650, 650))
+    monkeypatch.setattr("service.process.resource.getrlimit", lambda _: (650, 650))
     assert process_module._within_files(Settings(max_connections=10)).max_connections == 10
 
 

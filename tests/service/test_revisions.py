@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tests.service.local import Local, serving
@@ -19,6 +20,10 @@ def live_model(service: Local) -> dict[str, object]:
     return found
 
 
+def is_live(service: Local, revision: int) -> bool:
+    return live_model(service)["revision"] == revision
+
+
 def test_the_version_stays_when_users_are_forgotten(tmp_path: Path) -> None:
     with serving(tmp_path / "data", backend="host") as service:
         service.rate(*((f"u{user}", f"i{item}", float(user * item % 5)) for user in range(8) for item in range(6)))
@@ -28,7 +33,7 @@ def test_the_version_stays_when_users_are_forgotten(tmp_path: Path) -> None:
         for revision, user in enumerate(("u1", "u2"), start=1):
             forgetting = service.request("DELETE", f"/admin/users/{user}").json()["job"]
             assert ended(service, forgetting)["state"] == "succeeded"
-            eventually(lambda revision=revision: live_model(service)["revision"] == revision)
+            eventually(partial(is_live, service, revision))
             assert live_model(service)["version"] == version
             answer = service.get("/recommend/u5", model="als").json()
             assert (answer["personalized"], answer["model_version"]) == (True, version)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -46,12 +48,14 @@ def test_loopback_needs_no_keys(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
 def test_other_hosts_need_keys_to_serve(host: str) -> None:
-    for keys in ({}, {"api_key": KEY}, {"admin_key": KEY}, {"read_key": KEY}):
+    short: list[dict[str, Any]] = [{}, {"api_key": KEY}, {"admin_key": KEY}, {"read_key": KEY}]
+    for keys in short:
         settings = Settings(host=host, **keys)  # whoever does not serve needs none
         with pytest.raises(InvalidSetting, match="NEARFIELD_ADMIN_KEY"):
             settings.check_exposure()
     for name in ("api_key", "read_key", "write_key"):
-        Settings(host=host, admin_key=OTHER_KEY, **{name: KEY}).check_exposure()
+        enough: dict[str, Any] = {"admin_key": OTHER_KEY, name: KEY}
+        Settings(host=host, **enough).check_exposure()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ def test_other_hosts_need_keys_to_serve(host: str) -> None:
         ({"admin_key": f"{OTHER_KEY}, {KEY}", "write_key": KEY}, "Invalid write_key: .* got one of admin_key"),
     ],
 )
-def test_keys_are_long_and_differ(keys: dict[str, str], complaint: str) -> None:
+def test_keys_are_long_and_differ(keys: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint) as caught:
         Settings(**keys)
     assert KEY not in message(caught.value)
@@ -112,7 +116,7 @@ def test_an_address_that_kubernetes_injects_is_no_port(monkeypatch: pytest.Monke
         {"unknown": 1},
     ],
 )
-def test_wrong_values_are_refused(wrong: dict[str, object]) -> None:
+def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Settings(**wrong)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 
-def eventually(condition: Callable[[], Value], timeout_s: float = 200.0) -> Value:
+def eventually(condition: Callable[[], Value | None], timeout_s: float = 200.0) -> Value:
     """The first truthy value of `condition()`; fails after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

@@ -1,6 +1,7 @@
 """Keys and the rate limit."""
 
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from service.api.auth import MAX_BUCKETS, Keys, RateLimit
 from service.errors import Forbidden, NotAuthorized, TooManyRequests
 from service.settings import Settings
 
-KEYS = {
+KEYS: dict[str, Any] = {
     "api_key": "key-of-every-client",
     "admin_key": "key-of-the-admins",
     "read_key": "key-of-those-who-read",
@@ -27,7 +28,8 @@ OPEN = [b"/health/live", b"/health/ready", b"/metrics", b"/docs", b"/openapi.jso
 
 def outcome(settings, request, key):
     try:
-        Keys(settings).check(*request, None if key is None else key.encode())
+        method, path = request
+        Keys(settings).check(method, path, None if key is None else key.encode())
     except (NotAuthorized, Forbidden) as error:
         return error.status
     return 200
@@ -56,7 +58,8 @@ def test_a_key_opens_what_it_is_for_and_else_it_is_403(name, reads, writes, admi
 
 
 def test_of_two_keys_both_open_the_same():
-    settings = Settings(**{name: f"{key}, {key}-of-tomorrow" for name, key in KEYS.items()})
+    both: dict[str, Any] = {name: f"{key}, {key}-of-tomorrow" for name, key in KEYS.items()}
+    settings = Settings(**both)
     for suffix in ("", "-of-tomorrow"):
         assert outcome(settings, READ, KEYS["read_key"] + suffix) == 200
         assert outcome(settings, POST, KEYS["read_key"] + suffix) == 403
@@ -71,9 +74,12 @@ def test_a_refusal_says_what_is_missing_and_no_key():
 
 def test_every_key_is_compared_each_time(monkeypatch):
     keys, compared = Keys(Settings(**KEYS)), []
-    monkeypatch.setattr(
-        "hmac.compare_digest", lambda one, other: compared.append(len(one) == len(other)) or one == other
-    )
+
+    def compare(one, other):
+        compared.append(len(one) == len(other))
+        return one == other
+
+    monkeypatch.setattr("hmac.compare_digest", compare)
     for given in (*KEYS.values(), "x"):
         compared.clear()
         with contextlib.suppress(NotAuthorized, Forbidden):
@@ -141,7 +147,9 @@ def test_rate_limit_tells_how_long_to_wait():
     limit.check(READ[1], "a")
     with pytest.raises(TooManyRequests) as caught:
         limit.check(READ[1], "a")
-    assert 99 <= caught.value.retry_after_s <= 100
+    wait_s = caught.value.retry_after_s
+    assert wait_s is not None
+    assert 99 <= wait_s <= 100
 
 
 def test_rate_limit_is_off_by_default():

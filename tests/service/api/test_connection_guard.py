@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -446,13 +447,16 @@ def test_a_client_may_leave_only_so_much_unread(play: Any) -> None:
     setting = Setting(ConnectionLimits(max_connections=40, unsent_bytes=40 << 20))
     setting.answers = False
 
+    def heard_by(n: int) -> bool:
+        return len(setting.servers) > n and bool(setting.servers[n].pieces)
+
     async def scene(client: Client) -> tuple[int, int]:
         socks = []
         for n in range(6):
             sock = quiet_socket(client._address)
             socks.append(sock)
             sock.send(GET)
-            await until(lambda n=n: len(setting.servers) > n and setting.servers[n].pieces)
+            await until(partial(heard_by, n))
             setting.servers[n].transport.write(b"x" * (12 << 20))
             await asyncio.sleep(0.05)
         lost = sum(server.n_lost for server in setting.servers)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -83,7 +84,7 @@ def test_routing_is_on_the_raw_path(raw):
     sent = []
 
     async def ask():
-        scope = {
+        scope: dict[str, Any] = {
             "type": "http",
             "method": "GET",
             "path": "/echo/whatever",

@@ -67,7 +67,7 @@ def test_a_single_bad_object_is_refused(name):
 
 
 def test_three_bad_among_a_hundred():
-    batch = [GOOD | {"item": str(index)} for index in range(100)]
+    batch: list[object] = [GOOD | {"item": str(index)} for index in range(100)]
     batch[3], batch[50], batch[99] = GOOD | {"rating": "x"}, 1, {}
     intake = read(batch)
     assert len(intake.accepted) == 97

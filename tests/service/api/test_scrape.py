@@ -63,7 +63,7 @@ def test_a_client_that_goes_takes_the_page_from_nobody() -> None:
 
 def test_a_failure_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrape, "CACHED_S", 0.0)
-    outcomes = [RuntimeError("boom"), b"page"]
+    outcomes: list[Exception | bytes] = [RuntimeError("boom"), b"page"]
 
     def render(kind: str) -> bytes:
         outcome = outcomes.pop(0)

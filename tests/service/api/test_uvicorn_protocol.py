@@ -33,13 +33,15 @@ async def usual(scope: Any, receive: Any, send: Any) -> None:
 class Server:
     """Answers a short request when `release` is called, or at once."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.metrics, self.state = Metrics(), ServerState()
         self.state.default_headers = [(b"date", b"today")]
         self.door = Gateway(usual, Settings(**settings), self.metrics, {})
         self.config = uvicorn.Config(usual, log_config=None, access_log=False)
         self.config.load()
-        self.holds, self.held, self.outcome = False, [], None
+        self.holds = False
+        self.held: list[tuple[asyncio.Future[str], str]] = []
+        self.outcome: Exception | None = None
         self.short = FastGet(b"/hot/", "/hot/{id}", self.query, self.ask, self.finish)
 
     def query(self, tail: bytes, text: bytes) -> str | None:
@@ -89,6 +91,7 @@ def talk(server: Server, scene: Talk) -> Any:
             writer.close()
             listener.close()
             for connection in tuple(server.state.connections):
+                assert isinstance(connection, RecommendProtocol)
                 connection.transport.abort()
                 connection._unset_keepalive_if_required()
             await asyncio.sleep(0.01)

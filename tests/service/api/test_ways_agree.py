@@ -226,7 +226,9 @@ def head_of(answer: bytes) -> list[bytes]:
 
 
 def length_of(answer: bytes) -> int:
-    return int(re.search(rb"content-length: (\d+)", answer)[1])
+    found = re.search(rb"content-length: (\d+)", answer)
+    assert found is not None
+    return int(found[1])
 
 
 HEAD_TARGETS = [

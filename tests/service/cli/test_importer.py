@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import httpx
 import pytest
@@ -21,7 +22,8 @@ class Service(ThreadingHTTPServer):
 
     def __init__(self, *script: tuple[int, dict[str, str]]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.received = list(script), []
+        self.script = list(script)
+        self.received: list[dict[str, Any]] = []
 
     def answer(self, body: bytes) -> tuple[int, dict[str, str], object]:
         if self.script:
@@ -37,6 +39,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert isinstance(self.server, Service)
         status, headers, document = self.server.answer(body)
         self.send_response(status)
         for header in headers.items():
@@ -91,7 +94,7 @@ def test_waits_as_long_as_asked_and_longer_each_time_where_not():
 def test_a_refusal_is_not_repeated():
     message = "401 No: not now; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY"
     with answering((401, {})) as (client, _), pytest.raises(importer.ImportFailed, match=message):
-        importer.send(client, ratings(3), sleep=pytest.fail)
+        importer.send(client, ratings(3), sleep=lambda _: pytest.fail("it waited"))
 
 
 def test_patience_ends():

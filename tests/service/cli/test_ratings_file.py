@@ -41,7 +41,9 @@ def test_parquet_columns_are_taken_by_their_names(tmp_path: Path) -> None:
 def test_parquet_timestamps(tmp_path: Path) -> None:
     table = pa.table({"user": ["u"], "item": ["i"], "rating": [1.0], "timestamp": [12]})
     pq.write_table(table, tmp_path / "r.parquet")
-    assert read(tmp_path / "r.parquet").timestamps.tolist() == [12.0]
+    timestamps = read(tmp_path / "r.parquet").timestamps
+    assert timestamps is not None
+    assert timestamps.tolist() == [12.0]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ratings.csv"
 
 
-def written(path: Path, content: str | bytes, **how: bool) -> RatingsFile:
+def written(path: Path, content: str | bytes, **how: Any) -> RatingsFile:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return read(path, **how)
 

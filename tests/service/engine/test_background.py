@@ -16,7 +16,9 @@ def counting(n: int, seen: list[int]) -> Generator[None, None, str]:
 
 
 def test_generators_take_turns_and_return() -> None:
-    background, one, other = Background(), [], []
+    background = Background()
+    one: list[int] = []
+    other: list[int] = []
     first, second = background.add(counting(2, one)), background.add(counting(1, other))
     for _ in range(3):
         background.step()

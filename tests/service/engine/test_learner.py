@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -98,7 +98,7 @@ def test_it_ends_while_the_engine_has_no_room(whole: Whole) -> None:
     """Else SIGTERM, while more has come than can be learned, would be obeyed when all of it is."""
     go_on = threading.Event()
 
-    def busy() -> Iterator[None]:
+    def busy() -> Generator[None]:
         go_on.wait(60)
         yield
 

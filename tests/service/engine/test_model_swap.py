@@ -5,6 +5,7 @@ import shutil
 import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from gpu.errors import BackendUnavailable
 from gpu.model import bytes_of
 from gpu.params import params_for
 from service.engine import compilation
-from service.engine.queries import Estimate, Neighbors, Recommend, UserRatings
+from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings
 from service.errors import CorruptSnapshot, UnknownItem, UnknownUser, UnknownVersion
 from service.storage import live_versions, snapshot
 from service.storage.events import RatingEvent, StreamId
@@ -166,7 +167,7 @@ def test_a_batch_with_an_error_does_not_hold_the_model_before(whole: Whole) -> N
     whole.train("als", n_factors=4)
     (live_model,) = whole.engine.models()
     before = weakref.ref(live_model)
-    queries = [Recommend(user="u1"), Neighbors(kind="item", id="unknown")]
+    queries: list[Query] = [Recommend(user="u1"), Neighbors(kind="item", id="unknown")]
     answers = whole.engine._ranking.answer(queries, StreamId(1, 1))
     assert isinstance(answers[1], UnknownItem)
     del live_model, answers
@@ -183,7 +184,12 @@ def test_a_second_model_of_an_algorithm_compiles_nothing(whole: Whole, monkeypat
     """Nor is it looked for: a kernel that only others call may be in no cache, and processes were started for it."""
     prepared: list[list[str]] = []
     real = compilation.prepare
-    monkeypatch.setattr(compilation, "prepare", lambda names, *rest: (prepared.append(names), real(names, *rest))[1])
+
+    def spy(names: list[str], *rest: Any) -> Any:
+        prepared.append(names)
+        return real(names, *rest)
+
+    monkeypatch.setattr(compilation, "prepare", spy)
     whole.send(events())
     for algorithm in ("als", "als", "sgd", "als"):
         whole.train(algorithm, n_factors=4)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.engine import fairness, new_ids
+from service.engine import fairness
 from service.engine.fairness import Client
 from service.engine.new_ids import MAX_KEYS, NewIds, TooManyNewIds
 from service.storage.events import RatingEvent
@@ -18,7 +18,7 @@ PER_HOUR = 10
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [1000.0]
-    monkeypatch.setattr(new_ids.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("service.engine.new_ids.time.monotonic", lambda: now[0])
     token = fairness.current.set(Client("1.2.3.4", b"key"))
     yield now
     fairness.current.reset(token)

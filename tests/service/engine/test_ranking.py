@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from tests.service.planted import SMALL, entries
 ALGORITHMS = ("culsh", "culsh-implicit", "sgd", "esgd", "als", "als-implicit", "ease")
 FACTORS = {"n_factors": 8, "n_epochs": 20}
 Make = Callable[..., Ranking]
+Subject = tuple[Literal["hide", "show"], str]
 
 
 def resident_of(history: History, algorithm: str) -> LiveModel:
@@ -146,10 +147,10 @@ def test_pages_go_beyond_the_longest_list(make: Make, monkeypatch: pytest.Monkey
 def test_lists_of_explicit_models_say_what_estimates_would(make: Make, name: str) -> None:
     ranking = make(name)
     queries = [Recommend(user=f"u{user}", n=12, offset=user, include_seen=True, model=name) for user in range(3)]
-    for query, answer in zip(queries, ranking.answer(queries, StreamId(1, 0)), strict=True):
+    for user, answer in zip(("u0", "u1", "u2"), ranking.answer(queries, StreamId(1, 0)), strict=True):
         assert len(answer.items) == 12
         for one in answer.items:
-            expected = ask(ranking, Estimate(user=query.user, item=one.item, model=name)).estimate
+            expected = ask(ranking, Estimate(user=user, item=one.item, model=name)).estimate
             assert one.estimate == (msgspec.UNSET if gpu.ALGORITHMS[name].params.is_implicit else expected)
     anonymous = ask(ranking, Recommend(ratings=[("i2", 5.0)], n=3))
     assert (b"estimate" in msgspec.json.encode(anonymous)) != gpu.ALGORITHMS[name].params.is_implicit
@@ -170,8 +171,9 @@ def test_only_items_with_so_many_ratings_are_listed(name: str) -> None:
         zip(map(history.items.id, range(len(history.items))), history.table.item_counts.tolist(), strict=True)
     )
     assert len(set(counts.values())) > 3
-    common = {"n": 100, "include_seen": True, "exclude": ["i1"]}
-    for asked in ({"user": "u2"}, {"ratings": [("i2", 5.0), ("i5", 1.0)]}, {"user": "nobody"}):
+    common: dict[str, Any] = {"n": 100, "include_seen": True, "exclude": ["i1"]}
+    subjects: list[dict[str, Any]] = [{"user": "u2"}, {"ratings": [("i2", 5.0), ("i5", 1.0)]}, {"user": "nobody"}]
+    for asked in subjects:
         whole = [one.item for one in ask(ranking, Recommend(**asked, **common)).items]
         for least in (8, 0, 34, 34, 10**30):
             expected = [item for item in whole if counts[item] >= least]
@@ -200,7 +202,7 @@ def test_ratings_that_come_and_go_decide_what_has_enough_of_them() -> None:
         for live_model in ranking.models():
             live_model.learn(applied)
             assert live_model.settle(None)
-        asked = {"n": 100, "min_ratings": n_before + 1}
+        asked: dict[str, Any] = {"n": 100, "min_ratings": n_before + 1}
         answers = [
             ask(ranking, query) for query in (Recommend(user="u2", include_seen=True, **asked), Popular(**asked))
         ]
@@ -370,12 +372,18 @@ def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkey
     history.apply(entries())
     live_model, told, ms = resident_of(history, "sgd"), [], itertools.count(10_000)
     hide = live_model.online.index.hide
-    monkeypatch.setattr(live_model.online.index, "hide", lambda hidden: (told.append(hidden.copy()), hide(hidden)))
 
-    def after(*ratings: tuple[str, str, float | None], subject: tuple[str, str] | None = None) -> list[int]:
+    def spy(hidden: np.ndarray) -> None:
+        told.append(hidden.copy())
+        hide(hidden)
+
+    monkeypatch.setattr(live_model.online.index, "hide", spy)
+
+    def after(*ratings: tuple[str, str, float | None], subject: Subject | None = None) -> list[int]:
         """How often the index has been told, and the items that stay out."""
         events = [RatingEvent(*rating, 0.0) for rating in ratings]
-        entry = Entry(StreamId(next(ms), 0), *(("rating", events) if subject is None else (subject[0], [], subject[1])))
+        kind, name = subject or ("rating", None)
+        entry = Entry(StreamId(next(ms), 0), kind, events, name)
         live_model.learn(history.apply([entry]))
         live_model.settle(None)
         rows = topn.rows_of(history.table.rows, np.array([0]))
@@ -396,7 +404,7 @@ def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkey
 
 def test_unknown_ids_of_filters_are_told_with_a_model_too(make: Make) -> None:
     ranking = make("culsh")
-    filters = {"exclude": ["i0", "no"], "candidates": ["i2", "i4", "never"]}
+    filters: dict[str, Any] = {"exclude": ["i0", "no"], "candidates": ["i2", "i4", "never"]}
     told = ["unknown items in exclude: 'no'", "unknown items in candidates: 'never'"]
     (one,) = ask(ranking, Recommend(users=["u0"], **filters))
     assert one.personalized

@@ -41,4 +41,5 @@ def test_an_obstacle_stands_in_the_way_until_it_is_cleared() -> None:
     assert stages.readiness == (False, "Redis is gone", 1.0)
     stages.clear("redis")
     stages.clear("redis")
-    assert stages.readiness.ready
+    is_ready, *_ = stages.readiness
+    assert is_ready

@@ -129,13 +129,15 @@ def test_a_forgetting_whose_worker_is_killed_is_gone_on_with(
     """Killed before each step in turn: whoever comes next knows what to do, also where the name is gone already."""
     whole.send(events()[:300])
     place = whole.log if step in ("rewrite_without", "remove_temporaries") else whole.stream
-    done, killed = getattr(place, step), []
+    done = getattr(place, step)
+    killed: list[str] = []
 
     def once(*arguments: object) -> object:
         if killed:
             return done(*arguments)
         killed.append(step)
         (running,) = client.smembers("nearfield:jobs:running")
+        assert isinstance(running, str)
         client.delete(f"nearfield:job:{running}:lease")  # as ten seconds later
         raise RuntimeError("killed")
 

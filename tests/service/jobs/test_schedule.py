@@ -73,7 +73,9 @@ def test_a_share_of_new_ratings(tmp_path: Path, log: RatingLog, jobs: Jobs, n_ra
     assert submitted(settings, log, jobs) == ["culsh"]
 
 
-def test_ratings_are_counted_as_they_come(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
+def test_ratings_are_counted_as_they_come(
+    tmp_path: Path, log: RatingLog, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live_since(tmp_path, hours_ago=0, watermark="10-0", n_ratings=100)
     retraining, read, rows = Retraining(Settings(data=tmp_path), log, jobs), log.read, []
 
@@ -82,7 +84,7 @@ def test_ratings_are_counted_as_they_come(tmp_path: Path, log: RatingLog, jobs: 
             rows.append(batch.num_rows)
             yield batch
 
-    log.read = reading
+    monkeypatch.setattr(log, "read", reading)
     for ms in range(11, 15):
         assert jobs.list() == []
         rate(log, ms, 250)
@@ -91,7 +93,9 @@ def test_ratings_are_counted_as_they_come(tmp_path: Path, log: RatingLog, jobs: 
     assert [job.algorithm for job in jobs.list()] == ["culsh"]
 
 
-def test_old_snapshots_are_counted_in_the_log_once(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
+def test_old_snapshots_are_counted_in_the_log_once(
+    tmp_path: Path, log: RatingLog, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rate(log, 10, 6000)
     live_since(tmp_path, hours_ago=0, watermark="10-0", n_ratings=None)
     rate(log, 11, 1199)
@@ -99,7 +103,12 @@ def test_old_snapshots_are_counted_in_the_log_once(tmp_path: Path, log: RatingLo
     retraining.submit_due()
     assert jobs.list() == []
     reads, read = [], log.read
-    log.read = lambda after, columns: (reads.append(after), read(after, columns=columns))[1]
+
+    def reading(after: StreamId, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        reads.append(after)
+        return read(after, columns=columns)
+
+    monkeypatch.setattr(log, "read", reading)
     rate(log, 12, 1)
     retraining.submit_due()
     assert [job.algorithm for job in jobs.list()] == ["culsh"]

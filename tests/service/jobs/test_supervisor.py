@@ -25,7 +25,8 @@ from service.storage.archiver import Archiver
 from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.rating_log import RatingLog
 from service.storage.redis_server import RedisServer
-from service.storage.stream import RATINGS, Stream
+from service.storage.stream import Stream
+from tests.service import logs
 from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
@@ -70,8 +71,8 @@ def rate(client: redis.Redis) -> Callable[[], StreamId]:
     def append() -> StreamId:
         ratings = events()
         for start in range(0, len(ratings), 500):
-            last = client.xadd(RATINGS, encode_ratings(ratings[start : start + 500]))
-        return StreamId.parse(last)
+            last = logs.append(client, encode_ratings(ratings[start : start + 500]))
+        return last
 
     return append
 
@@ -195,7 +196,7 @@ def test_a_trainer_ends_with_its_supervisor(
 
 
 def forgotten(client: redis.Redis, user: str) -> StreamId:
-    return StreamId.parse(client.xadd(RATINGS, encode_subject("forget", user)))
+    return logs.append(client, encode_subject("forget", user))
 
 
 def names(data: Path, user: str) -> list[str]:
@@ -228,6 +229,7 @@ def test_forgetting_waits_for_a_trainer_without_a_job(
 ) -> None:
     """One whose lease has run out, as after its supervisor's death."""
     lock = exclusion.try_take(settings.data, shared=True)
+    assert lock is not None
     left = settings.data / "snapshots" / ".culsh-20260101T000000-beef.77.tmp"
     left.mkdir()
     supervise(settings)
@@ -274,6 +276,7 @@ def test_a_forgetting_whose_worker_stops_is_gone_on_with(
 ) -> None:
     rate()
     lock = exclusion.try_take(settings.data, shared=True)
+    assert lock is not None
     supervisor = supervise(settings)
     job = jobs.submit_forgetting("u3", forgotten(client, "u3"))
     eventually(lambda: jobs.get(job.id).state == "running")
@@ -314,7 +317,7 @@ def test_no_ratings_and_no_activation(
 def test_ratings_that_an_algorithm_cannot_use_fail_its_job_with_the_reason(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], client: redis.Redis
 ) -> None:
-    client.xadd(RATINGS, encode_ratings([RatingEvent("u", "a", 1.0, 0.0), RatingEvent("v", "a", -5.0, 0.0)]))
+    logs.append(client, encode_ratings([RatingEvent("u", "a", 1.0, 0.0), RatingEvent("v", "a", -5.0, 0.0)]))
     supervise(settings)
     job = ended(jobs, jobs.submit_training("nmf", {}))
     assert (job.state, job.error) == (
@@ -333,7 +336,7 @@ def test_force_overrides_the_comparison_and_says_so(
     triples = zip(planted.viewers.tolist(), planted.items.tolist(), planted.ratings.tolist(), strict=True)
     ratings = [RatingEvent(f"u{user}", f"i{item}", rating, 1.0) for user, item, rating in triples]
     for start in range(0, len(ratings), 1000):
-        client.xadd(RATINGS, encode_ratings(ratings[start : start + 1000]))
+        logs.append(client, encode_ratings(ratings[start : start + 1000]))
     supervise(settings)
     useless = {"n_factors": 8, "n_epochs": 1, "learning_rate": 1e-6, "n_neighbors": 0}
     first = ended(jobs, jobs.submit_training("culsh-implicit", useless))
@@ -351,7 +354,7 @@ def test_a_job_shows_what_its_search_tried(
 ) -> None:
     ratings = events()
     for start in range(0, len(ratings), 1000):
-        client.xadd(RATINGS, encode_ratings(ratings[start : start + 1000]))
+        logs.append(client, encode_ratings(ratings[start : start + 1000]))
     supervise(settings)
     job = ended(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 2}, tune=True))
     assert job.state == "succeeded"

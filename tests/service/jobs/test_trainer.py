@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,10 +16,11 @@ import gpu
 from gpu.params import Values
 from service.cli import synthetic
 from service.jobs import trainer
-from service.jobs.corpus import Corpus, usable
+from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.trainer import TrainerMessage
 from service.storage import live_versions, snapshot
 from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.manifest import Manifest
 from service.storage.rating_log import RatingLog
 from tests.data import planted
 from tests.service.logs import commit
@@ -63,7 +65,7 @@ def test_the_log_becomes_a_snapshot(data: Path, algorithm: str) -> None:
 
 
 def test_held_out_pairs_are_not_trained_on(data: Path) -> None:
-    corpus = trainer.read_corpus(data, END)
+    corpus = read_corpus(data, END)
     pairs = [set(zip(*part.coo()[:2], strict=True)) for part in (corpus.training, corpus.held_out)]
     assert not pairs[0] & pairs[1]
     total = len(pairs[0]) + len(pairs[1])
@@ -73,15 +75,15 @@ def test_held_out_pairs_are_not_trained_on(data: Path) -> None:
 
 def test_what_came_after_the_watermark_does_not_count(data: Path) -> None:
     commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("late", "i0", 5.0, 0.0)])])
-    assert "late" not in trainer.read_corpus(data, StreamId(7999, 9)).user_ids
-    assert "late" in trainer.read_corpus(data, StreamId(8000, 0)).user_ids
+    assert "late" not in read_corpus(data, StreamId(7999, 9)).user_ids
+    assert "late" in read_corpus(data, StreamId(8000, 0)).user_ids
 
 
 def test_a_forgotten_user_is_not_in_the_corpus(data: Path) -> None:
     commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "forget", subject="u3")])
-    corpus = trainer.read_corpus(data, END)
+    corpus = read_corpus(data, END)
     assert "u3" not in corpus.user_ids
-    whole = trainer.read_corpus(data, StreamId(7999, 0))
+    whole = read_corpus(data, StreamId(7999, 0))
     rows = {user: row for row, user in enumerate(whole.user_ids)}
     for row, user in enumerate(corpus.user_ids):
         assert corpus.training.by_user.lengths[row] == whole.training.by_user.lengths[rows[user]]
@@ -139,7 +141,7 @@ WORSE = {
 def test_a_first_model_has_to_be_better_than_none(tasteful: Path, algorithm: str, metric: str, words: str) -> None:
     bad, _ = run(tasteful, algorithm, msgspec.json.encode(WORSE[algorithm]).decode())
     assert (bad.outcome, bad.promote) == ("succeeded", False)
-    n_held_out = len(trainer.read_corpus(tasteful, END).held_out)
+    n_held_out = len(read_corpus(tasteful, END).held_out)
     ours, baseline = bad.metrics[metric], bad.metrics[f"baseline_{metric}"]
     assert bad.reason == f"{metric} on {n_held_out} held-out pairs is {ours:.4f}, {words} ({baseline:.4f})"
     good, _ = run(tasteful, algorithm, '{"n_factors": 8}')
@@ -162,7 +164,7 @@ def test_all_are_judged_by_what_the_candidate_takes_for_a_dislike(
     judged: list[tuple[str, float]] = []
     ranking = gpu.evaluate.ranking
 
-    def spy(model: gpu.Model, rows: gpu.Rows, test: gpu.Ratings, middle: float, **options: object) -> dict[str, float]:
+    def spy(model: gpu.Model, rows: gpu.Rows, test: gpu.Ratings, middle: float, **options: Any) -> dict[str, float]:
         judged.append((model.calibration.values, middle))
         return ranking(model, rows, test, middle, **options)
 
@@ -188,7 +190,7 @@ def test_what_could_not_be_measured_does_not_break_the_lines(
 
 
 def test_a_device_that_is_asked_for_and_not_there_is_an_error(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu.backend.importlib, "import_module", lambda _: SimpleNamespace(obstacle=lambda: "no driver"))
+    monkeypatch.setattr("gpu.backend.importlib.import_module", lambda _: SimpleNamespace(obstacle=lambda: "no driver"))
     with pytest.raises(gpu.BackendUnavailable, match="no driver"):
         trainer.train(data, "als", ALS, str(END), "device", lambda line: None)
 
@@ -197,7 +199,7 @@ def test_too_little_memory_is_refused_with_both_numbers(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     monkeypatch.setattr(gpu.HOST.primitives("als"), "free_bytes", lambda: 12_345)
-    monkeypatch.setattr(trainer.signal, "signal", lambda *_: None)
+    monkeypatch.setattr("service.jobs.trainer.signal.signal", lambda *_: None)
     options = {"data": data, "job": "j", "algorithm": "als", "watermark": END, "backend": "host"}
     assert trainer.main([str(part) for name, value in options.items() for part in (f"--{name}", value)]) == 1
     (last,) = lines(capsysbinary.readouterr().out)
@@ -211,7 +213,7 @@ def test_too_little_memory_is_refused_with_both_numbers(
 def test_dead_factors_fail_with_what_to_change(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    monkeypatch.setattr(trainer.signal, "signal", lambda *_: None)
+    monkeypatch.setattr("service.jobs.trainer.signal.signal", lambda *_: None)
     options = {"data": data, "job": "j", "algorithm": "als", "watermark": END, "backend": "host"}
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     assert trainer.main([*arguments, "--params", '{"n_factors": 4, "regularization": 100000}']) == 1
@@ -301,13 +303,13 @@ def test_it_ends_with_its_supervisor_though_all_that_it_says_is_taken(data: Path
 def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, algorithm: str) -> None:
     params = {} if algorithm == "ease" else {"n_factors": 4, "n_epochs": 1}
 
-    def trained(given: dict[str, object], values: Values) -> snapshot.Manifest:
+    def trained(given: dict[str, object], values: Values) -> Manifest:
         text = msgspec.json.encode(params | given).decode()
         last = trainer.train(data, algorithm, text, str(END), "host", lambda line: None, values)
         manifest = snapshot.read_manifest(data / "snapshots", str(last.version))
         assert last.calibration == manifest.calibration
         assert manifest.given == params | given  # a setting is not what was asked for
-        assert manifest.n_ratings == len(trainer.read_corpus(data, END).training)
+        assert manifest.n_ratings == len(read_corpus(data, END).training)
         return manifest
 
     assert trained({}, "auto").calibration.values == "ratings"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,7 @@ def test_what_is_made_live_is_there_and_what_is_live_stays(tmp_path: Path) -> No
 
 
 def test_nobody_waits_for_ever_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileLock.take.__func__, "__defaults__", (0.1,))
+    taking: Any = FileLock.take
+    monkeypatch.setattr(taking.__func__, "__defaults__", (0.1,))
     with FileLock.take(tmp_path / live_versions.LOCK_FILE), pytest.raises(LockTimeout, match=live_versions.LOCK_FILE):
         live_versions.set_version(tmp_path, "als", f"als{SUFFIX}")

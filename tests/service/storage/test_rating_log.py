@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from service.engine.history import History
 from service.errors import CorruptLog
-from service.storage import segment_folder
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
 from service.storage.rating_log import RatingLog
 from service.storage.segment import SCHEMA
@@ -227,9 +226,7 @@ def test_a_full_disk_commits_nothing_and_the_same_commit_works_later(
 
     entries = [rating_entry(1, ("u", "i", 1.0))]
     with monkeypatch.context() as patch:
-        patch.setattr(
-            *((segment_folder.os, "fsync", full) if failing == "fsync" else (segment_folder, "write_groups", full))
-        )
+        patch.setattr(f"service.storage.segment_folder.{'os.fsync' if failing == 'fsync' else 'write_groups'}", full)
         with pytest.raises(OSError, match="No space"):
             commit(log, entries)
         assert [*log.folder.glob("*.parquet"), *log.folder.glob(".tmp-*")] == []

@@ -11,7 +11,6 @@ import pytest
 import redis
 
 from service.errors import ServerFailed
-from service.storage import redis_server
 from service.storage.redis_server import RedisServer, find_binary, runtime_folder
 from tests.service.waiting import eventually
 
@@ -141,8 +140,8 @@ def test_the_binary_on_path_comes_first(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_runtime_folder_open_to_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_server.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(redis_server.os, "access", lambda *_: False)
+    monkeypatch.setattr("service.storage.redis_server.tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("service.storage.redis_server.os.access", lambda *_: False)
     folder = runtime_folder(tmp_path / "data")
     assert len(os.fsencode(folder)) - len(os.fsencode(tmp_path)) < 50
     folder.chmod(0o755)

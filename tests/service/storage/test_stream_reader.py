@@ -10,7 +10,7 @@ from service.storage.events import ZERO, Entry, StreamId, encode_ratings
 from service.storage.rating_log import RatingLog
 from service.storage.stream import RATINGS, TRIMMED, Stream
 from service.storage.stream_reader import StreamReader
-from tests.service.logs import commit
+from tests.service.logs import append, commit
 
 Make = Callable[..., Entry]
 
@@ -26,7 +26,7 @@ def fill(client: redis.Redis) -> Callable[[list[Entry]], None]:
 
     def put(entries: list[Entry]) -> None:
         for entry in entries:
-            client.xadd(RATINGS, dict(encode_ratings(entry.ratings)), id=str(entry.id))
+            append(client, encode_ratings(entry.ratings), str(entry.id))
 
     return put
 

@@ -64,7 +64,7 @@ def test_a_device_that_has_failed_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     Backend("device", "").check()
     cuda.runtime.deviceSynchronize = raises(RuntimeError("cudaErrorIllegalAddress: an illegal memory access"))
-    with pytest.raises(BackendUnavailable, match="failed: cudaErrorIllegalAddress: an illegal memory access; start"):
+    with pytest.raises(BackendUnavailable, match="failed: cudaErrorIllegalAddress: an illegal memory access; restart"):
         Backend("device", "").check()
     HOST.check()
 

@@ -34,7 +34,7 @@ lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (c
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	git ls-files | xargs $(BIN)/codespell
+	$(BIN)/codespell
 
 types: $(VENV)/dev ## mypy --strict
 	$(BIN)/mypy

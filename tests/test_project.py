@@ -193,6 +193,20 @@ def links(page: Path) -> set[str]:
     return {target for target in found if ":" not in target}
 
 
+def test_files_and_tests_that_documents_name_are_there():
+    """A promise names its module and the test that holds it; notes of the past may name what is gone."""
+    checked = 0
+    for page in (page for page in pages() if "decisions" not in page.parts and page.name != "CHANGELOG.md"):
+        text = page.read_text("utf-8")
+        for path in re.findall(r"`((?:service|gpu|tests|benchmarks|loadtest|docs)/[\w/.-]+\.(?:py|cu|cuh|md))`", text):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
+            checked += 1
+        for test, path in re.findall(r"`(test_\w+)` in\s+`(tests/[\w/.]+)`", text):
+            assert f"def {test}(" in (ROOT / path).read_text("utf-8"), f"{page.name}: {test} in {path}"
+            checked += 1
+    assert checked > 50
+
+
 def test_links_between_documents_lead_somewhere():
     for page in pages():
         for target in links(page):

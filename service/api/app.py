@@ -47,12 +47,12 @@ class Application(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """The layers of the framework, inside our `Gateway`."""
-        lanes = {
+        fast_routes = {
             ("GET", b"/recommend/"): FastRoute("/recommend/{user}", 200, recommend.RecommendRoute(self._runtime)),
             ("POST", b"/"): FastRoute("/ratings", 202, ratings.RatingsLane(self._runtime)),
-            ("GET", b"/"): openapi.lane(self),
+            ("GET", b"/"): openapi.fast_route(self),
         }
-        return Gateway(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, lanes)
+        return Gateway(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, fast_routes)
 
     @property
     def gateway(self) -> Gateway:

@@ -64,7 +64,7 @@ def _line(fault: Any, index: int) -> InitErrorDetails:
 
 
 def check_names(fields: Iterable[str], value: Any) -> Any:
-    """Return `value`, but refuse an object with so many unknown names that reporting each would take too long."""
+    """Return `value`, but refuse an object with more unknown names than can be reported one by one in time."""
     if isinstance(value, dict) and len(value) > MAX_UNKNOWN_NAMES:
         names = list(fields)
         if len(value) > len(names) + MAX_UNKNOWN_NAMES:

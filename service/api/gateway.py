@@ -75,15 +75,15 @@ class FastRoute(NamedTuple):
 
 
 RequestHeaders = Mapping[bytes, bytes]
-Lanes = Mapping[tuple[str, bytes], FastRoute]
+FastRoutes = Mapping[tuple[str, bytes], FastRoute]
 Message = MutableMapping[str, Any]
 
 
 class Gateway:
     """Wraps the application, and finds fast routes by method and path up to the last `/`."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, lanes: Lanes) -> None:
-        self._app, self._metrics, self._lanes = app, metrics, lanes
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes) -> None:
+        self._app, self._metrics, self._fast_routes = app, metrics, fast_routes
         self._keys, self._rate = Keys(settings), RateLimit(settings.rate_limit_per_s)
         self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck()
         self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
@@ -99,28 +99,30 @@ class Gateway:
         started = time.perf_counter()
         path: bytes = scope["raw_path"].partition(b"?")[0]
         headers = self.headers(scope["headers"])
-        visit = RequestRecord(scope["method"], path, self.request_id(headers), started)
-        if visit.method == "HEAD":  # all code below answers it like GET
+        record = RequestRecord(scope["method"], path, self.request_id(headers), started)
+        if record.method == "HEAD":  # all code below answers it like GET
             scope, send = {**scope, "method": "GET"}, without_body(send)
         route = REFUSED
         try:
-            self.admit(visit.method, path, headers, scope["client"], scope["headers"])
+            self.admit(record.method, path, headers, scope["client"], scope["headers"])
             prefix, slash, tail = path.rpartition(b"/")
-            lane = self._lanes.get((scope["method"], prefix + slash))
-            if lane is not None:
-                route, status = lane.route, lane.status
-                hot = FastRequest(tail, scope["query_string"], _length(headers), receive, visit.request_id, started)
-                content = await lane.answer(hot)
-            if lane is None or content is None:
-                await self._through(scope, receive, send, visit)
+            fast_route = self._fast_routes.get((scope["method"], prefix + slash))
+            if fast_route is not None:
+                route, status = fast_route.route, fast_route.status
+                fast_request = FastRequest(
+                    tail, scope["query_string"], _length(headers), receive, record.request_id, started
+                )
+                content = await fast_route.answer(fast_request)
+            if fast_route is None or content is None:
+                await self._through(scope, receive, send, record)
                 return
-            await _send(send, status, content, JSON, visit.request_id, [])
+            await _send(send, status, content, JSON, record.request_id, [])
         except ClientDisconnect:
             status = CLIENT_GONE
         except Exception as error:
-            status, content, media, extra = self.refusal(error, visit)
-            await _send(send, status, content, media, visit.request_id, extra)
-        self.count(visit, route, status)
+            status, content, media, extra = self.refusal(error, record)
+            await _send(send, status, content, media, record.request_id, extra)
+        self.count(record, route, status)
 
     # --- shared by all request paths
 
@@ -173,29 +175,29 @@ class Gateway:
             shown = kind[:128].decode("latin-1")
             raise UnsupportedMediaType(f"Invalid Content-Type: expected application/json, got {shown}")
 
-    def refusal(self, error: Exception, visit: RequestRecord) -> tuple[int, bytes, bytes, Headers]:
+    def refusal(self, error: Exception, record: RequestRecord) -> tuple[int, bytes, bytes, Headers]:
         """Status, body, media type and further headers for an error; logs unforeseen errors."""
         if isinstance(error, ServiceError):
-            status, content, extra = problems.of_error(error, visit.request_id)
+            status, content, extra = problems.of_error(error, record.request_id)
             return status, content, _PROBLEM, extra
-        _log.error("request failed", request_id=visit.request_id, path=visit.text, exc_info=error)
-        return ServiceError.status, problems.of_crash(visit.request_id), _PROBLEM, []
+        _log.error("request failed", request_id=record.request_id, path=record.text, exc_info=error)
+        return ServiceError.status, problems.of_crash(record.request_id), _PROBLEM, []
 
     def raw_refusal(self, error: ServiceError) -> bytes:
         """A whole response for a connection that ends before its request is parsed; counts and logs it."""
-        visit = RequestRecord("unknown", b"", self.new_id(), time.perf_counter())
-        status, content, media, extra = self.refusal(error, visit)
-        self.count(visit, REFUSED, status)
-        headers = [*_headers(content, media, visit.request_id, extra), *([] if error.closes else [problems.CLOSE])]
+        record = RequestRecord("unknown", b"", self.new_id(), time.perf_counter())
+        status, content, media, extra = self.refusal(error, record)
+        self.count(record, REFUSED, status)
+        headers = [*_headers(content, media, record.request_id, extra), *([] if error.closes else [problems.CLOSE])]
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), lines, content)
 
-    async def _through(self, scope: Scope, receive: Receive, send: Send, visit: RequestRecord) -> None:
+    async def _through(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
         """Answer by the framework."""
-        scope["path"] = visit.text  # the raw path: ids are decoded after routing
-        scope.setdefault("state", {})["request_id"] = visit.request_id
+        scope["path"] = record.text  # the raw path: ids are decoded after routing
+        scope.setdefault("state", {})["request_id"] = record.request_id
         status = 500
-        name = (b"x-request-id", visit.request_id.encode())
+        name = (b"x-request-id", record.request_id.encode())
 
         async def named(message: Message) -> None:
             nonlocal status
@@ -204,25 +206,25 @@ class Gateway:
                 message["headers"] = [*message["headers"], name]
             await send(message)
 
-        structlog.contextvars.bind_contextvars(request_id=visit.request_id)
+        structlog.contextvars.bind_contextvars(request_id=record.request_id)
         try:
             await self._app(scope, limited(receive, self._max_body), named)
         except ClientDisconnect:
             status = CLIENT_GONE
         except Exception:  # the framework has answered with 500 and raises again
-            _log.exception("request failed", method=visit.method, path=visit.text)
+            _log.exception("request failed", method=record.method, path=record.text)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
-        self.count(visit, getattr(scope.get("route"), "path", "unknown"), status)
+        self.count(record, getattr(scope.get("route"), "path", "unknown"), status)
 
-    def count(self, visit: RequestRecord, route: str, status: int) -> None:
+    def count(self, record: RequestRecord, route: str, status: int) -> None:
         """Count and log one answered request."""
-        seconds = time.perf_counter() - visit.started
-        self._metrics.requests.count(visit.method, route, status, seconds)
+        seconds = time.perf_counter() - record.started
+        self._metrics.requests.count(record.method, route, status, seconds)
         if status >= 400 or self._logs_all:
-            self._log(visit, status, seconds)
+            self._log(record, status, seconds)
 
-    def _log(self, visit: RequestRecord, status: int, seconds: float) -> None:
+    def _log(self, record: RequestRecord, status: int, seconds: float) -> None:
         further = {}
         if status < 400:
             log = _log.debug
@@ -234,9 +236,9 @@ class Gateway:
             further = {"lines_left_out": n_left_out} if n_left_out else {}
         log(
             "request",
-            request_id=visit.request_id,
-            method=visit.method,
-            path=visit.text,
+            request_id=record.request_id,
+            method=record.method,
+            path=record.text,
             status=status,
             took_ms=round(seconds * 1000, 3),
             **further,

@@ -84,49 +84,49 @@ class RecommendProtocol(HttpToolsProtocol):
             return False
         gateway = self._gateway
         headers = gateway.headers(self.headers)
-        visit = RequestRecord(self.parser.get_method().decode(), path, gateway.request_id(headers), started)
+        record = RequestRecord(self.parser.get_method().decode(), path, gateway.request_id(headers), started)
         cycle = _Cycle()
         self.cycle = cast("RequestResponseCycle", cycle)  # it has all that uvicorn uses of a cycle
         try:
-            gateway.admit(visit.method, path, headers, self.client, self.headers)
+            gateway.admit(record.method, path, headers, self.client, self.headers)
             answer = self._short.ask(query)
         except Exception as error:
-            self._refuse(visit, cycle, error)
+            self._refuse(record, cycle, error)
         else:
-            answer.add_done_callback(functools.partial(self._finish, visit, cycle))
+            answer.add_done_callback(functools.partial(self._finish, record, cycle))
         return True
 
-    def _finish(self, visit: RequestRecord, cycle: _Cycle, answer: asyncio.Future[Any]) -> None:
+    def _finish(self, record: RequestRecord, cycle: _Cycle, answer: asyncio.Future[Any]) -> None:
         try:
-            content = self._short.finish(answer.result(), visit.request_id, visit.started)
+            content = self._short.finish(answer.result(), record.request_id, record.started)
         except Exception as error:
-            self._refuse(visit, cycle, error)
+            self._refuse(record, cycle, error)
         else:
-            self._write(visit, cycle, 200, content, JSON, [])
+            self._write(record, cycle, 200, content, JSON, [])
 
-    def _refuse(self, visit: RequestRecord, cycle: _Cycle, error: Exception) -> None:
-        self._write(visit, cycle, *self._gateway.refusal(error, visit))
+    def _refuse(self, record: RequestRecord, cycle: _Cycle, error: Exception) -> None:
+        self._write(record, cycle, *self._gateway.refusal(error, record))
 
     def _write(
-        self, visit: RequestRecord, cycle: _Cycle, status: int, content: bytes, media: bytes, extra: Headers
+        self, record: RequestRecord, cycle: _Cycle, status: int, content: bytes, media: bytes, extra: Headers
     ) -> None:
         """Write the whole response at once, and let uvicorn read the next request."""
         cycle.response_complete = True
         if cycle.disconnected or self.transport.is_closing():
-            self._gateway.count(visit, self._short.route, CLIENT_GONE)
+            self._gateway.count(record, self._short.route, CLIENT_GONE)
             return
         if CLOSE in extra:
             cycle.keep_alive = False
         elif not cycle.keep_alive:
             extra = [*extra, CLOSE]
         further = b"".join(b"%b: %b\r\n" % header for header in extra) if extra else b""
-        request_id = visit.request_id.encode()
-        body = b"" if visit.method == "HEAD" else content
+        request_id = record.request_id.encode()
+        body = b"" if record.method == "HEAD" else content
         self.transport.write(
             b"%b%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b"
             % (STATUS_LINE[status], self._head(), media, len(content), request_id, further, body)
         )
-        self._gateway.count(visit, self._short.route, status)
+        self._gateway.count(record, self._short.route, status)
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()

@@ -38,7 +38,7 @@ class Local:
         self.close()
 
     def close(self) -> None:
-        """End the thread; for whoever could not be started."""
+        """End the thread of a service that could not be started."""
         self._run(self._client.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

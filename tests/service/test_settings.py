@@ -50,7 +50,7 @@ def test_loopback_needs_no_keys(host: str) -> None:
 def test_other_hosts_need_keys_to_serve(host: str) -> None:
     short: list[dict[str, Any]] = [{}, {"api_key": KEY}, {"admin_key": KEY}, {"read_key": KEY}]
     for keys in short:
-        settings = Settings(host=host, **keys)  # whoever does not serve needs none
+        settings = Settings(host=host, **keys)  # a process that does not serve needs none
         with pytest.raises(InvalidSetting, match="NEARFIELD_ADMIN_KEY"):
             settings.check_exposure()
     for name in ("api_key", "read_key", "write_key"):

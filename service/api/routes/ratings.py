@@ -60,11 +60,11 @@ class RatingsLane:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def __call__(self, hot: FastRequest) -> bytes | None:
+    async def __call__(self, fast_request: FastRequest) -> bytes | None:
         """The body of the answer, or None if the request is unusual."""
-        if hot.tail != b"ratings" or hot.query or not hot.length:
+        if fast_request.tail != b"ratings" or fast_request.query or not fast_request.length:
             return None
-        return await _accepted(self._runtime, await _body(hot.receive), hot.started)
+        return await _accepted(self._runtime, await _body(fast_request.receive), fast_request.started)
 
 
 async def _accepted(runtime: Runtime, body: bytes, started: float) -> bytes:

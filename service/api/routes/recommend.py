@@ -56,13 +56,13 @@ class RecommendRoute:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def __call__(self, hot: FastRequest) -> bytes | None:
+    async def __call__(self, fast_request: FastRequest) -> bytes | None:
         """The body of the answer, or None if the request is unusual or invalid."""
-        plan, user = self._plan(hot.query), _user(hot.tail)
+        plan, user = self._plan(fast_request.query), _user(fast_request.tail)
         if plan is None or user is None:
             return None
         answer = await self._runtime.ask(Recommend(user=user, **plan.filters), plan.wait_for)
-        return _finished(answer, hot.request_id, hot.started)
+        return _finished(answer, fast_request.request_id, fast_request.started)
 
     @property
     def short(self) -> FastGet:

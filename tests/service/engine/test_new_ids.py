@@ -1,4 +1,4 @@
-"""A key may bring in so many new users and items an hour, and rate those that are known as often as it likes."""
+"""A key may add a limited number of new users and items an hour, and rate known ones without limit."""
 
 from collections.abc import Iterator
 from pathlib import Path

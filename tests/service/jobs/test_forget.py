@@ -126,7 +126,7 @@ def test_one_revision_of_a_snapshot_stays(whole: Whole) -> None:
 def test_a_forgetting_whose_worker_is_killed_is_gone_on_with(
     whole: Whole, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Killed before each step in turn: whoever comes next knows what to do, also where the name is gone already."""
+    """Killed before each step in turn: the next worker knows what to do, also where the name is gone already."""
     whole.send(events()[:300])
     place = whole.log if step in ("rewrite_without", "remove_temporaries") else whole.stream
     done = getattr(place, step)

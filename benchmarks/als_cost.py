@@ -44,7 +44,7 @@ H100 = Ceilings(cached=6.2e12, cached_bytes=25e6, gathered=3.5e12, float16=738e1
 
 @dataclass(frozen=True)
 class Work:
-    """What one half-iteration takes: `bytes` and `flop`, of which the table gathered from holds `table_bytes`."""
+    """Cost of one half-iteration: `bytes` and `flop`; `table_bytes` is the size of the gathered table."""
 
     bytes: int
     flop: int

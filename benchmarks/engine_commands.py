@@ -26,7 +26,9 @@ def accuracy(
     factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "32,128",
     neighbors: Annotated[int, typer.Option(help="K.")] = 32,
     seeds: Seeds = "0,1,2",
-    folds: Annotated[int, typer.Option(help="Instead: the defaults on so many disjoint test sets of a file.")] = 0,
+    folds: Annotated[
+        int, typer.Option(help="Number of disjoint test sets of a file: measures the defaults on each of them instead.")
+    ] = 0,
     backend: Where = "auto",
     json: Json = False,
 ) -> None:

@@ -45,11 +45,11 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """What was placed, the seconds of that, the gigabytes that it takes, and milliseconds of a read and of a lesson.
+    """One model: seconds until it answers and learns, gigabytes, and milliseconds of a read and of a batch of events.
 
-    `place_s` includes compiling kernels; `settle_s` copying the ratings to where the model learns, of which the
-    longest slice, during which an engine would answer nobody, takes `slice_ms`; the longest of a lesson
-    `lesson_slice_ms`. `ratings_per_second` is what lessons of this size come to, one after the other.
+    `place_s` includes compiling kernels; `settle_s` is the time to copy the ratings to where the model learns.
+    `slice_ms` is its longest slice, during which an engine answers no request, and `lesson_slice_ms` the longest of a
+    batch of events. `ratings_per_second` is the rate of such batches, one after the other.
     """
 
     algorithm: str

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESERVED_FROM = 2**20  # bytes; longer arrays reserve addresses
-RESERVED_BYTES = 2**36  # of addresses for an array, or so many times its length:
-RESERVED_TIMES = 4
+RESERVED_BYTES = 2**36  # bytes; addresses reserved for an array, if this is more than the next line gives
+RESERVED_TIMES = 4  # addresses reserved for an array, in multiples of its length
 _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python's mmap names from 3.13 on
 
 

@@ -19,8 +19,8 @@ from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import evaluate
 from gpu.views import Rates, Samples, Shares, arrays_of, balanced_bounds
 
-# D, groups of users and of items: at most so many threads work at once. It is a constant, so that a result does not
-# depend on the machine. More groups would look up a user's ratings more often in an epoch.
+# D, groups of users and of items, and the largest number of threads that work at once. It is a constant, so that a
+# result does not depend on the machine. More groups would look up a user's ratings more often in an epoch.
 N_GROUPS = 8
 
 

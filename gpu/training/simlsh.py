@@ -32,7 +32,7 @@ PSI_STEPS = 64
 # addition.
 PSI_LIMIT = 127
 
-ALL_PAIRS_LIMIT = 50_000  # candidates; up to so many all pairs are compared, beyond only bucket mates
+ALL_PAIRS_LIMIT = 50_000  # candidates; up to this number all pairs are compared, above it only bucket mates
 BUCKET_SIZE = 32  # items; target mean of a bucket, which decides the width of keys
 BUCKET_WINDOW = 32  # bucket mates compared on each side
 REFINEMENTS = 3  # recall on 100,000 hard items: .18, then .34, .50, .57 (best eight: .26, .55, .82, .90)
@@ -206,7 +206,7 @@ def rank_in_buckets(
     """Rank keys (I, K) of the best among each candidate's bucket mates.
 
     There is one table for each 16 bits of the signature, sorted by these and the next 48 bits. Items with the same key
-    share a bucket; a key has so many leading bits that a bucket has `BUCKET_SIZE` items on average. The mates of all
+    share a bucket; the length of a key is chosen for `BUCKET_SIZE` items a bucket on average. The mates of all
     tables, at most `BUCKET_WINDOW` on each side, are ranked by the whole signature. Then neighbors of neighbors are
     ranked too, `REFINEMENTS` times, since keys alone miss most pairs that agree in 60 % of their bits. The cost is 4·W
     sorts and at most I·(8·W·`BUCKET_WINDOW` + `REFINEMENTS`·K²) pairs.

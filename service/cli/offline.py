@@ -158,7 +158,7 @@ def evaluate(
     """Measure the snapshot in `folder` on `test`: RMSE and MAE (not for implicit models), then ranks.
 
     Args:
-        folder: the folder of a version, or of several, of which the newest is used.
+        folder: the folder of a version, or a folder of several versions; then the newest is used.
         test: held-out ratings.
         negatives: user id → items to rank together with each test item of the user. None ranks against all items that
             the user had not rated.

@@ -129,7 +129,7 @@ class Popularity:
         return top
 
     def _best_of(self, rows: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-        """The `n` best of `rows`, of which there must be more than `n`, in any order."""
+        """The `n` best of `rows`, in any order. `rows` must be longer than `n`."""
         counts = self._counts.values[rows]
         least = np.partition(counts, -n)[-n]
         more, even = rows[counts > least], rows[counts == least]

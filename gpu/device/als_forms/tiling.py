@@ -9,7 +9,7 @@ from gpu.training.als import AlsObjective, width
 
 BATCH_BYTES = 2**29  # bytes; sums of a batch: many times the rows in flight, and little compared with the ratings
 WARP = 32
-SMALL = 40  # unknowns; up to so many threads own tiles of 4 x 4: with 8 x 8 most of a block would idle
+SMALL = 40  # unknowns; up to this size a thread owns a tile of 4 x 4: with 8 x 8 most of a block would idle
 
 
 class Tiling(NamedTuple):

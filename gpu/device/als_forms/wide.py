@@ -19,7 +19,7 @@ from gpu.training.als import WHOLE, AlsObjective
 
 NAME = "als_wide"
 HOPPER, ARCHITECTURE = 90, "sm_90a"
-NARROW = 144  # columns of the table; up to so many a few warps hold A
+NARROW = 144  # columns of the table; up to this width a few warps hold A
 
 
 class Geometry(NamedTuple):

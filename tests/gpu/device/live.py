@@ -22,7 +22,7 @@ LEARNED = [name for name, (_, dtype) in ARRAYS.items() if dtype is np.float32]
 
 
 class World(NamedTuple):
-    """Some ratings and a model of which the last items are new."""
+    """Some ratings and a model whose last items are new."""
 
     model: Model
     table: RatingTable
@@ -55,7 +55,7 @@ class World(NamedTuple):
 
 
 def world(kind: type[Params], sizes: tuple[int, int], lengths: list[int], n_items: int, n_new: int) -> World:
-    """Users with so many ratings of random items; F and K in `sizes`; a new item has the raters that come its way."""
+    """Users with these numbers of ratings of random items; F and K in `sizes`. New items get raters at random."""
     rng = np.random.default_rng(len(lengths))
     model = random_model(random_params(kind, *sizes), len(lengths), n_items, seed=sizes[0])
     model.mean = -1.4 if model.is_implicit else 3.5

@@ -85,7 +85,7 @@ def test_macros_are_in_a_fixed_order():
 
 
 class Loaded:
-    """A module of which every kernel has one limit, as CUDA has it, whoever gets hold of it."""
+    """A module whose kernels have one limit each, shared by all handles of a kernel, as in CUDA."""
 
     max_dynamic_shared_size_bytes = 0
 

@@ -46,7 +46,9 @@ def test_bits_are_balanced_and_no_two_go_together() -> None:
     products = signs.T.astype(np.float32) @ signs.astype(np.float32) / np.sqrt(n_users)
     pairs = products[np.triu_indices(n_bits, 1)]
     assert abs(pairs.std() - 1) < 0.01
-    assert np.abs(pairs).max() < 1.15 * np.sqrt(2 * np.log(2 * len(pairs)))  # the largest of so many normal numbers
+    assert np.abs(pairs).max() < 1.15 * np.sqrt(
+        2 * np.log(2 * len(pairs))
+    )  # the expected maximum of as many normal numbers
     assert np.abs(signs.sum(axis=0)).max() / np.sqrt(n_users) < 1.15 * np.sqrt(2 * np.log(2 * n_bits))
 
 

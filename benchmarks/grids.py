@@ -3,8 +3,8 @@
 They stand in units of the data, so that one grid serves every scale of values and every density. Values are divided by
 `unit` before a setting is trained: ratings by their standard deviation, counts by their mean. The deviation sets the
 squared error of a row, and so the scale of λ and of the step. α, which weighs a rated pair against an unrated one, is
-a multiple of 1 / √density: the best α found for pairs that count as ones is near 5 where one pair in 25 is rated (MovieLens-1M) and
-near 40 where one in 1,500 is (Gowalla).
+a multiple of 1 / √density: the best α found for pairs that count as ones is near 5 where one pair in 25 is rated
+(MovieLens-1M) and near 40 where one in 1,500 is (Gowalla).
 """
 
 from __future__ import annotations

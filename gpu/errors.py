@@ -6,6 +6,7 @@ EngineError
 │   └── InvalidParams: a hyperparameter (unknown name, out of range)
 ├── BackendUnavailable: the requested backend cannot run on this machine
 ├── NotEnoughMemory: a model would not fit; carries both numbers
+├── RankLost: another process of a training has ended
 ├── TrainingDiverged: a loss or a factor stopped being finite
 ├── DeadFactors: a training left all factors about zero
 
@@ -76,6 +77,10 @@ class NotEnoughMemory(EngineError):
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
         self.kept_bytes = kept_bytes
+
+
+class RankLost(EngineError):
+    """Another rank of this training has ended or hangs; the training can go on from its last checkpoint."""
 
 
 class TrainingDiverged(EngineError):

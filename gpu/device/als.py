@@ -22,6 +22,7 @@ from gpu.device.als_forms.sides import PANEL, Side, Table
 from gpu.device.als_forms.tiling import tiling
 from gpu.device.cuda.arrays import free_bytes
 from gpu.errors import InvalidParams
+from gpu.exchange import Exchange
 from gpu.ratings import Rows
 from gpu.training.als import WHOLE, AlsObjective, block_problem, is_blocked
 
@@ -85,19 +86,28 @@ def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjectiv
     return 8 * int(lengths.sum()) + (32 + 16) * n_items + 32 * n_split + (24 + 8) * len(lengths) + sums
 
 
-def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
+def prepare(
+    rows: Rows,
+    n_columns: int,
+    problem: AlsObjective,
+    n_rated: int | None = None,
+    lengths: NDArray[np.int64] | None = None,
+) -> Side:
     """Copy the ratings of one side to the device, with the plan of its half-iterations.
 
     Args:
-        rows: ratings of the side to solve.
+        rows: ratings of the rows to solve.
         n_columns: rows of the fixed side.
         n_rated: number of these that have ratings. Default: all.
+        lengths: numbers of ratings of all rows of the side, if `rows` are only some of them: they decide how rows are
+            cut into parts, so that every rank cuts a row as a single rank would. Default: of `rows`.
     """
     n_rated = n_columns if n_rated is None else n_rated
+    lengths = rows.lengths if lengths is None else lengths
     ridges, inner, path = problem.ridges(rows.lengths, n_rated), _solved_at_once(problem), _path(problem)
     if is_fused(problem):
         weights, ranges = plan.weights(rows, problem), _n_ranges(n_columns, problem)
-        work = plan.fused(rows, weights, n_columns, ranges, _max_slots(problem))
+        work = plan.fused(rows, weights, n_columns, ranges, plan.cut_of(lengths, ranges, _max_slots(problem)))
         return arrays.side_of(rows, work, [], ridges, n_rated, work.n_slots * path.slot_bytes(inner))
     work = plan.two_phase(rows)
     batches = plan.batches(work.splits, tiling(inner).max_slots)
@@ -126,6 +136,35 @@ def load(table: NDArray[np.float32], problem: AlsObjective) -> Table:
 def fetch(table: Table) -> NDArray[np.float32]:
     """The table (rows, D) on the host; waits for the device."""
     return arrays.fetched(table)
+
+
+def part(table: Table, rows: slice) -> Table:
+    """Consecutive rows of the table, not copied.
+
+    Raises:
+        InvalidParams: some rows of a table that is solved in blocks of factors.
+    """
+    if rows == slice(0, len(table.values)):
+        return table
+    if table.n_factors is not None:
+        raise InvalidParams(f"Invalid n_factors: expected at most {WHOLE} on several devices, got {table.n_factors}")
+    return Table(table.values[rows], None if table.halves is None else table.halves[rows])
+
+
+def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64], problem: AlsObjective) -> None:
+    """Exchange what the other half-iteration reads of solved rows; `bounds` as in `Exchange.gather`.
+
+    That is float16 for tensor cores, and float32 for other kernels and for VᵀV.
+    """
+    if table.halves is not None:
+        exchange.gather(table.halves, bounds)
+    if table.halves is None or problem.is_implicit:
+        exchange.gather(table.values, bounds)
+
+
+def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
+    """Exchange float32 parameters too, for errors and for `fetch`."""
+    exchange.gather(table.values, bounds)
 
 
 def finish() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
+from gpu.exchange import Exchange
 from gpu.free_memory import free_bytes
 from gpu.host import cg, columns, subspace
 from gpu.host.solve import BATCH, add_observations
@@ -61,14 +62,22 @@ def _whole_bytes(n_longer: int, problem: AlsObjective) -> int:
     return 4 * n_longer * padded + grams + matrices
 
 
-def prepare(rows: Rows, n_columns: int, problem: AlsObjective, n_rated: int | None = None) -> Side:
+def prepare(
+    rows: Rows,
+    n_columns: int,
+    problem: AlsObjective,
+    n_rated: int | None = None,
+    lengths: NDArray[np.int64] | None = None,
+) -> Side:
     """The side with these `rows`, the ρ of each, and their assignment to threads.
 
     Args:
-        rows: ratings of the side to solve.
+        rows: ratings of the rows to solve.
         n_columns: rows of the fixed side.
         n_rated: number of these that have ratings. Default: all.
+        lengths: not used: see the twin.
     """
+    del lengths
     shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
     ridges = problem.ridges(rows.lengths, n_columns if n_rated is None else n_rated)
@@ -97,6 +106,22 @@ def load(table: Table, problem: AlsObjective) -> Table:
 def fetch(table: Table) -> Table:
     """The table on the host: `table` itself."""
     return table
+
+
+def part(table: Table, rows: slice) -> Table:
+    """Consecutive rows of the table, not copied."""
+    return table[rows]
+
+
+def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64], problem: AlsObjective) -> None:
+    """Exchange solved rows, so that the other side can be solved; `bounds` as in `Exchange.gather`."""
+    del problem
+    exchange.gather(table, bounds)
+
+
+def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
+    """Do nothing: `gather` exchanges everything."""
+    del exchange, table, bounds
 
 
 def finish() -> None:

@@ -15,7 +15,7 @@ A row without ratings gets zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,15 @@ from gpu.backend import HOST, Backend
 from gpu.baselines import mean_of
 from gpu.calibration import Calibration, calibrate, signals_of
 from gpu.errors import TrainingDiverged
+from gpu.exchange import ALONE, Exchange
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.refit_rules import ridges
 from gpu.training import evaluate
-from gpu.training.loop import Trainer
+from gpu.training.loop import State, Trainer
+from gpu.views import balanced_bounds
 
 WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
 START = 0.2  # size of the random start, as in cuMF: uniform from 0 to it, or normal with half of it as deviation
@@ -81,8 +83,59 @@ def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibrat
     )
 
 
+class _Half:
+    """One side of the problem: its table, and the ratings of the rows that this rank solves.
+
+    With several ranks the rows are divided into blocks with about equally many ratings ("gather mode", cuMF's model
+    parallelism). Each rank solves its block against the whole table of the other side; then all ranks get all blocks.
+    A row is solved as by a single rank, so the tables have the same bits for any number of ranks.
+
+    Attributes:
+        bounds: int64 (P + 1,), first row of the block of each rank.
+        side: ratings of this rank's block, on the backend.
+        table: parameters of all rows, on the backend.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        n_rated: int,
+        n_columns: int,
+        start: NDArray[np.float32],
+        trainer: AlsTrainer,
+    ) -> None:
+        """Load `rows` and the table that `start` has the content of; `n_rated` rows of the other side have ratings."""
+        self._als, self._exchange, self._problem = trainer.primitives, trainer.exchange, trainer.problem
+        self.bounds = balanced_bounds(rows.lengths, trainer.exchange.size)
+        self._own = slice(*self.bounds[self._exchange.rank : self._exchange.rank + 2].tolist())
+        own = rows._replace(starts=rows.starts[self._own], lengths=rows.lengths[self._own])
+        self.side = self._als.prepare(own, n_columns, self._problem, n_rated, rows.lengths)
+        self.table = self._als.load(start, self._problem)
+
+    def solve(self, fixed: Any) -> None:
+        """Solve the rows of all ranks against the table `fixed`."""
+        self._als.solve(self.side, self._als.part(self.table, self._own), fixed, self._problem)
+        self._als.gather(self._exchange, self.table, self.bounds, self._problem)
+
+    def complete(self) -> None:
+        """Fetch what solving did not need: afterwards the table has all parameters of all rows."""
+        self._als.complete(self._exchange, self.table, self.bounds)
+
+    def errors(self, fixed: Any, scale: tuple[float, float]) -> tuple[float, float]:
+        """See the primitive `errors`; of this rank's rows."""
+        own = self._als.part(self.table, self._own)
+        squares, loss = self._als.errors(self.side, own, fixed, self._problem, scale)
+        return float(squares), float(loss)
+
+    def penalty(self) -> float:
+        """See the primitive `penalty`; of this rank's rows."""
+        return float(self._als.penalty(self.side, self._als.part(self.table, self._own), self._problem))
+
+
 class AlsTrainer(Trainer[Model]):
     """Solves both sides in turn on the backend; see `gpu.training.loop.Trainer`."""
+
+    n_parts = 2
 
     def __init__(
         self,
@@ -91,27 +144,30 @@ class AlsTrainer(Trainer[Model]):
         backend: Backend = HOST,
         test: Ratings | None = None,
         calibration: Calibration | None = None,
+        exchange: Exchange = ALONE,
     ) -> None:
-        """Load both sides onto the backend.
+        """Load this rank's rows of both sides onto the backend.
 
         Args:
             calibration: of these ratings. Default: computed here.
+            exchange: the ranks that train together.
 
         Raises:
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
         """
         calibration = calibration or calibrate(ratings, params)
         self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
-        self.problem = problem_of(ratings, params, calibration)
+        self.problem, self.exchange = problem_of(ratings, params, calibration), exchange
         _check_memory(ratings, self.problem, backend)
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
-        self._als = als = backend.primitives("als")
+        self.primitives = als = backend.primitives("als")
         n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
-        self._by_user = als.prepare(ratings.by_user, ratings.n_items, self.problem, n_items)
-        self._by_item = als.prepare(ratings.by_item, ratings.n_users, self.problem, n_users)
-        self._held_out = None if test is None else als.prepare(test.by_user, ratings.n_items, self.problem)
         users, items = start_tables(ratings, self.problem, params.seed)
-        self._users, self._items = als.load(users, self.problem), als.load(items, self.problem)
+        self._users = _Half(ratings.by_user, n_items, ratings.n_items, users, self)
+        self._items = _Half(ratings.by_item, n_users, ratings.n_users, items, self)
+        self._held_out = None
+        if test is not None and exchange.rank == 0:
+            self._held_out = als.prepare(test.by_user, ratings.n_items, self.problem)
         self.seconds = 0.0
 
     @property
@@ -121,10 +177,26 @@ class AlsTrainer(Trainer[Model]):
 
     def learn(self, epoch: int) -> None:
         """Solve all items, then all users."""
+        for part in range(self.n_parts):
+            self.learn_part(epoch, part)
+
+    def learn_part(self, epoch: int, part: int) -> None:
+        """Solve all items (part 0) or all users (part 1)."""
         del epoch
-        self._als.solve(self._by_item, self._items, self._users, self.problem)
-        self._als.solve(self._by_user, self._users, self._items, self.problem)
-        self._als.finish()
+        solved, fixed = (self._items, self._users) if part == 0 else (self._users, self._items)
+        solved.solve(fixed.table)
+        self.primitives.finish()
+
+    def state(self) -> State:
+        """Both tables."""
+        self._complete()
+        users, items = self._tables()
+        return {"users": users, "items": items}
+
+    def restore(self, state: State) -> None:
+        """See `gpu.training.loop.Trainer`."""
+        for half, name in ((self._users, "users"), (self._items, "items")):
+            half.table = self.primitives.load(np.array(state[name]), self.problem)
 
     def diverged(self, epoch: int) -> TrainingDiverged:
         """The error for ratings whose squares overflow, or for a singular row."""
@@ -134,36 +206,54 @@ class AlsTrainer(Trainer[Model]):
         )
 
     def model(self) -> Model:
-        """The present parameters, on the host."""
-        tables = self._als.fetch(self._users), self._als.fetch(self._items)
-        model = model_of(self.ratings, self.params, self.problem, *tables)
+        """The present parameters, on the host; with several ranks all must call it."""
+        self._complete()
+        return self._model()
+
+    def _complete(self) -> None:
+        for half in (self._users, self._items):
+            half.complete()
+
+    def _model(self) -> Model:
+        """The model of tables that are complete on this rank."""
+        model = model_of(self.ratings, self.params, self.problem, *self._tables())
         model.calibration = self.calibration
         return model
+
+    def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(users, items) on the host."""
+        return self.primitives.fetch(self._users.table), self.primitives.fetch(self._items.table)
 
     def compile(self) -> None:
         """Compile the kernels of a half-iteration, by solving a matrix without rows."""
         starts, lengths, items, values = self.ratings.by_user
         rows = Rows(starts[:0], lengths[:0], items[:0], values[:0])
-        nothing = self._als.prepare(rows, 1, self.problem)
-        table = self._als.load(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
-        self._als.solve(nothing, table, table, self.problem)
-        self._als.finish()
+        nothing = self.primitives.prepare(rows, 1, self.problem)
+        table = self.primitives.load(np.zeros((0, width(self.problem)), dtype=np.float32), self.problem)
+        self.primitives.solve(nothing, table, table, self.problem)
+        self.primitives.finish()
 
     def metrics(self) -> Mapping[str, float]:
-        """See `gpu.training.loop.EpochReport`."""
-        als, problem, scale, n = self._als, self.problem, self.ratings.scale, len(self.ratings)
-        squares, loss = als.errors(self._by_user, self._users, self._items, problem, scale)
-        loss += als.penalty(self._by_user, self._users, problem) + als.penalty(self._by_item, self._items, problem)
+        """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
+        problem, scale, n = self.problem, self.ratings.scale, len(self.ratings)
+        self._complete()
+        squares, loss = self._users.errors(self._items.table, scale)
+        loss += self._users.penalty() + self._items.penalty()
+        squares, loss = self.exchange.totals(squares, loss)
         metrics = {"train_loss": loss / n}
         if not problem.is_implicit:
             metrics["train_rmse"] = float(np.sqrt(squares / n))
-        if self.test is None:
-            return metrics
-        if problem.is_implicit:
-            ranks = evaluate.ranking(self.model(), self._rated, self.test)
-            return metrics | {f"test_{name}": value for name, value in ranks.items()}
-        squares, _ = als.errors(self._held_out, self._users, self._items, problem, scale)
-        return metrics | {"test_rmse": float(np.sqrt(squares / len(self.test)))}
+        return metrics | self._test_metrics()
+
+    def _test_metrics(self) -> dict[str, float]:
+        if self.test is None or self._held_out is None:
+            return {}
+        if self.problem.is_implicit:
+            ranks = evaluate.ranking(self._model(), self._rated, self.test)
+            return {f"test_{name}": value for name, value in ranks.items()}
+        tables = self._users.table, self._items.table
+        squares, _ = self.primitives.errors(self._held_out, *tables, self.problem, self.ratings.scale)
+        return {"test_rmse": float(np.sqrt(squares / len(self.test)))}
 
 
 def is_blocked(problem: AlsObjective) -> bool:

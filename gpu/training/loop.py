@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from numpy.typing import NDArray
 
 from gpu.errors import TrainingDiverged
 
@@ -31,6 +33,7 @@ class EpochReport:
 
 
 OnEpoch = Callable[[EpochReport], None]
+State = Mapping[str, NDArray[Any]]  # the parameters of a training, on the host
 
 
 Found = TypeVar("Found")
@@ -44,9 +47,11 @@ class Trainer(Protocol[Found_co]):
 
     Attributes:
         seconds: training time so far; at the start, the time for finding neighbors.
+        n_parts: parts of an epoch; after each, the training can be interrupted and resumed.
     """
 
     seconds: float
+    n_parts: int = 1
 
     @property
     def n_epochs(self) -> int:
@@ -62,6 +67,25 @@ class Trainer(Protocol[Found_co]):
 
     def learn(self, epoch: int) -> None:
         """Run epoch `epoch`, from 0; returns when the epoch is complete."""
+
+    def learn_part(self, epoch: int, part: int) -> None:
+        """Run part `part` of epoch `epoch`, both from 0. By default an epoch has one part."""
+        del part
+        self.learn(epoch)
+
+    def state(self) -> State:
+        """All parameters that the next part depends on; on the host, valid until the next part.
+
+        With several ranks all must call it. The arrays have the rows of all ranks. By default there is no such state,
+        and the training cannot be resumed.
+        """
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} cannot be resumed")
+
+    def restore(self, state: State) -> None:
+        """Continue from the parameters that `state` has returned in a training on the same ratings."""
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} cannot be resumed")
 
     def is_finite(self) -> bool:
         """Whether every parameter is finite. By default true: metrics and `gpu.training.check` find other cases."""
@@ -81,19 +105,35 @@ class Trainer(Protocol[Found_co]):
         """The present result, in host memory."""
 
 
-def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None) -> Found:
+class Checkpoints(Protocol):
+    """Where the parameters of a training are kept, so that it can be resumed after a failure."""
+
+    def last(self) -> tuple[int, State] | None:
+        """(number of completed parts, parameters after them) of the newest checkpoint; None if there is none."""
+
+    def save(self, n_parts: int, state: State) -> None:
+        """Keep the parameters after `n_parts` parts. It copies the arrays before it returns."""
+
+
+def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None, checkpoints: Checkpoints | None = None) -> Found:
     """Run all epochs of `trainer` and return its result.
 
     Args:
         on_epoch: called after each epoch; without it no metrics are computed.
+        checkpoints: where to resume from, and what to write after each part of an epoch. A resumed training ends with
+            the parameters of an undisturbed one, bit for bit, if the algorithm is deterministic.
 
     Raises:
         TrainingDiverged: a parameter, or a metric of the training ratings, is not finite. A metric of the test set may
             be NaN: without a liked pair there is no rank.
     """
     begin(trainer)
-    for epoch in range(trainer.n_epochs):
-        advance(trainer, epoch)
+    for epoch, part in _parts(trainer, checkpoints):
+        advance(trainer, epoch, part)
+        if checkpoints is not None:
+            checkpoints.save(epoch * trainer.n_parts + part + 1, trainer.state())
+        if part < trainer.n_parts - 1:
+            continue
         if on_epoch is not None:
             metrics = trainer.metrics()
             if not all(math.isfinite(value) for name, value in metrics.items() if not name.startswith("test_")):
@@ -104,6 +144,16 @@ def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None) -> Found:
     return trainer.model()
 
 
+def _parts(trainer: Trainer[Found], checkpoints: Checkpoints | None) -> Iterator[tuple[int, int]]:
+    """(epoch, part) of all parts that are still to be run; restores the newest checkpoint."""
+    n_done = 0
+    if checkpoints is not None and (checkpoint := checkpoints.last()) is not None:
+        n_done, state = checkpoint
+        trainer.restore(state)
+    for n in range(n_done, trainer.n_epochs * trainer.n_parts):
+        yield divmod(n, trainer.n_parts)
+
+
 def begin(trainer: Trainer[object]) -> None:
     """Compile and prepare: all work before the first epoch."""
     trainer.compile()
@@ -112,14 +162,14 @@ def begin(trainer: Trainer[object]) -> None:
     trainer.seconds += time.perf_counter() - began
 
 
-def advance(trainer: Trainer[object], epoch: int) -> None:
-    """Run epoch `epoch`, from 0.
+def advance(trainer: Trainer[object], epoch: int, part: int = 0) -> None:
+    """Run part `part` of epoch `epoch`, both from 0.
 
     Raises:
         TrainingDiverged: a parameter is not finite.
     """
     began = time.perf_counter()
-    trainer.learn(epoch)
+    trainer.learn_part(epoch, part)
     trainer.seconds += time.perf_counter() - began
     if not trainer.is_finite():
         raise trainer.diverged(epoch)

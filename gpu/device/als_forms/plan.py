@@ -113,7 +113,7 @@ def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:
     return largest_of_rows
 
 
-def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, max_slots: int) -> Plan:
+def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: int, cut: Cut) -> Plan:
     """The plan of the kernels that form and solve A in one launch.
 
     Args:
@@ -121,9 +121,8 @@ def fused(rows: Rows, row_weights: NDArray[np.float32], n_columns: int, ranges: 
         row_weights: float32 (rows,), see `weights`.
         n_columns: rows of the fixed side.
         ranges: see `n_ranges`.
-        max_slots: number of parts whose sums fit into memory.
+        cut: see `cut_of`.
     """
-    cut = cut_of(rows.lengths, ranges, max_slots)
     long = np.flatnonzero(rows.lengths > min(cut))
     whole = np.flatnonzero((rows.lengths > 0) & (rows.lengths <= min(cut)))
     whole = whole[np.argsort(-rows.lengths[whole], kind="stable")]

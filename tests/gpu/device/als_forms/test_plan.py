@@ -34,7 +34,8 @@ def with_columns(lengths: list[int], n_columns: int, seed: int = 0) -> Rows:
 
 
 def fused(rows: Rows, n_columns: int = 1, ranges: int = 1, max_slots: int = NO_BOUND) -> plan.Plan:
-    return plan.fused(rows, np.ones(len(rows.starts), np.float32), n_columns, ranges, max_slots)
+    cut = plan.cut_of(rows.lengths, ranges, max_slots)
+    return plan.fused(rows, np.ones(len(rows.starts), np.float32), n_columns, ranges, cut)
 
 
 def assert_covers_once(found: plan.Plan, rows: Rows) -> None:

@@ -1,0 +1,87 @@
+"""ALS on several ranks: the tables, errors and models of a single rank, bit for bit; and resumed trainings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu.backend import HOST, Backend
+from gpu.calibration import calibrate
+from gpu.exchange import ALONE, Exchange
+from gpu.host.exchange_threads import run_threads
+from gpu.params import AlsImplicitParams, AlsParams
+from gpu.ratings import Ratings
+from gpu.training.als import AlsTrainer
+from gpu.training.loop import State, train
+
+KINDS = {
+    "explicit": AlsParams(n_factors=8, n_epochs=3, seed=7),
+    "no biases, Cholesky": AlsParams(n_factors=5, n_epochs=2, biases=False, solver="cholesky"),
+    "implicit": AlsImplicitParams(n_factors=8, n_epochs=3),
+}
+
+
+def ratings_of(n_users: int = 60, n_items: int = 40, n: int = 900, seed: int = 0) -> Ratings:
+    """Ratings of half steps; some rows have none, and items differ much in their numbers of ratings."""
+    rng = np.random.default_rng(seed)
+    items = (n_items * rng.random(n) ** 3).astype(np.int64)
+    return Ratings.from_coo(rng.integers(0, n_users - 3, n), items, rng.integers(1, 11, n) / 2, (n_users, n_items))
+
+
+class Kept:
+    """Checkpoints in memory."""
+
+    def __init__(self) -> None:
+        self.all: dict[int, dict[str, np.ndarray]] = {}
+
+    def last(self) -> tuple[int, State] | None:
+        return max(self.all.items()) if self.all else None
+
+    def save(self, n_parts: int, state: State) -> None:
+        self.all[n_parts] = {name: array.copy() for name, array in state.items()}
+
+
+def trainer_of(params: Any, exchange: Exchange, backend: Backend = HOST) -> AlsTrainer:
+    ratings, test = ratings_of(), ratings_of(n=100, seed=1)
+    return AlsTrainer(ratings, params, backend, test, calibrate(ratings, params), exchange)
+
+
+def run(params: Any, exchange: Exchange, backend: Backend = HOST) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    reports: list[dict[str, Any]] = []
+    model = train(trainer_of(params, exchange, backend), lambda report: reports.append(dict(report.metrics)))
+    return model.arrays, reports
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [2, 3, 64])
+def test_any_number_of_ranks_gives_the_bits_of_one(kind, size):
+    expected, reports = run(KINDS[kind], ALONE)
+    for rank, (arrays, found) in enumerate(run_threads(size, lambda ring: run(KINDS[kind], ring))):
+        for name, array in expected.items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+        for metrics, wanted in zip(found, reports, strict=True):
+            assert metrics["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-6)
+            assert set(wanted) - set(metrics) == ({name for name in wanted if "test" in name} if rank else set())
+            if rank == 0:
+                assert metrics == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_is_resumed_on_another_number_of_ranks(kind):
+    params, checkpoints = KINDS[kind], Kept()
+    expected = train(trainer_of(params, ALONE), None, checkpoints).arrays
+    assert sorted(checkpoints.all) == list(range(1, 2 * params.n_epochs + 1))
+    for n_done in (1, 2, 3):
+        since = Kept()
+        since.all[n_done] = checkpoints.all[n_done]
+
+        def resume(ring: Exchange, since: Kept = since) -> Any:
+            kept = Kept()
+            kept.all.update(since.all)
+            return train(trainer_of(params, ring), None, kept).arrays
+
+        for arrays in run_threads(2, resume):
+            for name, array in expected.items():
+                np.testing.assert_array_equal(arrays[name], array, err_msg=name)

@@ -105,6 +105,26 @@ def sgd(
     show(list(table.run(*data, options.algorithms(algorithms), sizes, given, backend, target)), json)
 
 
+@app.command()
+def distributed(
+    ratings: Annotated[Path, typer.Option(help="Folder of raw arrays as cuMF reads them.", metavar="DIR", exists=True)],
+    ranks: Annotated[str, typer.Option(help="Comma-separated numbers of ranks; the first is the base.")] = "1,2",
+    implicit: Annotated[bool, typer.Option("--implicit", help="als-implicit instead of als.")] = False,
+    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
+    epochs: Annotated[int, typer.Option(help="Iterations; the median leaves the first out.", min=2)] = 10,
+    set_: Parameters = None,
+    backend: Where = "auto",
+    json: Json = False,
+) -> None:
+    """Milliseconds of an iteration of ALS on several ranks, one device each, and a checksum of its tables."""
+    from benchmarks import distributed as table
+
+    given = {**options.parameters(set_), "n_epochs": epochs}
+    algorithm = "als-implicit" if implicit else "als"
+    sizes = options.whole(factors), given, options.whole(ranks)
+    show(list(table.run(ratings, algorithm, *sizes, backend)), json)
+
+
 @app.command("time-to-error")
 def time_to_error(
     ratings: Source,

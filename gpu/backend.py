@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Literal
 
 from gpu.errors import BackendUnavailable, InvalidInput
+from gpu.exchange import Exchange
 
 BackendName = Literal["auto", "host", "device"]
 
@@ -57,6 +58,17 @@ class Backend:
         """Bytes that no process uses now, including `kept_bytes`."""
         free: int = self.primitives("als").free_bytes()
         return free
+
+    def exchange(self, ring: Exchange) -> Exchange:
+        """How the ranks of `ring`, which lie on the host, exchange arrays of this backend.
+
+        Raises:
+            BackendUnavailable: devices cannot reach each other; the message says what to install or to set.
+        """
+        if self.name == "host":
+            return ring
+        found: Exchange = importlib.import_module("gpu.device.cuda.exchange").exchange_of(ring)
+        return found
 
     def release(self) -> None:
         """Free unused memory of this process's pool for other processes; may wait for the device."""

@@ -1,0 +1,165 @@
+"""`python -m benchmarks distributed`: time of an iteration of ALS on several ranks, and whether it gives equal bits.
+
+Each number of ranks is a training of its own, in fresh processes, one device each (on the host: an equal share of the
+cores). All start from the same tables. The ranks wait for each other before each half that is timed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import socket
+import statistics
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpu
+from benchmarks import als_matrix
+from benchmarks.report import say
+from gpu.backend import BackendName
+from gpu.calibration import calibrate, in_units
+from gpu.exchange import ALONE, Exchange
+from gpu.host import exchange
+from gpu.params import AlsImplicitParams, AlsParams, params_for
+from gpu.training import loop
+from gpu.training.als import AlsTrainer
+
+TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of ranks: medians in milliseconds, without the first iteration.
+
+    `times` is how many times as fast as one rank of this run an iteration is. `digest` is a checksum of both tables
+    after the last iteration: equal ones mean equal bits. `error` is the test RMSE, or the
+    objective of implicit models. `ready_s` is what a rank takes before its first iteration.
+    """
+
+    algorithm: str
+    n_factors: int
+    n_ratings: int
+    ranks: int
+    iteration_ms: float
+    items_ms: float
+    users_ms: float
+    times: float
+    digest: str
+    error: float
+    ready_s: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a rank runs: `AlsTrainer` on the matrix in `folder`."""
+
+    folder: Path
+    params: AlsParams | AlsImplicitParams
+    backend: BackendName
+    size: int
+    key: bytes
+
+
+def run(
+    folder: Path, algorithm: str, factors: Sequence[int], given: Mapping[str, Any], ranks: Sequence[int], backend: str
+) -> Iterator[Row]:
+    """A training with each number of factors on each number of ranks; the first number of ranks is compared with."""
+    for n_factors in factors:
+        params = params_for(algorithm, {**given, "n_factors": n_factors})
+        assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - what the command offers
+        base_ms = 0.0
+        for size in ranks:
+            say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
+            task = Task(folder, params, backend, size, secrets.token_bytes(32))  # type: ignore[arg-type] # chosen
+            found = _run_ranks(task)
+            items_ms, users_ms = (statistics.median(ms[1:]) for ms in found["halves_ms"])
+            iteration_ms = statistics.median([sum(both) for both in zip(*found["halves_ms"], strict=True)][1:])
+            base_ms = base_ms or iteration_ms
+            yield Row(
+                algorithm, n_factors, found["n_ratings"], size, iteration_ms, items_ms, users_ms,
+                base_ms / iteration_ms, found["digest"], found["error"], found["ready_s"],
+            )  # fmt: skip
+
+
+def _run_ranks(task: Task) -> dict[str, Any]:
+    """What rank 0 has found."""
+    context = multiprocessing.get_context("spawn")
+    cores = sorted(os.sched_getaffinity(0))
+    processes, ends = [], []
+    for rank in range(task.size):
+        here, there = context.Pipe()
+        share = cores[rank * len(cores) // task.size : (rank + 1) * len(cores) // task.size] or cores
+        process = context.Process(target=_rank, args=(task, rank, share, there), daemon=True)
+        process.start()
+        processes.append(process)
+        ends.append(here)
+        there.close()
+    addresses = [_received(end) for end in ends]
+    for end in ends:
+        end.send(addresses)
+    results: list[dict[str, Any]] = [_received(end) for end in ends]
+    for process in processes:
+        process.join()
+    return results[0]
+
+
+def _received(end: Connection) -> Any:
+    if not end.poll(TIMEOUT_S):
+        raise TimeoutError(f"a rank was silent for {TIMEOUT_S:g} s")
+    return end.recv()
+
+
+def _rank(task: Task, rank: int, cores: list[int], end: Connection) -> None:
+    os.sched_setaffinity(0, cores)
+    os.environ["NUMBA_NUM_THREADS"] = str(len(cores))
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(rank)
+    listener = socket.create_server(("127.0.0.1", 0))
+    end.send(listener.getsockname()[:2])
+    addresses = end.recv()
+    backend = gpu.choose(task.backend)
+    if task.size == 1:
+        listener.close()
+        end.send(measured(task, ALONE, backend))
+        return
+    ring = exchange.connect(rank, addresses, listener, task.key, TIMEOUT_S)
+    found = backend.exchange(ring)
+    end.send(measured(task, found, backend))
+    found.barrier()
+    found.close()
+
+
+def measured(task: Task, exchange: Exchange, backend: gpu.Backend) -> dict[str, Any]:
+    """Train, and return times, checksum and error; all ranks call it."""
+    began = time.perf_counter()
+    train, test = als_matrix.read(task.folder)
+    known = calibrate(train, task.params)
+    if not task.params.is_implicit:
+        train, test = in_units(train, known.unit), in_units(test, known.unit)
+    held_out = None if task.params.is_implicit else test
+    trainer = AlsTrainer(train, task.params, backend, held_out, known, exchange)
+    loop.begin(trainer)
+    exchange.barrier()
+    ready_s = time.perf_counter() - began
+    halves_ms: tuple[list[float], list[float]] = ([], [])
+    for epoch in range(task.params.n_epochs):
+        for part, ms in enumerate(halves_ms):
+            exchange.barrier()
+            began = time.perf_counter()
+            trainer.learn_part(epoch, part)
+            ms.append((time.perf_counter() - began) * 1e3)
+    metrics = trainer.metrics()
+    digest = 0
+    for _, table in sorted(trainer.state().items()):
+        digest = zlib.crc32(table.tobytes(), digest)
+    return {
+        "halves_ms": halves_ms, "digest": f"{digest:08x}", "ready_s": ready_s, "n_ratings": len(train),
+        "error": float(metrics["train_loss"] if held_out is None else metrics.get("test_rmse", np.nan) * known.unit),
+    }  # fmt: skip

@@ -1,0 +1,216 @@
+"""Ranks on several devices: NCCL moves arrays between them; see `gpu.exchange.Exchange`.
+
+A rank has one communicator and uses one stream, since two operations of NCCL at once can wait for each other. An
+operation returns before it is done, in the order of the stream. It never ends if another rank has died: whoever starts
+the ranks must watch them, and end all.
+
+`Staged` copies through host memory and needs no NCCL. It serves several ranks on one device, which NCCL refuses.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from types import ModuleType
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.errors import BackendUnavailable
+from gpu.exchange import Exchange
+
+OLDEST_NCCL = 22_707  # 2.27.7
+INSTALL = "pip install nearfield[multi]"
+ID_BYTES = 128
+PROBE_BYTES = 2**20  # sent by every rank to all others before the link is trusted
+
+
+def exchange_of(ring: Exchange) -> Exchange:
+    """The exchange of the ranks in `ring`, a ring on the host, one device each.
+
+    Raises:
+        BackendUnavailable: NCCL is missing or too old, or devices do not reach each other.
+        RankLost: a rank has ended.
+    """
+    if ring.size == 1:
+        return ring
+    exchange = Nccl(ring)
+    _check_copies(exchange)
+    return exchange
+
+
+@functools.cache
+def nccl() -> ModuleType:
+    """CuPy's NCCL.
+
+    Raises:
+        BackendUnavailable: it is missing or older than `OLDEST_NCCL`.
+    """
+    with warnings.catch_warnings():  # CuPy warns on import where NCCL is missing
+        warnings.simplefilter("ignore")
+        from cupy.cuda import nccl as library  # noqa: PLC0415 - one device needs no NCCL
+    if not library.available:
+        raise BackendUnavailable(f"Invalid NCCL: expected {_text(OLDEST_NCCL)} or newer, got none; {INSTALL}")
+    version = int(library.get_version())
+    if version < OLDEST_NCCL:
+        raise BackendUnavailable(
+            f"Invalid NCCL: expected {_text(OLDEST_NCCL)} or newer, got {_text(version)}; {INSTALL}"
+        )
+    return library  # type: ignore[no-any-return]
+
+
+def nccl_version() -> str:
+    """The version of NCCL, such as 2.28.9, for the log.
+
+    Raises:
+        BackendUnavailable: as `nccl`.
+    """
+    return _text(int(nccl().get_version()))
+
+
+def _text(version: int) -> str:
+    return f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
+
+
+class Nccl:
+    """The ranks of a ring, connected by NCCL on the current device and its current stream."""
+
+    def __init__(self, ring: Exchange) -> None:
+        """Connect; the ring brings NCCL's id from rank 0 to all, and stays open until `close`."""
+        self.rank, self.size, self._ring = ring.rank, ring.size, ring
+        identity = np.zeros((ring.size, ID_BYTES), dtype=np.uint8)
+        if ring.rank == 0:  # its process listens for the others as long as it lives
+            identity[0] = np.frombuffer(bytes(nccl().get_unique_id()), dtype=np.uint8)
+        ring.gather(identity, np.arange(ring.size + 1))
+        self._nccl = nccl()
+        self._communicator = self._nccl.NcclCommunicator(ring.size, identity[0].tobytes(), ring.rank)
+        self._kinds = {"f": self._nccl.NCCL_FLOAT32, "d": self._nccl.NCCL_FLOAT64, "i": self._nccl.NCCL_INT32}
+
+    def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
+        """Send our block to each rank and receive theirs, all at once."""
+        blocks = [table[bounds[rank] : bounds[rank + 1]] for rank in range(self.size)]
+        self._nccl.groupStart()
+        for other in self._others():
+            self._send(blocks[self.rank], other)
+            self._receive(blocks[other], other)
+        self._nccl.groupEnd()
+
+    def reduce_scatter(self, parts: Any, bounds: NDArray[np.int64]) -> None:
+        """One sum for each block, to its owner."""
+        self._nccl.groupStart()
+        for rank in range(self.size):
+            block = parts[bounds[rank] : bounds[rank + 1]]
+            if block.size:
+                at = block.data.ptr
+                self._communicator.reduce(at, at, block.size, self._kind(block), self._nccl.NCCL_SUM, rank, _stream())
+        self._nccl.groupEnd()
+
+    def reduce(self, array: Any) -> None:
+        """A sum for all."""
+        at = array.data.ptr
+        self._communicator.allReduce(at, at, array.size, self._kind(array), self._nccl.NCCL_SUM, _stream())
+
+    def shift(self, send: Any, receive: Any) -> None:
+        """Both directions at once."""
+        self._nccl.groupStart()
+        self._send(send, (self.rank + 1) % self.size)
+        self._receive(receive, (self.rank - 1) % self.size)
+        self._nccl.groupEnd()
+
+    def totals(self, *numbers: float) -> tuple[float, ...]:
+        """Sums of the ring on the host: they are few."""
+        return self._ring.totals(*numbers)
+
+    def barrier(self) -> None:
+        """Wait for our device, then for all ranks."""
+        cupy.cuda.get_current_stream().synchronize()
+        self._ring.barrier()
+
+    def close(self) -> None:
+        """Leave; the process should end soon, as other ranks may still hold connections of NCCL."""
+        self._ring.close()
+
+    def _others(self) -> list[int]:
+        """All other ranks, in an order in which no rank is the first of all."""
+        return [(self.rank + step) % self.size for step in range(1, self.size)]
+
+    def _send(self, array: Any, to: int) -> None:
+        if array.nbytes:
+            self._communicator.send(array.data.ptr, array.nbytes, self._nccl.NCCL_UINT8, to, _stream())
+
+    def _receive(self, array: Any, source: int) -> None:
+        if array.nbytes:
+            self._communicator.recv(array.data.ptr, array.nbytes, self._nccl.NCCL_UINT8, source, _stream())
+
+    def _kind(self, array: Any) -> int:
+        return int(self._kinds[array.dtype.char])
+
+
+class Staged:
+    """The ranks of a ring, each with arrays on a device; every operation copies them to the host and back."""
+
+    def __init__(self, ring: Exchange) -> None:
+        self.rank, self.size, self._ring = ring.rank, ring.size, ring
+
+    def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
+        """See `gpu.exchange.Exchange`."""
+        on_host = table.get()
+        self._ring.gather(on_host, bounds)
+        table.set(on_host)
+
+    def reduce_scatter(self, parts: Any, bounds: NDArray[np.int64]) -> None:
+        """See `gpu.exchange.Exchange`."""
+        on_host = parts.get()
+        self._ring.reduce_scatter(on_host, bounds)
+        parts.set(on_host)
+
+    def reduce(self, array: Any) -> None:
+        """See `gpu.exchange.Exchange`."""
+        on_host = array.get()
+        self._ring.reduce(on_host)
+        array.set(on_host)
+
+    def shift(self, send: Any, receive: Any) -> None:
+        """See `gpu.exchange.Exchange`."""
+        on_host = receive.get()
+        self._ring.shift(send.get(), on_host)
+        receive.set(on_host)
+
+    def totals(self, *numbers: float) -> tuple[float, ...]:
+        """See `gpu.exchange.Exchange`."""
+        return self._ring.totals(*numbers)
+
+    def barrier(self) -> None:
+        """See `gpu.exchange.Exchange`."""
+        cupy.cuda.get_current_stream().synchronize()
+        self._ring.barrier()
+
+    def close(self) -> None:
+        """See `gpu.exchange.Exchange`."""
+        self._ring.close()
+
+
+def _check_copies(exchange: Nccl) -> None:
+    """Send known bytes around: some machines copy between devices without an error, and wrongly.
+
+    Raises:
+        BackendUnavailable: what arrived is not what was sent.
+    """
+    n = PROBE_BYTES // 4
+    table = cupy.zeros((exchange.size, n), dtype=cupy.int32)
+    table[exchange.rank] = cupy.arange(n, dtype=cupy.int32) * (exchange.rank + 1)
+    exchange.gather(table, np.arange(exchange.size + 1))
+    expected = np.arange(n, dtype=np.int32) * np.arange(1, exchange.size + 1, dtype=np.int32)[:, None]
+    n_wrong = int(np.count_nonzero(table.get() != expected))
+    (n_all,) = exchange.totals(n_wrong)
+    if n_all:
+        raise BackendUnavailable(
+            f"Invalid copies between devices: expected equal bytes, got {n_wrong * 4:,} wrong ones on rank "
+            f"{exchange.rank}; set NCCL_P2P_DISABLE=1"
+        )
+
+
+def _stream() -> int:
+    return int(cupy.cuda.get_current_stream().ptr)

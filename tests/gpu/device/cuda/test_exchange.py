@@ -1,0 +1,123 @@
+"""Ranks on devices: several on one device through the host, and one a device through NCCL."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu
+from gpu.backend import Backend
+from gpu.exchange import ALONE, Exchange
+from gpu.host import exchange as host
+from gpu.host.exchange_threads import run_threads
+from gpu.params import AlsImplicitParams, AlsParams
+from tests.gpu.training.test_als_ranks import run
+
+pytestmark = pytest.mark.gpu
+DEVICE = Backend("device", "under test")
+KEY = b"key of a test"
+KINDS = {
+    "explicit": AlsParams(n_factors=8, n_epochs=3, seed=7),
+    "float32": AlsParams(n_factors=8, n_epochs=2, precision="float32"),
+    "implicit": AlsImplicitParams(n_factors=8, n_epochs=3),
+}
+
+
+def work_of(kind: str) -> Callable[[Exchange], Any]:
+    return lambda exchange: run(KINDS[kind], exchange, DEVICE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_on_one_device_give_the_bits_of_one(kind):
+    from gpu.device.cuda.exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    expected, _ = run(KINDS[kind], ALONE, DEVICE)
+    for arrays, _ in run_threads(3, lambda ring: run(KINDS[kind], Staged(ring), DEVICE)):
+        for name, array in expected.items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+def operations(exchange: Exchange) -> list[Any]:
+    """Every operation once; what a rank has afterwards."""
+    import cupy  # noqa: PLC0415
+
+    rank, size = exchange.rank, exchange.size
+    bounds = np.arange(size + 1, dtype=np.int64) * 7 // size
+    table = cupy.zeros((7, 3), dtype=cupy.float32)
+    table[bounds[rank] : bounds[rank + 1]] = rank + 1
+    exchange.gather(table, bounds)
+    parts, sums = cupy.full((7, 3), rank + 0.5, dtype=cupy.float32), cupy.full(5, rank + 0.25, dtype=cupy.float64)
+    exchange.reduce_scatter(parts, bounds)
+    exchange.reduce(sums)
+    received = cupy.empty(1 + (rank - 1) % size, dtype=cupy.int32)
+    exchange.shift(cupy.full(1 + rank, rank, dtype=cupy.int32), received)
+    exchange.barrier()
+    own = parts[bounds[rank] : bounds[rank + 1]]
+    return [table.get(), own.get(), sums.get(), received.get(), exchange.totals(rank, 1.0)]
+
+
+def check(size: int, results: list[list[Any]]) -> None:
+    bounds = np.arange(size + 1, dtype=np.int64) * 7 // size
+    total = sum(range(size))
+    for rank, (table, own, sums, received, totals) in enumerate(results):
+        np.testing.assert_array_equal(table[:, 0], np.repeat(np.arange(1, size + 1), np.diff(bounds)))
+        np.testing.assert_array_equal(own, np.full(own.shape, total + 0.5 * size))
+        np.testing.assert_array_equal(sums, np.full(5, total + 0.25 * size))
+        assert received.tolist() == [(rank - 1) % size] * (1 + (rank - 1) % size)
+        assert totals == (total, size)
+
+
+def test_every_operation_through_the_host():
+    from gpu.device.cuda.exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    check(3, run_threads(3, lambda ring: operations(Staged(ring))))
+
+
+def rank_on_its_device(rank: int, end: Any, kind: str | None) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(rank)
+    listener = socket.create_server(("127.0.0.1", 0))
+    end.send(listener.getsockname()[:2])
+    ring = host.connect(rank, end.recv(), listener, KEY, 60.0)
+    exchange = gpu.choose("device").exchange(ring)
+    end.send(operations(exchange) if kind is None else run(KINDS[kind], exchange, DEVICE)[0])
+    exchange.barrier()
+    exchange.close()
+
+
+def on_all_devices(kind: str | None) -> list[Any]:
+    from cupy.cuda import runtime  # noqa: PLC0415 - needs CuPy
+
+    size = int(runtime.getDeviceCount())
+    if size < 2:
+        pytest.skip("NCCL needs two devices")
+    context = multiprocessing.get_context("spawn")
+    ends = []
+    for rank in range(size):
+        here, there = context.Pipe()
+        context.Process(target=rank_on_its_device, args=(rank, there, kind), daemon=True).start()
+        there.close()
+        ends.append(here)
+    addresses = [end.recv() for end in ends]
+    for end in ends:
+        end.send(addresses)
+    return [end.recv() for end in ends]
+
+
+def test_every_operation_through_nccl():
+    results = on_all_devices(None)
+    check(len(results), results)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_on_devices_of_their_own_give_the_bits_of_one(kind):
+    results = on_all_devices(kind)
+    expected, _ = run(KINDS[kind], ALONE, DEVICE)
+    for arrays in results:
+        for name, array in expected.items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=name)

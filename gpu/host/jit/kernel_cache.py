@@ -2,24 +2,43 @@
 
 Numba's own cache refuses to import a cached kernel if no folder is writable, and does not read read-only folders. A
 disk error ends the compilation. If two processes save forms of one kernel at the same moment, it may store the code of
-one under the signature of the other.
+one under the signature of the other. It writes the index before the code: after an upgrade, a reader in between gets
+code of the version before. And it numbers functions in each process from 1, so that symbols of machine code from
+several processes may clash in the process that loads them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
+import secrets
 from pathlib import Path
 from typing import IO, Any
 
 import numba.core
 from numba.core import caching, dispatcher
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 
 _CONFIG: Any = numba.core.config
 KERNELS = "gpu.host."  # the package whose kernels have one
 LOCK_FILE = ".lock"
+ID_BITS = 48  # of the number of the first function of a process, which is part of its symbol
 _Provided, _InTree = CompileResultCacheImpl._locator_classes[:2]  # of `NUMBA_CACHE_DIR` and of `__pycache__`
+
+
+class Files(IndexDataCacheFile):
+    """The index and the code of one kernel; code that the index names is always there, and the right one."""
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write the code first."""
+        names = self._load_index()
+        name = names.get(key) or next(
+            name for n in itertools.count(1) if (name := self._data_name(n)) not in names.values()
+        )
+        self._save_data(name, data)
+        self._save_index({**names, key: name})
 
 
 class _Unchecked:
@@ -52,7 +71,9 @@ class KernelCache(FunctionCache):
         self._turn: IO[str] | None = None
         locator = _first_locator(py_func, py_func.__code__.co_filename)
         stamp = self._impl.locator.get_source_stamp()
-        self._first_file = IndexDataCacheFile(locator.get_cache_path(), self._impl.filename_base, stamp)
+        self._first_file = Files(locator.get_cache_path(), self._impl.filename_base, stamp)
+        own = self._impl.locator
+        self._cache_file = Files(own.get_cache_path(), self._impl.filename_base, own.get_source_stamp())
         self.can_save = _is_writable(self._impl.locator)
 
     def holds_any(self) -> bool:
@@ -119,6 +140,7 @@ def take_turns() -> None:
 def install() -> None:
     """Give kernels of `gpu.host` that are declared from now on a `KernelCache`; other kernels keep Numba's cache."""
     setattr(dispatcher, "FunctionCache", _cache_for)  # noqa: B010 - Numba has no other place for it
+    FunctionIdentity._unique_ids = itertools.count(secrets.randbits(ID_BITS))
 
 
 def _cache_for(py_func: Any) -> FunctionCache:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpu.host.jit import kernel_cache
+
 # Calls one kernel; with "read-only", no folder can be written, as on a read-only root.
 # With "full", no file can be written.
 PROGRAM = """
@@ -89,3 +91,26 @@ def test_of_two_processes_that_take_turns_one_compiles(tmp_path: Path) -> None:
     both = [started(tmp_path, "take-turns") for _ in range(2)]
     compiled = [answer(process)[1] for process in both]
     assert sorted(name for names in compiled for name in names) == BOTH
+
+
+class Unwritable:
+    def __reduce__(self) -> Any:
+        raise ValueError("cannot be saved")
+
+
+def test_the_index_never_names_code_that_is_not_there(tmp_path: Path) -> None:
+    files = kernel_cache.Files(str(tmp_path), "kernel", "stamp")
+    files.save("first", "code of the first")
+    with pytest.raises(ValueError, match="cannot be saved"):
+        files.save("second", Unwritable())
+    assert files._load_index() == {"first": "kernel.1.nbc"}
+    files.save("second", "code of the second")
+    files.save("first", "new code")
+    assert [files.load(key) for key in ("first", "second", "third")] == ["new code", "code of the second", None]
+
+
+def test_processes_number_their_functions_differently() -> None:
+    program = "import gpu.host; from numba.core.bytecode import FunctionIdentity as f; print(next(f._unique_ids))"
+    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True) for _ in range(2)]  # noqa: PLW1510
+    assert runs[0].stdout != runs[1].stdout
+    assert all(int(run.stdout) > 0 for run in runs)

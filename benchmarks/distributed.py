@@ -1,7 +1,7 @@
 """`python -m benchmarks distributed`: time of an iteration of ALS on several ranks, and whether it gives equal bits.
 
 Each number of ranks is a training of its own, in fresh processes, one device each (on the host: an equal share of the
-cores). All start from the same tables. The ranks wait for each other before each half that is timed.
+cores). All start from the same tables. The ranks wait for each other before each iteration that is timed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
 
 @dataclass(frozen=True)
 class Row:
-    """One number of ranks: medians in milliseconds, without the first iteration.
+    """One number of ranks: the median in milliseconds, without the first iteration.
 
     `times` is how many times as fast as one rank of this run an iteration is. `digest` is a checksum of both tables
     after the last iteration: equal ones mean equal bits. `error` is the test RMSE, or the
@@ -49,8 +49,6 @@ class Row:
     n_ratings: int
     ranks: int
     iteration_ms: float
-    items_ms: float
-    users_ms: float
     times: float
     digest: str
     error: float
@@ -80,12 +78,11 @@ def run(
             say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
             task = Task(folder, params, backend, size, secrets.token_bytes(32))  # type: ignore[arg-type] # chosen
             found = _run_ranks(task)
-            items_ms, users_ms = (statistics.median(ms[1:]) for ms in found["halves_ms"])
-            iteration_ms = statistics.median([sum(both) for both in zip(*found["halves_ms"], strict=True)][1:])
+            iteration_ms = statistics.median(found["ms"][1:])
             base_ms = base_ms or iteration_ms
             yield Row(
-                algorithm, n_factors, found["n_ratings"], size, iteration_ms, items_ms, users_ms,
-                base_ms / iteration_ms, found["digest"], found["error"], found["ready_s"],
+                algorithm, n_factors, found["n_ratings"], size, iteration_ms, base_ms / iteration_ms,
+                found["digest"], found["error"], found["ready_s"],
             )  # fmt: skip
 
 
@@ -148,18 +145,17 @@ def measured(task: Task, exchange: Exchange, backend: gpu.Backend) -> dict[str, 
     loop.begin(trainer)
     exchange.barrier()
     ready_s = time.perf_counter() - began
-    halves_ms: tuple[list[float], list[float]] = ([], [])
+    ms: list[float] = []
     for epoch in range(task.params.n_epochs):
-        for part, ms in enumerate(halves_ms):
-            exchange.barrier()
-            began = time.perf_counter()
-            trainer.learn_part(epoch, part)
-            ms.append((time.perf_counter() - began) * 1e3)
+        exchange.barrier()
+        began = time.perf_counter()
+        trainer.learn(epoch)
+        ms.append((time.perf_counter() - began) * 1e3)
     metrics = trainer.metrics()
     digest = 0
     for _, table in sorted(trainer.state().items()):
         digest = zlib.crc32(table.tobytes(), digest)
     return {
-        "halves_ms": halves_ms, "digest": f"{digest:08x}", "ready_s": ready_s, "n_ratings": len(train),
+        "ms": ms, "digest": f"{digest:08x}", "ready_s": ready_s, "n_ratings": len(train),
         "error": float(metrics["train_loss"] if held_out is None else metrics.get("test_rmse", np.nan) * known.unit),
     }  # fmt: skip

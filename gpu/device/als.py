@@ -9,6 +9,7 @@ devices.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 
 import cupy
@@ -21,6 +22,7 @@ from gpu.device.als_forms import sides as arrays
 from gpu.device.als_forms.sides import PANEL, Side, Table
 from gpu.device.als_forms.tiling import tiling
 from gpu.device.cuda.arrays import free_bytes
+from gpu.device.cuda.exchange import shared_copy
 from gpu.errors import InvalidParams
 from gpu.exchange import Exchange
 from gpu.ratings import Rows
@@ -148,18 +150,29 @@ def part(table: Table, rows: slice) -> Table:
         return table
     if table.n_factors is not None:
         raise InvalidParams(f"Invalid n_factors: expected at most {WHOLE} on several devices, got {table.n_factors}")
-    return Table(table.values[rows], None if table.halves is None else table.halves[rows])
+    return table.part(rows)
 
 
-def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64], problem: AlsObjective) -> None:
+def share(exchange: Exchange, table: Table) -> Table:
+    """The table, in memory that the kernels of other ranks can write where devices reach each other's memory."""
+    if exchange.size == 1 or table.halves is None:
+        return table
+    halves, peers = shared_copy(table.halves, exchange)
+    if not 0 < len(peers) <= fused.MOST_PEERS:
+        return table
+    return replace(table, halves=halves, peers=peers, fence=cupy.zeros(1, dtype=cupy.float32))
+
+
+def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
     """Exchange what the other half-iteration reads of solved rows; `bounds` as in `Exchange.gather`.
 
-    That is float16 for tensor cores, and float32 for other kernels and for VᵀV.
+    That is float16 for tensor cores, and float32 for other kernels. Where kernels have written to all tables already,
+    ranks only wait for each other.
     """
-    if table.halves is not None:
-        exchange.gather(table.halves, bounds)
-    if table.halves is None or problem.is_implicit:
-        exchange.gather(table.values, bounds)
+    if table.peers:
+        exchange.reduce(table.fence)
+    else:
+        exchange.gather(table.values if table.halves is None else table.halves, bounds)
 
 
 def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:

@@ -17,14 +17,13 @@ from gpu.host import cg, columns, subspace
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
-from gpu.training.als import WHOLE, AlsObjective, is_blocked, width
+from gpu.training.als import ROW_COST, WHOLE, AlsObjective, is_blocked, width
 
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
 Table = NDArray[np.float32]
 N_RUNS = 64  # partial sums over all rows, for any number of threads
 LONG = 1024  # ratings; longer rows are assigned to threads one by one
-ROW_COST = 16.0  # ratings; fixed cost of a row. VᵀV p costs F/2 times as much as a rating
 BYTES_PER_ROW = 64  # bytes of a row of a model without its factors, and of `prepare`
 
 
@@ -78,6 +77,7 @@ def prepare(
         lengths: not used: see the twin.
     """
     del lengths
+    # VᵀV p costs F/2 times as much as a rating
     shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
     ridges = problem.ridges(rows.lengths, n_columns if n_rated is None else n_rated)
@@ -113,9 +113,14 @@ def part(table: Table, rows: slice) -> Table:
     return table[rows]
 
 
-def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64], problem: AlsObjective) -> None:
+def share(exchange: Exchange, table: Table) -> Table:
+    """The table itself: see the twin."""
+    del exchange
+    return table
+
+
+def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
     """Exchange solved rows, so that the other side can be solved; `bounds` as in `Exchange.gather`."""
-    del problem
     exchange.gather(table, bounds)
 
 

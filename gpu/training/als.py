@@ -35,6 +35,7 @@ from gpu.training.loop import State, Trainer
 from gpu.views import balanced_bounds
 
 WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
+ROW_COST = 16  # ratings; what a row costs beside its ratings
 START = 0.2  # size of the random start, as in cuMF: uniform from 0 to it, or normal with half of it as deviation
 
 
@@ -106,16 +107,21 @@ class _Half:
     ) -> None:
         """Load `rows` and the table that `start` has the content of; `n_rated` rows of the other side have ratings."""
         self._als, self._exchange, self._problem = trainer.primitives, trainer.exchange, trainer.problem
-        self.bounds = balanced_bounds(rows.lengths, trainer.exchange.size)
+        work = np.where(rows.lengths > 0, rows.lengths + ROW_COST, 0)
+        self.bounds = balanced_bounds(work, trainer.exchange.size)
         self._own = slice(*self.bounds[self._exchange.rank : self._exchange.rank + 2].tolist())
         own = rows._replace(starts=rows.starts[self._own], lengths=rows.lengths[self._own])
         self.side = self._als.prepare(own, n_columns, self._problem, n_rated, rows.lengths)
-        self.table = self._als.load(start, self._problem)
+        self.load(start)
+
+    def load(self, table: NDArray[np.float32]) -> None:
+        """Replace the parameters of all rows."""
+        self.table = self._als.share(self._exchange, self._als.load(table, self._problem))
 
     def solve(self, fixed: Any) -> None:
         """Solve the rows of all ranks against the table `fixed`."""
         self._als.solve(self.side, self._als.part(self.table, self._own), fixed, self._problem)
-        self._als.gather(self._exchange, self.table, self.bounds, self._problem)
+        self._als.gather(self._exchange, self.table, self.bounds)
 
     def complete(self) -> None:
         """Fetch what solving did not need: afterwards the table has all parameters of all rows."""
@@ -185,7 +191,8 @@ class AlsTrainer(Trainer[Model]):
         del epoch
         solved, fixed = (self._items, self._users) if part == 0 else (self._users, self._items)
         solved.solve(fixed.table)
-        self.primitives.finish()
+        if part == self.n_parts - 1:
+            self.primitives.finish()
 
     def state(self) -> State:
         """Both tables."""
@@ -196,7 +203,7 @@ class AlsTrainer(Trainer[Model]):
     def restore(self, state: State) -> None:
         """See `gpu.training.loop.Trainer`."""
         for half, name in ((self._users, "users"), (self._items, "items")):
-            half.table = self.primitives.load(np.array(state[name]), self.problem)
+            half.load(np.array(state[name]))
 
     def diverged(self, epoch: int) -> TrainingDiverged:
         """The error for ratings whose squares overflow, or for a singular row."""

@@ -25,7 +25,10 @@ NAME = "als"
 POINTERS = (
     "columns", "values", "fixed", "gram", "gram_unit", "solved", "table", "parts", "lacks", "product", "steps",
 )  # fmt: skip
-HALF = np.dtype([(name, "<u8") for name in POINTERS])
+MOST_PEERS = 7  # other ranks whose tables a kernel writes
+HALF = np.dtype(
+    [*((name, "<u8") for name in POINTERS), ("peers", "<u8", MOST_PEERS), ("n_peers", "<i4"), ("unused", "<i4")]
+)
 Macros = Mapping[str, int]
 
 
@@ -67,7 +70,9 @@ def slot_bytes(problem: AlsObjective) -> int:
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """Run one half-iteration, in place in both forms of `solved`; rows without ratings do not change."""
     macros = defines(problem)
-    gram = _packed(sides.gram(fixed.values), macros) if problem.is_implicit else (None, None)
+    gram: tuple[Any, Any] = (None, None)
+    if problem.is_implicit:
+        gram = _packed(sides.gram_of_halves(fixed.halves, problem.n_factors), macros)
     half, constants = half_of(side, solved, fixed, *gram), plan.solver_of(problem, side.n_rated)
     _solve_rows(side, half, constants, macros)
 
@@ -117,10 +122,13 @@ def launch(solver: Any, threads: int, shared_bytes: int, most: int, *arguments: 
 
 def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> NDArray[np.void]:
     """`Half` of the kernels for rows that are solved whole."""
-    return _pointers(
+    half = _pointers(
         columns=side.columns, values=side.values, fixed=fixed.halves, gram=gram, gram_unit=gram_unit,
         solved=solved.values, table=solved.halves, parts=side.slots,
     )  # fmt: skip
+    half["n_peers"] = len(solved.peers)
+    half["peers"][: len(solved.peers)] = solved.peers
+    return half
 
 
 def _pointers(**arrays: Any) -> NDArray[np.void]:

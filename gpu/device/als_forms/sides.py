@@ -8,6 +8,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+from cupy_backends.cuda.libs import cublas
 from numpy.typing import NDArray
 
 from gpu.device.als_forms.plan import Batch, Plan
@@ -15,6 +16,8 @@ from gpu.device.cuda.arrays import PIECE_BYTES, to_device
 from gpu.ratings import Rows
 from gpu.training.als import BLOCK, AlsObjective, is_blocked, n_blocks, width
 
+CUDA_FLOAT32, CUDA_FLOAT16 = 0, 2  # cudaDataType
+CUBLAS_COMPUTE_FLOAT32, CUBLAS_DEFAULT = 68, -1  # cublasComputeType_t, cublasGemmAlgo_t
 PANEL = 32_768  # rows of a table that are converted to float64 at a time
 
 
@@ -30,12 +33,22 @@ class Table:
             8. In blocks: (n, rows, W).
         biases: float32 (rows,), in blocks; None if they are part of `values`, or without biases.
         n_factors: F, in blocks; None if `values` has no padding.
+        peers: addresses of these rows in the `halves` of other ranks; the solving kernels write there too.
+        fence: float32 (1,), with peers; ranks add it up to wait for each other on their devices.
     """
 
     values: Any
     halves: Any
     biases: Any = None
     n_factors: int | None = None
+    peers: tuple[int, ...] = ()
+    fence: Any = None
+
+    def part(self, rows: slice) -> Table:
+        """Consecutive rows, not copied; not of a table in blocks."""
+        halves = None if self.halves is None else self.halves[rows]
+        offset = 0 if halves is None else halves.data.ptr - self.halves.data.ptr
+        return Table(self.values[rows], halves, peers=tuple(peer + offset for peer in self.peers))
 
 
 @dataclass
@@ -135,6 +148,25 @@ def gram(values: Any) -> Any:
     """VᵀV, float32 (D, D)."""
     rows = values if len(values) else cupy.zeros((1, values.shape[1]), dtype=cupy.float32)  # a rehearsal starts cuBLAS
     return rows.T @ rows
+
+
+def gram_of_halves(halves: Any, n_factors: int) -> Any:
+    """VᵀV of the factors of `Table.halves` (rows, LD), summed in float32 on tensor cores: float32 (F, F).
+
+    The kernels form A from the same numbers. It is five times as fast as `gram`, and ranks need no float32 rows of
+    each other.
+    """
+    rows = halves if len(halves) else cupy.zeros((1, halves.shape[1]), dtype=cupy.float16)  # a rehearsal starts cuBLAS
+    total = cupy.empty((n_factors, n_factors), dtype=cupy.float32)
+    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+    # cuBLAS goes by columns: for it `rows` is (LD, rows), and its first F rows are the factors.
+    sizes, stride = (n_factors, n_factors, len(rows)), rows.shape[1]
+    cublas.gemmEx(
+        cupy.cuda.device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_T, *sizes,
+        one.ctypes.data, rows.data.ptr, CUDA_FLOAT16, stride, rows.data.ptr, CUDA_FLOAT16, stride,
+        zero.ctypes.data, total.data.ptr, CUDA_FLOAT32, n_factors, CUBLAS_COMPUTE_FLOAT32, CUBLAS_DEFAULT,
+    )  # fmt: skip
+    return total
 
 
 def exact_gram(values: Any) -> NDArray[np.float64]:

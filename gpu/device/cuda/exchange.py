@@ -23,7 +23,7 @@ from gpu.exchange import Exchange
 
 OLDEST_NCCL = 22_707  # 2.27.7
 INSTALL = "pip install nearfield[multi]"
-ID_BYTES = 128
+ID_BYTES, HANDLE_BYTES = 128, 64
 PROBE_BYTES = 2**20  # sent by every rank to all others before the link is trusted
 
 
@@ -128,6 +128,28 @@ class Nccl:
         cupy.cuda.get_current_stream().synchronize()
         self._ring.barrier()
 
+    def addresses(self, own: int) -> tuple[int, ...]:
+        """Where the allocations that other ranks name in this call lie for our device; () if one cannot be reached.
+
+        Args:
+            own: address of our allocation, its first byte.
+        """
+        handles = np.zeros((self.size, HANDLE_BYTES), dtype=np.uint8)
+        handles[self.rank] = np.frombuffer(cupy.cuda.runtime.ipcGetMemHandle(own), dtype=np.uint8)
+        self._ring.gather(handles, np.arange(self.size + 1))
+        found: list[int] = []
+        try:
+            for rank in self._others():
+                found.append(int(cupy.cuda.runtime.ipcOpenMemHandle(handles[rank].tobytes())))
+        except cupy.cuda.runtime.CUDARuntimeError:
+            pass
+        (n_all,) = self._ring.totals(len(found))
+        if n_all == self.size * (self.size - 1):
+            return tuple(found)
+        for address in found:
+            cupy.cuda.runtime.ipcCloseMemHandle(address)
+        return ()
+
     def close(self) -> None:
         """Leave; the process should end soon, as other ranks may still hold connections of NCCL."""
         self._ring.close()
@@ -146,6 +168,23 @@ class Nccl:
 
     def _kind(self, array: Any) -> int:
         return int(self._kinds[array.dtype.char])
+
+
+def shared_copy(array: Any, exchange: Exchange) -> tuple[Any, tuple[int, ...]]:
+    """(a copy of `array`, the addresses of the copies of all other ranks), for kernels that write to all of them.
+
+    The ranks' arrays have equal sizes. Addresses are valid until the rank that owns the copy ends. There are none if a
+    rank cannot reach another's memory; then the copy is `array` itself.
+    """
+    if not isinstance(exchange, Nccl):
+        return array, ()
+    # Handles name whole allocations, so this one must not come from CuPy's pool.
+    memory = cupy.cuda.MemoryPointer(cupy.cuda.Memory(max(array.nbytes, 1)), 0)
+    copy = cupy.ndarray(array.shape, array.dtype, memory)
+    copy[...] = array
+    cupy.cuda.get_current_stream().synchronize()
+    peers = exchange.addresses(copy.data.ptr)
+    return (copy, peers) if peers else (array, ())
 
 
 class Staged:

@@ -1,6 +1,7 @@
 // als.cu and als_wide.cu, part 1: what a half-iteration reads and writes, and the notes that stages come with.
 
 // Item, SplitRow and Solver are in common.cuh, which is put before this text.
+constexpr int MOST_PEERS = 7;
 struct Half {  // what a half-iteration reads and writes
     const int* columns;
     const float* values;
@@ -13,7 +14,17 @@ struct Half {  // what a half-iteration reads and writes
     const float* lacks;       // where blocks are improved, implicit problems: what each rating still lacks, t;
     const float* product;     // and VᵀV x of the block, `F` floats a row
     float* steps;             // where blocks are improved: by how much, `F` floats a row
+    unsigned short* peers[MOST_PEERS];  // the same rows in the tables of other ranks, on their devices
+    int n_peers;
 };
+
+// Write an FP16 number of a solved row: to our table and, over the link, to those of other ranks. Nobody reads these
+// tables before a later launch, and ranks wait for each other in between, so stores need no order.
+__device__ __forceinline__ void put_half(const Half& half, long long at, unsigned short number) {
+    half.table[at] = number;
+    for (int peer = 0; peer < half.n_peers; ++peer) half.peers[peer][at] = number;
+}
+
 struct Note {         // of a stage: how many ratings | LAST | END, and the turn of its item
     int count;
     unsigned turn;

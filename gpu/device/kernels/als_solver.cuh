@@ -190,10 +190,10 @@ __device__ __forceinline__ void write(const Vector& x, const Half& half, long lo
         if (e < D && as_floats) half.solved[row * STRIDE + e] = whole;
         if (STEP && e < D && as_floats) half.steps[row * F + e] = x[n];
         if (e < D && as_halves) {
-            unsigned short* to = half.table + row * LD + e;
+            const long long at = row * LD + e;
             const unsigned short high = half_of(whole);
-            if (e < F) to[0] = high;
-            else to[0] = half_of(1.0f), to[1] = high, to[2] = half_of(x[n] - float_of(high));
+            put_half(half, at, e < F ? high : half_of(1.0f));
+            if (e >= F) put_half(half, at + 1, high), put_half(half, at + 2, half_of(x[n] - float_of(high)));
         }
     }
 }

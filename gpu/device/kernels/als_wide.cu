@@ -116,11 +116,12 @@ template <int GROUP> __device__ __forceinline__ void solve(
         if constexpr (BIASES) bias_p = rest + beta * bias_p, bias_s = bias_w + beta * bias_s, bias += alpha * bias_p, rest -= alpha * bias_s;
         per_alpha = inverse(alpha), per_gamma = inverse(gamma), unit = 8 * inverse_root(gamma);
     }
-    if (entry < F) half.solved[row * D + entry] = x, half.table[row * LD + entry] = half_of(x);
+    if (entry < F) half.solved[row * D + entry] = x, put_half(half, row * LD + entry, half_of(x));
     if (BIASES && entry == 0) {
         const unsigned short high = half_of(bias);
-        unsigned short* const to = half.table + row * LD + F;
-        half.solved[row * D + D - 1] = bias, to[0] = half_of(1.0f), to[1] = high, to[2] = half_of(bias - float_of(high));
+        const long long at = row * LD + F;
+        half.solved[row * D + D - 1] = bias;
+        put_half(half, at, half_of(1.0f)), put_half(half, at + 1, high), put_half(half, at + 2, half_of(bias - float_of(high)));
     }
 }
 

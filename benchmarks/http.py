@@ -18,15 +18,17 @@ import httpx
 import msgspec
 import numpy as np
 
-from benchmarks.drive import Throughput, drive, message
+from benchmarks.drive import Throughput, drive
 from benchmarks.drive import name as driver_name
 from benchmarks.report import say
 from benchmarks.running import await_ready, free_port, post, process, retrain, serving
+from loadtest.client import message
 from service.cli.ratings_file import RatingsFile, read
 
 BATCH = 100
 N_REQUESTS = 4096
 N_BODIES = 64
+HEAD = "Host: 127.0.0.1\r\n"
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,11 @@ def run(ratings: Path, algorithms: Sequence[str], seconds: float, rounds: int) -
         bare_port = free_port()
         bare = [sys.executable, "-m", "benchmarks.bare", str(bare_port), str(data / "bare")]
         with serving(data / "service", {server_core}) as (client, _), process(bare, {server_core}):
-            await_ready(httpx.Client(base_url=f"http://127.0.0.1:{bare_port}"), "/recommend/1")
-            port = client.base_url.port or 0
+            url, bare_url = str(client.base_url), f"http://127.0.0.1:{bare_port}"
+            await_ready(httpx.Client(base_url=bare_url), "/recommend/1")
             return [
-                _compare("GET /recommend/{user}?n=10", port, bare_port, reads, seconds, rounds),
-                _compare(f"POST /ratings, {BATCH} a request", port, bare_port, writes, seconds, rounds),
+                _compare("GET /recommend/{user}?n=10", url, bare_url, reads, seconds, rounds),
+                _compare(f"POST /ratings, {BATCH} a request", url, bare_url, writes, seconds, rounds),
             ]
 
 
@@ -79,15 +81,15 @@ def _two_cores() -> tuple[int, int]:
 
 
 def _compare(
-    route: str, port: int, bare_port: int, requests: Sequence[bytes], seconds: float, rounds: int,
+    route: str, url: str, bare_url: str, requests: Sequence[bytes], seconds: float, rounds: int,
 ) -> Row:  # fmt: skip
     ours: list[Throughput] = []
     theirs: list[Throughput] = []
-    drive(port, requests, 1.0)
-    drive(bare_port, requests, 1.0)
+    drive(url, requests, 1.0)
+    drive(bare_url, requests, 1.0)
     for number in range(rounds):
-        theirs.append(drive(bare_port, requests, seconds))
-        ours.append(drive(port, requests, seconds))
+        theirs.append(drive(bare_url, requests, seconds))
+        ours.append(drive(url, requests, seconds))
         say(f"{route} round {number + 1}: {ours[-1].per_second:,.0f}/s, bare {theirs[-1].per_second:,.0f}/s")
     return Row(
         route,
@@ -103,11 +105,11 @@ def _compare(
 
 def _read_requests(file: RatingsFile) -> list[bytes]:
     users = np.random.default_rng(0).choice(np.unique(np.asarray(file.users)), N_REQUESTS)
-    return [message("GET", f"/recommend/{user}?n=10") for user in users]
+    return [message("GET", f"/recommend/{user}?n=10", HEAD) for user in users]
 
 
 def _write_requests(file: RatingsFile) -> list[bytes]:
     order = np.random.default_rng(1).permutation(len(file.values))[: N_BODIES * BATCH]
     rows = [{"user": file.users[n], "item": file.items[n], "rating": float(file.values[n])} for n in order.tolist()]
     bodies = [msgspec.json.encode(rows[start : start + BATCH]) for start in range(0, len(rows), BATCH)]
-    return [message("POST", "/ratings", body) for body in bodies]
+    return [message("POST", "/ratings", HEAD, body) for body in bodies]

@@ -30,43 +30,64 @@ class Answer(NamedTuple):
 NO_ANSWER = Answer(0, b"", b"")
 
 
+def message(method: str, path: str, head: str, body: bytes = b"") -> bytes:
+    """One HTTP/1.1 request; `head` are header lines, `body` is JSON or empty."""
+    if body:
+        head = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
 class Connection(asyncio.Protocol):
-    """One connection, with one request at a time."""
+    """One keep-alive connection, with one request at a time. A subclass says what follows an answer."""
 
-    def __init__(self, client: Client) -> None:
-        self._client, self._received = client, b""
-        self._answer: asyncio.Future[Answer] | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+    transport: asyncio.Transport
 
-    def send(self, message: bytes, answer: asyncio.Future[Answer]) -> None:
-        """Send a whole message; `answer` gets the response."""
-        self._answer = answer
-        self._deadline = asyncio.get_running_loop().call_later(TIMEOUT_S, self.close)
-        self._transport.write(message)
+    def __init__(self) -> None:
+        self._received = b""
 
-    def close(self) -> None:
-        """Close; a waiting request gets `NO_ANSWER`."""
-        self._transport.abort()
+    def answered(self, answer: Answer, is_last: bool) -> None:
+        """Called with each response; `is_last` if the connection is closing, so that no request may follow."""
+        raise NotImplementedError
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
-        self._received += data
-        end = self._received.find(b"\r\n\r\n") + 4
-        if end < 4:
+        received = self._received + data
+        end = received.find(b"\r\n\r\n") + 4
+        length = int(found[1]) if (found := _LENGTH.search(received, 0, end)) else 0
+        if end < 4 or len(received) < end + length:
+            self._received = received
             return
-        head = self._received[:end]
-        length = int(found[1]) if (found := _LENGTH.search(head)) else 0
-        if len(self._received) >= end + length:
-            body, self._received = self._received[end : end + length], self._received[end + length :]
-            self._finish(Answer(int(head[9:12]), head, body))
-            if _CLOSE.search(head):
-                self._transport.close()
-            else:
-                self._client.freed(self)
+        self._received = received[end + length :]
+        is_last = _CLOSE.search(received, 0, end) is not None
+        if is_last:
+            self.transport.close()
+        self.answered(Answer(int(received[9:12]), received[:end], received[end : end + length]), is_last)
+
+
+class _Pooled(Connection):
+    """A connection of a `Client`."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._answer: asyncio.Future[Answer] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def send(self, request: bytes, answer: asyncio.Future[Answer]) -> None:
+        """Send a whole request; `answer` gets the response, or `NO_ANSWER` if the connection ends before it."""
+        self._answer = answer
+        self._deadline = asyncio.get_running_loop().call_later(TIMEOUT_S, self.transport.abort)
+        self.transport.write(request)
+
+    def answered(self, answer: Answer, is_last: bool) -> None:
+        """Hand on the answer and wait for the next request."""
+        self._finish(answer)
+        if not is_last:
+            self._client.freed(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
@@ -87,28 +108,26 @@ class Client:
         address = urlsplit(url)
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
         self._head = f"Host: {address.netloc}\r\n" + (f"X-API-Key: {key}\r\n" if key else "")
-        self._idle: list[Connection] = []
-        self._open: set[Connection] = set()
+        self._idle: list[_Pooled] = []
+        self._open: set[_Pooled] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: deque[tuple[bytes, asyncio.Future[Answer]]] = deque()
 
     def get(self, path: str) -> asyncio.Future[Answer]:
         """GET `path`, which includes the query."""
-        return self.send(f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode())
+        return self.send(message("GET", path, self._head))
 
     def post(self, path: str, document: Any) -> asyncio.Future[Answer]:
         """POST `document` as JSON."""
-        body = json.dumps(document).encode()
-        head = f"{self._head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        return self.send(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+        return self.send(message("POST", path, self._head, json.dumps(document).encode()))
 
-    def send(self, message: bytes) -> asyncio.Future[Answer]:
-        """Send a whole message; the future gets the answer, or `NO_ANSWER` after a failure or a timeout."""
+    def send(self, request: bytes) -> asyncio.Future[Answer]:
+        """Send a whole request; the future gets the answer, or `NO_ANSWER` after a failure or a timeout."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self._idle:
-            self._idle.pop().send(message, answer)
+            self._idle.pop().send(request, answer)
         else:
-            self._waiting.append((message, answer))
+            self._waiting.append((request, answer))
             self._open_another()
         return answer
 
@@ -121,18 +140,18 @@ class Client:
         """Close every connection."""
         self._idle.clear()
         for connection in tuple(self._open):
-            connection.close()
+            connection.transport.abort()
         while self._open:
             await asyncio.sleep(0)
 
-    def freed(self, connection: Connection) -> None:
+    def freed(self, connection: _Pooled) -> None:
         """Called by a connection that has got its answer."""
         if self._waiting:
             connection.send(*self._waiting.popleft())
         else:
             self._idle.append(connection)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: _Pooled) -> None:
         """Called by a connection that is closed."""
         self._open.discard(connection)
         if connection in self._idle:
@@ -150,7 +169,7 @@ class Client:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                _, connection = await loop.create_connection(lambda: Connection(self), self._host, self._port)
+                _, connection = await loop.create_connection(lambda: _Pooled(self), self._host, self._port)
         except (OSError, TimeoutError):
             if self._waiting:
                 self._waiting.popleft()[1].set_result(NO_ANSWER)

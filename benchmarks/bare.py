@@ -7,9 +7,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -21,7 +24,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from service.client import Client
 from service.storage.redis_server import RedisServer
+
+START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 60.0
 
 
 class Rating(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,6 +58,11 @@ async def ratings(request: Request) -> Response:
     return Response(orjson.dumps(answer), status_code=202, media_type="application/json")
 
 
+async def ready(request: Request) -> Response:
+    """An answer: the process serves."""
+    return Response(b"{}", media_type="application/json")
+
+
 def create_app(data: Path | None) -> Starlette:
     """The bare application; with `data` it runs a durable Redis of its own for `POST /ratings`."""
 
@@ -67,8 +78,29 @@ def create_app(data: Path | None) -> Starlette:
         await app.state.redis.aclose()
         server.stop()
 
-    routes = [Route("/recommend/{user}", recommend), Route("/ratings", ratings, methods=["POST"])]
+    routes = [
+        Route("/recommend/{user}", recommend),
+        Route("/ratings", ratings, methods=["POST"]),
+        Route("/health/ready", ready),
+    ]
     return Starlette(routes=routes, lifespan=lifespan)
+
+
+@contextmanager
+def serving(data: Path, cores: set[int]) -> Iterator[str]:
+    """The bare routes and their Redis, on `cores` until the block ends; yields the address once they answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "benchmarks.bare", str(port), str(data)]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 (our own module, no shell)
+    try:
+        os.sched_setaffinity(child.pid, cores)
+        with Client(f"http://127.0.0.1:{port}") as client:
+            client.wait_until_ready(START_TIMEOUT_S)
+            yield client.address
+    finally:
+        child.terminate()
+        child.wait(STOP_TIMEOUT_S)
 
 
 if __name__ == "__main__":

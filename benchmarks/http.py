@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import msgspec
 import numpy as np
 
+from benchmarks import bare
 from benchmarks.drive import Throughput, drive
 from benchmarks.drive import name as driver_name
 from benchmarks.report import say
-from benchmarks.running import await_ready, free_port, post, process, retrain, serving
+from benchmarks.running import post, retrain, serving
 from loadtest.client import message
 from service.cli.ratings_file import RatingsFile, read
 
@@ -54,14 +53,13 @@ def run(ratings: Path, algorithms: Sequence[str], seconds: float, rounds: int) -
         prepare(data / "service", file, algorithms)
         reads, writes = _read_requests(file), _write_requests(file)
         os.sched_setaffinity(0, {driver_core})
-        bare_port = free_port()
-        bare = [sys.executable, "-m", "benchmarks.bare", str(bare_port), str(data / "bare")]
-        with serving(data / "service", {server_core}) as (client, _), process(bare, {server_core}):
-            url, bare_url = str(client.base_url), f"http://127.0.0.1:{bare_port}"
-            await_ready(httpx.Client(base_url=bare_url), "/recommend/1")
+        with (
+            serving(data / "service", {server_core}) as (client, _),
+            bare.serving(data / "bare", {server_core}) as bare_url,
+        ):
             return [
-                _compare("GET /recommend/{user}?n=10", url, bare_url, reads, seconds, rounds),
-                _compare(f"POST /ratings, {BATCH} a request", url, bare_url, writes, seconds, rounds),
+                _compare("GET /recommend/{user}?n=10", client.address, bare_url, reads, seconds, rounds),
+                _compare(f"POST /ratings, {BATCH} a request", client.address, bare_url, writes, seconds, rounds),
             ]
 
 

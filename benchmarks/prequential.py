@@ -12,9 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
-import httpx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -112,16 +110,8 @@ def _online(timeline: Timeline, algorithm: str) -> NDArray[np.float32]:
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder, serving(Path(folder)) as (client, _):
         post(client, users[:n], items[:n], timeline.values[:n])
         retrain(client, algorithm)
-        seen = ""
+        seen = None
         for user, item, value in zip(users[n:], items[n:], timeline.values[n:].tolist(), strict=True):
-            estimates.append(_estimate(client, user, item, seen))
-            rating = {"user": user, "item": item, "rating": value}
-            seen = client.post("/ratings", json=rating).raise_for_status().json()["stream_id"]
+            estimates.append(client.estimate(user, item, wait_for=seen)["estimate"])
+            seen = client.rate({"user": user, "item": item, "rating": value})["stream_id"]
     return np.array(estimates, dtype=np.float32)
-
-
-def _estimate(client: httpx.Client, user: str, item: str, seen: str) -> float:
-    params = {"wait_for": seen} if seen else {}
-    answer = client.get(f"/estimate/{quote(user, safe='')}/{quote(item, safe='')}", params=params)
-    estimate: float = answer.raise_for_status().json()["estimate"]
-    return estimate

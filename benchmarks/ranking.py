@@ -10,9 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
-import httpx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +20,7 @@ from benchmarks.report import say
 from benchmarks.running import post, retrain, serving
 from gpu.params import params_for
 from service.cli import offline, ratings_file
+from service.client import Client
 from service.engine.id_table import IdTable
 from service.settings import Settings
 
@@ -100,7 +99,7 @@ def _served(data: offline.Data, train: gpu.Ratings, test: gpu.Ratings, base: flo
     return Row(f"GET /recommend ({default})", ndcg, ndcg / base, recall, *[float("nan")] * 3)
 
 
-def _score_lists(client: httpx.Client, data: offline.Data, test: gpu.Ratings) -> tuple[float, float]:
+def _score_lists(client: Client, data: offline.Data, test: gpu.Ratings) -> tuple[float, float]:
     discounts = 1 / np.log2(np.arange(N_SERVED) + 2)
     ndcg, recall = [], []
     for user in range(test.n_users):
@@ -109,7 +108,7 @@ def _score_lists(client: httpx.Client, data: offline.Data, test: gpu.Ratings) ->
         relevant = set(_ids(data.items, test.by_user.items[start : start + length][liked]))
         if not relevant:
             continue
-        answer = client.get(f"/recommend/{quote(str(data.users.id(user)), safe='')}", params={"n": N_SERVED}).json()
+        answer = client.recommend(str(data.users.id(user)), n=N_SERVED)
         is_hit = np.array([line["item"] in relevant for line in answer["items"]])
         ndcg.append(discounts[:10][is_hit[:10]].sum() / discounts[: min(10, len(relevant))].sum())
         recall.append(is_hit.sum() / len(relevant))

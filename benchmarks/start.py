@@ -47,7 +47,7 @@ def _measured(name: str, data: Path, env: dict[str, str]) -> Row:
         ready = time.perf_counter() - began
         say(f"{name}: ready after {ready:.1f} s")
         for number in range(READS_BEFORE_MEASURING):
-            client.get(f"/recommend/{number}")
+            client.recommend(str(number))
         redis = next(iter(_children(pid)), None)
         return Row(name, ready, _resident_mib(pid), _resident_mib(redis) if redis else float("nan"))
 

@@ -98,10 +98,11 @@ def import_(
 ) -> int:
     """Post a file of ratings to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if one is set."""
     from service.cli import importer
+    from service.client import Client
 
     ratings = _read(file, key, skip_bad)
-    with importer.client_of(url, _settings({}).key_to_write_with) as client:
-        importer.reach(client)
+    with Client(url, _settings({}).key_to_write_with) as client:
+        importer.check_answers(client)
         with progress("Importing", len(ratings.values)) as bar:
             receipt = importer.send(client, importer.records(ratings), bar.advance)
     for position, reason in receipt.reasons:

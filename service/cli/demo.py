@@ -10,7 +10,6 @@ import contextlib
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -19,14 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import httpx
 from rich.console import Console
 from rich.table import Table
 
 from service.cli import importer, ratings_file, synthetic
-from service.cli.console import FAILED, complain, progress
+from service.cli.console import FAILED, Bar, complain, progress
 from service.cli.ratings_file import RatingsFile
+from service.client import Client, RequestFailed
 from service.errors import ServiceError
+from service.service_process import NotStarted, ServiceProcess
 from service.storage.files import DataLock
 from service.storage.redis_server import RedisServer
 
@@ -37,7 +37,6 @@ SMALL_MODEL = {"n_factors": 32}  # for 60,000 synthetic ratings
 USUAL_PORT = 8000
 NEWCOMER = "you"
 N_SHOWN = 5
-START_TIMEOUT_S, STOP_TIMEOUT_S, POLL_S = 180, 30, 0.2
 
 out = Console(highlight=False)
 
@@ -59,19 +58,18 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        with httpx.Client(timeout=60) as client, _service(options.port) as (process, url):
-            client.base_url = httpx.URL(url)
+        with _service(options.port) as (service, client):
             _show(client, options.ratings)
-            _closing_words(url)
-            return process.wait()
+            _closing_words(client.address)
+            return service.child.wait()
     except KeyboardInterrupt:
         out.print("\nStopped.")
         return 0
-    except (ServiceError, OSError, httpx.HTTPError) as error:
+    except (ServiceError, OSError) as error:
         return complain(str(error), FAILED)
 
 
-def _show(client: httpx.Client, path: Path | None) -> None:
+def _show(client: Client, path: Path | None) -> None:
     file = ratings_file.read(path or _synthetic_file())
     _import(client, file, is_synthetic=path is None)
     _train(client, SMALL_MODEL if path is None else {})
@@ -86,22 +84,19 @@ def _synthetic_file() -> Path:
 
 
 @contextlib.contextmanager
-def _service(port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def _service(port: int) -> Iterator[tuple[ServiceProcess, Client]]:
     _step(1, f"Starting the service with an embedded Redis; its state lies in {DATA}/")
     _empty_data()
     port = port or _free_port()
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data", str(DATA)]
-    with LOG.open("wb") as log:
-        # A new session: Ctrl-C reaches only this process, which then stops the service in order.
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(process, url)
-        out.print(f"   ready on [bold]{url}[/] (to try every route: {url}/docs)", soft_wrap=True)
-        yield process, url
-    finally:
-        process.terminate()
-        process.wait(STOP_TIMEOUT_S)
+    # A session of its own: Ctrl-C reaches only this process, which then stops the service in order.
+    with (
+        Client(f"http://127.0.0.1:{port}") as client,
+        LOG.open("wb") as log,
+        ServiceProcess(DATA, port, log=log, own_session=True) as service,
+    ):
+        _wait_until_ready(service, client)
+        out.print(f"   ready on [bold]{client.address}[/] (to try every route: {client.address}/docs)", soft_wrap=True)
+        yield service, client
 
 
 def _empty_data() -> None:
@@ -116,23 +111,22 @@ def _empty_data() -> None:
     DATA.mkdir()
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
+def _wait_until_ready(service: ServiceProcess, client: Client) -> None:
     with progress("   Starting", 1) as bar:
-        for _ in range(int(START_TIMEOUT_S / POLL_S)):
-            if process.poll() is not None:
-                raise DemoFailed(f"the service did not start; {LOG} has the reason")
-            try:
-                answer = httpx.get(f"{url}/health/ready")
-                if answer.is_success:
-                    return
-                bar.reach(answer.json().get("fraction", 0.0), answer.json().get("detail", ""))
-            except (httpx.TransportError, ValueError):
-                pass
-            time.sleep(POLL_S)
-    raise DemoFailed(f"the service was not ready after {START_TIMEOUT_S} s")
+        try:
+            service.address(on_wait=lambda: _show_start(client, bar))
+        except NotStarted as error:
+            raise DemoFailed(f"{error}; {LOG} has the reason") from None
 
 
-def _import(client: httpx.Client, file: RatingsFile, is_synthetic: bool) -> None:
+def _show_start(client: Client, bar: Bar) -> None:
+    try:
+        client.check_ready()
+    except RequestFailed as error:
+        bar.reach(error.document.get("fraction", 0.0), error.document.get("detail", ""))
+
+
+def _import(client: Client, file: RatingsFile, is_synthetic: bool) -> None:
     n_users, n_items = len(set(file.users)), len(set(file.items))
     kind = "[bold]synthetic[/] ratings (planted tastes; nothing in them is real)" if is_synthetic else "ratings"
     _step(2, f"Importing {len(file.values):,} {kind} of {n_items:,} items by {n_users:,} users")
@@ -143,17 +137,11 @@ def _import(client: httpx.Client, file: RatingsFile, is_synthetic: bool) -> None
     out.print(f"   {receipt.accepted:,} acknowledged, each on disk before its 202, in {took_s:.1f} s")
 
 
-def _train(client: httpx.Client, params: dict[str, int]) -> None:
+def _train(client: Client, params: dict[str, int]) -> None:
     _step(3, f"Training a model ({ALGORITHM}): POST /admin/retrain (the first one compiles its kernels)")
     started = time.perf_counter()
-    job = _document(client.post("/admin/retrain", json={"algorithm": ALGORITHM, "params": params}))
     with progress("   Training", 1) as bar:
-        while job["state"] in ("queued", "running", "activating"):
-            time.sleep(POLL_S)
-            job = _document(client.get(f"/admin/jobs/{job['id']}"))
-            bar.reach(_fraction(job), job["state"])
-    if job["state"] != "succeeded":
-        raise DemoFailed(f"the training {job['state']}: {job.get('error')}")
+        job = client.retrain(ALGORITHM, params, on_poll=lambda job: bar.reach(_fraction(job), job["state"]))
     out.print(f"   {job['version']} is live after {time.perf_counter() - started:.1f} s")
 
 
@@ -162,7 +150,7 @@ def _fraction(job: dict[str, Any]) -> float:
     return float(progress_) if isinstance(progress_, int | float) else 0.0
 
 
-def _recommend_to_a_known_user(client: httpx.Client, file: RatingsFile, is_synthetic: bool) -> None:
+def _recommend_to_a_known_user(client: Client, file: RatingsFile, is_synthetic: bool) -> None:
     user = Counter(file.users).most_common(1)[0][0]
     _step(4, f"Recommendations for {user}: GET /recommend/{quote(user, safe='')}?n={N_SHOWN}")
     if is_synthetic:
@@ -172,13 +160,12 @@ def _recommend_to_a_known_user(client: httpx.Client, file: RatingsFile, is_synth
     _print_lists(_list(client, user, "recommended, best first"))
 
 
-def _learn_at_once(client: httpx.Client, best_rating: float) -> None:
+def _learn_at_once(client: Client, best_rating: float) -> None:
     before = _list(client, NEWCOMER, "before")
     liked = before.items[0]
     _step(5, f"A new user ({NEWCOMER}) likes the first of them: POST /ratings, {best_rating:g} points for {liked}")
     started = time.perf_counter()
-    rating = {"user": NEWCOMER, "item": liked, "rating": float(best_rating)}
-    written = _document(client.post("/ratings", json=rating))
+    written = client.rate({"user": NEWCOMER, "item": liked, "rating": float(best_rating)})
     after = _list(client, NEWCOMER, "after", wait_for=written["stream_id"])
     took_ms = (time.perf_counter() - started) * 1000
     _print_lists(before, after)
@@ -186,17 +173,10 @@ def _learn_at_once(client: httpx.Client, best_rating: float) -> None:
     out.print(f"   {n_new} of {N_SHOWN} are new, {took_ms:.0f} ms after the rating was sent")
 
 
-def _list(client: httpx.Client, user: str, title: str, **query: str) -> Shown:
-    answer = _document(client.get(f"/recommend/{quote(user, safe='')}", params={"n": N_SHOWN, **query}))
+def _list(client: Client, user: str, title: str, **query: str) -> Shown:
+    answer = client.recommend(user, n=N_SHOWN, **query)
     kind = "personal" if answer["personalized"] else "popular"
     return Shown(f"{title} ({kind})", [line["item"] for line in answer["items"]])
-
-
-def _document(response: httpx.Response) -> dict[str, Any]:
-    if not response.is_success:
-        raise DemoFailed(f"{response.request.method} {response.request.url.path}: {importer.problem_of(response)}")
-    document: dict[str, Any] = response.json()
-    return document
 
 
 def _print_lists(*lists: Shown) -> None:

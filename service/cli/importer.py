@@ -6,32 +6,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypedDict
+from typing import Any
 
 import httpx
 
 from service.cli.ratings_file import RatingsFile
-from service.errors import InvalidSetting, ServiceError, Unavailable
+from service.client import Client, Rating, RequestFailed
+from service.errors import ServiceError
 
 BATCH = 1000  # ratings; the service's default limit of one request
 PATIENCE_S = 300.0  # seconds; how long to retry one batch before giving up
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
-BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+RETRIED = (None, httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)  # None: there was no answer
 N_REJECTED_KEPT = 100
-REQUEST_TIMEOUT_S = 60
-HINTS: dict[int, str] = {
+HINTS: dict[int | None, str] = {
     httpx.codes.UNAUTHORIZED: "; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY",
     httpx.codes.FORBIDDEN: "; set NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY to a key that may write",
 }
-
-
-class Rating(TypedDict, total=False):
-    """One element of the body of POST /ratings; `timestamp`, in Unix seconds, is optional."""
-
-    user: str
-    item: str
-    rating: float
-    timestamp: float
 
 
 class ImportFailed(ServiceError):
@@ -62,38 +53,21 @@ class Receipt:
         self.stream_id = answer["stream_id"] or self.stream_id
 
 
-def client_of(url: str, key: str | None) -> httpx.Client:
-    """A client of the service at `url` that sends `key`.
-
-    Raises:
-        InvalidSetting: not a URL. The message does not repeat it, because it may have a password.
-    """
-    headers = {} if key is None else {"X-API-Key": key}
-    try:
-        return httpx.Client(base_url=url, headers=headers, timeout=REQUEST_TIMEOUT_S)
-    except httpx.InvalidURL:
-        raise InvalidSetting("Invalid url: expected http://HOST:PORT or https://HOST:PORT") from None
-
-
-def reach(client: httpx.Client) -> None:
+def check_answers(client: Client) -> None:
     """Send one request, so that a wrong address fails at once and not after retries.
 
     Raises:
-        Unavailable: no service answers.
+        RequestFailed: no service answers.
     """
     try:
-        client.get("/health/live")
-    except httpx.TransportError as error:
-        raise Unavailable(f"no service answers at {_address(client)}: {error}") from None
-
-
-def _address(client: httpx.Client) -> str:
-    """The address of a client's service, without a password."""
-    return f"{client.base_url.scheme}://{client.base_url.netloc.decode()}"
+        client.check_live()
+    except RequestFailed as error:
+        if error.code is None:
+            raise
 
 
 def send(
-    client: httpx.Client,
+    client: Client,
     ratings: Iterable[Rating],
     on_batch: Callable[[int], None] = lambda _n: None,
     sleep: Callable[[float], None] = time.sleep,
@@ -135,40 +109,15 @@ def _batches(ratings: Iterable[Rating]) -> Iterator[list[Rating]]:
         yield batch
 
 
-def _posted(client: httpx.Client, batch: list[Rating], sleep: Callable[[float], None]) -> dict[str, Any]:
+def _posted(client: Client, batch: list[Rating], sleep: Callable[[float], None]) -> dict[str, Any]:
     waited_s, wait_s = 0.0, FIRST_WAIT_S
     while True:
-        response, problem = _tried(client, batch)
-        if response is not None and response.status_code == httpx.codes.ACCEPTED:
-            answer: dict[str, Any] = response.json()
-            return answer
-        if (response is not None and response.status_code not in BUSY) or waited_s >= PATIENCE_S:
-            raise ImportFailed(f"{_address(client)} did not take the ratings: {problem}")
-        pause_s = _asked_pause_s(response) or wait_s
+        try:
+            return client.rate(batch)
+        except RequestFailed as error:
+            if error.code not in RETRIED or waited_s >= PATIENCE_S:
+                reason = f"{error.problem}{HINTS.get(error.code, '')}"
+                raise ImportFailed(f"{client.address} did not take the ratings: {reason}") from None
+            pause_s = error.retry_after_s or wait_s
         sleep(pause_s)
         waited_s, wait_s = waited_s + pause_s, min(2 * wait_s, LONGEST_WAIT_S)
-
-
-def _tried(client: httpx.Client, batch: list[Rating]) -> tuple[httpx.Response | None, str]:
-    try:
-        response = client.post("/ratings", json=batch)
-    except httpx.TransportError as error:
-        return None, f"{type(error).__name__}: {error}"
-    return response, problem_of(response)
-
-
-def problem_of(response: httpx.Response) -> str:
-    """A problem document as one line."""
-    try:
-        problem = response.json()
-        text = f"{problem.get('title')}: {problem.get('detail')}"
-    except (ValueError, AttributeError):
-        text = response.text[:200]
-    return f"{response.status_code} {text}{HINTS.get(response.status_code, '')}"
-
-
-def _asked_pause_s(response: httpx.Response | None) -> float | None:
-    try:
-        return float(response.headers["Retry-After"]) if response is not None else None
-    except (KeyError, ValueError):
-        return None

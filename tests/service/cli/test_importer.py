@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import httpx
 import pytest
 
 from service.cli import importer
+from service.client import Client, Rating
 
 
 class Service(ThreadingHTTPServer):
@@ -52,17 +52,17 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering(*script: tuple[int, dict[str, str]]) -> Iterator[tuple[httpx.Client, Service]]:
+def answering(*script: tuple[int, dict[str, str]]) -> Iterator[tuple[Client, Service]]:
     with Service(*script) as service:
         thread = threading.Thread(target=service.serve_forever, args=(0.01,))
         thread.start()
-        with httpx.Client(base_url=f"http://127.0.0.1:{service.server_port}") as client:
+        with Client(f"http://127.0.0.1:{service.server_port}") as client:
             yield client, service
         service.shutdown()
         thread.join()
 
 
-def ratings(n: int) -> list[importer.Rating]:
+def ratings(n: int) -> list[Rating]:
     return [{"user": f"u{i}", "item": "x", "rating": float(i)} for i in range(n)]
 
 

@@ -56,7 +56,7 @@ def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
             names = {"STREAM_ID": "stream_id", "VERSION": "version", "JOB": "id"}
             known |= {name: answer[key] for name, key in names.items() if answer.get(key)}
         if isinstance(answer, dict) and answer.get("state") in ("queued", "running", "activating"):
-            service.finished_job(answer)
+            service.api.ended_job(answer["id"])
         yield example, response
 
 

@@ -54,8 +54,7 @@ class Storm:
         for number in range(0, N_USERS * N_ITEMS, 2):
             self._post([(f"u{number % N_USERS}", f"i{number // N_USERS}")])
         for name in MODELS:
-            body = {"algorithm": name, "params": TRAINING[name], "force": True}
-            job = self.service.finished_job(self.service.client.post("/admin/retrain", json=body).json())
+            job = self.service.api.retrain(name, TRAINING[name], force=True)
             assert job["promoted"], job
 
     # --- writing

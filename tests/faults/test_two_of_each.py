@@ -35,7 +35,7 @@ def test_two_archivers_and_two_workers_lose_and_repeat_nothing(tmp_path: Path) -
         killed_s = time.monotonic()
         acknowledged += [services[1].rate(("late", f"i{number}", 1.0)) for number in range(20)]
         row.ready_s.append(time.monotonic() - killed_s)
-        assert services[1].finished_job(job)["state"] in ("succeeded", "failed")  # of which worker it was
+        assert services[1].api.ended_job(job["id"])["state"] in ("succeeded", "failed")  # of which worker it was
         again = services[1].retrain("als", n_factors=4, n_epochs=2)
         assert again["state"] == "succeeded", again
         eventually(lambda: str(RatingLog(data / "ratings").last_id()) >= max(acknowledged), 60)

@@ -164,7 +164,7 @@ def test_a_forgotten_user_is_gone_everywhere(trained):
     assert answer.status_code == 202
     forgotten = answer.json()
     assert trained.get("/users/secretive-person/ratings", wait_for=forgotten["stream_id"]).status_code == 404
-    job = trained.finished_job(trained.get(f"/admin/jobs/{forgotten['job']}").json())
+    job = trained.api.ended_job(forgotten["job"])
     assert job["state"] == "succeeded", job
     holders = [path for path in trained.data.rglob("*") if path.is_file() and b"secretive-person" in path.read_bytes()]
     rows = [row for path in holders for row in parquet.read_table(path).to_pylist()]
@@ -230,7 +230,7 @@ def test_a_second_retrain_is_refused_and_a_running_one_can_be_cancelled(trained)
     assert (refused.status_code, refused.json()["job"]) == (409, job["id"])
     eventually(lambda: trained.get(f"/admin/jobs/{job['id']}").json()["state"] == "running")
     assert trained.client.delete(f"/admin/jobs/{job['id']}").status_code == 202
-    assert trained.finished_job(job)["state"] == "cancelled"
+    assert trained.api.ended_job(job["id"])["state"] == "cancelled"
 
 
 def test_training_on_nothing_fails_with_a_reason(fresh):

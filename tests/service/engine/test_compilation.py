@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -12,7 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.client import Client
 from service.engine import compilation
+from service.service_process import ServiceProcess
 from tests.service.planted import events
 from tests.service.waiting import eventually
 from tests.service.whole import Whole
@@ -44,17 +45,16 @@ def test_lists_are_popular_while_kernels_compile(redis_url: str, tmp_path: Path,
     with Whole(redis_url, data) as whole:
         whole.send(events())
         whole.train("als", n_factors=8, n_epochs=2)
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NEARFIELD_LOG_FORMAT": "json"}
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data", str(data), "--no-worker"]
-    with errors.open("wb") as written:
-        process = subprocess.Popen([*command, "--redis", redis_url], env=environment, stderr=written)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
-            seen = watched(client)
-            assert client.get("/recommend/u1").json()["personalized"]
-    finally:
-        process.terminate()
-        assert process.wait(30) == 0
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NEARFIELD_LOG_FORMAT": "json"}
+    environment |= {"NEARFIELD_WORKER": "false", "NEARFIELD_REDIS": redis_url}
+    with (
+        errors.open("wb") as log,
+        ServiceProcess(data, port, environment=environment, log=log) as process,
+        Client(f"http://127.0.0.1:{port}") as client,
+    ):
+        seen = watched(client)
+        assert client.recommend("u1")["personalized"]
+        assert process.stop() == 0
     assert_progress(seen)
     lines = [json.loads(line) for line in errors.read_text().splitlines()]
     (line,) = [line for line in lines if line["event"].startswith("compiling kernels for als")]
@@ -63,17 +63,17 @@ def test_lists_are_popular_while_kernels_compile(redis_url: str, tmp_path: Path,
     assert {line["event"] for line in lines if line["level"] != "info"} <= {"request"}  # those that came too early
 
 
-def watched(client: httpx.Client) -> list[tuple[str, dict]]:
+def watched(client: Client) -> list[tuple[str, dict]]:
     """(why it is not ready, list of a user) again and again until it is."""
     seen = []
 
     def is_ready() -> bool:
         try:
-            ready = client.get("/health/ready")
+            ready = client.http.get("/health/ready")
         except httpx.TransportError:
             return False
         if ready.status_code == 503:
-            asked = client.get("/recommend/u1")
+            asked = client.http.get("/recommend/u1")
             seen.append((ready.json()["reason"], asked.json() | {"status": asked.status_code}))
         return ready.status_code == 200
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-NEARFIELD = (sys.executable, "-m", "service.cli")
-STOP_S = 30
+from service.client import Client, RequestFailed, TrainingFailed
+from service.service_process import NotStarted, ServiceProcess
 
 
 def cores(n_drivers: int) -> tuple[set[int], set[int]]:
@@ -32,44 +28,23 @@ def running_service(ratings: Path, model: str, data: Path | None = None, n_drive
     Yields the address. Redis and trainings share the cores of the service.
     """
     own, drivers = cores(n_drivers)
-    with tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as folder:
-        command = [*NEARFIELD, "serve", "--port", "0", "--data", str(data or folder)]
-        os.sched_setaffinity(0, own)  # inherited by the child, whose kernels then use these cores
-        environment = os.environ | {"NEARFIELD_RETRAIN_SHARE": "0"}  # only the measured trainings run
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-            try:
-                url = _address(process)
-                if data is None:
-                    subprocess.run([*NEARFIELD, "import", str(ratings), "--url", url], check=True)
-                    _train(url, model)
-                os.sched_setaffinity(0, drivers)
-                yield url
-            finally:
-                process.terminate()
-                process.wait(STOP_S)
+    environment = {"NEARFIELD_RETRAIN_SHARE": "0"}  # only the measured trainings run
+    with (
+        tempfile.TemporaryDirectory(prefix="nearfield-loadtest-") as folder,
+        ServiceProcess(data or Path(folder), environment=environment, cores=own) as service,
+    ):
+        try:
+            url = service.address()
+            if data is None:
+                _learn(url, ratings, model)
+        except (NotStarted, RequestFailed, TrainingFailed) as error:
+            raise SystemExit(f"loadtest: {error}") from None
+        os.sched_setaffinity(0, drivers)
+        yield url
 
 
-def _address(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    for line in process.stdout:
-        for word in line.split():
-            if word.startswith("http://"):
-                return word
-    raise SystemExit("loadtest: the service ended before it was ready")
-
-
-def _train(url: str, model: str) -> None:
-    job = _ask(f"{url}/admin/retrain", {"algorithm": model})
-    while job["state"] not in ("succeeded", "failed", "cancelled"):
-        time.sleep(0.5)
-        job = _ask(f"{url}/admin/jobs/{job['id']}")
-    if job["state"] != "succeeded":
-        raise SystemExit(f"loadtest: the training {job['state']}: {job['error']}")
-
-
-def _ask(url: str, document: object = None) -> dict[str, Any]:
-    body = None if document is None else json.dumps(document).encode()
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as response:
-        answer: dict[str, Any] = json.load(response)
-    return answer
+def _learn(url: str, ratings: Path, model: str) -> None:
+    """Import the ratings and train the model."""
+    subprocess.run([sys.executable, "-m", "service.cli", "import", str(ratings), "--url", url], check=True)
+    with Client(url) as client:
+        client.retrain(model)

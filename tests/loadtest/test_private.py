@@ -1,0 +1,41 @@
+"""The service that a load test without an address starts for itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loadtest.private import cores, running_service
+from service.client import Client, RequestFailed
+
+
+@pytest.fixture(autouse=True)
+def every_core() -> Iterator[set[int]]:
+    """Gives back the cores that a load test takes from its own process."""
+    before = os.sched_getaffinity(0)
+    yield before
+    os.sched_setaffinity(0, before)
+
+
+@pytest.fixture
+def ratings(tmp_path: Path) -> Path:
+    rows = [f"u{user},i{item},{5 - (user + item) % 2 * 4}" for user in range(30) for item in range(user % 3, 20, 3)]
+    path = tmp_path / "ratings.csv"
+    path.write_text("\n".join(["user,item,rating", *rows]))
+    return path
+
+
+def test_ratings_are_served_by_a_trained_model_until_the_block_ends(ratings: Path, every_core: set[int]) -> None:
+    with running_service(ratings, "sgd") as url, Client(url) as client:
+        assert client.recommend("u1", model="sgd")["personalized"]
+        assert os.sched_getaffinity(0) == cores(1)[1] <= every_core
+    with Client(url) as client, pytest.raises(RequestFailed, match="no service answers"):
+        client.check_live()
+
+
+def test_a_training_that_the_service_refuses_ends_the_load_test(ratings: Path) -> None:
+    with pytest.raises(SystemExit, match="loadtest: POST /admin/retrain: 422 "), running_service(ratings, "nothing"):
+        pytest.fail("it was measured")

@@ -51,11 +51,11 @@ class Gauges(NamedTuple):
             for name, count in later.values.items()
             if name.startswith(AGES)
         }
-        n_lessons = counts.pop(math.inf, 0.0)
+        n_batches = counts.pop(math.inf, 0.0)
         limits = {}
         for name, share in (("p50", 0.5), ("p99", 0.99)):
-            bounds = [bound for bound, count in counts.items() if count >= share * n_lessons]
-            if n_lessons and bounds:
+            bounds = [bound for bound, count in counts.items() if count >= share * n_batches]
+            if n_batches and bounds:
                 limits[f"learned_{name}_below_ms"] = min(bounds)
         return limits
 
@@ -63,6 +63,6 @@ class Gauges(NamedTuple):
 async def read(client: Client) -> Gauges:
     """Read all present values of `/metrics`."""
     answer = await client.get("/metrics")
-    lines = [line for line in answer.body.decode().splitlines() if line.startswith("nearfield_")]
+    lines = [line for line in answer.body.decode().splitlines() if not line.startswith("#")]
     pairs = [line.rpartition(" ") for line in lines]
     return Gauges({name: float(value) for name, _, value in pairs}, time.perf_counter())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from loadtest import gauges
+from loadtest.client import Client as LoadClient
 from loadtest.private import cores, running_service
 from service.client import Client, RequestFailed
 
@@ -28,10 +31,18 @@ def ratings(tmp_path: Path) -> Path:
     return path
 
 
+async def usage(url: str) -> dict[str, float]:
+    """What `/metrics` says of the service between two looks."""
+    client = LoadClient(url)
+    return (await gauges.read(client)).until(await gauges.read(client))
+
+
 def test_ratings_are_served_by_a_trained_model_until_the_block_ends(ratings: Path, every_core: set[int]) -> None:
     with running_service(ratings, "sgd") as url, Client(url) as client:
         assert client.recommend("u1", model="sgd")["personalized"]
         assert os.sched_getaffinity(0) == cores(1)[1] <= every_core
+        used = asyncio.run(usage(url))
+        assert used["cores"] >= 0 < used["resident_bytes"]
     with Client(url) as client, pytest.raises(RequestFailed, match="no service answers"):
         client.check_live()
 

@@ -24,7 +24,7 @@ import uvloop
 from loadtest import report
 from loadtest.client import Client
 from loadtest.crowd import Crowd
-from loadtest.private import running_service
+from loadtest.private import key_of, running_service
 from loadtest.steps import FIRST_PER_S, KEEPS_UP_MS, RETRAIN, Steps
 from loadtest.workload import FEED, WRITES_OF, Population, write_synthetic
 
@@ -63,8 +63,7 @@ def _ratings(options: argparse.Namespace, folder: Path) -> Path:
 
 async def _measured(url: str, population: Population, options: argparse.Namespace) -> dict[str, Any]:
     """The results by workload."""
-    keys = os.environ.get("NEARFIELD_ADMIN_KEY") or os.environ.get("NEARFIELD_API_KEY")
-    key = keys.split(",")[0].strip() if keys else None  # there are two while one replaces the other
+    key = key_of(os.environ)
     client = Client(url, key)
     await _reach(client, url)
     results: dict[str, Any] = {}

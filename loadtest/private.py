@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,8 +43,14 @@ def running_service(ratings: Path, model: str, data: Path | None = None, n_drive
         yield url
 
 
+def key_of(environment: Mapping[str, str]) -> str | None:
+    """The key of requests to a service with this environment; the first of two, while one replaces the other."""
+    keys = environment.get("NEARFIELD_ADMIN_KEY") or environment.get("NEARFIELD_API_KEY")
+    return keys.split(",")[0].strip() if keys else None
+
+
 def _learn(url: str, ratings: Path, model: str) -> None:
     """Import the ratings and train the model."""
     subprocess.run([sys.executable, "-m", "service.cli", "import", str(ratings), "--url", url], check=True)
-    with Client(url) as client:
+    with Client(url, key_of(os.environ)) as client:
         client.retrain(model)

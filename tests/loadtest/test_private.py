@@ -34,7 +34,10 @@ def ratings(tmp_path: Path) -> Path:
 async def usage(url: str) -> dict[str, float]:
     """What `/metrics` says of the service between two looks."""
     client = LoadClient(url)
-    return (await gauges.read(client)).until(await gauges.read(client))
+    try:
+        return (await gauges.read(client)).until(await gauges.read(client))
+    finally:
+        await client.close()
 
 
 def test_ratings_are_served_by_a_trained_model_until_the_block_ends(ratings: Path, every_core: set[int]) -> None:
@@ -45,6 +48,14 @@ def test_ratings_are_served_by_a_trained_model_until_the_block_ends(ratings: Pat
         assert used["cores"] >= 0 < used["resident_bytes"]
     with Client(url) as client, pytest.raises(RequestFailed, match="no service answers"):
         client.check_live()
+
+
+def test_a_service_that_needs_a_key_is_trained_too(
+    ratings: Path, every_core: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEARFIELD_API_KEY", "a-key-of-this-test, the-other-key-of-it")
+    with running_service(ratings, "sgd") as url, Client(url, "the-other-key-of-it") as client:
+        assert client.recommend("u1", model="sgd")["personalized"]
 
 
 def test_a_training_that_the_service_refuses_ends_the_load_test(ratings: Path) -> None:

@@ -71,9 +71,10 @@ class NotEnoughMemory(EngineError):
         kept_bytes: part of it that must stay free: the service needs it to load a new model next to the present one.
     """
 
-    def __init__(self, what: str, needed_bytes: int, free_bytes: int, kept_bytes: int = 0) -> None:
+    def __init__(self, what: str, needed_bytes: int, free_bytes: int, kept_bytes: int = 0, advice: str = "") -> None:
         kept = f", {kept_bytes:,} more are kept for the service," if kept_bytes else ""
-        super().__init__(f"{what} needs about {needed_bytes:,} bytes{kept} and {free_bytes:,} are free")
+        end = f"; {advice}" if advice else ""
+        super().__init__(f"{what} needs about {needed_bytes:,} bytes{kept} and {free_bytes:,} are free{end}")
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
         self.kept_bytes = kept_bytes

@@ -56,6 +56,14 @@ def used_bytes() -> dict[str, int]:
     return {"arrays": int(cupy.get_default_memory_pool().total_bytes()), "taken": int(total - free)}
 
 
+def memory_of_devices() -> list[int]:
+    """Bytes of memory of each device, used or not; none where the device backend cannot run. Allocates nothing."""
+    if obstacle() is not None:
+        return []
+    runtime = importlib.import_module("cupy").cuda.runtime
+    return [int(runtime.getDeviceProperties(n)["totalGlobalMem"]) for n in range(runtime.getDeviceCount())]
+
+
 def release() -> None:
     """Give the unused blocks of CuPy's pool back to the device."""
     importlib.import_module("cupy").get_default_memory_pool().free_all_blocks()

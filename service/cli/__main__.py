@@ -126,6 +126,9 @@ def train(
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", metavar="DIR")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Show how GPUs would share the training, and exit.")] = False,
+    gpus: Annotated[int | None, typer.Option(help="GPUs to plan for. Default: those here.", min=1, max=64)] = None,
+    memory: Annotated[float | None, typer.Option(help="GB of each; 80 if none is here.", min=0.1, metavar="GB")] = None,
     key: Key = None,
     skip_bad: SkipBad = False,
     json: Json = False,
@@ -133,6 +136,8 @@ def train(
     """Train a model on a file, with a line per epoch and a closing line with the best metric and the peak memory."""
     if test is not None and test_fraction is not None:
         raise typer.BadParameter("expected --test or --test-fraction, got both")
+    if not plan and (gpus or memory):
+        raise typer.BadParameter("expected --plan with --gpus and --memory, got none")
     params = _params(algorithm, [*(set_ or []), *(more or [])])
     from service.cli import offline
 
@@ -143,6 +148,10 @@ def train(
     else:
         data = offline.Data.split(file, test_fraction or 0.0, seed)
     printer = Printer(json)
+    if plan:
+        from service.cli.plan import shown
+
+        return printer.report(*shown(data.train, params, gpus, memory))
     n_epochs = getattr(params, "n_epochs", 1)
     with progress(f"Training {algorithm}", n_epochs) as bar:
 
@@ -151,7 +160,7 @@ def train(
             bar.advance(note=f"epoch {line['epoch']} of {n_epochs}  {metrics}")
             printer.line(line)
 
-        printer.line(offline.train(data, params, chosen, on_line, out))
+        return printer.line(offline.train(data, params, chosen, on_line, out))
 
 
 @app.command(short_help="Find the best parameters for a file.")

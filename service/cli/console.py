@@ -27,6 +27,10 @@ class Printer:
         text = _json(record) if self.as_json else "  ".join(f"{k} {_readable(v)}" for k, v in record.items())
         print(text, flush=True)
 
+    def report(self, record: Mapping[str, Any], text: str) -> None:
+        """Print `record` as JSON, or else `text`, which says the same in several lines."""
+        print(_json(record) if self.as_json else text, flush=True)
+
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Bar]:

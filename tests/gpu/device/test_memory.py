@@ -10,6 +10,7 @@ import pytest
 
 import gpu
 from gpu.backend import Backend
+from gpu.device import memory_of_devices
 from gpu.param_kinds import Params
 from gpu.params import CulshParams, SgdParams, Similarity
 from gpu.training import ease, nmf
@@ -59,3 +60,10 @@ def test_what_is_held_for_later_is_given_back(memory: ModuleType) -> None:
     DEVICE.release()
     assert pool.free_bytes() == 0
     assert cupy.cuda.runtime.memGetInfo()[0] >= free
+
+
+def test_the_memory_of_each_device_is_known():
+    runtime = importlib.import_module("cupy").cuda.runtime
+    known = memory_of_devices()
+    assert len(known) == runtime.getDeviceCount()
+    assert known[runtime.getDevice()] == pytest.approx(runtime.memGetInfo()[1], rel=0.02)

@@ -1,0 +1,121 @@
+"""`nearfield train --plan`: shows how GPUs would share a training; see `gpu.planner`.
+
+Beside the plan stand p and q of the paper on cuMF, by [001] eq. 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import gpu
+from gpu.device import memory_of_devices
+from gpu.planner import Partitions, Plan, paper_partitions, plan
+from gpu.planner_costs import WHOLE, Bytes, Gpu, Half, Milliseconds, Shape
+
+GB = 1e9  # bytes
+MEMORY_GB = 80.0  # of a GPU where neither the machine nor the user names one: that of an H100
+PLACES = {
+    "resident": "everything stays on the GPUs",
+    "ratings streamed": "ratings come from the host in batches",
+    "rows streamed": "ratings and float32 rows come from the host in batches",
+}
+NAME_COLUMNS, CELL_COLUMNS = 28, 14
+
+
+def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: float | None) -> tuple[dict[str, Any], str]:
+    """(the plan of a training as a record, the same as text).
+
+    Args:
+        ratings: what the training would learn from.
+        params: its algorithm and hyperparameters.
+        n_gpus: number of GPUs. Default: those of this machine, or one.
+        gb: memory of each. Default: that of this machine's GPUs, or `MEMORY_GB`.
+
+    Raises:
+        NotEnoughMemory: the training does not fit on these GPUs; the message says what would have to shrink.
+    """
+    if obstacle := _obstacle(params):
+        return {"algorithm": params.algorithm, "reason": obstacle, "plan": None}, obstacle
+    assert isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams)  # noqa: S101 - `_obstacle` names the others
+    shape, gpus = shape_of(ratings, params), gpus_of(n_gpus, gb)
+    found = plan(shape, gpus, n_epochs=params.n_epochs)
+    by_paper: dict[str, Partitions | None] = {half.side: _by_paper(half, shape, gpus) for half in shape.halves}
+    numbers = {"ms": found.ms, **asdict(found)}
+    record = {
+        "algorithm": params.algorithm,
+        "reason": numbers.pop("reason"),
+        "plan": numbers,
+        "eq_8": {side: parts and parts._asdict() for side, parts in by_paper.items()},
+        "shape": asdict(shape),
+        "gpus": [asdict(one) for one in gpus],
+    }
+    return record, _text(found, shape, by_paper)
+
+
+def shape_of(ratings: gpu.Ratings, params: gpu.AlsParams | gpu.AlsImplicitParams) -> Shape:
+    """The size of a training with `params`."""
+    has_biases = isinstance(params, gpu.AlsParams) and params.biases
+    size = ratings.n_users, ratings.n_items, len(ratings), params.n_factors
+    return Shape(*size, params.is_implicit, has_biases, params.n_cg_steps)
+
+
+def gpus_of(n_gpus: int | None, gb: float | None) -> list[Gpu]:
+    """The GPUs to plan for; arguments as in `shown`. GPUs beyond those of this machine are like its smallest."""
+    here = memory_of_devices()
+    count = n_gpus or max(1, len(here))
+    if gb is not None:
+        return [Gpu(int(gb * GB))] * count
+    smallest = min(here, default=int(MEMORY_GB * GB))
+    return [Gpu(size) for size in (here + [smallest] * count)[:count]]
+
+
+def _obstacle(params: gpu.Params) -> str | None:
+    """Why several GPUs cannot train with `params`; None if they can."""
+    if not isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams):
+        return f"{params.algorithm} trains on one GPU: it has no form for several"
+    if params.n_factors > WHOLE or params.solver != "cg" or params.precision != "float16":
+        return f"no plan: expected at most {WHOLE} factors, solver=cg and precision=float16 for several GPUs"
+    return None
+
+
+def _by_paper(half: Half, shape: Shape, gpus: list[Gpu]) -> Partitions | None:
+    smallest = min(one.usable_bytes for one in gpus)
+    return paper_partitions(half.n_solved, half.n_fixed, shape.n_ratings, shape.n_factors, smallest)
+
+
+def _text(found: Plan, shape: Shape, by_paper: dict[str, Partitions | None]) -> str:
+    halves = (found.items, found.users)
+    fullest = max(range(len(found.gpus)), key=lambda at: found.gpu_bytes[at])
+    size = f"{shape.n_ratings:,} ratings, {shape.n_users:,} users, {shape.n_items:,} items, {shape.n_factors} factors"
+    shares = ", ".join(f"GPU {at} {share:.0%}" for at, share in zip(found.gpus, found.shares, strict=True))
+    lines = [
+        size,
+        f"rows and ratings: {shares}; {PLACES[found.placement]}",
+        _row("", [f"{half.side} half" for half in halves]),
+        _row("mode", [half.mode for half in halves]),
+        _row("GPUs and batches, p and q", [f"{half.p}, {half.q}" for half in halves]),
+        _row("p and q by eq. 8 of cuMF", [_pair(by_paper[half.side]) for half in halves]),
+        *_amounts(f"GB of GPU {found.gpus[fullest]}", [half.gpu_bytes[fullest] for half in halves], GB),
+        *_amounts("ms", [half.ms for half in halves], 1),
+        found.reason,
+    ]
+    return "\n".join(lines)
+
+
+def _amounts(unit: str, halves: Sequence[Bytes | Milliseconds], one: float) -> list[str]:
+    """A line for each kind, and one for the total, in multiples of `one`."""
+    names = [field.name for field in fields(halves[0])] + ["total"]
+    return [
+        _row(f"{unit}: {name.replace('_', ' ')}", [f"{getattr(half, name) / one:,.3f}" for half in halves])
+        for name in names
+    ]
+
+
+def _pair(parts: Partitions | None) -> str:
+    return "none" if parts is None else f"{parts.p}, {parts.q}"
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return name.ljust(NAME_COLUMNS) + "".join(cell.rjust(CELL_COLUMNS) for cell in cells)

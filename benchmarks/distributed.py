@@ -26,11 +26,13 @@ from benchmarks import als_matrix
 from benchmarks.report import say
 from gpu.backend import BackendName
 from gpu.calibration import calibrate, in_units
+from gpu.errors import InvalidInput
 from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.training import loop
 from gpu.training.als import AlsTrainer
+from gpu.training.als_halves import GATHER, Modes
 
 TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
 
@@ -64,11 +66,13 @@ class Task:
     backend: BackendName
     size: int
     key: bytes
+    modes: Modes
 
 
 def run(
-    folder: Path, algorithm: str, factors: Sequence[int], given: Mapping[str, Any], ranks: Sequence[int], backend: str
-) -> Iterator[Row]:
+    folder: Path, algorithm: str, factors: Sequence[int], given: Mapping[str, Any], ranks: Sequence[int], backend: str,
+    modes: Modes,
+) -> Iterator[Row]:  # fmt: skip
     """A training with each number of factors on each number of ranks; the first number of ranks is compared with."""
     for n_factors in factors:
         params = params_for(algorithm, {**given, "n_factors": n_factors})
@@ -76,7 +80,8 @@ def run(
         base_ms = 0.0
         for size in ranks:
             say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
-            task = Task(folder, params, backend, size, secrets.token_bytes(32))  # type: ignore[arg-type] # chosen
+            key = secrets.token_bytes(32)
+            task = Task(folder, params, backend, size, key, modes if size > 1 else GATHER)  # type: ignore[arg-type]
             found = _run_ranks(task)
             iteration_ms = statistics.median(found["ms"][1:])
             base_ms = base_ms or iteration_ms
@@ -84,6 +89,18 @@ def run(
                 algorithm, n_factors, found["n_ratings"], size, iteration_ms, base_ms / iteration_ms,
                 found["digest"], found["error"], found["ready_s"],
             )  # fmt: skip
+
+
+def modes_of(text: str) -> Modes:
+    """The modes in "reduce,gather".
+
+    Raises:
+        InvalidInput: another number of modes, or an unknown one.
+    """
+    names = text.split(",")
+    if len(names) != 2 or not {*names} <= {"gather", "reduce"}:
+        raise InvalidInput(f"Invalid modes: expected two of gather and reduce with a comma between, got {text!r}")
+    return Modes(*names)  # type: ignore[arg-type] # checked above
 
 
 def _run_ranks(task: Task) -> dict[str, Any]:
@@ -141,7 +158,7 @@ def measured(task: Task, exchange: Exchange, backend: gpu.Backend) -> dict[str, 
     if not task.params.is_implicit:
         train, test = in_units(train, known.unit), in_units(test, known.unit)
     held_out = None if task.params.is_implicit else test
-    trainer = AlsTrainer(train, task.params, backend, held_out, known, exchange)
+    trainer = AlsTrainer(train, task.params, backend, held_out, known, exchange, task.modes)
     loop.begin(trainer)
     exchange.barrier()
     ready_s = time.perf_counter() - began

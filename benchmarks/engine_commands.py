@@ -112,6 +112,9 @@ def distributed(
     implicit: Annotated[bool, typer.Option("--implicit", help="als-implicit instead of als.")] = False,
     factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
     epochs: Annotated[int, typer.Option(help="Iterations; the median leaves the first out.", min=2)] = 10,
+    modes: Annotated[
+        str, typer.Option(help="Of the items and the users half: gather or reduce.")
+    ] = "gather,gather",
     set_: Parameters = None,
     backend: Where = "auto",
     json: Json = False,
@@ -122,7 +125,7 @@ def distributed(
     given = {**options.parameters(set_), "n_epochs": epochs}
     algorithm = "als-implicit" if implicit else "als"
     sizes = options.whole(factors), given, options.whole(ranks)
-    show(list(table.run(ratings, algorithm, *sizes, backend)), json)
+    show(list(table.run(ratings, algorithm, *sizes, backend, table.modes_of(modes))), json)
 
 
 @app.command("time-to-error")

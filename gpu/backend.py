@@ -78,7 +78,8 @@ class Backend:
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = (
-    "als", "descent", "ease", "esgd", "hals", "hamming", "item_index", "lsh", "online.exact", "similarity", "topn",
+    "als", "als_sums", "descent", "ease", "esgd", "hals", "hamming", "item_index", "lsh", "online.exact", "similarity",
+    "topn",
 )  # fmt: skip
 
 

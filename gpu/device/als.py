@@ -39,7 +39,7 @@ def is_fused(problem: AlsObjective) -> bool:
     return problem.precision == "float16" and problem.solver == "cg" and compute_capability() >= TENSOR_CORES
 
 
-def _path(problem: AlsObjective) -> ModuleType:
+def path_of(problem: AlsObjective) -> ModuleType:
     """The module whose kernels solve the problem, or one block of it.
 
     Raises:
@@ -75,10 +75,10 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
 
 
 def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
-    n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), _path(problem)
+    n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
         ranges = _n_ranges(n_columns, problem)
-        cut = plan.cut_of(lengths, ranges, _max_slots(problem))
+        cut = plan.cut_of(lengths, ranges, max_slots(problem))
         n_slots, n_split = plan.slots_of(lengths, ranges, cut), int(np.count_nonzero(lengths > min(cut)))
         n_items, held = n_slots + n_rated - n_split, n_slots
     else:
@@ -106,10 +106,10 @@ def prepare(
     """
     n_rated = n_columns if n_rated is None else n_rated
     lengths = rows.lengths if lengths is None else lengths
-    ridges, inner, path = problem.ridges(rows.lengths, n_rated), _solved_at_once(problem), _path(problem)
+    ridges, inner, path = problem.ridges(rows.lengths, n_rated), _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
         weights, ranges = plan.weights(rows, problem), _n_ranges(n_columns, problem)
-        work = plan.fused(rows, weights, n_columns, ranges, plan.cut_of(lengths, ranges, _max_slots(problem)))
+        work = plan.fused(rows, weights, n_columns, ranges, plan.cut_of(lengths, ranges, max_slots(problem)))
         return arrays.side_of(rows, work, [], ridges, n_rated, work.n_slots * path.slot_bytes(inner))
     work = plan.two_phase(rows)
     batches = plan.batches(work.splits, tiling(inner).max_slots)
@@ -119,15 +119,16 @@ def prepare(
 
 def _n_ranges(n_columns: int, problem: AlsObjective) -> int:
     """Ranges of the fixed side; one if moving the sums of a part takes as long as gathering its ratings."""
-    if _path(problem) is wide:
+    if path_of(problem) is wide:
         return 1
     cache: int = cupy.cuda.Device().attributes["L2CacheSize"]
     return plan.n_ranges(n_columns * 2 * arrays.n_half_columns(_solved_at_once(problem)), cache)
 
 
-def _max_slots(problem: AlsObjective) -> int:
+def max_slots(problem: AlsObjective) -> int:
+    """Number of parts of rows whose sums may be in memory together, on each side."""
     _, total = cupy.cuda.runtime.memGetInfo()
-    return int(total // SLOTS_SHARE // _path(problem).slot_bytes(_solved_at_once(problem)))
+    return int(total // SLOTS_SHARE // path_of(problem).slot_bytes(_solved_at_once(problem)))
 
 
 def load(table: NDArray[np.float32], problem: AlsObjective) -> Table:
@@ -163,16 +164,20 @@ def share(exchange: Exchange, table: Table) -> Table:
     return replace(table, halves=halves, peers=peers, fence=cupy.zeros(1, dtype=cupy.float32))
 
 
-def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
+def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> bool:
     """Exchange what the other half-iteration reads of solved rows; `bounds` as in `Exchange.gather`.
 
     That is float16 for tensor cores, and float32 for other kernels. Where kernels have written to all tables already,
     ranks only wait for each other.
+
+    Returns:
+        Whether this is all that `complete` would exchange.
     """
     if table.peers:
         exchange.reduce(table.fence)
     else:
         exchange.gather(table.values if table.halves is None else table.halves, bounds)
+    return table.halves is None
 
 
 def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
@@ -200,9 +205,9 @@ def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> Non
         if solved.biases is not None:
             solved.biases[side.empty] = 0
     if is_blocked(problem):
-        subspace.solve(_path(problem), side, solved, fixed, problem)
+        subspace.solve(path_of(problem), side, solved, fixed, problem)
     else:
-        _path(problem).solve(side, solved, fixed, problem)
+        path_of(problem).solve(side, solved, fixed, problem)
 
 
 def errors(

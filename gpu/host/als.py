@@ -17,7 +17,8 @@ from gpu.host import cg, columns, subspace
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
-from gpu.training.als import ROW_COST, WHOLE, AlsObjective, is_blocked, width
+from gpu.training.als import WHOLE, AlsObjective, is_blocked, width
+from gpu.training.als_halves import ROW_COST
 
 __all__ = ["free_bytes"]  # a primitive of every family; the others are written here
 
@@ -119,14 +120,19 @@ def share(exchange: Exchange, table: Table) -> Table:
     return table
 
 
-def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
-    """Exchange solved rows, so that the other side can be solved; `bounds` as in `Exchange.gather`."""
+def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> bool:
+    """Exchange solved rows, so that the other side can be solved; `bounds` as in `Exchange.gather`.
+
+    Returns:
+        True: this is all that `complete` would exchange.
+    """
     exchange.gather(table, bounds)
+    return True
 
 
 def complete(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> None:
-    """Do nothing: `gather` exchanges everything."""
-    del exchange, table, bounds
+    """Exchange all parameters of solved rows."""
+    exchange.gather(table, bounds)
 
 
 def finish() -> None:
@@ -146,18 +152,21 @@ def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> Non
     if is_blocked(problem):
         subspace.solve_rows(*plan, subspace.system_of(fixed, problem), solved)
     elif problem.solver == "cg":
-        cg.solve_rows(*plan, _system(fixed, problem), solved)
+        cg.solve_rows(*plan, system_of(fixed, problem), solved)
     else:
-        _solve_exactly(*plan, _system(fixed, problem), solved)
+        _solve_exactly(*plan, system_of(fixed, problem), solved)
 
 
-def _system(fixed: Table, problem: AlsObjective) -> cg.System:
+def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> cg.System:
+    """The fixed side as the solvers read it; with VᵀV for implicit problems, unless it is left out."""
     z, offsets = _aligned_zeros(len(fixed), _padded(problem)), np.zeros(len(fixed), dtype=np.float32)
     z[:, : width(problem)] = fixed
     if problem.biases:
         offsets[:] = fixed[:, -1]
         z[:, problem.n_factors] = 1
-    gram = gram_of(z).astype(np.float32) if problem.is_implicit else np.zeros((0, z.shape[1]), dtype=np.float32)
+    gram = np.zeros((0, z.shape[1]), dtype=np.float32)
+    if problem.is_implicit and has_gram:
+        gram = gram_of(z).astype(np.float32)
     slope, level, target_level = (problem.alpha, 0, 1) if problem.is_implicit else (0, 1, -problem.mean)
     return cg.System(
         z, offsets, gram,
@@ -194,12 +203,21 @@ def _solve_exactly(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve_row(rows: Rows, row: int, ridge: float, system: cg.System, solved: Table) -> None:
-    n, start = solved.shape[1], rows.starts[row]
+    n = solved.shape[1]
     matrix, right = np.zeros((n, n)), np.zeros(n)
     if len(system.gram):
         matrix += system.gram[:n, :n]
     for a in range(n):
         matrix[a, a] += ridge
+    add_row(rows, row, system, matrix, right)
+    solve_symmetric(matrix, right)
+    solved[row] = right
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_row(rows: Rows, row: int, system: cg.System, matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+    """Add Σ w z zᵀ over the ratings of a row to the upper triangle of `matrix` (D, D), and Σ y z to `right` (D,)."""
+    n, start = len(right), rows.starts[row]
     for first in range(start, start + rows.lengths[row], BATCH):
         last = min(first + BATCH, start + rows.lengths[row])
         z, weights, targets = np.zeros((BATCH, n)), np.zeros(BATCH), np.zeros(BATCH)
@@ -210,8 +228,6 @@ def _solve_row(rows: Rows, row: int, ridge: float, system: cg.System, solved: Ta
             if system.slope * rating + system.level > 0:
                 targets[x] = system.target_slope * rating + system.target_level - system.offsets[column]
         add_observations(matrix, right, z, weights, targets)
-    solve_symmetric(matrix, right)
-    solved[row] = right
 
 
 def gram_of(table: Table) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ A row without ratings gets zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,10 @@ from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.refit_rules import ridges
 from gpu.training import evaluate
+from gpu.training.als_halves import GATHER, Modes, Side, halves_of
 from gpu.training.loop import State, Trainer
-from gpu.views import balanced_bounds
 
 WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
-ROW_COST = 16  # ratings; what a row costs beside its ratings
 START = 0.2  # size of the random start, as in cuMF: uniform from 0 to it, or normal with half of it as deviation
 
 
@@ -84,60 +83,6 @@ def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibrat
     )
 
 
-class _Half:
-    """One side of the problem: its table, and the ratings of the rows that this rank solves.
-
-    With several ranks the rows are divided into blocks with about equally many ratings ("gather mode", cuMF's model
-    parallelism). Each rank solves its block against the whole table of the other side; then all ranks get all blocks.
-    A row is solved as by a single rank, so the tables have the same bits for any number of ranks.
-
-    Attributes:
-        bounds: int64 (P + 1,), first row of the block of each rank.
-        side: ratings of this rank's block, on the backend.
-        table: parameters of all rows, on the backend.
-    """
-
-    def __init__(
-        self,
-        rows: Rows,
-        n_rated: int,
-        n_columns: int,
-        start: NDArray[np.float32],
-        trainer: AlsTrainer,
-    ) -> None:
-        """Load `rows` and the table that `start` has the content of; `n_rated` rows of the other side have ratings."""
-        self._als, self._exchange, self._problem = trainer.primitives, trainer.exchange, trainer.problem
-        work = np.where(rows.lengths > 0, rows.lengths + ROW_COST, 0)
-        self.bounds = balanced_bounds(work, trainer.exchange.size)
-        self._own = slice(*self.bounds[self._exchange.rank : self._exchange.rank + 2].tolist())
-        own = rows._replace(starts=rows.starts[self._own], lengths=rows.lengths[self._own])
-        self.side = self._als.prepare(own, n_columns, self._problem, n_rated, rows.lengths)
-        self.load(start)
-
-    def load(self, table: NDArray[np.float32]) -> None:
-        """Replace the parameters of all rows."""
-        self.table = self._als.share(self._exchange, self._als.load(table, self._problem))
-
-    def solve(self, fixed: Any) -> None:
-        """Solve the rows of all ranks against the table `fixed`."""
-        self._als.solve(self.side, self._als.part(self.table, self._own), fixed, self._problem)
-        self._als.gather(self._exchange, self.table, self.bounds)
-
-    def complete(self) -> None:
-        """Fetch what solving did not need: afterwards the table has all parameters of all rows."""
-        self._als.complete(self._exchange, self.table, self.bounds)
-
-    def errors(self, fixed: Any, scale: tuple[float, float]) -> tuple[float, float]:
-        """See the primitive `errors`; of this rank's rows."""
-        own = self._als.part(self.table, self._own)
-        squares, loss = self._als.errors(self.side, own, fixed, self._problem, scale)
-        return float(squares), float(loss)
-
-    def penalty(self) -> float:
-        """See the primitive `penalty`; of this rank's rows."""
-        return float(self._als.penalty(self.side, self._als.part(self.table, self._own), self._problem))
-
-
 class AlsTrainer(Trainer[Model]):
     """Solves both sides in turn on the backend; see `gpu.training.loop.Trainer`."""
 
@@ -151,12 +96,15 @@ class AlsTrainer(Trainer[Model]):
         test: Ratings | None = None,
         calibration: Calibration | None = None,
         exchange: Exchange = ALONE,
+        modes: Modes = GATHER,
     ) -> None:
         """Load this rank's rows of both sides onto the backend.
 
         Args:
             calibration: of these ratings. Default: computed here.
             exchange: the ranks that train together.
+            modes: how they share each half; see `gpu.training.als_halves`. Default: "gather" for both, which gives the
+                bits of one rank.
 
         Raises:
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
@@ -169,8 +117,8 @@ class AlsTrainer(Trainer[Model]):
         self.primitives = als = backend.primitives("als")
         n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
         users, items = start_tables(ratings, self.problem, params.seed)
-        self._users = _Half(ratings.by_user, n_items, ratings.n_items, users, self)
-        self._items = _Half(ratings.by_item, n_users, ratings.n_users, items, self)
+        sides = Side(ratings.by_user, users, n_items), Side(ratings.by_item, items, n_users)
+        self._users, self._items = halves_of(*sides, self.problem, backend, exchange, modes)
         self._held_out = None
         if test is not None and exchange.rank == 0:
             self._held_out = als.prepare(test.by_user, ratings.n_items, self.problem)
@@ -190,7 +138,7 @@ class AlsTrainer(Trainer[Model]):
         """Solve all items (part 0) or all users (part 1)."""
         del epoch
         solved, fixed = (self._items, self._users) if part == 0 else (self._users, self._items)
-        solved.solve(fixed.table)
+        solved.solve(fixed)
         if part == self.n_parts - 1:
             self.primitives.finish()
 
@@ -244,7 +192,7 @@ class AlsTrainer(Trainer[Model]):
         """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
         problem, scale, n = self.problem, self.ratings.scale, len(self.ratings)
         self._complete()
-        squares, loss = self._users.errors(self._items.table, scale)
+        squares, loss = self._users.errors(self._items, scale)
         loss += self._users.penalty() + self._items.penalty()
         squares, loss = self.exchange.totals(squares, loss)
         metrics = {"train_loss": loss / n}

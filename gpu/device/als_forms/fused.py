@@ -72,7 +72,7 @@ def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> Non
     macros = defines(problem)
     gram: tuple[Any, Any] = (None, None)
     if problem.is_implicit:
-        gram = _packed(sides.gram_of_halves(fixed.halves, problem.n_factors), macros)
+        gram = packed(sides.gram_of_halves(fixed.halves, problem.n_factors), macros)
     half, constants = half_of(side, solved, fixed, *gram), plan.solver_of(problem, side.n_rated)
     _solve_rows(side, half, constants, macros)
 
@@ -81,9 +81,9 @@ def improve(side: Side, block: Block, problem: AlsObjective) -> None:
     """Improve one block of factors of every row with ratings."""
     inner, stride = block_problem(problem), sides.stride(problem)
     macros = defines(inner, stride)
-    gram, unit = (None, None) if block.gram is None else _packed(block.gram, macros)
+    gram, unit = (None, None) if block.gram is None else packed(block.gram, macros)
     values = side.values if problem.is_implicit else block.lacks
-    half = _pointers(
+    half = pointers(
         columns=side.columns, values=values, fixed=block.fixed_halves, gram=gram, gram_unit=unit, solved=block.values,
         table=block.halves, parts=side.slots, lacks=block.lacks, product=block.product, steps=block.steps,
     )  # fmt: skip
@@ -91,16 +91,28 @@ def improve(side: Side, block: Block, problem: AlsObjective) -> None:
 
 
 def _solve_rows(side: Side, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros) -> None:
-    geometry = _geometry(macros)
     n_short = 0 if macros["IMPLICIT"] else side.plan.n_short  # implicit: each step would have to apply VᵀV
-    n_items, n_splits = len(side.plan.items) - n_short, len(side.plan.splits)
-    if n_items:
-        counts = np.uint32(n_items), np.uint32(side.plan.n_slots)
-        launch(_kernel("solve_rows", macros), *_block(geometry), n_items, side.items, *counts, half, constants)
+    form(side.items, len(side.plan.items) - n_short, side.plan.n_slots, half, constants, macros)
     solve_short_rows(side, half, constants, macros, n_short)
+    solve_split_rows(side.splits, len(side.plan.splits), half, constants, macros)
+
+
+def form(
+    items: Any, n_items: int, n_parts: int, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros
+) -> None:
+    """Form A and b of `n_items` items: parts of rows, which come first, go to their slots; whole rows are solved."""
+    if n_items:
+        counts = np.uint32(n_items), np.uint32(n_parts)
+        launch(_kernel("solve_rows", macros), *_block(_geometry(macros)), n_items, items, *counts, half, constants)
+
+
+def solve_split_rows(
+    splits: Any, n_splits: int, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros
+) -> None:
+    """Solve the rows whose parts have been formed."""
     if n_splits:
-        solver = _kernel("solve_split_rows", macros)
-        solver((n_splits,), (geometry.threads,), (side.splits, half, constants), shared_mem=geometry.shared_bytes)
+        geometry, solver = _geometry(macros), _kernel("solve_split_rows", macros)
+        solver((n_splits,), (geometry.threads,), (splits, half, constants), shared_mem=geometry.shared_bytes)
 
 
 def solve_short_rows(
@@ -122,7 +134,7 @@ def launch(solver: Any, threads: int, shared_bytes: int, most: int, *arguments: 
 
 def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) -> NDArray[np.void]:
     """`Half` of the kernels for rows that are solved whole."""
-    half = _pointers(
+    half = pointers(
         columns=side.columns, values=side.values, fixed=fixed.halves, gram=gram, gram_unit=gram_unit,
         solved=solved.values, table=solved.halves, parts=side.slots,
     )  # fmt: skip
@@ -131,7 +143,7 @@ def half_of(side: Side, solved: Table, fixed: Table, gram: Any, gram_unit: Any) 
     return half
 
 
-def _pointers(**arrays: Any) -> NDArray[np.void]:
+def pointers(**arrays: Any) -> NDArray[np.void]:
     """`Half` of the kernels: addresses, passed by value."""
     half = np.zeros((), dtype=HALF)
     for name, array in arrays.items():
@@ -139,7 +151,7 @@ def _pointers(**arrays: Any) -> NDArray[np.void]:
     return half
 
 
-def _packed(gram: Any, macros: Macros) -> tuple[Any, Any]:
+def packed(gram: Any, macros: Macros) -> tuple[Any, Any]:
     """VᵀV in the kernels' form: (float16 shares of its largest element, that element)."""
     geometry = _geometry(macros)
     padded = cupy.zeros((geometry.gram_edge,) * 2, dtype=cupy.float32)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu.device import compute_capability
 from gpu.device.als_forms import fused, plan, sides
+from gpu.device.als_forms.fused import Macros
 from gpu.device.als_forms.sides import Side, Table
 from gpu.device.kernels import kernel, module
 from gpu.training.als import WHOLE, AlsObjective
@@ -51,27 +53,41 @@ def defines(problem: AlsObjective) -> dict[str, int]:
 
 def slot_bytes(problem: AlsObjective) -> int:
     """Bytes of the sums of one part of a row; compiles the kernels."""
-    return _geometry(problem).slot_bytes
+    return _geometry(defines(problem)).slot_bytes
 
 
 def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> None:
     """Run one half-iteration, in place in both forms of `solved`; rows without ratings do not change."""
-    geometry = _geometry(problem)
     half, constants = fused.half_of(side, solved, fixed, None, None), plan.solver_of(problem, side.n_rated)
-    n_short, n_splits = side.plan.n_short, len(side.plan.splits)
-    if n_items := len(side.plan.items) - n_short:
-        block, counts = (geometry.threads, geometry.shared_bytes), (np.uint32(n_items), np.uint32(side.plan.n_slots))
-        fused.launch(_kernel("solve_rows", problem), *block, n_items, side.items, *counts, half, constants)
+    n_short, macros = side.plan.n_short, defines(problem)
+    form(side.items, len(side.plan.items) - n_short, side.plan.n_slots, half, constants, macros)
     fused.solve_short_rows(side, half, constants, fused.defines(problem), n_short)
+    solve_split_rows(side.splits, len(side.plan.splits), half, constants, macros)
+
+
+def form(
+    items: Any, n_items: int, n_parts: int, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros
+) -> None:
+    """As the twin in `gpu.device.als_forms.fused`."""
+    if n_items:
+        geometry = _geometry(macros)
+        block, counts = (geometry.threads, geometry.shared_bytes), (np.uint32(n_items), np.uint32(n_parts))
+        fused.launch(_kernel("solve_rows", macros), *block, n_items, items, *counts, half, constants)
+
+
+def solve_split_rows(
+    splits: Any, n_splits: int, half: NDArray[np.void], constants: NDArray[np.void], macros: Macros
+) -> None:
+    """As the twin in `gpu.device.als_forms.fused`."""
     if n_splits:
-        solver = _kernel("solve_split_rows", problem)
-        solver((n_splits,), (geometry.solvers,), (side.splits, half, constants), shared_mem=geometry.shared_bytes)
+        geometry, solver = _geometry(macros), _kernel("solve_split_rows", macros)
+        solver((n_splits,), (geometry.solvers,), (splits, half, constants), shared_mem=geometry.shared_bytes)
 
 
-def _kernel(function: str, problem: AlsObjective) -> Any:
-    return kernel(NAME, function, defines(problem), _geometry(problem).shared_bytes, ARCHITECTURE)
+def _kernel(function: str, macros: Macros) -> Any:
+    return kernel(NAME, function, dict(macros), _geometry(macros).shared_bytes, ARCHITECTURE)
 
 
-def _geometry(problem: AlsObjective) -> Geometry:
-    loaded = module(NAME, defines(problem), ARCHITECTURE)
+def _geometry(macros: Macros) -> Geometry:
+    loaded = module(NAME, dict(macros), ARCHITECTURE)
     return Geometry(*fused.geometry_of(loaded, len(Geometry._fields)))

@@ -10,16 +10,23 @@ import pytest
 from gpu.backend import HOST, Backend
 from gpu.calibration import calibrate
 from gpu.exchange import ALONE, Exchange
+from gpu.host import als_sums
 from gpu.host.exchange_threads import run_threads
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings
 from gpu.training.als import AlsTrainer
+from gpu.training.als_halves import GATHER, Modes
 from gpu.training.loop import State, train
 
 KINDS = {
     "explicit": AlsParams(n_factors=8, n_epochs=3, seed=7),
     "no biases, Cholesky": AlsParams(n_factors=5, n_epochs=2, biases=False, solver="cholesky"),
     "implicit": AlsImplicitParams(n_factors=8, n_epochs=3),
+}
+
+EXACT = {  # reduced sums are solved exactly on the host
+    "explicit": AlsParams(n_factors=8, n_epochs=2, solver="cholesky"),
+    "implicit": AlsImplicitParams(n_factors=8, n_epochs=2, solver="cholesky"),
 }
 
 
@@ -43,14 +50,16 @@ class Kept:
         self.all[n_parts] = {name: array.copy() for name, array in state.items()}
 
 
-def trainer_of(params: Any, exchange: Exchange, backend: Backend = HOST) -> AlsTrainer:
+def trainer_of(params: Any, exchange: Exchange, backend: Backend = HOST, modes: Modes = GATHER) -> AlsTrainer:
     ratings, test = ratings_of(), ratings_of(n=100, seed=1)
-    return AlsTrainer(ratings, params, backend, test, calibrate(ratings, params), exchange)
+    return AlsTrainer(ratings, params, backend, test, calibrate(ratings, params), exchange, modes)
 
 
-def run(params: Any, exchange: Exchange, backend: Backend = HOST) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+def run(
+    params: Any, exchange: Exchange, backend: Backend = HOST, modes: Modes = GATHER
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     reports: list[dict[str, Any]] = []
-    model = train(trainer_of(params, exchange, backend), lambda report: reports.append(dict(report.metrics)))
+    model = train(trainer_of(params, exchange, backend, modes), lambda report: reports.append(dict(report.metrics)))
     return model.arrays, reports
 
 
@@ -66,6 +75,22 @@ def test_any_number_of_ranks_gives_the_bits_of_one(kind, size):
             assert set(wanted) - set(metrics) == ({name for name in wanted if "test" in name} if rank else set())
             if rank == 0:
                 assert metrics == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("bytes_", [als_sums.SUMS_BYTES, 20_000], ids=["whole", "batches"])
+@pytest.mark.parametrize("modes", [Modes("reduce", "gather"), Modes("gather", "reduce"), Modes("reduce", "reduce")])
+@pytest.mark.parametrize("kind", EXACT)
+def test_sums_of_several_ranks_give_the_model_of_one(kind, modes, bytes_, monkeypatch):
+    monkeypatch.setattr(als_sums, "SUMS_BYTES", bytes_)
+    expected, reports = run(EXACT[kind], ALONE)
+    for size in (1, 2, 3):
+        results = run_threads(size, lambda ring: run(EXACT[kind], ring, modes=modes))
+        for arrays, found in results:
+            for name, array in expected.items():
+                np.testing.assert_allclose(arrays[name], array, rtol=2e-4, atol=2e-5, err_msg=name)
+                np.testing.assert_array_equal(arrays[name], results[0][0][name], err_msg=name)
+            assert found[-1]["train_loss"] == pytest.approx(reports[-1]["train_loss"], rel=1e-5)
+        assert results[0][1][-1] == pytest.approx(reports[-1], rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

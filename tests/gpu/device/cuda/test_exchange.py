@@ -17,6 +17,7 @@ from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange as host
 from gpu.host.exchange_threads import run_threads
 from gpu.params import AlsImplicitParams, AlsParams
+from gpu.training.als_halves import GATHER, Modes
 from tests.gpu.training.test_als_ranks import run
 
 pytestmark = pytest.mark.gpu
@@ -41,6 +42,22 @@ def test_ranks_on_one_device_give_the_bits_of_one(kind):
     for arrays, _ in run_threads(3, lambda ring: run(KINDS[kind], Staged(ring), DEVICE)):
         for name, array in expected.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("slots", [None, 7], ids=["whole", "batches"])
+@pytest.mark.parametrize("modes", [Modes("reduce", "gather"), Modes("gather", "reduce"), Modes("reduce", "reduce")])
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+def test_sums_of_ranks_on_one_device_give_the_model_of_one(kind, modes, slots, monkeypatch):
+    from gpu.device import als  # noqa: PLC0415 - needs CuPy
+    from gpu.device.cuda.exchange import Staged  # noqa: PLC0415
+
+    expected, reports = run(KINDS[kind], ALONE, DEVICE)
+    if slots is not None:
+        monkeypatch.setattr(als, "max_slots", lambda problem: slots)
+    for arrays, found in run_threads(2, lambda ring: run(KINDS[kind], Staged(ring), DEVICE, modes)):
+        assert found[-1]["train_loss"] == pytest.approx(reports[-1]["train_loss"], rel=2e-3)
+        for name, array in expected.items():
+            np.testing.assert_allclose(arrays[name], array, rtol=0.1, atol=0.02, err_msg=name)
 
 
 def operations(exchange: Exchange) -> list[Any]:
@@ -79,18 +96,18 @@ def test_every_operation_through_the_host():
     check(3, run_threads(3, lambda ring: operations(Staged(ring))))
 
 
-def rank_on_its_device(rank: int, end: Any, kind: str | None) -> None:
+def rank_on_its_device(rank: int, end: Any, kind: str | None, modes: Modes) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = str(rank)
     listener = socket.create_server(("127.0.0.1", 0))
     end.send(listener.getsockname()[:2])
     ring = host.connect(rank, end.recv(), listener, KEY, 60.0)
     exchange = gpu.choose("device").exchange(ring)
-    end.send(operations(exchange) if kind is None else run(KINDS[kind], exchange, DEVICE)[0])
+    end.send(operations(exchange) if kind is None else run(KINDS[kind], exchange, DEVICE, modes)[0])
     exchange.barrier()
     exchange.close()
 
 
-def on_all_devices(kind: str | None) -> list[Any]:
+def on_all_devices(kind: str | None, modes: Modes = GATHER) -> list[Any]:
     from cupy.cuda import runtime  # noqa: PLC0415 - needs CuPy
 
     size = int(runtime.getDeviceCount())
@@ -100,7 +117,7 @@ def on_all_devices(kind: str | None) -> list[Any]:
     ends = []
     for rank in range(size):
         here, there = context.Pipe()
-        context.Process(target=rank_on_its_device, args=(rank, there, kind), daemon=True).start()
+        context.Process(target=rank_on_its_device, args=(rank, there, kind, modes), daemon=True).start()
         there.close()
         ends.append(here)
     addresses = [end.recv() for end in ends]
@@ -121,3 +138,11 @@ def test_ranks_on_devices_of_their_own_give_the_bits_of_one(kind):
     for arrays in results:
         for name, array in expected.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+def test_sums_of_devices_give_the_model_of_one(kind):
+    expected, _ = run(KINDS[kind], ALONE, DEVICE)
+    for arrays in on_all_devices(kind, Modes("reduce", "gather")):
+        for name, array in expected.items():
+            np.testing.assert_allclose(arrays[name], array, rtol=0.1, atol=0.02, err_msg=name)

@@ -1,0 +1,111 @@
+"""ALS on the CPU in mode "reduce" of several ranks: A and b are added up, then solved by Cholesky in double precision.
+
+See `gpu.training.als_halves`. One thread adds up, or solves, a row from start to end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from gpu.host import als, cg
+from gpu.host.als import Side, Table, add_row
+from gpu.host.solve import solve as solve_symmetric
+from gpu.ratings import Rows, within_columns
+from gpu.training.als import AlsObjective, width
+
+SUMS_BYTES = 256 * 2**20  # of A and b of the rows of one batch
+
+
+class Sums(NamedTuple):
+    """Ratings whose entries are rows of the fixed side that this rank owns.
+
+    Attributes:
+        side: those ratings of all rows to solve; ρ of whole rows.
+        is_rated: bool (rows,), whether a row has ratings on any rank.
+        batches: (first, last) of rows, last excluded, whose sums are in memory together.
+    """
+
+    side: Side
+    is_rated: NDArray[np.bool_]
+    batches: list[tuple[int, int]]
+
+
+def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> Sums:
+    """Ratings to add up over the fixed rows `columns`.
+
+    Args:
+        rows: whole rows of the side to solve.
+        columns: consecutive rows of the fixed side.
+        problem: the objective.
+        n_rated: number of rows of the whole fixed side that have ratings.
+    """
+    part = within_columns(rows, columns)
+    side = als.prepare(part, columns.stop - columns.start, problem)._replace(
+        ridges=problem.ridges(rows.lengths, n_rated)
+    )
+    n, n_rows = max(1, SUMS_BYTES // (8 * width(problem) * (width(problem) + 1))), len(rows.starts)
+    batches = [(first, min(first + n, n_rows)) for first in range(0, n_rows, n)]
+    return Sums(side, rows.lengths > 0, batches)
+
+
+def gram_to_add(part: Table, problem: AlsObjective) -> NDArray[np.float64] | None:
+    """VᵀV (D, D) of some rows of the fixed side; None for explicit problems."""
+    return als.gram_of(np.ascontiguousarray(part)) if problem.is_implicit else None
+
+
+def add_up(sums: Sums, batch: tuple[int, int], part: Table, problem: AlsObjective) -> NDArray[np.float64]:
+    """A and b of the rows of a batch over the fixed rows `part`: float64 (n, D + 1, D), b last."""
+    system = als.system_of(part, problem, has_gram=False)
+    found = np.zeros((batch[1] - batch[0], width(problem) + 1, width(problem)))
+    _add_rows(sums.side.rows, batch[0], system, found)
+    return found
+
+
+def solve(
+    sums: Sums,
+    batch: tuple[int, int],
+    own: slice,
+    totals: NDArray[np.float64],
+    gram: NDArray[np.float64] | None,
+    table: Table,
+    problem: AlsObjective,
+) -> None:
+    """Solve the rows `own` of a batch, whose A and b have been added up over all ranks, in place in `table`."""
+    del problem
+    first = batch[0]
+    known = np.zeros((0, table.shape[1])) if gram is None else gram
+    mine = totals[own.start - first : own.stop - first]
+    _solve_rows(mine, known, sums.side.ridges[own], sums.is_rated[own], table[own])
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def _add_rows(rows: Rows, first: int, system: cg.System, found: NDArray[np.float64]) -> None:
+    n = found.shape[2]
+    for x in prange(len(found)):
+        add_row(rows, first + x, system, found[x, :n], found[x, n])
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def _solve_rows(
+    totals: NDArray[np.float64],
+    gram: NDArray[np.float64],
+    ridges: NDArray[np.float64],
+    is_rated: NDArray[np.bool_],
+    solved: Table,
+) -> None:
+    n = solved.shape[1]
+    for x in prange(len(totals)):
+        matrix, right = totals[x, :n], totals[x, n]
+        if len(gram):
+            matrix += gram[:n, :n]
+        for a in range(n):
+            matrix[a, a] += ridges[x]
+        if is_rated[x]:
+            solve_symmetric(matrix, right)
+            solved[x] = right
+        else:
+            solved[x] = 0

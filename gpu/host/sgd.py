@@ -55,7 +55,8 @@ def clear(line: NDArray[np.float32], rows: Rows, user: int) -> None:
         line[rows.items[p]] = UNRATED
 
 
-@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
+# Inlined by LLVM: with `inline="always"` a kernel sums in another order if the process has just compiled it.
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", forceinline=True)
 def neighbor_terms(
     item: int, line: NDArray[np.float32], arrays: Arrays, near: NDArray[np.float32]
 ) -> tuple[np.float32, np.float32, np.float32]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +38,24 @@ def in_groups(n_users: int = 400, n_groups: int = 8, per_group: int = 15, seed: 
     ]
     users, items = np.array(pairs).T
     return gpu.Ratings.from_coo(users, items, np.ones(len(users)), (n_users, n_groups * per_group))
+
+
+PRINT_A_MODEL = """
+import hashlib, gpu
+from tests.gpu.training.test_culsh import SMALL, planted
+print(hashlib.sha256(gpu.fit(planted(), SMALL).item_factors).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_compiled_and_cached_kernels_give_equal_models(tmp_path: Path) -> None:
+    """Of several processes that train together, one may have compiled what another finds in the cache."""
+    root = Path(__file__).parents[3]
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(root), "PATH": ""}
+    command = [sys.executable, "-c", PRINT_A_MODEL]
+    one, other = (subprocess.run(command, env=environment, cwd=root, capture_output=True, check=True) for _ in "12")
+    assert len(one.stdout) == 65
+    assert one.stdout == other.stdout
 
 
 @pytest.mark.parametrize("params", [SMALL, IMPLICIT], ids=["explicit", "implicit"])

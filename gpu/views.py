@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.model import Model
+from gpu.ratings import Rows
 
 
 class Arrays(NamedTuple):
@@ -102,3 +103,10 @@ def balanced_bounds(lengths: NDArray[np.int64], n_groups: int) -> NDArray[np.int
     ends = np.cumsum(lengths)
     targets = np.arange(1, n_groups) * (ends[-1] / n_groups)
     return np.concatenate([[0], np.searchsorted(ends, targets), [len(lengths)]]).astype(np.int64)
+
+
+def part_of(rows: Rows, own: slice) -> tuple[Rows, int]:
+    """(consecutive rows of a compact matrix, as a compact matrix of views; position of their first entry in `rows`)."""
+    first, n = int(rows.lengths[: own.start].sum()), int(rows.lengths[own].sum())
+    entries = slice(first, first + n)
+    return Rows(rows.starts[own] - first, rows.lengths[own], rows.items[entries], rows.values[entries]), first

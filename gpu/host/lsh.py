@@ -71,8 +71,9 @@ def cosine_weights(ratings: Ratings) -> NDArray[np.int8]:
 def project(ratings: Ratings, weights: NDArray[np.int8], n_words: int, seed: int) -> NDArray[np.int32]:
     """Sums of all columns, int32 (I, 64·n_words): Σ weights · Φ over the ratings of each."""
     sums = np.zeros((ratings.n_items, n_words * simlsh.WORD_BITS), dtype=np.int32)
-    bounds = np.append(ratings.by_item.starts, len(ratings))
-    chunks = np.searchsorted(bounds, np.linspace(0, len(ratings), TASKS + 1))
+    n = len(ratings.by_item.values)
+    bounds = np.append(ratings.by_item.starts, n)
+    chunks = np.searchsorted(bounds, np.linspace(0, n, TASKS + 1))
     chunks[0], chunks[-1] = 0, ratings.n_items
     add_columns(sums, chunks, bounds, ratings.by_item.items, ratings.user_keys, weights, np.uint64(seed))
     return sums

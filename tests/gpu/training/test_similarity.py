@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from gpu.baselines import baselines
 from gpu.host import similarity as host
+from gpu.host.exchange_threads import run_threads
 from gpu.params import CulshParams, Similarity
 from gpu.ratings import Ratings
 from gpu.training import similarity, simlsh
 from tests import reference
+from tests.gpu.training.test_als_ranks import ratings_of
 
 GROUPS, PER_GROUP, N_USERS = 6, 8, 300
 ALL: tuple[Similarity, ...] = ("simlsh", "gsm", "minhash", "rp_cos", "random")
@@ -119,3 +121,32 @@ def test_minhash_keeps_the_lowest_bit_of_the_smallest_hash(rows: list[list[int |
         raters = np.flatnonzero(~np.isnan(matrix[:, item])).tolist()
         bits = np.unpackbits(packed[item].view(np.uint8), bitorder="little").astype(bool)
         np.testing.assert_array_equal(bits, reference.one_bit_minhash(raters, 64, 9))
+
+
+@pytest.mark.parametrize("size", [2, 3, 50])
+@pytest.mark.parametrize("method", ALL)
+def test_ranks_find_the_neighbors_of_one(size: int, method: Similarity) -> None:
+    ratings = ratings_of()
+    params = CulshParams(n_neighbors=50, n_bits=64, similarity=method)
+    expected = similarity.find(ratings, params)
+    for found in run_threads(size, lambda ring: similarity.find(ratings, params, exchange=ring)):
+        np.testing.assert_array_equal(found.neighbors, expected.neighbors)
+        assert found.filled == pytest.approx(expected.filled)
+        assert (found.projections is None) == (expected.projections is None)
+        if expected.projections is not None:
+            np.testing.assert_array_equal(found.projections, expected.projections)
+
+
+def test_ranks_take_residuals_from_the_baselines_of_their_items() -> None:
+    ratings, params = ratings_of(), CulshParams(n_neighbors=4, n_bits=64, psi="residual")
+    expected = similarity.find(ratings, params)
+    for found in run_threads(3, lambda ring: similarity.find(ratings, params, exchange=ring)):
+        np.testing.assert_array_equal(found.projections, expected.projections)
+
+
+def test_neighbors_from_buckets_are_those_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simlsh, "ALL_PAIRS_LIMIT", 5)
+    ratings, params = ratings_of(), CulshParams(n_neighbors=4, n_bits=64)
+    expected = similarity.find(ratings, params)
+    for found in run_threads(2, lambda ring: similarity.find(ratings, params, exchange=ring)):
+        np.testing.assert_array_equal(found.neighbors, expected.neighbors)

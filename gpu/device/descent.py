@@ -22,9 +22,12 @@ from gpu.device.cuda.ratings import DeviceRatings, rows_of
 from gpu.device.descent_layout import MOST_THREADS, WARP, DescentParameters, Geometry
 from gpu.device.descent_tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
 from gpu.device.kernels import kernel
+from gpu.errors import InvalidParams
+from gpu.exchange import ALONE, Exchange
 from gpu.model import Model
 from gpu.params import SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
+from gpu.training.loop import State
 from gpu.views import Rates, Shares, balanced_bounds
 
 NAME = "sgd"
@@ -78,8 +81,14 @@ class Descent:
         params: SgdParams,
         ratings: Ratings,
         test: Ratings | None,
+        exchange: Exchange = ALONE,
         geometry: Geometry | None = None,
     ) -> None:
+        if exchange.size > 1:
+            raise InvalidParams(
+                f"Invalid algorithm: expected als or als-implicit on several devices, got {params.algorithm}; "
+                "train it on one device, or on the host"
+            )
         self._model, self._params, self._ratings, self._test = model, params, ratings, test
         self._n_negatives = int(getattr(params, "n_negatives", 0))
         self._n_samples = _n_samples(ratings, params)
@@ -126,6 +135,17 @@ class Descent:
     def finish(self) -> None:
         """Wait for the device."""
         cupy.cuda.get_current_stream().synchronize()
+
+    def complete(self) -> None:
+        """Do nothing: there are no other ranks."""
+
+    def state(self) -> State:
+        """Not on a device."""
+        raise NotImplementedError(f"{self._params.algorithm} cannot be resumed on a device")
+
+    def restore(self, state: State) -> None:
+        """Not on a device."""
+        raise NotImplementedError(f"{self._params.algorithm} cannot be resumed on a device")
 
     def fetch(self) -> Model:
         """The model with the present parameters."""
@@ -265,7 +285,7 @@ def _rehearse(params: SgdParams, like: Model, geometry: Geometry) -> None:
     n_items = like.n_items
     few = Ratings.from_coo(np.array([0, 1, 1]), np.array([0, 0, n_items - 1]), np.ones(3), (2, n_items))
     model = Model.zeros(params, 0.0, (0.0, 1.0), 2, n_items, calibration=like.calibration)
-    rehearsal = Descent(model, params, few, None, geometry)
+    rehearsal = Descent(model, params, few, None, geometry=geometry)
     rehearsal.prepare()
     rehearsal.learn(0, Rates.none())
     rehearsal.shrink(Shares(0.0, 0.0, 0.0))

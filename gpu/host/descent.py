@@ -2,33 +2,44 @@
 
 Users and items are each split into `N_GROUPS` groups of about equally many ratings. An epoch has as many sub-steps; in
 each, every user group meets another item group, so no two threads touch the same row (MCULSH-MF's D × D scheme).
+
+With several ranks each learns the ratings of its own user groups, and item groups travel (`gpu.host.rotation`). A user
+group meets the same item groups in the same order on any rank, so every number of ranks gives the same bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.exchange import ALONE, Exchange
 from gpu.host import sgd
-from gpu.model import Model, bytes_of
+from gpu.host.rotation import Rotation, first_groups
+from gpu.model import ARRAYS, Model, bytes_of
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import evaluate
-from gpu.views import Rates, Samples, Shares, arrays_of, balanced_bounds
+from gpu.training.loop import State
+from gpu.views import Arrays, Rates, Samples, Shares, arrays_of, balanced_bounds, part_of
 
 # D, groups of users and of items, and the largest number of threads that work at once. It is a constant, so that a
 # result does not depend on the machine. More groups would look up a user's ratings more often in an epoch.
 N_GROUPS = 8
+
+ALL_GROUPS = slice(0, N_GROUPS)
+USERS = "user_factors", "user_bias"  # learned arrays that stay on a rank
+ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights"  # learned arrays that travel
 
 
 def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     """Bytes that a training takes in addition to its ratings.
 
     They count the model, cuts of each user's row, lines of residuals, the inputs of an epoch's errors (24 a sample),
-    and for implicit models drawn samples and negatives (12).
+    and for implicit models drawn samples and negatives (12). One of several ranks takes less beside the model.
     """
     n_negatives = int(getattr(params, "n_negatives", 0))
     a_sample = 24 + 12 * (n_negatives > 0)
@@ -41,21 +52,29 @@ class Descent:
     """One training: the samples of its epochs, and the model.
 
     Attributes:
-        model: learned in place.
+        model: learned in place. With several ranks, what other ranks have learned arrives with `complete`.
     """
 
-    def __init__(self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None) -> None:
+    def __init__(
+        self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None, exchange: Exchange = ALONE
+    ) -> None:
         self.model, self._params, self._ratings, self._test = model, params, ratings, test
+        self._exchange = exchange
+        starts = first_groups(N_GROUPS, exchange.size)
+        self._groups = slice(*starts[exchange.rank : exchange.rank + 2].tolist())
         if params.n_absences:
-            self._blocks: Blocks = ImplicitBlocks(ratings, cast("CulshImplicitParams", params), model.middle)
+            implicit = cast("CulshImplicitParams", params)
+            self._blocks: Blocks = ImplicitBlocks(ratings, implicit, model.middle, self._groups)
         else:
-            self._blocks = Blocks(ratings)
-        self._lines = sgd.lines(N_GROUPS, ratings.n_items)
+            self._blocks = Blocks(ratings, self._groups)
+        self._user_bounds = self._blocks.user_bounds[starts]  # first user of each rank
+        self._rotation = Rotation(tuple(getattr(model, name) for name in ITEMS), self._blocks.item_bounds, exchange)
+        self._lines = sgd.lines(self._groups.stop - self._groups.start, ratings.n_items)
         self._samples = self._blocks.samples(0)
 
     def compile(self) -> None:
-        """Compile the kernels of an epoch, by one without users."""
-        self._learn(0, Rates.none(), np.zeros_like(self._blocks.user_bounds))
+        """Compile the kernels of an epoch, by a sub-step without users."""
+        self._learn_sub_step(np.zeros(0, dtype=np.int32), np.zeros_like(self._own_bounds()), 0, Rates.none())
 
     def prepare(self) -> None:
         """Do nothing: the constructor lays the ratings out."""
@@ -63,76 +82,131 @@ class Descent:
     def learn(self, epoch: int, rates: Rates) -> None:
         """Run one epoch of [004] eq. 5; every user group has its own random order."""
         self._samples = self._blocks.samples(epoch)
-        self._learn(epoch, rates, self._blocks.user_bounds)
+        generator = np.random.default_rng((self._params.seed, epoch))
+        orders = [first + generator.permutation(last - first) for first, last in pairwise(self._blocks.user_bounds)]
+        own = np.concatenate([np.zeros(0, dtype=np.int64), *orders[self._groups]]) - self._blocks.users.start
+        order = own.astype(np.int32)
+        for shift in generator.permutation(N_GROUPS).tolist():
+            self._rotation.bring(shift)
+            self._learn_sub_step(order, self._own_bounds(), shift, rates)
 
     def shrink(self, shares: Shares) -> None:
         """Pull parameters toward zero by these shares."""
-        model = self.model
-        for share, arrays in (
-            (shares.factors, (model.user_factors, model.item_factors)),
-            (shares.biases, (model.user_bias, model.item_bias)),
-            (shares.weights, (model.explicit_weights, model.implicit_weights)),
+        for share, names in (
+            (shares.factors, ("user_factors", "item_factors")),
+            (shares.biases, ("user_bias", "item_bias")),
+            (shares.weights, ("explicit_weights", "implicit_weights")),
         ):
-            for array in arrays:
+            for part in self._own(*names):
                 with np.errstate(invalid="ignore"):  # ∞ · 0: `is_finite` reports divergence after the epoch
-                    array[...] *= np.float32(1 - share)
+                    part[...] *= np.float32(1 - share)
 
     def finish(self) -> None:
         """Every epoch is done when `learn` returns."""
+
+    def complete(self) -> None:
+        """Get what other ranks have learned since the last call; all ranks must call it."""
+        if self._rotation.is_complete:
+            return
+        self._rotation.complete()
+        for name in USERS:
+            self._exchange.gather(getattr(self.model, name), self._user_bounds)
 
     def fetch(self) -> Model:
         """The model as it is now."""
         return self.model
 
+    def state(self) -> State:
+        """The learned arrays; see `complete`."""
+        return {name: getattr(self.model, name) for name in USERS + ITEMS}
+
+    def restore(self, state: State) -> None:
+        """Continue from `state`, which all ranks must have: the holder of an item group then holds the right one."""
+        for name in USERS + ITEMS:
+            getattr(self.model, name)[...] = state[name]
+
     def is_finite(self) -> bool:
-        """Whether every learned parameter is finite."""
-        names = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights"
+        """Whether every parameter that any rank has learned is finite."""
+        parts = self._own("user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights")
         with np.errstate(invalid="ignore"):  # inf − inf is expected here: the sum is then not finite
-            return all(np.isfinite(getattr(self.model, name).sum(dtype=np.float64)) for name in names)
+            n_bad = sum(not np.isfinite(part.sum(dtype=np.float64)) for part in parts)
+        return self._exchange.totals(n_bad) == (0,)
 
     def train_error(self) -> float:
-        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
-        if self.model.is_implicit:
-            return self._cross_entropy()
-        return evaluate.rmse(self.model, self._ratings.by_user, *self._ratings.coo())
+        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples. It needs `complete`."""
+        losses = self._cross_entropies() if self.model.is_implicit else self._squares()
+        total, n = self._exchange.totals(float(losses.sum(dtype=np.float64)), len(losses))
+        return total / n if self.model.is_implicit else float(np.sqrt(total / n))
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which must have been given."""
+        """RMSE of the test ratings, which must have been given. It needs `complete`."""
         assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
         return evaluate.rmse(self.model, self._ratings.by_user, *self._test.coo())
 
-    def _learn(self, epoch: int, rates: Rates, bounds: NDArray[np.int64]) -> None:
-        generator = np.random.default_rng((self._params.seed, epoch))
-        users = self._blocks.user_bounds
-        order = np.concatenate([first + generator.permutation(last - first) for first, last in pairwise(users)])
-        sgd.learn_epoch(
-            self._blocks.rows, self._samples, order.astype(np.int32), bounds, generator.permutation(N_GROUPS),
-            self._lines, arrays_of(self.model), rates,
+    def _learn_sub_step(self, order: NDArray[np.int32], bounds: NDArray[np.int64], shift: int, rates: Rates) -> None:
+        sgd.learn_sub_step(
+            self._blocks.rows, self._samples, order, bounds, self._groups.start + shift, self._lines, self._arrays(),
+            rates,
         )  # fmt: skip
 
-    def _cross_entropy(self) -> float:
+    def _own_bounds(self) -> NDArray[np.int64]:
+        """First user of each user group of this rank, counted from its first user; (n + 1,)."""
+        bounds = self._blocks.user_bounds[self._groups.start : self._groups.stop + 1]
+        return bounds - self._blocks.users.start
+
+    def _arrays(self) -> Arrays:
+        """The arrays of the model, with the users of this rank alone."""
+        arrays, own = arrays_of(self.model), self._blocks.users
+        users = {name: getattr(arrays, name)[own] for name in (*USERS, "user_baseline")}
+        return arrays._replace(**users)
+
+    def _own(self, *names: str) -> Iterator[NDArray[np.float32]]:
+        """The rows of arrays that this rank has learned last: views that do not overlap."""
+        for name in names:
+            of_users = ARRAYS[name][0].startswith("U")
+            for rows in [self._blocks.users] if of_users else self._rotation.held():
+                yield getattr(self.model, name)[rows]
+
+    def _squares(self) -> NDArray[np.float64]:
+        """Squared errors of this rank's training ratings."""
+        rows = self._blocks.rows
+        scores = self._scores(rows.lengths, rows.items)
+        squares: NDArray[np.float64] = (scores.astype(np.float64) - rows.values) ** 2
+        return squares
+
+    def _cross_entropies(self) -> NDArray[np.float32]:
+        """Of this rank's samples in the last epoch."""
         samples = self._samples
         per_user = samples.cuts[:, -1] - samples.cuts[:, 0]
-        users = np.repeat(np.arange(self.model.n_users, dtype=np.int32), per_user)
         ends = np.cumsum(per_user)
-        places = np.arange(len(users)) + np.repeat(samples.cuts[:, 0] - (ends - per_user), per_user)
-        scores = evaluate.predict(self.model, self._ratings.by_user, users, samples.items[places])
-        losses = np.logaddexp(0, scores) - samples.targets[places] * scores
-        return float(losses.mean(dtype=np.float64))
+        places = np.arange(per_user.sum()) + np.repeat(samples.cuts[:, 0] - (ends - per_user), per_user)
+        scores = self._scores(per_user, samples.items[places])
+        losses: NDArray[np.float32] = np.logaddexp(0, scores) - samples.targets[places] * scores
+        return losses
+
+    def _scores(self, n_pairs: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Predictions for `n_pairs` items of each of this rank's users."""
+        own = self._blocks.users
+        users = np.repeat(np.arange(own.start, own.stop, dtype=np.int32), n_pairs)
+        return evaluate.predict(self.model, self._ratings.by_user, users, items)
 
 
 class Blocks:
-    """The D × D grid over the ratings, and the samples of each block in an epoch.
+    """The D × D grid over the ratings, and the samples of some of its blocks in an epoch.
 
     Attributes:
         user_bounds, item_bounds (D + 1,): int64, first row of each group; groups hold about equally many ratings.
+        users: the users of the chosen groups.
+        rows: their ratings.
     """
 
-    def __init__(self, ratings: Ratings) -> None:
-        self.rows = ratings.by_user
+    def __init__(self, ratings: Ratings, groups: slice = ALL_GROUPS) -> None:
+        """`groups`: the user groups to make samples for."""
         self.n_items = ratings.n_items
         self.user_bounds = balanced_bounds(ratings.by_user.lengths, N_GROUPS)
         self.item_bounds = balanced_bounds(ratings.by_item.lengths, N_GROUPS)
+        self.users = slice(int(self.user_bounds[groups.start]), int(self.user_bounds[groups.stop]))
+        self.rows, self._first = part_of(ratings.by_user, self.users)
         self._samples: Samples | None = None
 
     def samples(self, epoch: int) -> Samples:
@@ -148,22 +222,30 @@ class Blocks:
 class ImplicitBlocks(Blocks):
     """The grid for implicit feedback: each like is followed by its negatives, which every epoch draws again."""
 
-    def __init__(self, ratings: Ratings, params: CulshImplicitParams, middle: float = NO_MIDDLE) -> None:
-        """`middle`: see `gpu.model.Model`."""
-        super().__init__(ratings)
+    def __init__(
+        self,
+        ratings: Ratings,
+        params: CulshImplicitParams,
+        middle: float = NO_MIDDLE,
+        groups: slice = ALL_GROUPS,
+    ) -> None:
+        """`middle`: see `gpu.model.Model`; `groups` as in `Blocks`."""
+        super().__init__(ratings, groups)
         self._params, self._middle = params, np.float32(middle)
         widths = np.diff(self.item_bounds)
         self._group_of = np.repeat(np.arange(N_GROUPS, dtype=np.uint8), widths)
-        room = len(ratings) * (1 + params.n_negatives)
-        cuts = np.empty((ratings.n_users, N_GROUPS + 1), dtype=np.int64)
+        n = len(self.rows.values)
+        room = n * (1 + params.n_negatives)
+        cuts = np.empty((len(self.rows.starts), N_GROUPS + 1), dtype=np.int64)
         self._drawn = Samples(np.zeros(room, np.int32), np.zeros(room, np.float32), cuts)
-        self._negatives = np.empty((len(ratings), params.n_negatives), dtype=np.int32)
+        self._negatives = np.empty((n, params.n_negatives), dtype=np.int32)
         self._epoch = -1  # epoch of the present draws
 
     def samples(self, epoch: int) -> Samples:
         """The ratings and the negatives of `epoch`; valid until the next call."""
         if epoch != self._epoch:
-            sgd.draw_negatives(self.rows, self.n_items, self._params.seed, epoch, self._middle, self._negatives)
+            keys = self._params.seed, epoch, self._middle
+            sgd.draw_negatives(self.rows, self.n_items, *keys, self._negatives, self._first)
             sgd.mix_samples(self.rows, self._negatives, self._group_of, self._middle, self._drawn)
             self._epoch = epoch
         return self._drawn

@@ -138,37 +138,36 @@ def _visit(
 
 
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
-def learn_epoch(
-    rows: Rows, samples: Samples, order: NDArray[np.int32], bounds: NDArray[np.int64], shifts: NDArray[np.int64],
+def learn_sub_step(
+    rows: Rows, samples: Samples, order: NDArray[np.int32], bounds: NDArray[np.int64], shift: int,
     lines: NDArray[np.float32], arrays: Arrays, rates: Rates,
 ) -> None:  # fmt: skip
-    """One pass of eq. 5 over `samples`, in place.
+    """Learn one item group with each user group: a D-th of an epoch of eq. 5, in place.
 
     Args:
         rows: the training ratings, from which the neighbor residuals come.
         samples: what to learn, cut into D item groups.
         order: (U,) users in the order of visits; `order[bounds[d] : bounds[d + 1]]` is user group d.
-        bounds: (D + 1,).
-        shifts: (D,) a permutation of 0 … D − 1: in sub-step s, user group d meets item group (d + shifts[s]) mod D.
-        lines: (D, I + 1) from `lines()`; empty again on return.
+        bounds: (n + 1,) for n ≤ D user groups.
+        shift: user group d meets item group (d + shift) mod D.
+        lines: (n, I + 1) from `lines()`; empty again on return.
         arrays: the parameters, updated in place.
         rates: step lengths and regularization.
     """
-    n_groups = len(shifts)
+    n_groups = samples.cuts.shape[1] - 1
     n_neighbors = arrays.neighbors.shape[1]
-    for shift in shifts:
-        for d in prange(n_groups):
-            group = (d + shift) % n_groups
-            near = np.empty((3, n_neighbors), np.float32)
-            for x in range(bounds[d], bounds[d + 1]):
-                user = order[x]
-                if samples.cuts[user, group] == samples.cuts[user, group + 1]:
-                    continue
-                if n_neighbors:
-                    fill(lines[d], rows, user, arrays)
-                _visit(user, group, samples, lines[d], near, arrays, rates)
-                if n_neighbors:
-                    clear(lines[d], rows, user)
+    for d in prange(len(bounds) - 1):
+        group = (d + shift) % n_groups
+        near = np.empty((3, n_neighbors), np.float32)
+        for x in range(bounds[d], bounds[d + 1]):
+            user = order[x]
+            if samples.cuts[user, group] == samples.cuts[user, group + 1]:
+                continue
+            if n_neighbors:
+                fill(lines[d], rows, user, arrays)
+            _visit(user, group, samples, lines[d], near, arrays, rates)
+            if n_neighbors:
+                clear(lines[d], rows, user)
 
 
 @njit(parallel=True, nogil=True, cache=True, error_model="numpy")
@@ -181,12 +180,14 @@ def group_cuts(rows: Rows, bounds: NDArray[np.int64], out: NDArray[np.int64]) ->
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, middle: np.float32, out: NDArray[np.int32]) -> None:
+def draw_negatives(
+    rows: Rows, n_items: int, seed: int, epoch: int, middle: np.float32, out: NDArray[np.int32], first: int = 0
+) -> None:
     """Draw items that the user of each rating has not rated, uniformly, into `out` (N, s).
 
-    The draws of the rating at position p depend only on (seed, epoch, p): they are the first s unrated items of its
-    stream. Users who have rated all items get −1, and so do ratings below `middle`, since a dislike is a negative
-    itself.
+    The draws of the rating at position `first` + p depend only on (seed, epoch, `first` + p): they are the first s
+    unrated items of its stream. With several ranks `first` is the position of a rank's first rating among all. Users
+    who have rated all items get −1, and so do ratings below `middle`, since a dislike is a negative itself.
     """
     stream = mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(epoch) * GOLDEN)
     n_users = len(rows.starts)
@@ -197,7 +198,7 @@ def draw_negatives(rows: Rows, n_items: int, seed: int, epoch: int, middle: np.f
             is_rated[row] = True
             for p in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
                 if rows.values[p] >= middle:
-                    _draw(mix(stream + np.uint64(p) * GOLDEN), row, is_rated, out[p])
+                    _draw(mix(stream + np.uint64(first + p) * GOLDEN), row, is_rated, out[p])
                 else:
                     out[p] = -1
             is_rated[row] = False

@@ -13,6 +13,7 @@ import numpy as np
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines, shrunk_biases
 from gpu.calibration import NEUTRAL, Calibration
+from gpu.exchange import ALONE, Exchange
 from gpu.memory import check_training
 from gpu.params import CulshParams
 from gpu.ratings import Ratings, are_likes
@@ -26,17 +27,22 @@ def trainer(
     backend: Backend = HOST,
     test: Ratings | None = None,
     calibration: Calibration = NEUTRAL,
+    exchange: Exchange = ALONE,
 ) -> DescentTrainer:
     """The trainer of factors, biases, W and C before the first epoch; the neighbors are found here.
 
+    Args:
+        exchange: the ranks that train together, on the host. The model has equal bits for any number of them.
+
     Raises:
+        InvalidParams: several ranks on devices.
         NotEnoughMemory: neighbors or epochs would need more than is free; the message has both numbers.
     """
     steps = backend.primitives("similarity"), backend.primitives("descent")
     needed = max(step.bytes_needed(ratings, params) for step in steps)
     check_training(needed, params.n_factors, ratings, backend)
     known = baselines(ratings)._replace(middle=calibration.middle)
-    found = similarity.neighbors(ratings, params, backend, known)
+    found = similarity.neighbors(ratings, params, backend, known, exchange)
     if params.is_implicit:
         known = biases = _implicit_baselines(known, params, ratings)
     else:
@@ -45,7 +51,7 @@ def trainer(
     if params.is_implicit:
         model.scale, model.calibration = (0.0, 1.0), calibration
     model.neighbors[:], model.projections[:] = found.neighbors, found.projections
-    return DescentTrainer(model, params, ratings, backend, test, found.seconds)
+    return DescentTrainer(model, params, ratings, backend, test, found.seconds, exchange)
 
 
 def _implicit_baselines(known: Baselines, params: CulshParams, ratings: Ratings) -> Baselines:

@@ -14,13 +14,14 @@ from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines, baselines, shrunk_biases
 from gpu.calibration import BIAS_PRIOR, FACTOR_PRIOR, WEIGHT_PRIOR
 from gpu.errors import TrainingDiverged
+from gpu.exchange import ALONE, Exchange
 from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import CulshParams, SgdParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 from gpu.training.check import diverged
-from gpu.training.loop import Trainer
+from gpu.training.loop import State, Trainer
 from gpu.views import Rates, Shares
 
 # Deviation, times √F, of the normal draws that factors start from, so that u·v starts near zero for any F.
@@ -28,7 +29,7 @@ INITIAL_DEVIATION = 0.1
 
 
 class Descent(Protocol):
-    """One training on a backend, constructed from (model, params, ratings, test)."""
+    """One training on a backend, constructed from (model, params, ratings, test, exchange)."""
 
     def compile(self) -> None:
         """Compile the kernels of all other methods."""
@@ -45,31 +46,51 @@ class Descent(Protocol):
     def finish(self) -> None:
         """Wait until all work is done."""
 
+    def complete(self) -> None:
+        """Get what other ranks have learned; all ranks must call it. Until the next epoch the model is complete."""
+
     def fetch(self) -> Model:
         """The model with the present parameters, in host memory."""
 
+    def state(self) -> State:
+        """See `gpu.training.loop.Trainer`; the model must be complete."""
+
+    def restore(self, state: State) -> None:
+        """See `gpu.training.loop.Trainer`."""
+
     def is_finite(self) -> bool:
-        """Whether every learned parameter is finite."""
+        """Whether every learned parameter is finite, on all ranks; all must call it."""
 
     def train_error(self) -> float:
-        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples."""
+        """RMSE of the training ratings; implicit: mean cross-entropy of the epoch's samples.
+
+        The model must be complete, and all ranks must call it.
+        """
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which must have been given."""
+        """RMSE of the test ratings, which must have been given; the model must be complete."""
 
 
 def trainer(
-    ratings: Ratings, params: SgdParams, backend: Backend = HOST, test: Ratings | None = None
+    ratings: Ratings,
+    params: SgdParams,
+    backend: Backend = HOST,
+    test: Ratings | None = None,
+    exchange: Exchange = ALONE,
 ) -> DescentTrainer:
     """The trainer of factors and biases before the first epoch.
 
+    Args:
+        exchange: the ranks that train together, on the host. The model has equal bits for any number of them.
+
     Raises:
+        InvalidParams: several ranks on devices.
         NotEnoughMemory: the training would need more than is free; the message has both numbers.
     """
     needed = backend.primitives("descent").bytes_needed(ratings, params)
     check_training(needed, params.n_factors, ratings, backend)
     model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
-    return DescentTrainer(model, params, ratings, backend, test)
+    return DescentTrainer(model, params, ratings, backend, test, exchange=exchange)
 
 
 def start_model(ratings: Ratings, params: SgdParams, known: Baselines, biases: Baselines, n_bits: int = 0) -> Model:
@@ -102,11 +123,21 @@ class DescentTrainer(Trainer[Model]):
         backend: Backend,
         test: Ratings | None,
         seconds: float = 0.0,
+        exchange: Exchange = ALONE,
     ) -> None:
-        """`seconds` is the training time already spent on finding neighbors."""
-        self.params, self.ratings, self.test = params, ratings, test
+        """Load the model onto the backend.
+
+        Args:
+            seconds: training time already spent on finding neighbors.
+            exchange: the ranks that train together.
+
+        Raises:
+            InvalidParams: several ranks on devices.
+        """
+        self.params, self.ratings, self.exchange = params, ratings, exchange
+        self.test = test if exchange.rank == 0 else None
         self.seconds = seconds
-        self._descent: Descent = backend.primitives("descent").Descent(model, params, ratings, test)
+        self._descent: Descent = backend.primitives("descent").Descent(model, params, ratings, test, exchange)
 
     @property
     def n_epochs(self) -> int:
@@ -137,21 +168,33 @@ class DescentTrainer(Trainer[Model]):
         """See `gpu.training.check.diverged`."""
         return diverged(self.params, epoch)
 
+    def state(self) -> State:
+        """The learned arrays."""
+        self._descent.complete()
+        return self._descent.state()
+
+    def restore(self, state: State) -> None:
+        """See `gpu.training.loop.Trainer`."""
+        self._descent.restore(state)
+
     def model(self) -> Model:
-        """The present parameters, on the host; call it after the first epoch."""
+        """The present parameters, on the host; call it after the first epoch. With several ranks all must call it."""
+        self._descent.complete()
         return self._descent.fetch()
 
     def metrics(self) -> Mapping[str, float]:
-        """See `gpu.training.loop.EpochReport`."""
-        error = self._descent.train_error()
-        if not self.params.is_implicit:
-            metrics = {"train_rmse": error}
-            return metrics if self.test is None else metrics | {"test_rmse": self._descent.test_rmse()}
-        metrics = {"train_loss": error}
+        """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
+        self._descent.complete()
+        name = "train_loss" if self.params.is_implicit else "train_rmse"
+        return {name: self._descent.train_error()} | self._test_metrics()
+
+    def _test_metrics(self) -> dict[str, float]:
         if self.test is None:
-            return metrics
-        ranking = evaluate.ranking(self.model(), self.ratings.by_user, self.test)
-        return metrics | {f"test_{name}": value for name, value in ranking.items()}
+            return {}
+        if not self.params.is_implicit:
+            return {"test_rmse": self._descent.test_rmse()}
+        ranking = evaluate.ranking(self._descent.fetch(), self.ratings.by_user, self.test)
+        return {f"test_{name}": value for name, value in ranking.items()}
 
 
 def rates_at(params: SgdParams, epoch: int) -> Rates:

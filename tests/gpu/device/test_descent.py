@@ -12,6 +12,8 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
+from gpu.errors import InvalidParams
+from gpu.host.exchange_threads import threads
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, Precision, SgdParams
 from gpu.views import Rates
@@ -168,3 +170,10 @@ def test_every_rating_is_laid_out_once(descent: ModuleType, n_users: int, n_item
             for local, bits in records[begins[tile] + begin :][:length]:
                 found.append((owners[tile * at.tile_users + local], item, np.uint32(bits).view(np.float32)))
     assert sorted(found) == sorted(zip(*ratings.coo(), strict=True))
+
+
+def test_several_devices_are_refused(descent: ModuleType) -> None:
+    ratings, params = planted(), SgdParams(n_factors=8)
+    model = Model.zeros(params, 3.0, ratings.scale, ratings.n_users, ratings.n_items)
+    with pytest.raises(InvalidParams, match="expected als or als-implicit on several devices, got sgd; train it on"):
+        descent.Descent(model, params, ratings, None, threads(2)[0])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu.backend import Backend
 from gpu.ratings import NO_MIDDLE
-from gpu.views import Rates, Samples, arrays_of, balanced_bounds
+from gpu.views import Rates, Samples, arrays_of, balanced_bounds, part_of
 from tests import reference
 from tests.gpu.models import ratings_of
 from tests.gpu.strategies import as_reference, matrices, random_model
@@ -50,9 +50,9 @@ def test_an_epoch_is_eq_5_in_the_order_of_its_blocks(
     targets = reference.targets(matrix, expected, users, items)
     samples = Samples(ratings.by_user.items, targets.astype(np.float32), cuts)
     lines = sgd.lines(n_groups, ratings.n_items)
-    sgd.learn_epoch(
-        ratings.by_user, samples, order.astype(np.int32), user_bounds, shifts, lines, arrays_of(model), RATES
-    )
+    visited, arrays = order.astype(np.int32), arrays_of(model)
+    for shift in shifts:
+        sgd.learn_sub_step(ratings.by_user, samples, visited, user_bounds, shift, lines, arrays, RATES)
     visits = [
         (user, item, reference.targets(matrix, expected, user, item))
         for shift in shifts
@@ -86,6 +86,18 @@ def test_negatives_are_the_drawn_unrated_items_beside_each_like(
         for p, u in enumerate(users)
     ]
     assert drawn.tolist() == expected
+
+
+def test_a_part_of_the_users_draws_what_all_draw(backend: Backend) -> None:
+    sgd, is_rated = backend.primitives("sgd"), np.random.default_rng(0).random((9, 30)) < 0.3
+    ratings = ratings_of(np.where(is_rated, 1.0, np.nan))
+    whole = np.empty((len(ratings), 3), np.int32)
+    sgd.draw_negatives(ratings.by_user, 30, 5, 1, ALL, whole)
+    for own in (slice(0, 4), slice(4, 4), slice(4, 9), slice(9, 9)):
+        rows, first = part_of(ratings.by_user, own)
+        drawn = np.empty((len(rows.values), 3), np.int32)
+        sgd.draw_negatives(rows, 30, 5, 1, ALL, drawn, first)
+        np.testing.assert_array_equal(drawn, whole[first : first + len(drawn)])
 
 
 def test_negatives_are_uniform_over_what_the_user_has_not_rated(backend: Backend) -> None:
@@ -140,3 +152,15 @@ def test_groups_hold_about_equally_many_ratings() -> None:
     lengths = np.random.default_rng(0).integers(1, 50, 1000)
     per_group = np.add.reduceat(lengths, balanced_bounds(lengths, 8)[:-1])
     assert per_group.max() - per_group.min() <= 2 * lengths.max()
+
+
+def test_a_part_of_a_matrix_has_its_rows() -> None:
+    rows = ratings_of(np.array([[1, np.nan, 2], [np.nan] * 3, [3, 4, 5], [np.nan, 6, np.nan]])).by_user
+    part, first = part_of(rows, slice(1, 3))
+    assert first == 2
+    assert part.starts.tolist() == [0, 0]
+    assert part.lengths.tolist() == [0, 3]
+    assert part.items.tolist() == [0, 1, 2]
+    assert part.values.tolist() == [3, 4, 5]
+    nothing, first = part_of(rows, slice(4, 4))
+    assert (len(nothing.starts), len(nothing.values), first) == (0, 0, 6)

@@ -131,16 +131,6 @@ class Ratings:
         return Ratings(by_user, by_item, self.user_keys, self.item_keys)
 
 
-def rows_between(rows: Rows, block: slice) -> Rows:
-    """The consecutive rows `block`, with the ratings from their first to their last; nothing is copied."""
-    starts, lengths = rows.starts[block], rows.lengths[block]
-    rated = np.flatnonzero(lengths)
-    if not len(rated):
-        return Rows(np.zeros_like(starts), lengths, rows.items[:0], rows.values[:0])
-    first, last = int(starts[rated].min()), int((starts + lengths)[rated].max())
-    return Rows(np.where(lengths > 0, starts - first, 0), lengths, rows.items[first:last], rows.values[first:last])
-
-
 def within_columns(rows: Rows, columns: slice) -> Rows:
     """All rows with only those entries that lie in `columns`, counted from its first."""
     owners = np.repeat(np.arange(len(rows.starts)), rows.lengths)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from gpu.backend import Backend
 from gpu.exchange import Exchange
-from gpu.ratings import Rows, rows_between
-from gpu.views import balanced_bounds
+from gpu.ratings import Rows
+from gpu.views import balanced_bounds, part_of
 
 Mode = Literal["gather", "reduce"]
 ROW_COST = 16  # ratings; what a row costs beside its ratings
@@ -117,7 +117,7 @@ class GatherHalf:
         self._problem, self._exchange, self._is_shared = problem, exchange, is_shared
         self._als = backend.primitives("als")
         self.bounds, self.own = bounds, _own(bounds, exchange)
-        rows = rows_between(side.rows, self.own)
+        rows, _ = part_of(side.rows, self.own)
         self.side = self._als.prepare(rows, n_columns, problem, side.n_rated, side.rows.lengths)
         self.load(side.start)
 

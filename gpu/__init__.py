@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpu.algorithms import ALGORITHMS, trainer_of
+from gpu.algorithms import ALGORITHMS, Run, run_here
 from gpu.backend import HOST, Backend, choose
 from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of
 from gpu.errors import (
@@ -41,7 +41,7 @@ from gpu.params import (
 from gpu.ratings import Ratings, Rows
 from gpu.training import evaluate
 from gpu.training.check import check_trained
-from gpu.training.loop import EpochReport, OnEpoch, train
+from gpu.training.loop import EpochReport, OnEpoch
 from gpu.training.outliers import winsorized
 
 __all__ = [
@@ -86,6 +86,7 @@ def fit(
     backend: Backend = HOST,
     test: Ratings | None = None,
     on_epoch: OnEpoch | None = None,
+    run: Run = run_here,
 ) -> Model:
     """Train the model that `params` names.
 
@@ -100,6 +101,7 @@ def fit(
         backend: where to compute.
         test: ratings to measure after each epoch, with the rows of `ratings`; never learned from.
         on_epoch: called after each epoch; without it no metrics are computed.
+        run: runs all epochs, by default in this process; `service.jobs.ranks` does so in several.
 
     Raises:
         InvalidRatings: there is no rating, or one that the algorithm cannot use.
@@ -112,9 +114,9 @@ def fit(
     ratings, _ = usable(ratings, params)
     calibration = calibrate(ratings, params)
     if params.is_implicit:
-        model = train(trainer_of(ratings, params, backend, test, calibration), on_epoch)
+        model = run(ratings, params, backend, test, on_epoch, calibration)
     else:
-        model = _fit_ratings(ratings, params, backend, test, on_epoch, calibration)
+        model = _fit_ratings(ratings, params, backend, test, on_epoch, calibration, run)
     check_trained(model, ratings)
     return model
 
@@ -143,12 +145,13 @@ def _fit_ratings(
     test: Ratings | None,
     on_epoch: OnEpoch | None,
     calibration: Calibration,
+    run: Run,
 ) -> Model:
     """Train an explicit model on ratings in multiples of their unit; scale its parameters and errors back."""
     unit, scale = calibration.unit, ratings.scale
     ratings, test = in_units(ratings, unit), None if test is None else in_units(test, unit)
     on_epoch = None if on_epoch is None else _in_ratings(on_epoch, unit)
-    model = train(trainer_of(ratings, params, backend, test, calibration), on_epoch)
+    model = run(ratings, params, backend, test, on_epoch, calibration)
     model.to_ratings(calibration, scale)
     return model
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from gpu.backend import Backend
 from gpu.calibration import Calibration
+from gpu.errors import InvalidParams
+from gpu.exchange import ALONE, Exchange
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.params import PARAMETERS
@@ -16,10 +17,12 @@ from gpu.training import culsh, sgd
 from gpu.training.als import AlsTrainer
 from gpu.training.ease import EaseTrainer
 from gpu.training.esgd import EsgdTrainer
-from gpu.training.loop import Trainer
+from gpu.training.loop import OnEpoch, Trainer, train
 from gpu.training.nmf import NmfTrainer
 
-MakeTrainer = Callable[[Ratings, Any, Backend, Ratings | None, Calibration], Trainer[Model]]
+MakeTrainer = Callable[..., Trainer[Model]]
+# Runs all epochs on checked ratings, explicit ones in multiples of their unit; see `run_here`.
+Run = Callable[[Ratings, Params, Backend, Ratings | None, OnEpoch | None, Calibration], Model]
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,13 @@ class Algorithm:
 
     Attributes:
         params: class of its hyperparameters; it also states the kind of feedback.
-        trainer: makes a trainer of (ratings, params, backend, test, calibration).
+        trainer: makes a trainer of (ratings, params, backend, test, calibration), and an exchange if it has ranks.
+        has_ranks: whether several ranks can train one model together (`gpu.exchange`).
     """
 
     params: type[Params]
     trainer: MakeTrainer
+    has_ranks: bool
 
 
 _TRAINERS: dict[str, MakeTrainer] = {
@@ -45,11 +50,48 @@ _TRAINERS: dict[str, MakeTrainer] = {
     "nmf": lambda ratings, params, backend, test, _: NmfTrainer(ratings, params, backend, test),
     "sgd": lambda ratings, params, backend, test, _: sgd.trainer(ratings, params, backend, test),
 }
-ALGORITHMS = {name: Algorithm(params, _TRAINERS[name]) for name, params in PARAMETERS.items()}
+WITH_RANKS = ("als", "als-implicit")
+ALGORITHMS = {name: Algorithm(params, _TRAINERS[name], name in WITH_RANKS) for name, params in PARAMETERS.items()}
 
 
 def trainer_of(
-    ratings: Ratings, params: Params, backend: Backend, test: Ratings | None, calibration: Calibration
+    ratings: Ratings,
+    params: Params,
+    backend: Backend,
+    test: Ratings | None,
+    calibration: Calibration,
+    exchange: Exchange = ALONE,
 ) -> Trainer[Model]:
-    """The trainer of `params`, before its first epoch."""
-    return ALGORITHMS[params.algorithm].trainer(ratings, params, backend, test, calibration)
+    """The trainer of `params`, before its first epoch; of one rank, if `exchange` has several.
+
+    Raises:
+        InvalidParams: the exchange has several ranks, and the algorithm cannot use them.
+    """
+    check_ranks(params.algorithm, exchange.size)
+    algorithm = ALGORITHMS[params.algorithm]
+    ranks = (exchange,) if algorithm.has_ranks else ()
+    return algorithm.trainer(ratings, params, backend, test, calibration, *ranks)
+
+
+def check_ranks(algorithm: str, n_ranks: int) -> None:
+    """Check that `n_ranks` ranks can train this algorithm.
+
+    Raises:
+        InvalidParams: they cannot.
+    """
+    if n_ranks > 1 and not ALGORITHMS[algorithm].has_ranks:
+        raise InvalidParams(
+            f"Invalid ranks: expected 1 for {algorithm}, got {n_ranks}; only {', '.join(WITH_RANKS)} train on several"
+        )
+
+
+def run_here(
+    ratings: Ratings,
+    params: Params,
+    backend: Backend,
+    test: Ratings | None,
+    on_epoch: OnEpoch | None,
+    calibration: Calibration,
+) -> Model:
+    """Run all epochs in this process; the arguments are those of `gpu.fit`. Raises what `train` raises."""
+    return train(trainer_of(ratings, params, backend, test, calibration), on_epoch)

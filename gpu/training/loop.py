@@ -119,7 +119,8 @@ def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None, checkpoints:
     """Run all epochs of `trainer` and return its result.
 
     Args:
-        on_epoch: called after each epoch; without it no metrics are computed.
+        on_epoch: called after each epoch; without it no metrics are computed. A training that fails between the report
+            of an epoch and the next checkpoint reports the epoch again when it is resumed.
         checkpoints: where to resume from, and what to write after each part of an epoch. A resumed training ends with
             the parameters of an undisturbed one, bit for bit, if the algorithm is deterministic.
 
@@ -130,18 +131,21 @@ def train(trainer: Trainer[Found], on_epoch: OnEpoch | None = None, checkpoints:
     begin(trainer)
     for epoch, part in _parts(trainer, checkpoints):
         advance(trainer, epoch, part)
-        if checkpoints is not None:
+        is_last = part == trainer.n_parts - 1
+        if is_last and on_epoch is not None:
+            on_epoch(_report(trainer, epoch))
+        if checkpoints is not None:  # after the report, so that a resumed training reports every epoch
             checkpoints.save(epoch * trainer.n_parts + part + 1, trainer.state())
-        if part < trainer.n_parts - 1:
-            continue
-        if on_epoch is not None:
-            metrics = trainer.metrics()
-            if not all(math.isfinite(value) for name, value in metrics.items() if not name.startswith("test_")):
-                raise trainer.diverged(epoch)
-            on_epoch(EpochReport(epoch + 1, trainer.n_epochs, trainer.seconds, metrics))
-        if trainer.has_converged():
+        if is_last and trainer.has_converged():
             break
     return trainer.model()
+
+
+def _report(trainer: Trainer[Found], epoch: int) -> EpochReport:
+    metrics = trainer.metrics()
+    if not all(math.isfinite(value) for name, value in metrics.items() if not name.startswith("test_")):
+        raise trainer.diverged(epoch)
+    return EpochReport(epoch + 1, trainer.n_epochs, trainer.seconds, metrics)
 
 
 def _parts(trainer: Trainer[Found], checkpoints: Checkpoints | None) -> Iterator[tuple[int, int]]:

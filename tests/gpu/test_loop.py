@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import pytest
 
 import gpu
-from gpu.errors import TrainingDiverged
-from gpu.training.loop import EpochReport, Trainer, train
+from gpu.algorithms import run_here, trainer_of
+from gpu.calibration import NEUTRAL
+from gpu.errors import InvalidParams, TrainingDiverged
+from gpu.exchange import Alone
+from gpu.training.loop import EpochReport, State, Trainer, train
 from tests.data import planted
 
 
@@ -73,3 +78,61 @@ def test_a_test_set_without_likes_has_no_rank_and_ends_nothing(algorithm: str) -
     reports: list[EpochReport] = []
     gpu.fit(train_on, gpu.params_for(algorithm, given), test=test, on_epoch=reports.append)
     assert math.isnan(reports[-1].metrics["test_ndcg@10"])
+
+
+class Failing:
+    """Checkpoints in memory; saving one of them fails once."""
+
+    def __init__(self, fails_at: int) -> None:
+        self.n_parts, self._fails_at = 0, fails_at
+
+    def last(self) -> tuple[int, State] | None:
+        return (self.n_parts, {"calls": np.arange(self.n_parts)}) if self.n_parts else None
+
+    def save(self, n_parts: int, state: State) -> None:
+        if n_parts == self._fails_at:
+            self._fails_at = 0
+            raise OSError("no space")
+        self.n_parts = n_parts
+
+
+class Resumable(Counting):
+    def state(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        self.calls += [f"learn {n}" for n in state["calls"]]
+
+
+def test_a_resumed_training_reports_every_epoch() -> None:
+    """An epoch is reported before its checkpoint, so at worst twice."""
+    reports, checkpoints = list[EpochReport](), Failing(2)
+    with pytest.raises(OSError, match="no space"):
+        train(Resumable(), reports.append, checkpoints)
+    assert train(Resumable(), reports.append, checkpoints) == 4
+    assert [report.epoch for report in reports] == [1, 2, 2, 3, 4]
+
+
+@pytest.mark.parametrize("algorithm", ["als", "als-implicit"])
+def test_all_epochs_may_run_elsewhere(algorithm: str) -> None:
+    """`run` gets explicit ratings in multiples of their unit, and its model is scaled back."""
+    ratings, params, runs = planted(), gpu.params_for(algorithm, {"n_factors": 4, "n_epochs": 2}), []
+
+    def run(*arguments: Any) -> gpu.Model:
+        runs.append(arguments)
+        return run_here(*arguments)
+
+    model, expected = gpu.fit(ratings, params, run=run), gpu.fit(ratings, params)
+    for name, array in expected.arrays.items():
+        np.testing.assert_array_equal(model.arrays[name], array, err_msg=name)
+    ((run_on, _, backend, test, on_epoch, calibration),) = runs
+    unit = 1.0 if params.is_implicit else np.float32(calibration.unit)
+    np.testing.assert_array_equal(run_on.by_user.values, ratings.by_user.values / unit)
+    assert (backend, test, on_epoch) == (gpu.HOST, None, None)
+
+
+def test_several_ranks_are_refused_for_algorithms_that_cannot_use_them() -> None:
+    exchange = Alone()
+    exchange.size = 2
+    with pytest.raises(InvalidParams, match="expected 1 for nmf, got 2; only als, als-implicit train on several"):
+        trainer_of(planted(), gpu.params_for("nmf", {}), gpu.HOST, None, NEUTRAL, exchange)

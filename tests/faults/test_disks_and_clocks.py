@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import shutil
-import subprocess
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -22,25 +19,15 @@ from service.storage import snapshot
 from service.storage.redis_server import RedisServer
 from service.storage.stream import RATINGS
 from tests.faults import results
+from tests.faults.small_disk import small_disk
 from tests.service.local import serving
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
 OLD = Path(__file__).parents[1] / "service" / "data-57eaa35" / "data"
+__all__ = ["small_disk"]
+
 ENOSPC_POINTS = [f"fsync:{number}:ENOSPC" for number in (range(4, 10) if results.IS_LONG else (5,))]
-TMPFS_BYTES = 4 << 20
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of four megabytes."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "none", str(folder)]
-    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("only who may mount can make a small file system; see the test with a fault point")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def fill(filler: Path) -> None:

@@ -1,0 +1,118 @@
+"""Checkpoints of a training on several ranks: the parameters after each part of an epoch, in its work folder.
+
+`checkpoint-<number of completed parts>` is a folder of arrays. The newest two are kept: if the newest one is torn, the
+training goes on from the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import structlog
+
+from gpu.training.loop import State
+from service.storage import array_folder
+from service.threads import helper
+from service.training_errors import CorruptWorkFile, ForeignCheckpoint
+
+N_KEPT = 2
+_NAME = re.compile(r"checkpoint-(\d+)")
+
+_log = structlog.get_logger(__name__)
+
+
+class CheckpointWriter:
+    """Writes checkpoints in a thread, one at a time."""
+
+    def __init__(self, work: Path, digest: str) -> None:
+        """Write into the work folder `work`; `digest` is that of the training's store."""
+        self._work, self._digest = work, digest
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def save(self, n_parts: int, state: State) -> None:
+        """Copy the parameters and start writing them, after the previous checkpoint is complete.
+
+        Raises:
+            WorkFolderUnavailable: the previous checkpoint could not be written.
+        """
+        copies = {name: np.array(array) for name, array in state.items()}
+        self.finish()
+        self._thread = helper("checkpoint", functools.partial(self._write, n_parts, copies))
+
+    def finish(self) -> None:
+        """Wait until the last checkpoint is complete.
+
+        Raises:
+            WorkFolderUnavailable: it could not be written.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self, n_parts: int, state: State) -> None:
+        try:
+            write(self._work, self._digest, n_parts, state)
+        except BaseException as error:
+            self._failure = error
+
+
+def write(work: Path, digest: str, n_parts: int, state: State) -> None:
+    """Write the parameters after `n_parts` parts, and remove all but the newest two checkpoints.
+
+    Raises:
+        WorkFolderUnavailable: the disk is full or broken.
+    """
+    path = _path(work, n_parts)
+    shutil.rmtree(path, ignore_errors=True)  # a torn one
+    array_folder.write(path, state, {"digest": digest})
+    for old in numbers(work)[N_KEPT:]:
+        shutil.rmtree(_path(work, old))
+
+
+def numbers(work: Path) -> list[int]:
+    """The numbers of completed parts of all checkpoints, newest first; they may be torn."""
+    found = [_NAME.fullmatch(entry.name) for entry in work.iterdir()]
+    return sorted((int(match[1]) for match in found if match), reverse=True)
+
+
+def newest(work: Path, digest: str) -> int:
+    """The number of completed parts of the newest whole checkpoint; 0 if there is none.
+
+    Raises:
+        ForeignCheckpoint: it belongs to a training with other ratings or parameters.
+    """
+    for n_parts in numbers(work):
+        try:
+            read(work, digest, n_parts)
+        except CorruptWorkFile as error:
+            _log.warning("checkpoint skipped", n_parts=n_parts, error=str(error))
+        else:
+            return n_parts
+    return 0
+
+
+def read(work: Path, digest: str, n_parts: int) -> State:
+    """The parameters after `n_parts` parts.
+
+    Raises:
+        CorruptWorkFile: a file is missing, torn or altered.
+        ForeignCheckpoint: they belong to a training with other ratings or parameters.
+    """
+    state, record = array_folder.read(_path(work, n_parts))
+    if record.get("digest") != digest:
+        raise ForeignCheckpoint(
+            f"{_path(work, n_parts)} belongs to a training with other ratings or parameters: remove it"
+        )
+    return state
+
+
+def _path(work: Path, n_parts: int) -> Path:
+    return work / f"checkpoint-{n_parts}"

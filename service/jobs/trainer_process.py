@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from service import threads, tuning
+from service.jobs.last_words import LastWords
 from service.jobs.table import Job
 from service.jobs.trainer import TrainerMessage
 from service.settings import Settings
@@ -20,7 +21,6 @@ from service.storage.files import FileLock
 
 NICENESS = 19  # lowest priority: a training uses idle processor time only
 TERMINATE_S = 3.0  # seconds between SIGTERM and SIGKILL
-REMEMBERED_STDERR_LINES = 20
 
 
 class TrainerProcess:
@@ -44,8 +44,9 @@ class TrainerProcess:
         os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
         tuning.prefer_as_victim(tuning.TRAINER_OOM_SCORE, self._process.pid)
         self._messages: queue.SimpleQueue[TrainerMessage] = queue.SimpleQueue()
-        self._errors: list[str] = []
-        self._readers = [threads.helper("trainer-pipe", read) for read in (self._read_messages, self._read_errors)]
+        assert self._process.stderr is not None  # noqa: S101 (tells the type checker)
+        self._last_words = LastWords(self._process.stderr, "trainer-stderr")
+        self._readers = [threads.helper("trainer-pipe", self._read_messages), self._last_words.thread]
 
     def next_message(self, timeout_s: float) -> TrainerMessage | None:
         """The next message, or None if none comes in time."""
@@ -61,9 +62,7 @@ class TrainerProcess:
 
     def last_words(self) -> str:
         """How the process ended, and the last line of its stderr."""
-        code = self._process.returncode
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        return f"{how}: {self._errors[-1]}" if self._errors else how
+        return self._last_words.after(self._process.returncode)
 
     def end(self) -> None:
         """Send SIGTERM, and SIGKILL if the process is still there after three seconds."""
@@ -84,12 +83,6 @@ class TrainerProcess:
         with self._process.stdout as pipe:
             for raw in pipe:
                 self._messages.put(msgspec.json.decode(raw, type=TrainerMessage))
-
-    def _read_errors(self) -> None:
-        assert self._process.stderr is not None  # noqa: S101 (tells the type checker)
-        with self._process.stderr as pipe:
-            for raw in pipe:
-                self._errors = [*self._errors[1 - REMEMBERED_STDERR_LINES :], raw.decode(errors="replace").rstrip()]
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, A
     """Write the folder `path`, and return the SHA-256 of its manifest.
 
     Args:
-        path: the folder; it must not exist.
+        path: the folder; an earlier one of this name is removed first.
         arrays: any dtypes, by names that are valid in file names.
         record: JSON values.
 
@@ -61,6 +61,7 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, A
         digest = hashlib.sha256(manifest).hexdigest()
         (temporary / MANIFEST_FILE).write_bytes(manifest)
         (temporary / DIGEST_FILE).write_text(digest, "ascii")
+        shutil.rmtree(path, ignore_errors=True)
         files.rename(temporary, path)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -13,7 +13,6 @@ import threading
 from pathlib import Path
 
 import numpy as np
-import structlog
 
 from gpu.training.loop import State
 from service.storage import array_folder
@@ -22,8 +21,6 @@ from service.training_errors import CorruptWorkFile, ForeignCheckpoint
 
 N_KEPT = 2
 _NAME = re.compile(r"checkpoint-(\d+)")
-
-_log = structlog.get_logger(__name__)
 
 
 class CheckpointWriter:
@@ -70,9 +67,7 @@ def write(work: Path, digest: str, n_parts: int, state: State) -> None:
     Raises:
         WorkFolderUnavailable: the disk is full or broken.
     """
-    path = _path(work, n_parts)
-    shutil.rmtree(path, ignore_errors=True)  # a torn one
-    array_folder.write(path, state, {"digest": digest})
+    array_folder.write(_path(work, n_parts), state, {"digest": digest})
     for old in numbers(work)[N_KEPT:]:
         shutil.rmtree(_path(work, old))
 
@@ -86,16 +81,19 @@ def numbers(work: Path) -> list[int]:
 def newest(work: Path, digest: str) -> int:
     """The number of completed parts of the newest whole checkpoint; 0 if there is none.
 
+    Removes what killed writers have left: no process may write meanwhile.
+
     Raises:
         ForeignCheckpoint: it belongs to a training with other ratings or parameters.
     """
+    for torn in work.glob(".*.tmp"):
+        shutil.rmtree(torn)
     for n_parts in numbers(work):
         try:
             read(work, digest, n_parts)
-        except CorruptWorkFile as error:
-            _log.warning("checkpoint skipped", n_parts=n_parts, error=str(error))
-        else:
-            return n_parts
+        except CorruptWorkFile:
+            continue  # a writer was killed, or the disk is broken: the one before it is as good, and a little older
+        return n_parts
     return 0
 
 

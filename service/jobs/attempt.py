@@ -1,0 +1,282 @@
+"""`Attempt`: one attempt of a training on several ranks. It starts all ranks, and succeeds with all or fails.
+
+The ranks connect to a listener on loopback and prove that they know the key of the attempt. When all are there, each
+learns the ports of all. From then on the coordinator only listens: for progress, signs of life and closed connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import re
+import secrets
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gpu.backend import Backend
+from service.jobs.rank_messages import (
+    Challenge,
+    Connection,
+    Failed,
+    Finished,
+    Hello,
+    Joined,
+    Message,
+    PartDone,
+    Refused,
+    Start,
+    proof,
+    versions,
+)
+from service.jobs.rank_process import RankProcess
+from service.jobs.rank_watch import Limits, Watch
+from service.training_errors import RankRefused
+
+LOOPBACK = "127.0.0.1"
+POLL_S = 0.1  # seconds between two looks at processes and limits
+GRACE_S = 0.5  # seconds after the first loss: the rank that caused it may show later than its neighbors
+KEY_BYTES, NONCE_BYTES = 32, 32
+_VMSTAT = Path("/proc/vmstat")
+
+
+class Plan(NamedTuple):
+    """What an attempt does.
+
+    Attributes:
+        work: work folder with the store and checkpoints.
+        backend: where each rank computes.
+        n_ranks: P.
+        n_parts: completed parts of the checkpoint to go on from; 0: none.
+        has_reports: whether metrics are computed after each epoch.
+    """
+
+    work: Path
+    backend: Backend
+    n_ranks: int
+    n_parts: int
+    has_reports: bool
+
+
+class AttemptLost(Exception):
+    """A rank was lost, and with it the attempt.
+
+    Attributes:
+        is_start: it did not even start.
+        is_memory: memory ran out.
+    """
+
+    def __init__(self, reason: str, *, is_start: bool = False, is_memory: bool = False) -> None:
+        super().__init__(reason)
+        self.is_start, self.is_memory = is_start, is_memory
+
+
+class _Loss(NamedTuple):
+    """Why a rank is lost; of several losses the one with the lowest `order` is the cause."""
+
+    order: int
+    reason: str
+    is_start: bool = False
+    is_memory: bool = False
+
+
+class _Peer:
+    """A connection; of a rank, once it has proved who it is."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        self.connection, self.nonce = Connection(accepted), secrets.token_hex(NONCE_BYTES)
+        self.rank: int | None = None
+
+
+class Attempt:
+    """Runs one attempt; use `run` once.
+
+    Attributes:
+        processes: the processes of the ranks, in their order.
+    """
+
+    def __init__(self, plan: Plan, limits: Limits, on_message: Callable[[int, Message], None]) -> None:
+        """Prepare.
+
+        Args:
+            plan: see `Plan`.
+            limits: when a rank counts as lost.
+            on_message: called with each message of a rank that has started.
+        """
+        self._plan, self._on_message = plan, on_message
+        self._key = secrets.token_bytes(KEY_BYTES)
+        self._watch = Watch(plan.n_ranks, limits, time.monotonic())
+        self._selector = selectors.DefaultSelector()
+        self._peers: list[_Peer] = []
+        self._hellos: dict[int, Hello] = {}
+        self._finished: set[int] = set()
+        self._losses: dict[int, _Loss] = {}
+        self._lost_s = 0.0
+        self._n_oom_kills = _n_oom_kills()
+        self.processes: list[RankProcess] = []
+
+    def run(self) -> None:
+        """Return when all ranks have done everything; no process is left then, nor after an error.
+
+        Raises:
+            AttemptLost: a rank was lost; another attempt may succeed.
+            EngineError, ServiceError: the training failed; another attempt would fail too.
+        """
+        with socket.create_server((LOOPBACK, 0), backlog=2 * self._plan.n_ranks) as listener:
+            self._selector.register(listener, selectors.EVENT_READ)
+            try:
+                self._start(listener.getsockname()[1])
+                while len(self._finished) < self._plan.n_ranks:
+                    self._receive(listener)
+                    self._check()
+                for process in self.processes:
+                    process.leave()
+            finally:
+                self._end()
+
+    def _start(self, port: int) -> None:
+        n_ranks, backend = self._plan.n_ranks, self._plan.backend
+        for rank in range(n_ranks):
+            try:
+                self.processes.append(RankProcess(rank, n_ranks, port, self._key, backend))
+            except OSError as error:
+                raise AttemptLost(f"rank {rank} cannot be started: {error}", is_start=True) from error
+
+    def _end(self) -> None:
+        """End the processes before their connections, so that none takes the coordinator for dead."""
+        for process in self.processes:
+            process.end()
+        for peer in self._peers:
+            peer.connection.close()
+        self._selector.close()
+
+    # --- messages
+
+    def _receive(self, listener: socket.socket) -> None:
+        for ready, _ in self._selector.select(POLL_S):
+            if ready.fileobj is listener:
+                self._accept(listener)
+                continue
+            peer: _Peer = ready.data
+            try:
+                messages = peer.connection.receive()
+                for message in messages or []:
+                    self._handle(peer, message)
+            except msgspec.MsgspecError:
+                messages = None
+            if messages is None:
+                self._selector.unregister(peer.connection.socket)
+                self._closed(peer)
+
+    def _accept(self, listener: socket.socket) -> None:
+        accepted, _ = listener.accept()
+        peer = _Peer(accepted)
+        self._peers.append(peer)
+        self._selector.register(accepted, selectors.EVENT_READ, peer)
+        self._send(peer, Challenge(peer.nonce))
+
+    def _send(self, peer: _Peer, message: Message) -> None:
+        with contextlib.suppress(OSError):  # it is gone; its connection or its process shows it
+            peer.connection.send(message)
+
+    def _closed(self, peer: _Peer) -> None:
+        if peer.rank is not None and peer.rank not in self._finished:
+            self._lose(peer.rank, _Loss(3, "closed its connection"))
+
+    def _handle(self, peer: _Peer, message: Message) -> None:
+        if peer.rank is None:
+            self._admit(peer, message)
+            return
+        rank, now_s = peer.rank, time.monotonic()
+        self._watch.heard(rank, now_s)
+        if isinstance(message, Joined):
+            self._watch.joined(rank, now_s)
+        elif isinstance(message, PartDone):
+            self._watch.part_done(rank, message.n_parts, message.n_of_epoch, now_s)
+        elif isinstance(message, Finished):
+            self._finished.add(rank)
+            self._watch.finished(rank)
+        elif isinstance(message, Failed):
+            self._fail(rank, message)
+        self._on_message(rank, message)
+
+    def _admit(self, peer: _Peer, message: Message) -> None:
+        """Check that a peer is a rank of this attempt; a stranger is refused, and does not disturb the training.
+
+        Raises:
+            RankRefused: a rank has other versions.
+        """
+        if not isinstance(message, Hello) or not hmac.compare_digest(
+            message.proof, proof(self._key, peer.nonce, message.rank)
+        ):
+            self._send(peer, Refused("expected a rank with the key of this training, got another process"))
+            return
+        if message.versions != versions():
+            reason = f"Invalid rank {message.rank}: expected {_shown(versions())}, got {_shown(message.versions)}"
+            self._send(peer, Refused(reason))
+            raise RankRefused(f"{reason}; install the same versions for all ranks")
+        peer.rank = message.rank
+        self._hellos[message.rank] = message
+        self._watch.heard(message.rank, time.monotonic())
+        if len(self._hellos) == self._plan.n_ranks:
+            self._send_start()
+
+    def _send_start(self) -> None:
+        plan, ports = self._plan, [self._hellos[rank].port for rank in range(self._plan.n_ranks)]
+        backend = plan.backend
+        start = Start(ports, str(plan.work), backend.name, backend.kept_bytes, plan.n_parts, plan.has_reports)
+        for peer in self._peers:
+            if peer.rank is not None:
+                self._send(peer, start)
+
+    # --- losses
+
+    def _fail(self, rank: int, failed: Failed) -> None:
+        """Note the failure of one rank; raise that of the training."""
+        if (error := failed.error()) is not None:
+            raise error
+        is_memory, is_neighbor = failed.kind.endswith("MemoryError"), failed.kind == "RankLost"
+        reason = f"failed with {failed.kind}: {failed.message}"
+        self._lose(rank, _Loss(2 if is_neighbor else 1, reason, is_memory=is_memory))
+
+    def _lose(self, rank: int, loss: _Loss) -> None:
+        if not self._losses:
+            self._lost_s = time.monotonic()
+        if rank not in self._losses or loss.order < self._losses[rank].order:
+            self._losses[rank] = loss
+
+    def _check(self) -> None:
+        """Raise `AttemptLost` if a rank is lost."""
+        for rank, process in enumerate(self.processes):
+            if rank not in self._finished and (code := process.code()) is not None:
+                self._lose(rank, self._loss_of(rank, process, code))
+        now_s = time.monotonic()
+        if self._losses and now_s - self._lost_s >= GRACE_S:
+            rank, loss = min(self._losses.items(), key=lambda one: one[1].order)
+            raise AttemptLost(f"rank {rank} {loss.reason}", is_start=loss.is_start, is_memory=loss.is_memory)
+        if not self._losses and (complaint := self._watch.complaint(now_s)) is not None:
+            raise AttemptLost(complaint)
+
+    def _loss_of(self, rank: int, process: RankProcess, code: int) -> _Loss:
+        """The loss of a rank whose process has ended: a signal comes first, whatever others report."""
+        words = process.last_words()
+        if code < 0:
+            return _Loss(0, f"ended by {words}", is_memory=_n_oom_kills() > self._n_oom_kills)
+        return _Loss(2, f"ended with {words}", is_start=rank not in self._hellos)
+
+
+def _n_oom_kills() -> int:
+    """Processes that Linux has killed since the start of the machine because memory ran out; 0 if it does not count."""
+    with contextlib.suppress(OSError):
+        if found := re.search(r"^oom_kill (\d+)$", _VMSTAT.read_text("ascii"), re.MULTILINE):
+            return int(found[1])
+    return 0
+
+
+def _shown(found: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items()))

@@ -1,0 +1,155 @@
+"""`Ranks`: trains a model by several processes of this machine, with restarts from checkpoints.
+
+An attempt is all or nothing: if one rank is lost, all end, and the next attempt goes on from the newest checkpoint. At
+most one part of an epoch is lost. The next attempt has one rank fewer if a rank could not be started, and after memory
+has run out twice.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gpu
+from gpu.algorithms import check_ranks
+from gpu.backend import Backend
+from gpu.calibration import Calibration
+from gpu.model import Model
+from gpu.param_kinds import Params
+from gpu.ratings import Ratings
+from gpu.training.loop import OnEpoch
+from service.jobs.attempt import Attempt, AttemptLost, Plan
+from service.jobs.rank_messages import EpochDone, Message, PartDone
+from service.jobs.rank_watch import Limits
+from service.storage import checkpoints, partition_store
+from service.training_errors import RanksFailed, WorkFolderUnavailable
+
+MAX_MEMORY_LOSSES = 2  # times that memory may run out before there is one rank fewer
+
+
+@dataclass
+class _Progress:
+    """What survives an attempt.
+
+    Attributes:
+        n_parts: completed parts of the newest checkpoint.
+        n_fruitless: attempts in a row that wrote no new checkpoint.
+        n_memory: times that memory ran out with this number of ranks.
+        n_epochs: epochs that were reported.
+        seconds: training time after each number of parts.
+    """
+
+    n_parts: int = 0
+    n_fruitless: int = 0
+    n_memory: int = 0
+    n_epochs: int = 0
+    seconds: dict[int, float] = field(default_factory=lambda: {0: 0.0})
+
+
+class Ranks:
+    """Several ranks; `run` is the `run` of `gpu.fit`.
+
+    Attributes:
+        n_ranks: P of the present attempt.
+        n_restarts: attempts that have been lost.
+        attempt: the present or last one.
+    """
+
+    def __init__(
+        self,
+        n_ranks: int,
+        work: Path,
+        on_loss: Callable[[str], None],
+        limits: Limits | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            n_ranks: number of processes.
+            work: folder for ratings, checkpoints and the model; `run` makes and removes it.
+            on_loss: called with a sentence after each lost attempt, before the next one starts.
+            limits: default: those of `Limits`.
+        """
+        self.n_ranks, self.n_restarts = n_ranks, 0
+        self._work, self._on_loss, self._limits = work, on_loss, limits or Limits()
+        self.attempt: Attempt | None = None
+
+    def run(
+        self,
+        ratings: Ratings,
+        params: Params,
+        backend: Backend,
+        test: Ratings | None,
+        on_epoch: OnEpoch | None,
+        calibration: Calibration,
+    ) -> Model:
+        """Run all epochs; the arguments are those of `gpu.algorithms.run_here`, and so is the result.
+
+        Raises:
+            InvalidParams: the algorithm cannot use several ranks.
+            RanksFailed: rank after rank was lost without progress.
+            RankRefused: a rank has other versions.
+            WorkFolderUnavailable: the disk is full or broken.
+            EngineError: the training failed as it would in one process.
+        """
+        check_ranks(params.algorithm, self.n_ranks)
+        try:
+            self._work.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise WorkFolderUnavailable.of(self._work, error) from error
+        try:
+            digest = partition_store.write(self._work, ratings, test, params, calibration)
+            self._train(backend, on_epoch, digest)
+            return partition_store.read_model(self._work, params)
+        finally:
+            shutil.rmtree(self._work, ignore_errors=True)
+
+    def _train(self, backend: Backend, on_epoch: OnEpoch | None, digest: str) -> None:
+        """Make attempts until one succeeds."""
+        progress = _Progress()
+        while True:
+            plan = Plan(self._work, backend, self.n_ranks, progress.n_parts, on_epoch is not None)
+            self.attempt = Attempt(plan, self._limits, functools.partial(_note, progress, plan.n_parts, on_epoch))
+            try:
+                self.attempt.run()
+            except AttemptLost as lost:
+                self._go_on(progress, lost, digest)
+            else:
+                return
+
+    def _go_on(self, progress: _Progress, lost: AttemptLost, digest: str) -> None:
+        """Prepare the next attempt, with as many ranks as can be expected to last.
+
+        Raises:
+            RanksFailed: there was no progress for too long.
+        """
+        newest = checkpoints.newest(self._work, digest)
+        progress.n_fruitless = 0 if newest > progress.n_parts else progress.n_fruitless + 1
+        progress.n_parts = newest
+        self.n_restarts += 1
+        if progress.n_fruitless == self._limits.n_fruitless:
+            raise RanksFailed(f"{progress.n_fruitless} attempts in a row made no progress; in the last one {lost}")
+        progress.n_memory += lost.is_memory
+        if self.n_ranks > 1 and (lost.is_start or progress.n_memory == MAX_MEMORY_LOSSES):
+            self.n_ranks, progress.n_memory = self.n_ranks - 1, 0
+        resumed = f"the next one goes on after part {newest} with {self.n_ranks} ranks"
+        self._on_loss(f"attempt {self.n_restarts} lost: {lost}; {resumed}")
+
+
+def _note(progress: _Progress, n_before: int, on_epoch: OnEpoch | None, rank: int, message: Message) -> None:
+    """Keep and report the progress of rank 0, with the time of earlier attempts; an epoch is reported once."""
+    if rank != 0:
+        return
+    before_s = progress.seconds.get(
+        n_before, max(progress.seconds.values())
+    )  # a killed rank may not have sent the last
+    if isinstance(message, PartDone):
+        progress.seconds[message.n_parts] = before_s + message.seconds
+    if isinstance(message, EpochDone) and on_epoch is not None and message.epoch > progress.n_epochs:
+        progress.n_epochs = message.epoch
+        metrics = {name: math.nan if value is None else value for name, value in message.metrics.items()}
+        on_epoch(gpu.EpochReport(message.epoch, message.n_epochs, before_s + message.seconds, metrics))

@@ -69,12 +69,14 @@ __all__ = [
     "Params",
     "Ratings",
     "Rows",
+    "Run",
     "SgdParams",
     "TrainingDiverged",
     "choose",
     "evaluate",
     "fit",
     "params_for",
+    "run_here",
     "usable",
 ]
 

@@ -73,13 +73,18 @@ def trainer_of(
     return algorithm.trainer(ratings, params, backend, test, calibration, *ranks)
 
 
+def has_ranks(algorithm: str) -> bool:
+    """Whether several ranks can train this algorithm; false for an unknown one."""
+    return algorithm in ALGORITHMS and ALGORITHMS[algorithm].has_ranks
+
+
 def check_ranks(algorithm: str, n_ranks: int) -> None:
     """Check that `n_ranks` ranks can train this algorithm.
 
     Raises:
         InvalidParams: they cannot.
     """
-    if n_ranks > 1 and not ALGORITHMS[algorithm].has_ranks:
+    if n_ranks > 1 and not has_ranks(algorithm):
         raise InvalidParams(
             f"Invalid ranks: expected 1 for {algorithm}, got {n_ranks}; only {', '.join(WITH_RANKS)} train on several"
         )

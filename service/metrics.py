@@ -168,6 +168,16 @@ class Metrics:
             "nearfield_swaps", "Hot swaps by outcome (swapped, failed).", ("algorithm", "outcome"), registry=registry
         )
         self.jobs = Counter("nearfield_jobs_finished", "Training jobs by final state.", ("state",), registry=registry)
+        self.training_ranks = Gauge(
+            "nearfield_training_ranks",
+            "Processes that train a model now; 0: none.",
+            registry=registry,
+        )
+        self.training_restarts = Counter(
+            "nearfield_training_restarts",
+            "Attempts of trainings that lost a rank and began again from a checkpoint.",
+            registry=registry,
+        )
         self.model_age_seconds = Gauge(
             "nearfield_model_age_seconds",
             "Time since each live model was trained.",

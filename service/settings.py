@@ -57,6 +57,11 @@ class Settings(BaseSettings):
         description="Where models train and answer: host, device, or auto (the device if it works).",
     )
     worker: bool = Field(True, description="Whether this process also starts and supervises trainer processes.")
+    trainer_ranks: PositiveInt = Field(
+        1,
+        description="Processes that train one model together on this machine, each with a GPU or a share of the cores."
+        " Algorithms other than als and als-implicit train in one.",
+    )
 
     api_key: Keys = Field(
         None,

@@ -125,6 +125,7 @@ def train(
     ] = None,
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
+    ranks: Annotated[int, typer.Option(help="Processes that train together; als and als-implicit.", min=1)] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", metavar="DIR")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show how GPUs would share the training, and exit.")] = False,
     gpus: Annotated[int | None, typer.Option(help="GPUs to plan for. Default: those here.", min=1, max=64)] = None,
@@ -139,8 +140,11 @@ def train(
     if not plan and (gpus or memory):
         raise typer.BadParameter("expected --plan with --gpus and --memory, got none")
     params = _params(algorithm, [*(set_ or []), *(more or [])])
+    from gpu.algorithms import check_ranks
     from service.cli import offline
+    from service.cli.several import ranks_of
 
+    check_ranks(algorithm, ranks)
     chosen = _backend(backend)
     file = _read(ratings, key, skip_bad)
     if test is not None:
@@ -153,14 +157,14 @@ def train(
 
         return printer.report(*shown(data.train, params, gpus, memory))
     n_epochs = getattr(params, "n_epochs", 1)
-    with progress(f"Training {algorithm}", n_epochs) as bar:
+    with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks) as group:
 
         def on_line(line: dict[str, Any]) -> None:
             metrics = "  ".join(f"{name} {line[name]:.4f}" for name in offline.BEST if name in line)
             bar.advance(note=f"epoch {line['epoch']} of {n_epochs}  {metrics}")
             printer.line(line)
 
-        return printer.line(offline.train(data, params, chosen, on_line, out))
+        return printer.line(offline.train(data, params, chosen, on_line, out, group))
 
 
 @app.command(short_help="Find the best parameters for a file.")

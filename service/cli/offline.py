@@ -20,6 +20,7 @@ from gpu.errors import InvalidInput, naming
 from service.cli import ratings_file
 from service.cli.ratings_file import RatingsFile
 from service.engine.id_table import IdTable
+from service.jobs.ranks import Ranks
 from service.storage import snapshot
 from service.storage.events import ZERO
 
@@ -93,7 +94,12 @@ class RowsOfFile:
 
 
 def train(
-    data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine, out: Path | None = None
+    data: Data,
+    params: gpu.Params,
+    backend: gpu.Backend,
+    on_line: OnLine,
+    out: Path | None = None,
+    ranks: Ranks | None = None,
 ) -> dict[str, Any]:
     """Fit a model to `data.train`, report each epoch to `on_line`, and return the closing line.
 
@@ -103,6 +109,7 @@ def train(
         backend: the backend to train on.
         on_line: called with `{"epoch", "seconds", "train_rmse", "test_rmse", …}` after each epoch.
         out: folder for the snapshot; None writes none.
+        ranks: processes that train together; None trains in this one.
     """
     lines: list[dict[str, Any]] = []
     if out is not None:
@@ -114,7 +121,8 @@ def train(
 
     with naming(data.ids):
         ratings, n_far = gpu.usable(data.train, params)
-        model = gpu.fit(ratings, params, backend=backend, test=data.test, on_epoch=on_epoch)
+        run = gpu.run_here if ranks is None else ranks.run
+        model = gpu.fit(ratings, params, backend=backend, test=data.test, on_epoch=on_epoch, run=run)
     closing = {
         "done": True,
         "algorithm": params.algorithm,
@@ -127,11 +135,18 @@ def train(
         "seconds": lines[-1]["seconds"],
         **_metrics(lines[-1]),
         **best_of(lines),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
+        "peak_memory_bytes": _peak_memory_bytes(has_ranks=ranks is not None),
+        **({} if ranks is None else {"ranks": ranks.n_ranks, "restarts": ranks.n_restarts}),
     }
     if out is not None:
         closing["snapshot"] = str(_saved(out, model, data, lines[-1]))
     return closing
+
+
+def _peak_memory_bytes(*, has_ranks: bool) -> int:
+    """Peak memory of this process, or of its largest rank if that is more."""
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if has_ranks else (resource.RUSAGE_SELF,)
+    return max(resource.getrusage(process).ru_maxrss for process in processes) * KIB
 
 
 def _metrics(line: dict[str, Any]) -> dict[str, Any]:

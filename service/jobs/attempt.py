@@ -42,6 +42,7 @@ LOOPBACK = "127.0.0.1"
 POLL_S = 0.1  # seconds between two looks at processes and limits
 GRACE_S = 0.5  # seconds after the first loss: the rank that caused it may show later than its neighbors
 KEY_BYTES, NONCE_BYTES = 32, 32
+BY_SIGNAL, BY_ERROR, BY_ITSELF, BY_NEIGHBOR = range(4)  # ways to lose a rank; the first is the likeliest cause
 _VMSTAT = Path("/proc/vmstat")
 
 
@@ -186,7 +187,7 @@ class Attempt:
 
     def _closed(self, peer: _Peer) -> None:
         if peer.rank is not None and peer.rank not in self._finished:
-            self._lose(peer.rank, _Loss(3, "closed its connection"))
+            self._lose(peer.rank, _Loss(BY_NEIGHBOR, "closed its connection"))
 
     def _handle(self, peer: _Peer, message: Message) -> None:
         if peer.rank is None:
@@ -242,7 +243,7 @@ class Attempt:
             raise error
         is_memory, is_neighbor = failed.kind.endswith("MemoryError"), failed.kind == "RankLost"
         reason = f"failed with {failed.kind}: {failed.message}"
-        self._lose(rank, _Loss(2 if is_neighbor else 1, reason, is_memory=is_memory))
+        self._lose(rank, _Loss(BY_NEIGHBOR if is_neighbor else BY_ERROR, reason, is_memory=is_memory))
 
     def _lose(self, rank: int, loss: _Loss) -> None:
         if not self._losses:
@@ -256,18 +257,19 @@ class Attempt:
             if rank not in self._finished and (code := process.code()) is not None:
                 self._lose(rank, self._loss_of(rank, process, code))
         now_s = time.monotonic()
-        if self._losses and now_s - self._lost_s >= GRACE_S:
+        if self._losses:
             rank, loss = min(self._losses.items(), key=lambda one: one[1].order)
-            raise AttemptLost(f"rank {rank} {loss.reason}", is_start=loss.is_start, is_memory=loss.is_memory)
-        if not self._losses and (complaint := self._watch.complaint(now_s)) is not None:
+            if loss.order == BY_SIGNAL or now_s - self._lost_s >= GRACE_S:
+                raise AttemptLost(f"rank {rank} {loss.reason}", is_start=loss.is_start, is_memory=loss.is_memory)
+        elif (complaint := self._watch.complaint(now_s)) is not None:
             raise AttemptLost(complaint)
 
     def _loss_of(self, rank: int, process: RankProcess, code: int) -> _Loss:
         """The loss of a rank whose process has ended: a signal comes first, whatever others report."""
         words = process.last_words()
         if code < 0:
-            return _Loss(0, f"ended by {words}", is_memory=_n_oom_kills() > self._n_oom_kills)
-        return _Loss(2, f"ended with {words}", is_start=rank not in self._hellos)
+            return _Loss(BY_SIGNAL, f"ended by {words}", is_memory=_n_oom_kills() > self._n_oom_kills)
+        return _Loss(BY_ITSELF, f"ended with {words}", is_start=rank not in self._hellos)
 
 
 def _n_oom_kills() -> int:

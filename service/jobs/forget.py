@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from service.errors import CorruptSnapshot, LogUnavailable
 from service.jobs.table import JobTable
-from service.storage import live_versions, snapshot
+from service.storage import exclusion, live_versions, snapshot
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
 from service.storage.stream import Stream
@@ -49,7 +49,7 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         places.log.rewrite_without(user, position)
         places.log.remove_temporaries()
         yield 0.4
-        snapshot.clean(places.data / "snapshots")
+        exclusion.remove_leftovers(places.data)
         forget_in_snapshots(places.data, user)
         yield 0.6
         places.jobs.drop_name(job_id, user)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gpu
-from gpu.algorithms import check_ranks
+from gpu.algorithms import check_ranks, has_ranks
 from gpu.backend import Backend
 from gpu.calibration import Calibration
 from gpu.model import Model
@@ -77,6 +77,13 @@ class Ranks:
         self.n_ranks, self.n_restarts = n_ranks, 0
         self._work, self._on_loss, self._limits = work, on_loss, limits or Limits()
         self.attempt: Attempt | None = None
+
+    @property
+    def restarts_text(self) -> str:
+        """What to add to the description of a training; empty without restarts."""
+        if not self.n_restarts:
+            return ""
+        return f", {self.n_restarts} lost attempt{'s' * (self.n_restarts > 1)}, {self.n_ranks} ranks in the last one"
 
     def run(
         self,
@@ -153,3 +160,15 @@ def _note(progress: _Progress, n_before: int, on_epoch: OnEpoch | None, rank: in
         progress.n_epochs = message.epoch
         metrics = {name: math.nan if value is None else value for name, value in message.metrics.items()}
         on_epoch(gpu.EpochReport(message.epoch, message.n_epochs, before_s + message.seconds, metrics))
+
+
+def ranks_for(algorithm: str, n_ranks: int, work: Path, on_loss: Callable[[str], None]) -> Ranks | None:
+    """Several ranks, if they are wanted and the algorithm can use them; else None, which means this process."""
+    return Ranks(n_ranks, work, on_loss) if n_ranks > 1 and has_ranks(algorithm) else None
+
+
+def remark(algorithm: str, n_ranks: int) -> str:
+    """What to add to the description of a training for which `n_ranks` ranks are wanted."""
+    if n_ranks == 1:
+        return ""
+    return f"; {n_ranks} ranks" if has_ranks(algorithm) else f"; 1 rank, because {algorithm} cannot use {n_ranks}"

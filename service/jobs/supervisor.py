@@ -156,8 +156,11 @@ class Supervisor:
     def _train(self, job: Job) -> dict[str, str]:
         self._await_log(job)
         with self._lock(job, shared=True) as lock:
-            with training(self._settings, job, lock) as process:
-                last = self._watch(job, process)
+            try:
+                with training(self._settings, job, lock) as process:
+                    last = self._watch(job, process)
+            finally:
+                self._metrics.training_ranks.set(0)
             if last.outcome == "failed":
                 raise _Interrupted("failed", last.error)
             version = without_forgotten(self._settings.data, self._rating_log, last.version or "")
@@ -188,8 +191,12 @@ class Supervisor:
         last = TrainerMessage()
         while True:
             message = process.next_message(POLL_S)
-            if message is not None:
+            if message is not None and message.loss is not None:
+                self._metrics.training_restarts.inc()
+                _log.warning("ranks lost", job=job["id"], reason=message.loss)
+            elif message is not None:
                 last = message
+                self._metrics.training_ranks.set(message.ranks)
                 metrics = msgspec.json.encode(message.metrics).decode()
                 fields = {"progress": f"{message.progress:.4f}", "metrics": metrics}
                 self._tend(job, fields | _without_none(backend=message.backend))

@@ -37,8 +37,9 @@ from service import threads, tuning
 from service.engine.rehearsal import rehearse_model
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.jobs.corpus import Corpus, read_corpus, usable
+from service.jobs.ranks import ranks_for, remark
 from service.jobs.trials import changed, line_of
-from service.storage import live_versions, snapshot
+from service.storage import exclusion, live_versions, snapshot
 from service.storage.events import StreamId
 from service.storage.manifest import StoredCalibration
 
@@ -61,6 +62,8 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
         outcome: only in the last message.
         calibration: only in the last message, the values derived from the data.
         trials: only in the last message, the trainings of a search for parameters.
+        ranks: number of processes that train together.
+        loss: why an attempt of several ranks was lost; such a message has nothing else.
         version: the snapshot that was written.
         promote: whether the model is good enough to go live; if not, `reason` has why.
         error: why the training failed.
@@ -72,6 +75,8 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
     outcome: Literal["succeeded", "failed", "cancelled"] | None = None
     calibration: StoredCalibration | None = None
     trials: list[dict[str, Any]] = []
+    ranks: int = 1
+    loss: str | None = None
     version: str | None = None
     promote: bool = False
     reason: str | None = None
@@ -93,12 +98,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tune", action="store_true", help="search for the hyperparameters that suit the data first")
     parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
     parser.add_argument("--backend", default="auto")
+    parser.add_argument("--ranks", type=int, default=1, help="processes that train together, if the algorithm can")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _cancel)
     tuning.limit_blas()
     try:
         training = options.algorithm, options.params, options.watermark, options.backend
-        last = train(options.data, *training, _send, options.values, tune=options.tune)
+        last = train(
+            options.data, *training, _send, options.values, tune=options.tune, n_ranks=options.ranks, job=options.job
+        )
     except Cancelled:
         last = TrainerMessage(outcome="cancelled")
     except Exception as error:  # any failure becomes the error of the job
@@ -117,6 +125,8 @@ def train(
     values: Values = "auto",
     *,
     tune: bool = False,
+    n_ranks: int = 1,
+    job: str = "job",
 ) -> TrainerMessage:
     """Read the log, fit, compare, write a snapshot; return the last message.
 
@@ -129,6 +139,8 @@ def train(
         send: called with a message after each epoch.
         values: the hyperparameter `values` of algorithms that have it, unless `params` has it.
         tune: whether to search around `params` first, judged by the held-out pairs (`gpu.training.tune`).
+        n_ranks: processes that train the model together; one if the algorithm cannot use several.
+        job: name of the work folder of several ranks, below `data`/work.
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, DeadFactors, CorruptLog:
@@ -136,7 +148,8 @@ def train(
             model in the service, so that loading a model there does not fail because of the training.
     """
     chosen = gpu.choose(backend)
-    where = f"{chosen.name}: {chosen.reason}"
+    ranks = ranks_for(algorithm, n_ranks, data / exclusion.WORK / job, lambda loss: send(TrainerMessage(loss=loss)))
+    where = f"{chosen.name}: {chosen.reason}{remark(algorithm, n_ranks)}"
     requested = msgspec.json.decode(params)
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
     corpus, n_far = usable(read_corpus(data, StreamId.parse(watermark)), hyperparameters)
@@ -150,11 +163,14 @@ def train(
 
     def on_epoch(report: gpu.EpochReport) -> None:
         progress = tuned_share + (1 - tuned_share) * report.epoch / report.n_epochs
-        send(TrainerMessage(progress=progress, metrics=_finite(report.metrics), backend=where))
+        n = 1 if ranks is None else ranks.n_ranks
+        send(TrainerMessage(progress=progress, metrics=_finite(report.metrics), backend=where, ranks=n))
 
     size = corpus.training.n_users, corpus.training.n_items
     reserved = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
-    model = _fitted(corpus, hyperparameters, replace(chosen, kept_bytes=reserved), on_epoch)
+    run = gpu.run_here if ranks is None else ranks.run
+    model = _fitted(corpus, hyperparameters, replace(chosen, kept_bytes=reserved), on_epoch, run)
+    where += "" if ranks is None else ranks.restarts_text
     chosen.release()
     metrics = measure(data, model, corpus, chosen) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
@@ -197,9 +213,9 @@ def _tuned(
     return result.best, [line_of(trial, params) for trial in result.trials if math.isfinite(trial.score)]
 
 
-def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch) -> Model:
+def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, run: gpu.Run) -> Model:
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
-        return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch)
+        return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch, run=run)
 
 
 def measure(data: Path, model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:

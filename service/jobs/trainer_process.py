@@ -96,6 +96,7 @@ def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerPr
         "values": settings.values,
         "watermark": job["watermark"],
         "backend": settings.backend,
+        "ranks": settings.trainer_ranks,
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     arguments += ["--tune"] * (job.get("tune") == "1")

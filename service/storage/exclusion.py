@@ -6,12 +6,14 @@ trainer process inherits the lock, so that it lasts until both supervisor and tr
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from service.storage import snapshot
 from service.storage.files import FileLock
 
 LOCK_FILE = ".lock"
+WORK = "work"  # folder in DATA: a folder for each running training on several ranks
 
 
 def try_take(data: Path, *, shared: bool) -> FileLock | None:
@@ -22,12 +24,22 @@ def try_take(data: Path, *, shared: bool) -> FileLock | None:
 
 
 def clean(data: Path) -> None:
-    """Remove leftovers of killed snapshot writers. Does nothing while a process writes; the next forgetting removes
-    them.
+    """Remove leftovers of killed trainers. Does nothing while a process writes; the next forgetting removes them.
 
     Raises:
         OSError: something cannot be removed.
     """
     if (lock := try_take(data, shared=False)) is not None:
         with lock:
-            snapshot.clean(data / "snapshots")
+            remove_leftovers(data)
+
+
+def remove_leftovers(data: Path) -> None:
+    """Remove leftovers of killed trainers; the caller holds the exclusive lock.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    snapshot.clean(data / "snapshots")
+    if (work := data / WORK).is_dir():
+        shutil.rmtree(work)

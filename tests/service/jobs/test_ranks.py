@@ -81,11 +81,8 @@ def send(ranks: Watched, number: signal.Signals, rank: int = 1) -> None:
 @pytest.mark.parametrize("algorithm", ["als", "als-implicit"])
 def test_two_ranks_give_the_model_and_the_reports_of_one(algorithm: str, ranks: Watched, tmp_path: Path) -> None:
     train, test = split(planted())
-    params, reports, expected = (
-        gpu.params_for(algorithm, {"n_factors": 4, "n_epochs": 3}),
-        list[gpu.EpochReport](),
-        list[gpu.EpochReport](),
-    )
+    params = gpu.params_for(algorithm, {"n_factors": 4, "n_epochs": 3})
+    reports, expected = list[gpu.EpochReport](), list[gpu.EpochReport]()
     model = gpu.fit(train, params, test=test, on_epoch=reports.append, run=ranks.run)
     assert_equal(model, gpu.fit(train, params, test=test, on_epoch=expected.append))
     assert [report.epoch for report in reports] == [1, 2, 3]

@@ -136,6 +136,60 @@ def test_only_one_training_at_a_time(
     assert jobs.submit_training("culsh", SMALL).state in ("queued", "running")
 
 
+def ranks_of_any_trainer() -> list[psutil.Process]:
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if "service.jobs.rank" in child.cmdline()]
+
+
+def test_several_ranks_train_and_a_lost_one_costs_nothing(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervisor = supervise(settings.model_copy(update={"trainer_ranks": 2}))
+    job = running(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 150}))
+    assert [child.nice() for child in ranks_of_any_trainer()] == [19, 19]
+    ranks_of_any_trainer()[1].kill()
+    job = ended(jobs, job)
+    assert (job.state, job.error) == ("succeeded", None)
+    assert str(job.backend).endswith("; 2 ranks, 1 lost attempt, 2 ranks in the last one")
+    text = supervisor._metrics.text().decode()
+    assert "nearfield_training_restarts_total 1.0" in text
+    assert "nearfield_training_ranks 0.0" in text
+    assert ranks_of_any_trainer() == []
+    assert list((settings.data / "work").iterdir()) == []
+
+
+def test_a_cancelled_training_on_several_ranks_leaves_no_process_and_no_file(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervise(settings.model_copy(update={"trainer_ranks": 2}))
+    shared = set(Path("/dev/shm").iterdir())
+    job = running(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 10_000}))
+    assert len(ranks_of_any_trainer()) == 2
+    jobs.cancel(job.id)
+    assert ended(jobs, job).state == "cancelled"
+    assert ranks_of_any_trainer() == []
+    assert list((settings.data / "work").iterdir()) == []
+    assert set(Path("/dev/shm").iterdir()) <= shared
+
+
+def test_a_trainer_that_is_killed_leaves_no_ranks_and_its_files_go_at_the_next_start(
+    settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
+) -> None:
+    rate()
+    supervise(settings.model_copy(update={"trainer_ranks": 2}))
+    job = running(jobs, jobs.submit_training("als", {"n_factors": 4, "n_epochs": 10_000}))
+    ranks = ranks_of_any_trainer()
+    os.kill(trainer_of(job).pid, signal.SIGKILL)
+    assert ended(jobs, job).state == "failed"
+    psutil.wait_procs(ranks, timeout=10)
+    assert not any(rank.is_running() for rank in ranks)
+    assert (settings.data / "work" / job.id).exists()
+    exclusion.clean(settings.data)
+    assert not (settings.data / "work").exists()
+
+
 def test_a_trainer_that_is_killed_fails_its_job(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
 ) -> None:

@@ -317,6 +317,11 @@ def test_values_are_as_the_request_says_or_the_setting_or_the_data(data: Path, a
     assert trained({"values": "ratings"}, "counts").calibration.values == "ratings"
 
 
+def test_an_algorithm_that_cannot_use_several_ranks_trains_in_one(data: Path) -> None:
+    last = trainer.train(data, "nmf", ALS, str(END), "host", lambda line: None, n_ranks=2)
+    assert (last.outcome, last.backend) == ("succeeded", "host: asked for; 1 rank, because nmf cannot use 2")
+
+
 def test_the_setting_of_values_does_not_concern_other_algorithms(data: Path) -> None:
     assert trainer.train(data, "als", ALS, str(END), "host", lambda line: None, "counts").outcome == "succeeded"
 

@@ -1,0 +1,35 @@
+"""`nearfield train --ranks`: several processes, with a temporary folder that is removed even after a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from service.cli.console import complain
+from service.jobs.ranks import Ranks
+
+
+@contextlib.contextmanager
+def ranks_of(n_ranks: int) -> Iterator[Ranks | None]:
+    """The ranks of a training; None for one. SIGTERM ends the block, and then this process, in an orderly way."""
+    if n_ranks == 1:
+        yield None
+        return
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        with tempfile.TemporaryDirectory(prefix="nearfield-") as folder:
+            yield Ranks(n_ranks, Path(folder) / "work", _report)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _report(loss: str) -> None:
+    complain(loss, 0)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -65,8 +65,9 @@ class RankProcess:
 
 def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Backend) -> dict[str, str]:
     """The environment of a rank: its share of the cores, or its GPU among those that this process may use."""
-    n_threads = max(1, len(os.sched_getaffinity(0)) // n_ranks)
-    own = {"NUMBA_NUM_THREADS": str(n_threads)}
+    n_cores = len(os.sched_getaffinity(0))
+    n_threads = min(n_cores, int(inherited.get("NUMBA_NUM_THREADS", n_cores)))
+    own = {"NUMBA_NUM_THREADS": str(max(1, n_threads // n_ranks))}
     if backend.name == "device":
         visible = inherited.get("CUDA_VISIBLE_DEVICES")
         devices = [str(number) for number in range(n_ranks)] if visible is None else visible.split(",")

@@ -13,6 +13,7 @@ import gpu
 from gpu import backend, device
 from gpu.backend import HOST, Backend
 from gpu.errors import BackendUnavailable
+from gpu.exchange import Alone
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +68,14 @@ def test_a_device_that_has_failed_says_so(monkeypatch):
     with pytest.raises(BackendUnavailable, match="failed: cudaErrorIllegalAddress: an illegal memory access; restart"):
         Backend("device", "").check()
     HOST.check()
+
+
+def test_ranks_exchange_by_their_ring_on_the_host_and_by_nccl_on_the_device(monkeypatch):
+    ring, nccl = Alone(), Alone()
+    module = SimpleNamespace(exchange_of=lambda given: nccl if given is ring else None)
+    monkeypatch.setitem(sys.modules, "gpu.device.cuda.exchange", module)
+    assert HOST.exchange(ring) is ring
+    assert Backend("device", "").exchange(ring) is nccl
 
 
 def test_importing_the_device_package_does_not_import_cupy(monkeypatch):

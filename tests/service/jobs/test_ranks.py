@@ -256,6 +256,7 @@ def test_ranks_share_the_cores_and_each_gets_one_gpu() -> None:
     n_cores = len(os.sched_getaffinity(0))
     assert environment({"A": "b"}, 0, 1, gpu.HOST) == {"A": "b", "NUMBA_NUM_THREADS": str(n_cores)}
     assert environment({}, 0, 1000, gpu.HOST)["NUMBA_NUM_THREADS"] == "1"
+    assert environment({"NUMBA_NUM_THREADS": "1"}, 0, 1, gpu.HOST)["NUMBA_NUM_THREADS"] == "1"
     device = replace(gpu.HOST, name="device")
     assert environment({}, 1, 2, device).items() >= {"CUDA_VISIBLE_DEVICES": "1", "NCCL_NVLS_ENABLE": "0"}.items()
     visible = [

@@ -141,6 +141,7 @@ def ranks_of_any_trainer() -> list[psutil.Process]:
     return [child for child in children if "service.jobs.rank" in child.cmdline()]
 
 
+@pytest.mark.slow
 def test_several_ranks_train_and_a_lost_one_costs_nothing(
     settings: Settings, jobs: Jobs, supervise: Callable[[Settings], Supervisor], rate: Callable[[], StreamId]
 ) -> None:

@@ -244,6 +244,22 @@ def test_a_full_disk_under_checkpoints_is_one_clear_error(small_disk: Path) -> N
     assert_nothing_is_left(small_disk / "work")
 
 
+def test_ranks_that_die_while_they_write_cost_no_bit(ranks: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 dies at the rename of a checkpoint, then at that of the model: the fifth in each attempt."""
+    monkeypatch.setenv("NEARFIELD_FAULT_AT", "rename:5")
+    ratings, params = planted(), gpu.params_for("als", {"n_factors": 4, "n_epochs": 4})
+    assert_equal(gpu.fit(ratings, params, run=ranks.run), gpu.fit(ratings, params))
+    assert [loss.split("after ")[-1] for loss in ranks.losses] == ["part 4 with 2 ranks", "part 8 with 2 ranks"]
+
+
+def test_a_write_of_a_rank_that_fails_is_one_clear_error(ranks: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a full disk, without a small file system."""
+    monkeypatch.setenv("NEARFIELD_FAULT_AT", "rename:2:ENOSPC")
+    with pytest.raises(WorkFolderUnavailable, match="No space left on device"):
+        gpu.fit(planted(), ALS, run=ranks.run)
+    assert ranks.n_restarts == 0
+
+
 def test_a_work_folder_that_exists_is_not_touched(ranks: Watched, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "mine").touch()

@@ -115,6 +115,7 @@ class Attempt:
         self._selector = selectors.DefaultSelector()
         self._peers: list[_Peer] = []
         self._hellos: dict[int, Hello] = {}
+        self._connected: set[int] = set()
         self._finished: set[int] = set()
         self._losses: dict[int, _Loss] = {}
         self._lost_s = 0.0
@@ -186,7 +187,10 @@ class Attempt:
             peer.connection.send(message)
 
     def _closed(self, peer: _Peer) -> None:
-        if peer.rank is not None and peer.rank not in self._finished:
+        if peer.rank is None:
+            return
+        self._connected.discard(peer.rank)
+        if peer.rank not in self._finished:
             self._lose(peer.rank, _Loss(BY_NEIGHBOR, "closed its connection"))
 
     def _handle(self, peer: _Peer, message: Message) -> None:
@@ -223,6 +227,7 @@ class Attempt:
             raise RankRefused(f"{reason}; install the same versions for all ranks")
         peer.rank = message.rank
         self._hellos[message.rank] = message
+        self._connected.add(message.rank)
         self._watch.heard(message.rank, time.monotonic())
         if len(self._hellos) == self._plan.n_ranks:
             self._send_start()
@@ -252,9 +257,13 @@ class Attempt:
             self._losses[rank] = loss
 
     def _check(self) -> None:
-        """Raise `AttemptLost` if a rank is lost."""
+        """Raise `AttemptLost` if a rank is lost.
+
+        A process that has ended counts only after its connection is read to the end: its last message may say why, or
+        that it has finished.
+        """
         for rank, process in enumerate(self.processes):
-            if rank not in self._finished and (code := process.code()) is not None:
+            if rank not in self._finished | self._connected and (code := process.code()) is not None:
                 self._lose(rank, self._loss_of(rank, process, code))
         now_s = time.monotonic()
         if self._losses:

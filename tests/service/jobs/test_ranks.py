@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -107,6 +108,23 @@ def test_a_killed_rank_costs_an_attempt_and_no_bit(ranks: Watched, tmp_path: Pat
     (loss,) = ranks.losses
     assert loss.startswith("attempt 1 lost: rank 1 ended by signal 9; the next one goes on after part ")
     assert_nothing_is_left(tmp_path / "work")
+
+
+def test_a_rank_that_finishes_first_is_not_lost(ranks: Watched) -> None:
+    """The coordinator reads its last message after it has seen that the process is gone."""
+
+    def hold_rank_0() -> None:
+        assert ranks.attempt is not None
+        first, second = ranks.attempt.processes
+        with contextlib.suppress(psutil.Error):  # it was quicker
+            process = psutil.Process(first.pid)
+            process.suspend()
+            threading.Timer(1.5, process.resume).start()
+        eventually(lambda: second.code() is not None, 30)
+
+    _, on_epoch = at_epoch(3, hold_rank_0)
+    gpu.fit(planted(), ALS, on_epoch=on_epoch, run=ranks.run)
+    assert ranks.losses == []
 
 
 def test_a_rank_that_hangs_is_noticed(tmp_path: Path) -> None:

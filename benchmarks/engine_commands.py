@@ -112,9 +112,7 @@ def distributed(
     implicit: Annotated[bool, typer.Option("--implicit", help="als-implicit instead of als.")] = False,
     factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
     epochs: Annotated[int, typer.Option(help="Iterations; the median leaves the first out.", min=2)] = 10,
-    modes: Annotated[
-        str, typer.Option(help="Of the items and the users half: gather or reduce.")
-    ] = "gather,gather",
+    modes: Annotated[str, typer.Option(help="Of the items and the users half: gather or reduce.")] = "gather,gather",
     set_: Parameters = None,
     backend: Where = "auto",
     json: Json = False,

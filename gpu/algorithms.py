@@ -48,9 +48,9 @@ _TRAINERS: dict[str, MakeTrainer] = {
     "ease": EaseTrainer,
     "esgd": lambda ratings, params, backend, test, _: EsgdTrainer(ratings, params, backend, test),
     "nmf": lambda ratings, params, backend, test, _: NmfTrainer(ratings, params, backend, test),
-    "sgd": lambda ratings, params, backend, test, _: sgd.trainer(ratings, params, backend, test),
+    "sgd": lambda ratings, params, backend, test, _, *ranks: sgd.trainer(ratings, params, backend, test, *ranks),
 }
-WITH_RANKS = ("als", "als-implicit")
+WITH_RANKS = ("als", "als-implicit", "culsh", "culsh-implicit", "sgd")
 ALGORITHMS = {name: Algorithm(params, _TRAINERS[name], name in WITH_RANKS) for name, params in PARAMETERS.items()}
 
 

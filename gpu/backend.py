@@ -35,17 +35,6 @@ class Backend:
         home = self.name if family in DEVICE_FAMILIES else "host"
         return importlib.import_module(f"gpu.{home}.{family}")
 
-    def exchange(self, ring: Exchange) -> Exchange:
-        """The exchange of a training on this backend, between the ranks that `ring` connects on the host.
-
-        On the host this is the ring itself. On the device ranks send by NCCL; the ring brings them together.
-        """
-        if self.name == "host":
-            return ring
-        device = importlib.import_module("gpu.device.cuda.exchange")
-        found: Exchange = device.exchange_of(ring)
-        return found
-
     def check(self) -> None:
         """Check that the backend still works; call it after an unexpected failure.
 

@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     trainer_ranks: PositiveInt = Field(
         1,
         description="Processes that train one model together on this machine, each with a GPU or a share of the cores."
-        " Algorithms other than als and als-implicit train in one.",
+        " ease, esgd and nmf train in one.",
     )
 
     api_key: Keys = Field(

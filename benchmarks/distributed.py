@@ -1,7 +1,7 @@
-"""`python -m benchmarks distributed`: time of an iteration of ALS on several ranks, and whether it gives equal bits.
+"""`python -m benchmarks distributed`: time of an epoch on several ranks, its error, and whether it gives equal bits.
 
 Each number of ranks is a training of its own, in fresh processes, one device each (on the host: an equal share of the
-cores). All start from the same tables. The ranks wait for each other before each iteration that is timed.
+cores). All start from the same parameters. The ranks wait for each other before each epoch that is timed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ import numpy as np
 import gpu
 from benchmarks import als_matrix
 from benchmarks.report import say
+from gpu.algorithms import trainer_of
 from gpu.backend import BackendName
 from gpu.calibration import calibrate, in_units
 from gpu.errors import InvalidInput
 from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange
+from gpu.param_kinds import FactorParams
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.training import loop
 from gpu.training.als import AlsTrainer
@@ -39,18 +41,18 @@ TIMEOUT_S = 600.0  # seconds for a rank to read its ratings
 
 @dataclass(frozen=True)
 class Row:
-    """One number of ranks: the median in milliseconds, without the first iteration.
+    """One number of ranks: the median in milliseconds, without the first epoch.
 
-    `times` is how many times as fast as one rank of this run an iteration is. `digest` is a checksum of both tables
-    after the last iteration: equal ones mean equal bits. `error` is the test RMSE, or the
-    objective of implicit models. `ready_s` is what a rank takes before its first iteration.
+    `times` is how many times as fast as the first number of ranks an epoch is. `digest` is a checksum of the learned
+    arrays after the last epoch: equal ones mean equal bits. `error` is the test RMSE, or the training loss of implicit
+    models. `ready_s` is what a rank takes before its first epoch.
     """
 
     algorithm: str
     n_factors: int
     n_ratings: int
     ranks: int
-    iteration_ms: float
+    epoch_ms: float
     times: float
     digest: str
     error: float
@@ -59,10 +61,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Task:
-    """What a rank runs: `AlsTrainer` on the matrix in `folder`."""
+    """What a rank runs: a training on the matrix in `folder`; `modes` are those of ALS."""
 
     folder: Path
-    params: AlsParams | AlsImplicitParams
+    params: FactorParams
     backend: BackendName
     size: int
     key: bytes
@@ -76,17 +78,17 @@ def run(
     """A training with each number of factors on each number of ranks; the first number of ranks is compared with."""
     for n_factors in factors:
         params = params_for(algorithm, {**given, "n_factors": n_factors})
-        assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - what the command offers
+        assert isinstance(params, FactorParams)  # noqa: S101 - what the command offers
         base_ms = 0.0
         for size in ranks:
             say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
             key = secrets.token_bytes(32)
             task = Task(folder, params, backend, size, key, modes if size > 1 else GATHER)  # type: ignore[arg-type]
             found = _run_ranks(task)
-            iteration_ms = statistics.median(found["ms"][1:])
-            base_ms = base_ms or iteration_ms
+            epoch_ms = statistics.median(found["ms"][1:])
+            base_ms = base_ms or epoch_ms
             yield Row(
-                algorithm, n_factors, found["n_ratings"], size, iteration_ms, base_ms / iteration_ms,
+                algorithm, n_factors, found["n_ratings"], size, epoch_ms, base_ms / epoch_ms,
                 found["digest"], found["error"], found["ready_s"],
             )  # fmt: skip
 
@@ -158,7 +160,11 @@ def measured(task: Task, exchange: Exchange, backend: gpu.Backend) -> dict[str, 
     if not task.params.is_implicit:
         train, test = in_units(train, known.unit), in_units(test, known.unit)
     held_out = None if task.params.is_implicit else test
-    trainer = AlsTrainer(train, task.params, backend, held_out, known, exchange, task.modes)
+    trainer: loop.Trainer[gpu.Model]
+    if isinstance(task.params, AlsParams | AlsImplicitParams):
+        trainer = AlsTrainer(train, task.params, backend, held_out, known, exchange, task.modes)
+    else:
+        trainer = trainer_of(train, task.params, backend, held_out, known, exchange)
     loop.begin(trainer)
     exchange.barrier()
     ready_s = time.perf_counter() - began

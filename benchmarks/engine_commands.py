@@ -108,20 +108,19 @@ def sgd(
 @app.command()
 def distributed(
     ratings: Annotated[Path, typer.Option(help="Folder of raw arrays as cuMF reads them.", metavar="DIR", exists=True)],
+    algorithm: Annotated[str, typer.Option(help="als, als-implicit, sgd or culsh.", metavar="NAME")] = "als",
     ranks: Annotated[str, typer.Option(help="Comma-separated numbers of ranks; the first is the base.")] = "1,2",
-    implicit: Annotated[bool, typer.Option("--implicit", help="als-implicit instead of als.")] = False,
     factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
-    epochs: Annotated[int, typer.Option(help="Iterations; the median leaves the first out.", min=2)] = 10,
-    modes: Annotated[str, typer.Option(help="Of the items and the users half: gather or reduce.")] = "gather,gather",
+    epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 10,
+    modes: Annotated[str, typer.Option(help="Of the halves of ALS, items first: gather or reduce.")] = "gather,gather",
     set_: Parameters = None,
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Milliseconds of an iteration of ALS on several ranks, one device each, and a checksum of its tables."""
+    """Milliseconds of an epoch on several ranks, one device each, its error, and a checksum of what it has learned."""
     from benchmarks import distributed as table
 
     given = {**options.parameters(set_), "n_epochs": epochs}
-    algorithm = "als-implicit" if implicit else "als"
     sizes = options.whole(factors), given, options.whole(ranks)
     show(list(table.run(ratings, algorithm, *sizes, backend, table.modes_of(modes))), json)
 

@@ -30,6 +30,10 @@ class Exchange(Protocol):
     rank: int
     size: int
 
+    @property
+    def on_host(self) -> Exchange:
+        """The exchange of the same ranks for arrays in host memory."""
+
     def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
         """Fill `table` (rows, …) in place: rank r owns rows `bounds[r]` to `bounds[r + 1]` (excluded) and sends them.
 
@@ -67,6 +71,11 @@ class Alone:
     """The exchange of a training with one rank: everything is in place already."""
 
     rank, size = 0, 1
+
+    @property
+    def on_host(self) -> Exchange:
+        """Itself."""
+        return self
 
     def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
         """Do nothing."""

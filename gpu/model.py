@@ -37,6 +37,9 @@ ARRAYS: dict[str, tuple[str, type[np.generic]]] = {
     "item_slots": ("I", np.int32),
     "item_weights": ("TT", np.float32),
 }
+LEARNED_USERS = "user_factors", "user_bias"  # what descent learns
+LEARNED_ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights"
+LEARNED = LEARNED_USERS + LEARNED_ITEMS
 HOST_ONLY = "item_counts", "item_slots", "item_weights"  # arrays that no device reads
 
 

@@ -22,9 +22,7 @@ from gpu.device.cuda.ratings import DeviceRatings, rows_of
 from gpu.device.descent_layout import MOST_THREADS, WARP, DescentParameters, Geometry
 from gpu.device.descent_tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
 from gpu.device.kernels import kernel
-from gpu.errors import InvalidParams
-from gpu.exchange import ALONE, Exchange
-from gpu.model import Model
+from gpu.model import LEARNED, Model
 from gpu.params import SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 from gpu.training.loop import State
@@ -36,6 +34,7 @@ MIN_TILE_SAMPLES = 100_000
 CONCURRENT_UPDATES = 0.5  # updates per item in flight besides one's own; lower is closer to sequential SGD, and slower
 MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid, at most; and the target number of ratings in a cell
 STATIC_SHARED = 1024  # bytes, at most; shared memory of `learn_tiles` without the tile
+N_SOME = 4096  # users whose factors stand for those of all
 RATES = np.dtype([(name, "<f4") for name in (
     "mean", "step", "shrink", "bias_shrink", "weight_step", "weight_decay", "low", "high",
 )])  # fmt: skip
@@ -64,6 +63,11 @@ class Visits:
         return int(self.layout.tile_begin[-1]) if self.per_rating == 0 else int((self.layout.targets >= 0).sum())
 
 
+def load(array: NDArray[np.float32]) -> Any:
+    """A copy on the device."""
+    return to_device(array)
+
+
 class Descent:
     """One training on the device; see `gpu.training.sgd.Descent`.
 
@@ -81,14 +85,8 @@ class Descent:
         params: SgdParams,
         ratings: Ratings,
         test: Ratings | None,
-        exchange: Exchange = ALONE,
         geometry: Geometry | None = None,
     ) -> None:
-        if exchange.size > 1:
-            raise InvalidParams(
-                f"Invalid algorithm: expected als or als-implicit on several devices, got {params.algorithm}; "
-                "train it on one device, or on the host"
-            )
         self._model, self._params, self._ratings, self._test = model, params, ratings, test
         self._n_negatives = int(getattr(params, "n_negatives", 0))
         self._n_samples = _n_samples(ratings, params)
@@ -139,13 +137,28 @@ class Descent:
     def complete(self) -> None:
         """Do nothing: there are no other ranks."""
 
+    def item_arrays(self) -> tuple[Any, ...]:
+        """The learned arrays of items, `LEARNED_ITEMS`; changes to them count."""
+        learned = self._parameters
+        return learned.items, learned.item_bias, learned.explicit, learned.implicit
+
+    def some_users(self) -> Any:
+        """Factors of some users, float32 (n, F)."""
+        return self._parameters.users[:N_SOME, : self._params.n_factors].astype(cupy.float32)
+
     def state(self) -> State:
-        """Not on a device."""
-        raise NotImplementedError(f"{self._params.algorithm} cannot be resumed on a device")
+        """The learned arrays."""
+        model = self.fetch()
+        return {name: getattr(model, name) for name in LEARNED}
 
     def restore(self, state: State) -> None:
-        """Not on a device."""
-        raise NotImplementedError(f"{self._params.algorithm} cannot be resumed on a device")
+        """Continue from `state`, once prepared."""
+        for name in LEARNED:
+            getattr(self._model, name)[...] = state[name]
+        shares = self._parameters.shares
+        self._parameters = DescentParameters(self._model, self._geometry)
+        self._parameters.settle(self.tiles)
+        self._parameters.shares = shares
 
     def fetch(self) -> Model:
         """The model with the present parameters."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gpu.exchange import ALONE, Exchange
 from gpu.host import sgd
 from gpu.host.rotation import Rotation, first_groups
-from gpu.model import ARRAYS, Model, bytes_of
+from gpu.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model, bytes_of
 from gpu.params import CulshImplicitParams, SgdParams
 from gpu.ratings import NO_MIDDLE, Ratings
 from gpu.training import evaluate
@@ -30,9 +30,8 @@ from gpu.views import Arrays, Rates, Samples, Shares, arrays_of, balanced_bounds
 # result does not depend on the machine. More groups would look up a user's ratings more often in an epoch.
 N_GROUPS = 8
 
+N_SOME = 4096  # users whose factors stand for those of all
 ALL_GROUPS = slice(0, N_GROUPS)
-USERS = "user_factors", "user_bias"  # learned arrays that stay on a rank
-ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights"  # learned arrays that travel
 
 
 def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
@@ -46,6 +45,11 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     cuts, lines = 8 * (N_GROUPS + 1) * ratings.n_users, 4 * N_GROUPS * ratings.n_items
     model = sum(bytes_of(params, ratings.n_users, ratings.n_items))
     return model + cuts + lines + a_sample * len(ratings) * (1 + n_negatives)
+
+
+def load(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The array in the backend's memory: the array itself."""
+    return array
 
 
 class Descent:
@@ -68,7 +72,7 @@ class Descent:
         else:
             self._blocks = Blocks(ratings, self._groups)
         self._user_bounds = self._blocks.user_bounds[starts]  # first user of each rank
-        self._rotation = Rotation(tuple(getattr(model, name) for name in ITEMS), self._blocks.item_bounds, exchange)
+        self._rotation = Rotation(self.item_arrays(), self._blocks.item_bounds, exchange)
         self._lines = sgd.lines(self._groups.stop - self._groups.start, ratings.n_items)
         self._samples = self._blocks.samples(0)
 
@@ -104,12 +108,20 @@ class Descent:
     def finish(self) -> None:
         """Every epoch is done when `learn` returns."""
 
+    def item_arrays(self) -> tuple[NDArray[np.float32], ...]:
+        """The learned arrays of items, `LEARNED_ITEMS`; changes to them count."""
+        return tuple(getattr(self.model, name) for name in LEARNED_ITEMS)
+
+    def some_users(self) -> NDArray[np.float32]:
+        """Factors of some users (n, F)."""
+        return self.model.user_factors[:N_SOME]
+
     def complete(self) -> None:
         """Get what other ranks have learned since the last call; all ranks must call it."""
         if self._rotation.is_complete:
             return
         self._rotation.complete()
-        for name in USERS:
+        for name in LEARNED_USERS:
             self._exchange.gather(getattr(self.model, name), self._user_bounds)
 
     def fetch(self) -> Model:
@@ -118,11 +130,11 @@ class Descent:
 
     def state(self) -> State:
         """The learned arrays; see `complete`."""
-        return {name: getattr(self.model, name) for name in USERS + ITEMS}
+        return {name: getattr(self.model, name) for name in LEARNED}
 
     def restore(self, state: State) -> None:
         """Continue from `state`, which all ranks must have: the holder of an item group then holds the right one."""
-        for name in USERS + ITEMS:
+        for name in LEARNED:
             getattr(self.model, name)[...] = state[name]
 
     def is_finite(self) -> bool:
@@ -139,9 +151,15 @@ class Descent:
         return total / n if self.model.is_implicit else float(np.sqrt(total / n))
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which must have been given. It needs `complete`."""
+        """RMSE of the test ratings, which must have been given. It needs `complete`, and all ranks must call it."""
         assert self._test is not None  # noqa: S101 - the caller's promise; this narrows the type
-        return evaluate.rmse(self.model, self._ratings.by_user, *self._test.coo())
+        own, (users, items, values) = self._blocks.users, self._test.coo()
+        mine = slice(*np.searchsorted(users, (own.start, own.stop)).tolist())
+        n = len(users[mine])
+        pairs = users[mine], items[mine], values[mine]
+        error = evaluate.rmse(self.model, self._ratings.by_user, *pairs) if n else 0.0
+        squares, n_all = self._exchange.totals(error**2 * n, n)
+        return float(np.sqrt(squares / n_all))
 
     def _learn_sub_step(self, order: NDArray[np.int32], bounds: NDArray[np.int64], shift: int, rates: Rates) -> None:
         sgd.learn_sub_step(
@@ -157,7 +175,7 @@ class Descent:
     def _arrays(self) -> Arrays:
         """The arrays of the model, with the users of this rank alone."""
         arrays, own = arrays_of(self.model), self._blocks.users
-        users = {name: getattr(arrays, name)[own] for name in (*USERS, "user_baseline")}
+        users = {name: getattr(arrays, name)[own] for name in (*LEARNED_USERS, "user_baseline")}
         return arrays._replace(**users)
 
     def _own(self, *names: str) -> Iterator[NDArray[np.float32]]:

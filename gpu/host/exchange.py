@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import RankLost
+from gpu.exchange import Exchange
 
 TIMEOUT_S = 60.0  # seconds without a byte after which another rank counts as lost
 NONCE = 32  # bytes
@@ -48,6 +49,11 @@ class Ring:
 
     def __init__(self, rank: int, size: int, link: Link) -> None:
         self.rank, self.size, self._link = rank, size, link
+
+    @property
+    def on_host(self) -> Exchange:
+        """Itself."""
+        return self
 
     def gather(self, table: NDArray[Any], bounds: NDArray[np.int64]) -> None:
         """In step s, rank r passes on the block of rank r − s."""

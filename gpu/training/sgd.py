@@ -21,6 +21,7 @@ from gpu.params import CulshParams, SgdParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
 from gpu.training.check import diverged
+from gpu.training.delayed_items import DelayedItems
 from gpu.training.loop import State, Trainer
 from gpu.views import Rates, Shares
 
@@ -68,7 +69,10 @@ class Descent(Protocol):
         """
 
     def test_rmse(self) -> float:
-        """RMSE of the test ratings, which must have been given; the model must be complete."""
+        """RMSE of the test ratings, which must have been given.
+
+        The model must be complete, and all ranks must call it.
+        """
 
 
 def trainer(
@@ -134,10 +138,9 @@ class DescentTrainer(Trainer[Model]):
         Raises:
             InvalidParams: several ranks on devices.
         """
-        self.params, self.ratings, self.exchange = params, ratings, exchange
-        self.test = test if exchange.rank == 0 else None
+        self.params, self.ratings, self.test, self.exchange = params, ratings, test, exchange
         self.seconds = seconds
-        self._descent: Descent = backend.primitives("descent").Descent(model, params, ratings, test, exchange)
+        self._descent: Descent = descent_of(model, params, ratings, test, backend, exchange)
 
     @property
     def n_epochs(self) -> int:
@@ -183,7 +186,7 @@ class DescentTrainer(Trainer[Model]):
         return self._descent.fetch()
 
     def metrics(self) -> Mapping[str, float]:
-        """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
+        """See `gpu.training.loop.EpochReport`; ranks of lists only on rank 0."""
         self._descent.complete()
         name = "train_loss" if self.params.is_implicit else "train_rmse"
         return {name: self._descent.train_error()} | self._test_metrics()
@@ -193,8 +196,24 @@ class DescentTrainer(Trainer[Model]):
             return {}
         if not self.params.is_implicit:
             return {"test_rmse": self._descent.test_rmse()}
+        if self.exchange.rank:
+            return {}
         ranking = evaluate.ranking(self._descent.fetch(), self.ratings.by_user, self.test)
         return {f"test_{name}": value for name, value in ranking.items()}
+
+
+def descent_of(
+    model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None, backend: Backend, exchange: Exchange
+) -> Descent:
+    """The descent on a backend: on the host item groups rotate among ranks, devices add up changes of items."""
+    found: Descent
+    if exchange.size > 1 and backend.name == "device":
+        found = DelayedItems(model, params, ratings, test, exchange, backend)
+    elif exchange.size > 1:
+        found = backend.primitives("descent").Descent(model, params, ratings, test, exchange)
+    else:
+        found = backend.primitives("descent").Descent(model, params, ratings, test)
+    return found
 
 
 def rates_at(params: SgdParams, epoch: int) -> Rates:

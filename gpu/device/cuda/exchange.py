@@ -79,7 +79,7 @@ class Nccl:
 
     def __init__(self, ring: Exchange) -> None:
         """Connect; the ring brings NCCL's id from rank 0 to all, and stays open until `close`."""
-        self.rank, self.size, self._ring = ring.rank, ring.size, ring
+        self.rank, self.size, self.on_host = ring.rank, ring.size, ring
         identity = np.zeros((ring.size, ID_BYTES), dtype=np.uint8)
         if ring.rank == 0:  # its process listens for the others as long as it lives
             identity[0] = np.frombuffer(bytes(nccl().get_unique_id()), dtype=np.uint8)
@@ -121,12 +121,12 @@ class Nccl:
 
     def totals(self, *numbers: float) -> tuple[float, ...]:
         """Sums of the ring on the host: they are few."""
-        return self._ring.totals(*numbers)
+        return self.on_host.totals(*numbers)
 
     def barrier(self) -> None:
         """Wait for our device, then for all ranks."""
         cupy.cuda.get_current_stream().synchronize()
-        self._ring.barrier()
+        self.on_host.barrier()
 
     def addresses(self, own: int) -> tuple[int, ...]:
         """Where the allocations that other ranks name in this call lie for our device; () if one cannot be reached.
@@ -136,14 +136,14 @@ class Nccl:
         """
         handles = np.zeros((self.size, HANDLE_BYTES), dtype=np.uint8)
         handles[self.rank] = np.frombuffer(cupy.cuda.runtime.ipcGetMemHandle(own), dtype=np.uint8)
-        self._ring.gather(handles, np.arange(self.size + 1))
+        self.on_host.gather(handles, np.arange(self.size + 1))
         found: list[int] = []
         try:
             for rank in self._others():
                 found.append(int(cupy.cuda.runtime.ipcOpenMemHandle(handles[rank].tobytes())))
         except cupy.cuda.runtime.CUDARuntimeError:
             pass
-        (n_all,) = self._ring.totals(len(found))
+        (n_all,) = self.on_host.totals(len(found))
         if n_all == self.size * (self.size - 1):
             return tuple(found)
         for address in found:
@@ -152,7 +152,7 @@ class Nccl:
 
     def close(self) -> None:
         """Leave; the process should end soon, as other ranks may still hold connections of NCCL."""
-        self._ring.close()
+        self.on_host.close()
 
     def _others(self) -> list[int]:
         """All other ranks, in an order in which no rank is the first of all."""
@@ -191,44 +191,44 @@ class Staged:
     """The ranks of a ring, each with arrays on a device; every operation copies them to the host and back."""
 
     def __init__(self, ring: Exchange) -> None:
-        self.rank, self.size, self._ring = ring.rank, ring.size, ring
+        self.rank, self.size, self.on_host = ring.rank, ring.size, ring
 
     def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
         """See `gpu.exchange.Exchange`."""
         on_host = table.get()
-        self._ring.gather(on_host, bounds)
+        self.on_host.gather(on_host, bounds)
         table.set(on_host)
 
     def reduce_scatter(self, parts: Any, bounds: NDArray[np.int64]) -> None:
         """See `gpu.exchange.Exchange`."""
         on_host = parts.get()
-        self._ring.reduce_scatter(on_host, bounds)
+        self.on_host.reduce_scatter(on_host, bounds)
         parts.set(on_host)
 
     def reduce(self, array: Any) -> None:
         """See `gpu.exchange.Exchange`."""
         on_host = array.get()
-        self._ring.reduce(on_host)
+        self.on_host.reduce(on_host)
         array.set(on_host)
 
     def shift(self, send: Any, receive: Any) -> None:
         """See `gpu.exchange.Exchange`."""
         on_host = receive.get()
-        self._ring.shift(send.get(), on_host)
+        self.on_host.shift(send.get(), on_host)
         receive.set(on_host)
 
     def totals(self, *numbers: float) -> tuple[float, ...]:
         """See `gpu.exchange.Exchange`."""
-        return self._ring.totals(*numbers)
+        return self.on_host.totals(*numbers)
 
     def barrier(self) -> None:
         """See `gpu.exchange.Exchange`."""
         cupy.cuda.get_current_stream().synchronize()
-        self._ring.barrier()
+        self.on_host.barrier()
 
     def close(self) -> None:
         """See `gpu.exchange.Exchange`."""
-        self._ring.close()
+        self.on_host.close()
 
 
 def _check_copies(exchange: Nccl) -> None:

@@ -12,10 +12,11 @@ import pytest
 
 import gpu
 from gpu.backend import HOST, Backend
-from gpu.errors import InvalidParams
-from gpu.host.exchange_threads import threads
+from gpu.baselines import baselines, shrunk_biases
 from gpu.model import Model
 from gpu.params import CulshImplicitParams, CulshParams, Precision, SgdParams
+from gpu.training.loop import State
+from gpu.training.sgd import Descent, rates_at, start_model
 from gpu.views import Rates
 from tests import reference
 from tests.data import planted, split
@@ -172,8 +173,22 @@ def test_every_rating_is_laid_out_once(descent: ModuleType, n_users: int, n_item
     assert sorted(found) == sorted(zip(*ratings.coo(), strict=True))
 
 
-def test_several_devices_are_refused(descent: ModuleType) -> None:
-    ratings, params = planted(), SgdParams(n_factors=8)
-    model = Model.zeros(params, 3.0, ratings.scale, ratings.n_users, ratings.n_items)
-    with pytest.raises(InvalidParams, match="expected als or als-implicit on several devices, got sgd; train it on"):
-        descent.Descent(model, params, ratings, None, threads(2)[0])
+def test_a_training_is_resumed_with_equal_bits(descent: ModuleType) -> None:
+    ratings, params = planted(), SgdParams(n_factors=8, n_epochs=4, deterministic=True)
+
+    def trained(first: int, state: State | None) -> tuple[Descent, State]:
+        model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
+        found: Descent = descent.Descent(model, params, ratings, None)
+        found.prepare()
+        if state is not None:
+            found.restore(state)
+        for epoch in range(first, 4):
+            found.learn(epoch, rates_at(params, epoch))
+            if epoch == 1:
+                middle = {name: array.copy() for name, array in found.state().items()}
+        return found, middle if first < 2 else found.state()
+
+    whole, middle = trained(0, None)
+    resumed, _ = trained(2, middle)
+    for name, array in whole.state().items():
+        np.testing.assert_array_equal(resumed.state()[name], array, err_msg=name)

@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.algorithms import trainer_of
 from gpu.backend import Backend
+from gpu.calibration import calibrate
 from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange as host
 from gpu.host.exchange_threads import run_threads
-from gpu.params import AlsImplicitParams, AlsParams
+from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.training.als_halves import GATHER, Modes
-from tests.gpu.training.test_als_ranks import run
+from gpu.training.loop import train
+from tests.data import planted, split
+from tests.gpu.training.test_als_ranks import Kept, run
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
@@ -58,6 +62,26 @@ def test_sums_of_ranks_on_one_device_give_the_model_of_one(kind, modes, slots, m
         assert found[-1]["train_loss"] == pytest.approx(reports[-1]["train_loss"], rel=2e-3)
         for name, array in expected.items():
             np.testing.assert_allclose(arrays[name], array, rtol=0.1, atol=0.02, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "culsh", "culsh-implicit"])
+def test_descent_of_ranks_on_one_device_ends_near_one(kind):
+    from gpu.device.cuda.exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    ratings, test = split(planted())
+    params = params_for(kind, {"n_factors": 8, "n_epochs": 6})
+    known = calibrate(ratings, params)
+
+    def errors(exchange: Exchange) -> dict[str, float]:
+        reports: list[dict[str, float]] = []
+        trainer = trainer_of(ratings, params, DEVICE, test, known, exchange)
+        train(trainer, lambda report: reports.append(dict(report.metrics)), Kept())
+        return reports[-1]
+
+    alone = errors(ALONE)
+    for metrics in run_threads(2, lambda ring: errors(Staged(ring))):
+        for name, value in metrics.items():
+            assert value == pytest.approx(alone[name], rel=0.2 if "@" in name else 0.05), name
 
 
 def operations(exchange: Exchange) -> list[Any]:

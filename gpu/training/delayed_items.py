@@ -1,0 +1,172 @@
+"""Descent on several devices: each learns all items from its own users, and the changes of items are added up.
+
+[004] §4.2 moves parameters between GPUs in D × D sub-steps, so that no two GPUs learn from one item at once
+(`gpu.host.rotation` does so). A device has far more ratings in flight than a sub-step has items. So here every rank
+runs whole epochs over its own users with a copy of all items ("delayed items"), and after each epoch
+
+    v ← v + s Σ_d Δ_d,   s = (1 − (1 − p)^P) / (P p),   p = 1 − exp(−γ κ n / P).
+
+Δ_d is what rank d has changed, n the ratings of the item, and γ κ the share of the way to its optimum that one rating
+takes an item; p is the share that a rank's own ratings take it. If p is small the changes add up (s = 1); if all ranks
+have come near their optimum, it is their mean (s = 1/P). In between, P changes of p count as the 1 − (1 − p)^P that one
+rank would have reached with all ratings. κ is 1 for biases and 1/K for weights of neighbors. For factors it is the norm
+of E[u uᵀ], which lies between the mean and the largest curvature of an item's error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.backend import Backend
+from gpu.errors import InvalidParams
+from gpu.exchange import Exchange
+from gpu.model import ARRAYS, LEARNED, LEARNED_ITEMS, LEARNED_USERS, Model
+from gpu.params import SgdParams
+from gpu.ratings import Ratings, within_columns
+from gpu.training.loop import State
+from gpu.views import Rates, Shares, balanced_bounds, part_of
+
+LOGISTIC = 0.25  # largest slope of the logistic function, by which implicit models follow an error
+SMALL = 1e-6  # p below which s is 1 within float32
+
+
+class DelayedItems:
+    """One training on several ranks; see `gpu.training.sgd.Descent`.
+
+    The model differs from that of one rank, and between numbers of ranks.
+    """
+
+    def __init__(
+        self, model: Model, params: SgdParams, ratings: Ratings, test: Ratings | None, exchange: Exchange,
+        backend: Backend,
+    ) -> None:  # fmt: skip
+        """Load this rank's users and all items onto the backend.
+
+        Raises:
+            InvalidParams: `params.deterministic`.
+        """
+        if params.deterministic:
+            raise InvalidParams("Invalid deterministic: expected false on several devices, got true; use one device")
+        self._model, self._params, self._exchange = model, params, exchange
+        self._bounds = balanced_bounds(ratings.by_user.lengths, exchange.size)
+        own = slice(*self._bounds[exchange.rank : exchange.rank + 2].tolist())
+        self._own, self._n = own, len(ratings)
+        part, test_part = part_of_users(ratings, own), None if test is None else part_of_users(test, own)
+        self._n_own, self._n_test = len(part), 0 if test_part is None else len(test_part)
+        self._primitives = backend.primitives("descent")
+        self._descent = self._primitives.Descent(_of_users(model, own), params, part, test_part)
+        self._counts = self._primitives.load(ratings.by_item.lengths.astype(np.float32))
+        self._is_complete = True
+
+    def compile(self) -> None:
+        """See `Descent`."""
+        self._descent.compile()
+
+    def prepare(self) -> None:
+        """See `Descent`."""
+        self._descent.prepare()
+
+    def learn(self, epoch: int, rates: Rates) -> None:
+        """Run one epoch over this rank's users, and add up the changes of items of all ranks."""
+        arrays = self._descent.item_arrays()
+        before = [array.copy() for array in arrays]
+        self._descent.learn(epoch, rates)
+        for array, old, share in zip(arrays, before, self._shares(self._curvature(), rates), strict=True):
+            if array.size:
+                change = array - old
+                self._exchange.reduce(change)
+                array[...] = old + (share[:, None] if change.ndim == 2 else share) * change
+        self._is_complete = False
+
+    def _curvature(self) -> Any:
+        """κ of factors, (1,) on the backend; the mean over ranks."""
+        users = self._descent.some_users()
+        moments = users.T @ users / len(users)
+        kappa = np.sqrt(np.square(moments).sum(keepdims=True)).reshape(1)
+        self._exchange.reduce(kappa)
+        return kappa / self._exchange.size
+
+    def _shares(self, kappa: Any, rates: Rates) -> tuple[Any, ...]:
+        """S of each item for each of `LEARNED_ITEMS`, (I,) each."""
+        slope = LOGISTIC if self._model.is_implicit else 1.0
+        of_weights = slope * rates.weight_step / max(1, self._model.neighbors.shape[1])
+        ways = slope * rates.step * kappa, slope * rates.step, of_weights, of_weights
+        return tuple(share_of(self._counts, way, self._exchange.size) for way in ways)
+
+    def shrink(self, shares: Shares) -> None:
+        """See `Descent`; all ranks shrink all items alike."""
+        self._descent.shrink(shares)
+
+    def finish(self) -> None:
+        """See `Descent`."""
+        self._descent.finish()
+
+    def complete(self) -> None:
+        """Get the users of other ranks."""
+        if self._is_complete:
+            return
+        found = self._descent.fetch()
+        for name in LEARNED_USERS:
+            whole = getattr(self._model, name)
+            whole[self._own] = getattr(found, name)
+            self._exchange.on_host.gather(whole, self._bounds)
+        for name in LEARNED_ITEMS:
+            getattr(self._model, name)[...] = getattr(found, name)
+        self._is_complete = True
+
+    def fetch(self) -> Model:
+        """See `Descent`."""
+        return self._model
+
+    def state(self) -> State:
+        """See `Descent`."""
+        return {name: getattr(self._model, name) for name in LEARNED}
+
+    def restore(self, state: State) -> None:
+        """See `Descent`."""
+        for name in LEARNED:
+            getattr(self._model, name)[...] = state[name]
+        self._descent.restore({name: _rows_of(name, state[name], self._own) for name in LEARNED})
+        self._is_complete = True
+
+    def is_finite(self) -> bool:
+        """See `Descent`."""
+        return self._exchange.totals(not self._descent.is_finite()) == (0,)
+
+    def train_error(self) -> float:
+        """See `Descent`."""
+        error = self._descent.train_error() if self._n_own else 0.0
+        if self._model.is_implicit:
+            return self._exchange.totals(error * self._n_own)[0] / self._n
+        return float(np.sqrt(self._exchange.totals(error**2 * self._n_own)[0] / self._n))
+
+    def test_rmse(self) -> float:
+        """See `Descent`; all ranks must call it."""
+        squares = self._descent.test_rmse() ** 2 * self._n_test if self._n_test else 0.0
+        squares, n = self._exchange.totals(squares, self._n_test)
+        return float(np.sqrt(squares / n))
+
+
+def share_of(counts: Any, way: Any, size: int) -> Any:
+    """S of the module, float32 (I,), for items with `counts` ratings, if one goes the share `way` of the way."""
+    p = np.maximum(-np.expm1(-way * counts / size), SMALL)
+    return (-np.expm1(size * np.log1p(-np.minimum(p, 1 - SMALL))) / (size * p)).astype(np.float32)
+
+
+def part_of_users(ratings: Ratings, own: slice) -> Ratings:
+    """The ratings of consecutive users, counted from the first; all items."""
+    by_user, _ = part_of(ratings.by_user, own)
+    return Ratings(by_user, within_columns(ratings.by_item, own), ratings.user_keys[own], ratings.item_keys)
+
+
+def _of_users(model: Model, own: slice) -> Model:
+    """The model of consecutive users and all items; arrays are copies."""
+    arrays = {name: _rows_of(name, array, own).copy() for name, array in model.arrays.items()}
+    return Model(model.params, model.mean, model.scale, arrays, model.calibration)
+
+
+def _rows_of(name: str, array: NDArray[Any], own: slice) -> NDArray[Any]:
+    return array[own] if ARRAYS[name][0].startswith("U") else array

@@ -127,6 +127,7 @@ def test_a_rank_that_finishes_first_is_not_lost(ranks: Watched) -> None:
     assert ranks.losses == []
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_noticed(tmp_path: Path) -> None:
     ratings, ranks = planted(), Watched(tmp_path / "work", limits=Limits(silent_s=3))
     _, on_epoch = at_epoch(2, lambda: send(ranks, signal.SIGSTOP))
@@ -135,6 +136,7 @@ def test_a_rank_that_hangs_is_noticed(tmp_path: Path) -> None:
     assert "rank 1 was silent for 3 s" in ranks.losses[0]
 
 
+@pytest.mark.slow
 def test_a_torn_checkpoint_costs_one_more_part(ranks: Watched, tmp_path: Path) -> None:
     work, newest = tmp_path / "work", list[int]()
 
@@ -262,6 +264,7 @@ def test_a_full_disk_under_checkpoints_is_one_clear_error(small_disk: Path) -> N
     assert_nothing_is_left(small_disk / "work")
 
 
+@pytest.mark.slow
 def test_ranks_that_die_while_they_write_cost_no_bit(ranks: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0 dies at the rename of a checkpoint, then at that of the model: the fifth in each attempt."""
     monkeypatch.setenv("NEARFIELD_FAULT_AT", "rename:5")

@@ -35,7 +35,7 @@ from service.threads import PartThread, unheard
 
 LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming
 CATCH_UP_S = 0.010  # seconds; how long `as_of` may wait for the refits that an event caused, if no other event waits
-QUERIES, LESSONS = ("queries",), ("lessons",)  # labels of queues in metrics
+QUERIES, EVENTS = ("queries",), ("events",)  # labels of queues in metrics
 BACKGROUND_WAIT_S = 0.050  # seconds; longest time between two slices of a hot swap while requests keep coming
 
 _log = structlog.get_logger(__name__)
@@ -249,9 +249,9 @@ class Engine:
 
     def _step(self) -> None:
         """One round: answer the waiting requests, then run one slice of learning or of background work, or sleep."""
-        self._answer(self._pending_queries.take(sleep=not (self._has_lessons() or self._background)))
+        self._answer(self._pending_queries.take(sleep=not (self._has_events() or self._background)))
         now = time.monotonic()
-        if self._has_lessons() and (not self._pending_queries or now - self._learning_since() >= LEARNING_WAIT_S):
+        if self._has_events() and (not self._pending_queries or now - self._learning_since() >= LEARNING_WAIT_S):
             self._learn_slice()
         elif self._background and (not self._pending_queries or now - self._background.last_s >= BACKGROUND_WAIT_S):
             self._background.step()
@@ -269,7 +269,7 @@ class Engine:
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
             self.backend.check()  # without a working device every request would fail while the service reports ready
 
-    def _has_lessons(self) -> bool:
+    def _has_events(self) -> bool:
         return bool(self._learning or self._pending_events)
 
     def _learning_since(self) -> float:
@@ -280,7 +280,7 @@ class Engine:
         if not self._learning:
             self._learning = self._pending_events.take()
             began = time.monotonic()
-            self._metrics.queue_seconds.observe(LESSONS, *[began - event_batch.since for event_batch in self._learning])
+            self._metrics.queue_seconds.observe(EVENTS, *[began - event_batch.since for event_batch in self._learning])
             self._apply([entry for event_batch in self._learning for entry in event_batch.entries])
             if time.monotonic() >= began + SLICE_S:
                 return  # answer requests that arrived meanwhile before the models refit
@@ -326,5 +326,5 @@ class Engine:
     def _observe_queues(self) -> None:
         queues = self._metrics.queue_length
         queues.labels("queries").set_function(lambda: len(self._pending_queries))
-        queues.labels("lessons").set_function(lambda: len(self._pending_events))
+        queues.labels("events").set_function(lambda: len(self._pending_events))
         queues.labels("background").set_function(lambda: len(self._background))

@@ -156,7 +156,7 @@ def test_what_a_service_says_of_itself():
     assert before.until(gauges.Gauges({}, 12.0)) == {}
 
 
-def test_half_and_nearly_all_lessons_were_learned_below_bounds_of_the_histogram():
+def test_learning_times_are_bounds_of_the_histogram():
     counts = {"0.01": (5, 65), "0.02": (5, 104), "0.05": (5, 104), "+Inf": (5, 105)}
     names = {bound: f'{gauges.AGES}{bound}"}}' for bound in counts}
     before, after = ({names[bound]: float(pair[n]) for bound, pair in counts.items()} for n in (0, 1))

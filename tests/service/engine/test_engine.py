@@ -124,6 +124,8 @@ def test_questions_are_answered_while_much_is_learned_and_mapped(whole: Whole) -
     done.set()
     future.result(60)
     assert sorted(waits)[len(waits) // 2] < 0.05
+    assert sample(whole, "nearfield_queue_seconds_count", queue="events") > 0
+    assert whole.metrics.registry.get_sample_value("nearfield_queue_length", {"queue": "events"}) == 0
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
-"""`python -m benchmarks growth`: how long the engine thread stands still while users, items and ratings are added.
+"""`python -m benchmarks growth`: how long the engine thread is blocked while users, items and ratings are added.
 
-A service that has started empty, with a small model, takes in new users and items; each step is what the engine does
-for one lesson before it can answer again: the history, the popular items, the model's arrays and its index. Refits are
-left out, they go in slices of their own.
+The service starts empty, with a small model, and takes in new users and items. A step is the work that the engine does
+for one batch of events before it can answer again: it updates the history, the popular items, the model's arrays and
+its index. Refits are left out, since the engine runs them in separate slices.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from service.engine.rehearsal import rehearse_history
 from service.storage.events import BATCH_RATINGS, Entry, RatingEvent, StreamId
 from service.storage.manifest import Manifest
 
-N_WARM = 5  # lessons before the clock counts
+N_WARM = 5  # batches of events before the measured ones
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Row:
-    """The longest and the usual step on the way to a size; `cpu` leaves out what other processes took."""
+    """The longest and the median step until the given size is reached; `cpu` is the CPU time of the thread."""
 
     users: int
     items: int
@@ -44,25 +44,25 @@ class Row:
 
 
 def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: int, n_rows: int) -> Iterator[Row]:
-    """Grow to the given sizes; a row for each part of the way.
+    """Grow to the given sizes; yields `n_rows` rows at equal distances.
 
     Raises:
-        InvalidInput: so few ratings that a row would have no lesson.
+        InvalidInput: too few ratings for `n_rows` rows.
     """
-    n_lessons = -(-n_ratings // BATCH_RATINGS) - 1
-    if n_lessons // n_rows <= N_WARM:
+    n_batches = -(-n_ratings // BATCH_RATINGS) - 1
+    if n_batches // n_rows <= N_WARM:
         least = (N_WARM + 1) * n_rows * BATCH_RATINGS + 1
         raise InvalidInput(f"Invalid n_ratings: expected {least:,} or more, got {n_ratings:,}")
     history, popularity = History(), Popularity()
     rehearse_history()
-    pending_events = _lessons(n_users, n_items, n_ratings)
-    changes = history.apply(next(pending_events)).changes
+    batches = _batches(n_users, n_items, n_ratings)
+    changes = history.apply(next(batches)).changes
     popularity.note(changes.items, changes.old, changes.new, history.table.n_items)
     live_model = _live_model(history, algorithm, n_factors)
     tuning.settle()
     steps: list[tuple[float, float]] = []
-    ends = [n_lessons * row // n_rows for row in range(1, n_rows + 1)]
-    for number, entries in enumerate(pending_events, 1):
+    ends = [n_batches * row // n_rows for row in range(1, n_rows + 1)]
+    for number, entries in enumerate(batches, 1):
         started, started_cpu = time.perf_counter(), time.thread_time()
         applied = history.apply(entries)
         changes = applied.changes
@@ -76,7 +76,7 @@ def run(algorithm: str, n_factors: int, n_users: int, n_items: int, n_ratings: i
 
 
 def _leave_out_refits(live_model: LiveModel) -> None:
-    """Make nobody wait for them: the engine never takes a lesson before the one before is learned."""
+    """Drop the refits that wait; the engine would finish them before it takes the next batch."""
     online_model = live_model.online
     assert isinstance(online_model, HostModel)  # noqa: S101 - on the host; this narrows the type
     online_model._users.clear()
@@ -91,8 +91,8 @@ def _row(history: History, steps: list[tuple[float, float]]) -> Row:
     return Row(*sizes, float(times.max()), float(cpu.max()), float(np.median(times)))
 
 
-def _lessons(n_users: int, n_items: int, n_ratings: int) -> Iterator[list[Entry]]:
-    """Lessons of ratings in which users and items appear one after the other, and are rated again later."""
+def _batches(n_users: int, n_items: int, n_ratings: int) -> Iterator[list[Entry]]:
+    """Batches of ratings, drawn from a share of the users and items that grows to all of them."""
     rng = np.random.default_rng(SEED)
     for first in range(0, n_ratings, BATCH_RATINGS):
         share = (first + BATCH_RATINGS) / n_ratings
@@ -103,13 +103,13 @@ def _lessons(n_users: int, n_items: int, n_ratings: int) -> Iterator[list[Entry]
 
 
 def _live_model(history: History, algorithm: str, n_factors: int) -> LiveModel:
-    """A model that knows what the history has so far."""
+    """A model of all users and items of the history."""
     params = params_for(algorithm, {"n_factors": n_factors})
-    known = Model.zeros(
+    trained = Model.zeros(
         params, 1.0, (0.0, 5.0), len(history.users), len(history.items), n_bits=getattr(params, "n_bits", 0)
     )
-    known.user_trained[:], known.item_trained[:] = True, True
+    trained.user_trained[:], trained.item_trained[:] = True, True
     rows = np.arange(len(history.users)), np.arange(len(history.items))
-    model = known.mapped(*rows, len(history.users), len(history.items))
+    model = trained.mapped(*rows, len(history.users), len(history.items))
     manifest = Manifest("", algorithm, {}, 1.0, (0.0, 5.0), {}, str(history.position), len(rows[0]), len(rows[1]), {})
     return LiveModel(manifest, prepare_online(model, history.table, history.users.keys, history.items.keys), history)

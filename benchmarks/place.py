@@ -1,8 +1,9 @@
-"""`python -m benchmarks place`: loads a model of any size onto a backend, and times reads and learning there.
+"""`python -m benchmarks place`: load a model of any size onto a backend, and time reads and learning there.
 
-Parameters and ratings are drawn (`benchmarks.plant`); no service runs. A read is a call of 64 users. A lesson is a
-batch of changes, each by another user, from the table on the host to the factors of the next read. Items unknown to the
-model are refitted and get lists, like items of a service that are newer than its snapshot.
+Parameters and ratings are synthetic (`benchmarks.plant`); no service runs. A read is a call of 64 users. A batch
+holds changes by random users. Its time begins with the update of the table on the host and ends when the next read uses
+the new factors. The model refits new items and gives them neighbors, as a service does with items that are newer than
+its snapshot.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CHUNK = 1_000_000  # ratings that are drawn and applied at a time
 
 
 class Sizes(NamedTuple):
-    """Problem size: users, items, items that the model has never seen, ratings, and changes per lesson."""
+    """Problem size: users, items, items that the model has never seen, ratings, and changes per batch."""
 
     users: int
     items: int
@@ -45,11 +46,11 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One model: seconds until it answers and learns, gigabytes, and milliseconds of a read and of a batch of events.
+    """One model: seconds until it answers and learns, gigabytes, and milliseconds of a read and of a batch of changes.
 
     `place_s` includes compiling kernels; `settle_s` is the time to copy the ratings to where the model learns.
-    `slice_ms` is its longest slice, during which an engine answers no request, and `lesson_slice_ms` the longest of a
-    batch of events. `ratings_per_second` is the rate of such batches, one after the other.
+    `slice_ms` is its longest slice; the engine answers no request during a slice. `learn_ms` is the median time of a
+    batch, and `learn_slice_ms` its longest slice. `ratings_per_second` is the rate of batches without pauses.
     """
 
     algorithm: str
@@ -68,13 +69,13 @@ class Row:
     device_taken_gb: float
     process_gb: float
     read_ms: float
-    lesson_ms: float
-    lesson_slice_ms: float
+    learn_ms: float
+    learn_slice_ms: float
     ratings_per_second: float
 
 
 def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
-    """Load a model of this size, let it follow the ratings, and time reads and lessons."""
+    """Load a model of this size, let it follow the ratings, and time reads and batches."""
     rng = np.random.default_rng(0)
     model = drawn_model(params, sizes.users, sizes.items, 0)
     _forget_items(model, rng.permutation(sizes.items)[: sizes.new_items])
@@ -83,29 +84,29 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
     table = RatingTable(sizes.users, sizes.items)
     for first in range(0, sizes.ratings, CHUNK):
         _rate(table, rng, np.sort(rng.integers(0, sizes.users, min(CHUNK, sizes.ratings - first))), first)
-    held = table.n_ratings
-    say(f"{held:,} ratings")
+    n_ratings = table.n_ratings  # fewer than drawn: a pair drawn twice counts once
+    say(f"{n_ratings:,} ratings")
     keys = rng.integers(0, 2**63, max(sizes.users, sizes.items)).astype(np.uint64)
     keys_of_both = keys[: sizes.users], keys[: sizes.items]
     item_index.prepare(params.width, backend)
     rehearse_model(params.algorithm)
     began = time.perf_counter()
-    placed = prepare_online(model, table, *keys_of_both, backend)
-    placed_s = time.perf_counter() - began
-    online_model = placed.follow(*keys_of_both)
+    ready_model = prepare_online(model, table, *keys_of_both, backend)
+    place_s = time.perf_counter() - began
+    online_model = ready_model.follow(*keys_of_both)
     slice_ms = _settle(online_model)
-    settled_s = time.perf_counter() - began - placed_s
-    say(f"placed in {placed_s:.1f} s, settled in {settled_s:.1f} s")
+    settle_s = time.perf_counter() - began - place_s
+    say(f"loaded in {place_s:.1f} s, settled in {settle_s:.1f} s")
     read_ms = _median_ms(lambda: _read(online_model, table, rng.integers(0, sizes.users, N_READERS)))
     positions = itertools.count(sizes.ratings, sizes.changes)
     slices: list[float] = []
-    lesson_ms = _median_ms(lambda: slices.append(_learn(online_model, table, rng, sizes.changes, next(positions))))
-    taken = backend.device_bytes()
+    learn_ms = _median_ms(lambda: slices.append(_learn(online_model, table, rng, sizes.changes, next(positions))))
+    device_bytes = backend.device_bytes()
     return Row(
-        params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbors.shape[1], held,
-        sizes.changes, model_gb, placed_s, settled_s, slice_ms, taken.get("arrays", 0) / 1e9,
-        taken.get("taken", 0) / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, read_ms,
-        lesson_ms, max(slices[WARM_UP:]), 1e3 * sizes.changes / lesson_ms,
+        params.algorithm, sizes.users, sizes.items, sizes.new_items, params.width, model.neighbors.shape[1], n_ratings,
+        sizes.changes, model_gb, place_s, settle_s, slice_ms, device_bytes.get("arrays", 0) / 1e9,
+        device_bytes.get("taken", 0) / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, read_ms,
+        learn_ms, max(slices[WARM_UP:]), 1e3 * sizes.changes / learn_ms,
     )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def _forget_items(model: Model, items: NDArray[np.int64]) -> None:
 
 
 def _settle(online_model: OnlineModel) -> float:
-    """Milliseconds of the longest slice."""
+    """Settle in slices; returns milliseconds of the longest."""
     longest_s, is_done = 0.0, False
     while not is_done:
         began = time.perf_counter()
@@ -127,7 +128,7 @@ def _settle(online_model: OnlineModel) -> float:
 
 
 def _rate(table: RatingTable, rng: np.random.Generator, users: NDArray[np.int64], first: int) -> Changes:
-    """Let each of `users` (B,) rate an item."""
+    """Let each of `users` (B,) rate a random item."""
     items = ranks(rng.random(len(users)), table.n_items).astype(np.int64)
     values, positions = rng.choice(STARS, len(users)), np.arange(first, first + len(users))
     return table.apply(users, items, values, np.zeros(len(users)), positions)
@@ -140,7 +141,7 @@ def _read(online_model: OnlineModel, table: RatingTable, users: NDArray[np.int64
 def _learn(
     online_model: OnlineModel, table: RatingTable, rng: np.random.Generator, n_changes: int, first: int
 ) -> float:
-    """Learn in slices, as an engine does; milliseconds of the longest."""
+    """Learn a batch in slices, as an engine does; returns milliseconds of the longest."""
     users = rng.integers(0, table.n_users, n_changes)
     online_model.note(_rate(table, rng, users, first))
     return _settle(online_model)

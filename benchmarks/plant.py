@@ -1,8 +1,8 @@
-"""`python -m benchmarks plant`: a data folder with a drawn model and a drawn history of any size.
+"""`python -m benchmarks plant`: a data folder with a synthetic model and history of any size.
 
-Values are drawn: factors and weights normal, lists of neighbors and sums of simLSH at random. How long an answer or a
-lesson takes depends on sizes, not on values, so a load test of such a service measures what a real one would take; what
-it recommends means nothing.
+Factors and weights are normal, neighbors and sums of simLSH uniform. The time of an answer or of learning a batch
+depends on sizes, not on values. So a load test of such a service has the times of a real one. Its recommendations mean
+nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from service.storage.segment import SCHEMA
 MEAN, SCALE, STARS = 3.0, (1.0, 5.0), np.arange(1, 6, dtype=np.float32)
 ITEM_SKEW, USER_SKEW = 0.8, 1 / 3  # the item of rank r has r ** -0.8 of the ratings, the user of rank r r ** -1/3
 DEVIATION = 1 / 8  # of factors, and of weights of neighbors
-MOST_BITS = 1000  # sums of simLSH lie between minus and plus this
+MOST_BITS = 1000  # bound of the absolute sums of simLSH
 CHUNK = 1 << 17  # rows of an array that are drawn together
 PER_ENTRY, ENTRIES_PER_GROUP, GROUPS_PER_SEGMENT = 1000, 128, 16  # segments too long to be merged
 N_SAMPLED = 500_000
@@ -40,7 +40,7 @@ SAMPLE = "ratings.csv"
 
 @dataclass(frozen=True)
 class Row:
-    """What was planted, and the seconds that it took."""
+    """The version and sizes of the folder, and seconds to write its log and its model."""
 
     version: str
     users: int
@@ -52,16 +52,16 @@ class Row:
 
 
 def plant(data: Path, params: Params, n_users: int, n_items: int, n_ratings: int, seed: int = 0) -> Row:
-    """Fill the folder `data` with the log of a history and a live model; both name everybody, busiest first.
+    """Fill the folder `data` with the log of a history and a live model of all its users and items.
 
-    `ratings.csv` in it is a sample of the history for `loadtest --ratings`.
+    Users are numbered from the most active one. `ratings.csv` is a sample of the history for `loadtest --ratings`.
 
     Args:
-        data: made if need be; must not hold ratings yet.
-        params: of the model; decide what arrays it has.
-        n_users, n_items: ids `user-0` and so on; each has a rating at least.
-        n_ratings: pairs drawn; a few are drawn twice, so that the history holds a little less.
-        seed: equal ones plant the same, apart from times.
+        data: created if it does not exist; must not hold ratings.
+        params: parameters of the model, which determine its arrays.
+        n_users, n_items: U, I; ids are `user-0`, `item-0` and so on. Each has at least one rating.
+        n_ratings: number of drawn pairs. Some pairs are drawn twice, so the history has slightly fewer ratings.
+        seed: equal seeds give equal files, except for times.
 
     Raises:
         InvalidInput: fewer ratings than users or items, or a folder with ratings.
@@ -87,7 +87,7 @@ def plant(data: Path, params: Params, n_users: int, n_items: int, n_ratings: int
 
 @dataclass(frozen=True)
 class _History:
-    """Ratings, user after user: `lengths` (U,) of them each, of `items` (R,), `stars` (R,)."""
+    """Ratings in order of users: `lengths` (U,) ratings per user, `items` (N,), `stars` (N,)."""
 
     lengths: NDArray[np.int64]
     items: NDArray[np.int32]
@@ -108,7 +108,7 @@ class _History:
 
 
 def _lengths(n_users: int, n_ratings: int) -> NDArray[np.int64]:
-    """Ratings of each user, by rank: one each, and the rest in proportion to rank ** −USER_SKEW."""
+    """Number of ratings of each user (U,): one, and a share of the rest in proportion to rank ** −USER_SKEW."""
     shares = np.cumsum(np.arange(1, n_users + 1) ** -USER_SKEW)
     ends = np.rint(shares / shares[-1] * (n_ratings - n_users)).astype(np.int64)
     lengths: NDArray[np.int64] = 1 + np.diff(ends, prepend=0)
@@ -180,7 +180,7 @@ def _write_sample(path: Path, history: _History) -> None:
 
 
 def drawn_model(params: Params, n_users: int, n_items: int, seed: int) -> Model:
-    """A trained model of drawn parameters, all arrays that `params` give it filled."""
+    """A model with random values in every array that `params` require; all rows count as trained."""
     model = Model.zeros(params, MEAN, SCALE, n_users, n_items, n_bits=getattr(params, "n_bits", 0))
     model.mark_trained(np.ones(n_users, np.int64), np.arange(1, n_items + 1))
     normal = "user_factors", "item_factors", "user_bias", "item_bias", "explicit_weights", "implicit_weights"

@@ -78,13 +78,13 @@ def place(
     items: Annotated[int, typer.Option(help="I.", min=1)] = 1_000_000,
     ratings: Annotated[int, typer.Option(help="Ratings that it follows.", min=1)] = 5_000_000,
     new_items: Annotated[int, typer.Option(help="Items that the model does not know.", min=0)] = 0,
-    changes: Annotated[int, typer.Option(help="Ratings of a lesson.", min=1)] = 1000,
+    changes: Annotated[int, typer.Option(help="Ratings of a batch.", min=1)] = 1000,
     algorithm: Annotated[str, typer.Option(help="Of the model.")] = "culsh",
     set_: Parameters = None,
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Bring a drawn model to where it answers and learns: seconds, memory, and milliseconds of a read and a lesson."""
+    """Load a synthetic model onto a backend: seconds, memory, and milliseconds of a read and of a batch of ratings."""
     from benchmarks import place as table
     from gpu.params import params_for
 

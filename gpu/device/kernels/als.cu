@@ -2,9 +2,9 @@
 //
 //   (A + ρ I) x = b,  A = Σ w z zᵀ (+ G),  b = Σ y z   over the ratings of one row; z = a row of the FP16 table.
 //
-// Compiled for one problem: F factors, BIASES and IMPLICIT as 0 or 1; STRIDE floats in a row of the solved table. STEP is 1
-// where F is a block of a row's factors: then the right-hand side is the gradient at the present x, y what each rating
-// still lacks, and the solution the step that is to be added to x (gpu/device/als_forms/subspace.py).
+// Compiled for one problem: F factors, BIASES and IMPLICIT as 0 or 1; STRIDE floats in a row of the solved table. STEP
+// is 1 where F is a block of a row's factors: then the right-hand side is the gradient at the present x, y the residual
+// of each rating, and the solution the step to add to x (gpu/device/als_forms/subspace.py).
 //
 // Columns of a staged rating: C of the table (F factors; with biases then 1, b̂ in FP16 and the rest of b̂), zeros up to
 // LD. A's rows F + 1 and F + 2 then add up to Σ b̂ z. The right-hand side y, in two FP16 parts, is
@@ -14,18 +14,18 @@
 // Who owns what. A block takes one work item (a row, or a part of a long one) at a time. Its warps share the lower
 // triangle of 16 x 16 tiles of A as accumulators. NARROW (up to 144 columns): up to three warps, each with its own code for
 // consecutive tiles, last row first (few distinct tiles to read). Else: squares of EDGE x EDGE tiles, one a warp, and one
-// code for all: more codes no longer fit the instruction cache (measured: several times slower). Vectors of the solver
-// are held by every warp alike, a lane two neighbors of each 64.
+// code for all: more codes exceed the instruction cache (measured: several times slower). Vectors of the solver
+// are held by every warp; a lane has two neighbors of each 64.
 //
-// Shared memory: STAGES stages of STAGE ratings, row stride an odd multiple of 16 bytes (neither `cp.async` nor `ldmatrix`
-// conflicts); rings of column numbers, ratings and work items that run ahead of them; parts of products. The pipeline runs
-// on across items: the next row's ratings load while this row is solved.
+// Shared memory: STAGES stages of STAGE ratings, row stride an odd multiple of 16 bytes (neither `cp.async` nor
+// `ldmatrix` conflicts); rings of column numbers, ratings and work items that run ahead of them; parts of products. The
+// pipeline continues across items: the next row's ratings load while this row is solved.
 //
 // Limits: compute capability 8.0; F up to 256; |x| of the fixed side below 65,504. Races: none; rows and slots have one
 // writer, and every sum has a fixed order, so equal inputs give equal bits.
 //
-// Its parts are put before it, in this order: als_records, als_tiles, als_mma, als_work, als_staging, als_sums, als_solver,
-// als_short.
+// Its parts are concatenated before it in this order: als_records, als_tiles, als_mma, als_work, als_staging, als_sums,
+// als_solver, als_short.
 
 __device__ __forceinline__ void clear(Sums& sums) {
 #pragma unroll
@@ -81,7 +81,7 @@ template <int WARP> __device__ __forceinline__ void run(Shared& shared, const Wo
         Note note;
         do {
             wait_but<STAGES - 2>();
-            __syncthreads();  // stage `number` has landed for all, and nobody reads the stage before it any more
+            __syncthreads();  // stage `number` is complete, and all threads have read the stage before it
             note = shared.notes[number++ % NOTES];
             if (note.count & END) return;
             gather(shared, half, solver, gathered++, slot ? slot - 1 : STAGES - 1);
@@ -120,7 +120,8 @@ template <int WARP, class Body> __device__ __forceinline__ void as_warp(Body bod
     body(Int<WARP>());
 }
 
-// Solve all whole rows among the items and sum the parts of the others. Grid: as many blocks as fit at once.
+// Solve all whole rows among the items and sum the parts of the others. Grid: as many blocks as fit on the device at
+// once.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 solve_rows(const Item* items, unsigned n_items, unsigned n_parts, Half half, Solver solver) {
     Shared& shared = start();
@@ -140,7 +141,8 @@ solve_split_rows(const SplitRow* rows, Half half, Solver solver) {
     as_warp<0>([&](auto warp) { finish<decltype(warp)::value>(shared, split, half, solver); });
 }
 
-// Solve items of up to SHORT ratings, whole rows of explicit problems. Grid: as many blocks as fit at once.
+// Solve items of up to SHORT ratings, whole rows of explicit problems. Grid: as many blocks as fit on the device at
+// once.
 extern "C" __global__ void __launch_bounds__(32 * SHORT_WARPS)
 solve_short_rows(const Item* items, unsigned n_items, Half half, Solver solver) {
     const int warp = threadIdx.x / 32;
@@ -172,7 +174,7 @@ template <int WARP> __device__ __forceinline__ void pack(const float* gram, uint
 
 extern "C" __global__ void __launch_bounds__(THREADS) pack_gram(const float* gram, uint4* packed, float* unit) {
     __shared__ float found[WARPS];
-    float largest = 0;  // it stands on the diagonal
+    float largest = 0;  // it is on the diagonal
     for (int e = threadIdx.x; e < 16 * T; e += THREADS) largest = fmaxf(largest, gram[e * (16 * T + 1)]);
     largest = __int_as_float(__reduce_max_sync(~0u, __float_as_int(largest)));
     if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = largest;
@@ -182,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pack_gram(const float* gra
     as_warp<0>([&](auto warp) { pack<decltype(warp)::value>(gram, packed, largest); });
 }
 
-// What the launcher must know: threads of a block, bytes of its shared memory, bytes of the sums of a part of a row, edge of
+// For the launcher: threads of a block, bytes of its shared memory, bytes of the sums of a part of a row, edge of
 // the Gram matrix with its padding, bytes of its packed form, threads and bytes of a block that solves short rows.
 extern "C" __constant__ int geometry[7] = {
     THREADS, (int)sizeof(Shared), PART_VECTORS * 16, 16 * T, WARPS * PER_WARP * 512, 32 * SHORT_WARPS, SHORT_WARPS * (int)sizeof(ShortRow)

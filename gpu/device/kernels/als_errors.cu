@@ -1,6 +1,6 @@
 // Errors of ALS models and their data loss, FP32 products, FP64 sums; both precisions of the solvers use it.
 //
-// Compiled for one problem: D floats of a row of a table that count, STRIDE between two rows; BIASES: 1 where the last of
+// Compiled for one problem: D floats used in a row of a table, STRIDE between two rows; BIASES: 1 where the last of
 // them is a bias, 2 where biases are arrays of their own; IMPLICIT as 0 or 1; ERROR_THREADS of a block.
 //
 // Who owns what. A block owns an item, a warp 32 ratings of it at a time, a lane the errors of its own. Every sum has a

@@ -1,4 +1,4 @@
-// als.cu and als_wide.cu, part 3: instructions that have no name in CUDA C++.
+// als.cu and als_wide.cu, part 3: instructions without a function in CUDA C++.
 
 __device__ __forceinline__ unsigned address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 __device__ __forceinline__ void copy16(unsigned to, const void* from, bool is_there) {

@@ -3,10 +3,10 @@
 //
 //   (A + ρ I) x = b,  A = Σ w z zᵀ (+ G),  b = Σ y z   over the ratings of one row; ρ = λ (n + offset)^ν + λ0
 //
-// Compiled for one problem: D unknowns of a row, BIASES and IMPLICIT as 0 or 1; TILE x TILE elements of A are a
-// thread's own, N_TILES such tiles lie across A and b; FORM_THREADS and SOLVE_THREADS of a block; IN_SHARED: whether A fits
-// into shared memory when it is solved. STRIDE floats lie between two rows of a table. STEP is 1 where the D unknowns are a
-// block of a row's factors: then y is what each rating still lacks, and the solution the step that is to be added to x
+// Compiled for one problem: D unknowns of a row, BIASES and IMPLICIT as 0 or 1; a thread owns TILE x TILE elements of
+// A, N_TILES such tiles lie across A and b; FORM_THREADS and SOLVE_THREADS of a block; IN_SHARED: whether A fits into
+// shared memory when it is solved. STRIDE floats lie between two rows of a table. STEP is 1 where the D unknowns are a
+// block of a row's factors: then y is the residual of each rating, and the solution the step to add to x
 // (gpu/device/als_forms/subspace.py).
 //
 // A and b are the lower triangle of one symmetric matrix: a rating is √w [z; y/w], so b is row D of Σ of its outer
@@ -17,7 +17,7 @@
 // its unknown i (row i of A). Every sum has a fixed order: equal inputs give equal bits.
 //
 // Limits: D from 4 to 257; solvers need more threads than D, `form` one per tile. Races: none; every slot, row and sum has
-// one writer, and the barriers that part readers from writers of shared memory are named where they stand.
+// one writer, and the barriers that separate readers from writers of shared memory are named at their calls.
 
 constexpr int WARP = 32;
 constexpr int BIN = 32;                      // ratings staged at once: one a lane
@@ -51,7 +51,7 @@ __device__ __forceinline__ int staged(int c) {
     return (piece * N_TILES + c / TILE) * 4 + c % 4;
 }
 
-// One rating as √w [z; y/w]; `value` is r, `lack` what stands for y where a block is improved.
+// One rating as √w [z; y/w]; `value` is r, `lack` its residual, which replaces y if a block is solved.
 __device__ __forceinline__ void stage(float* to, const float* z, float value, float lack, const Solver& solver) {
     const int lane = threadIdx.x % WARP;
     float y = STEP ? lack : value - solver.mean, root = 1;
@@ -103,13 +103,13 @@ extern "C" __global__ void __launch_bounds__(FORM_THREADS) form(
     for (int done = 0; done < item.length; done += BIN) {
         const int count = min(BIN, item.length - done), column = next_column;
         const float value = next_value, lack = next_lack;
-        __syncthreads();  // nobody reads the last bin any more
+        __syncthreads();  // all threads have read the last bin
 #pragma unroll 4
         for (int k = warp; k < count; k += FORM_THREADS / WARP) {
             const long long row = __shfl_sync(~0u, column, k);
             stage(bin[k], fixed + row * STRIDE, __shfl_sync(~0u, value, k), STEP ? __shfl_sync(~0u, lack, k) : 0.0f, solver);
         }
-        if (done + BIN + lane < item.length) {  // on its way while this bin is multiplied
+        if (done + BIN + lane < item.length) {  // loads while this bin is multiplied
             next_column = __ldg(from + done + BIN);
             next_value = __ldg(rated + done + BIN);
             if (STEP) next_lack = __ldg(lacking + done + BIN);
@@ -197,8 +197,8 @@ __device__ __forceinline__ float product(const Matrix& matrix, const float* v, i
     return sum;
 }
 
-// Approximate conjugate gradients ([000] Alg. 1) from the x that is there; STEP: a step from it, which begins as zero, is
-// found and added, and `product` (rows, D) is VᵀV x of the block. Grid: a block a row.
+// Approximate conjugate gradients ([000] Alg. 1) from the present x. STEP: the unknown is a step from x; it starts at
+// zero and is added at the end, and `product` (rows, D) is VᵀV x of the block. Grid: a block a row.
 extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cg(
     const SplitRow* rows, int first_slot, float* slots, const float* gram, Solver solver, float* solved,
     const float* product_of_x, float* steps
@@ -226,14 +226,14 @@ extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cg(
     }
     const float before = STEP ? x : 0.0f;
     if (STEP) x = 0;
-    float squares = block_sum(r * r, sums[1]);  // and nobody reads the direction any more
-    if (!(squares <= LARGEST)) x = squares - squares;  // what overflows must not pass for solved: NaN
+    float squares = block_sum(r * r, sums[1]);  // and all threads have read the direction
+    if (!(squares <= LARGEST)) x = squares - squares;  // an overflow becomes NaN, not a solution
     float p = r;
     for (int step = 0; step < solver.n_steps && squares > goal; ++step) {
         direction[thread] = p;
         __syncthreads();  // the direction is complete
         const float q = is_owner ? product(matrix, direction, i) : 0.0f;
-        const float curvature = block_sum(p * q, sums[0]);  // and nobody reads the direction any more
+        const float curvature = block_sum(p * q, sums[0]);  // and all threads have read the direction
         if (curvature <= 0) break;
         const float length = squares / (curvature <= LARGEST ? curvature : curvature - curvature);
         x += length * p;
@@ -266,18 +266,18 @@ extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) solve_cholesky(
 #pragma unroll 4
             for (int j = 0; j < k; ++j) rest -= row[j] * top[j];
         }
-        if (i == k) pivot = sqrtf(rest <= LARGEST ? rest : rest - rest);  // what overflows becomes NaN, as below 0
-        __syncthreads();  // the pivot is there
+        if (i == k) pivot = sqrtf(rest <= LARGEST ? rest : rest - rest);  // overflow becomes NaN, like a negative pivot
+        __syncthreads();  // the pivot is written
         if (i == k) row[k] = pivot;
         if (i > k && i <= D) row[k] = rest / pivot;
-        __syncthreads();  // column k is complete, and nobody reads the pivot any more
+        __syncthreads();  // column k is complete, and all threads have read the pivot
     }
     float x = i < D ? matrix.at(D, i) : 0.0f;
     for (int k = D - 1; k >= 0; --k) {
         if (i == k) pivot = x /= row[k];
-        __syncthreads();  // x_k is there
+        __syncthreads();  // x_k is written
         if (i < k) x -= matrix.at(k, i) * pivot;
-        __syncthreads();  // nobody reads it any more
+        __syncthreads();  // all threads have read x_k
     }
     if (i < D) solved[(long long)split.row * STRIDE + i] = x;
 }

@@ -1,15 +1,15 @@
 // als.cu, part 8: rows of up to SHORT ratings, explicit problems: A p = Zᵀ (Z p) + ρ p without forming A.
 //
-// A warp owns a row; Z, up to 32 staged rows of the table, is both operands in turn. Products with Z give a number a
-// rating, products with Zᵀ a number an unknown. Nothing but the vectors is rounded to FP16, and these in two parts.
+// A warp owns a row; Z, up to 32 staged rows of the table, is the operand of both products. Products with Z give a
+// number per rating, products with Zᵀ a number per unknown. Only vectors are rounded to FP16, in two parts.
 
-constexpr int SHORT = 32, SHORT_WARPS = 4;  // SHORT as gpu/device/als_forms/plan.py has it
-constexpr int SHORT_BYTES = 32 * CT + 16;   // of a staged row, an odd multiple of 16
+constexpr int SHORT = 32, SHORT_WARPS = 4;  // SHORT as in gpu/device/als_forms/plan.py
+constexpr int SHORT_BYTES = 32 * CT + 16;   // bytes of a staged row, an odd multiple of 16
 
-struct ShortRow {  // of a warp
+struct ShortRow {  // shared memory of a warp
     alignas(16) unsigned char tile[SHORT][SHORT_BYTES];
-    alignas(16) unsigned vector[2][4][WORDS];  // as `stage_vector` leaves it
-    alignas(16) unsigned numbers[2][4][4];     // the same of numbers of ratings
+    alignas(16) unsigned vector[2][4][WORDS];  // in the layout of `stage_vector`
+    alignas(16) unsigned numbers[2][4][4];     // the same for numbers of ratings
     alignas(16) float sums[64 * PAIRS];
     float each[SHORT];
 };
@@ -103,5 +103,5 @@ __device__ __forceinline__ void solve_short(ShortRow& row, const Item& item, con
         for (int n = 0; n < VECTOR; ++n) product[n] = product[n] * back + ridge * v[n];
     });
     write(x, half, item.row, true, true);
-    __syncwarp();  // the next row is staged where this one lies
+    __syncwarp();  // the next row is staged in place of this one
 }

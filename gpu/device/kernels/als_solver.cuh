@@ -2,10 +2,10 @@
 
 constexpr float TINY = 1e-30f, LARGEST = 3e38f;  // squares below are zeros, above overflows
 typedef float Vector[VECTOR];
-__device__ __forceinline__ int entry(int n) { return threadIdx.x % 32 * 2 + n % 2 + n / 2 * 64; }  // that a lane's n-th is
+__device__ __forceinline__ int entry(int n) { return threadIdx.x % 32 * 2 + n % 2 + n / 2 * 64; }  // a lane's n-th entry
 struct Matrix { unsigned tile[PER_WARP][4], mirrored[PER_WARP][4]; };  // FP16 fragments of a warp's tiles and of their transposes
 
-// A as FP16 fragments; what does not belong to an unknown becomes 0.
+// A as FP16 fragments; elements that belong to no unknown become 0.
 template <int WARP> __device__ __forceinline__ void convert(Matrix& matrix, const Sums& sums, Corner corner) {
     using Mine = Share<WARP>;
     const int row = 16 * corner.row + threadIdx.x % 32 / 4, column = 16 * corner.column + threadIdx.x % 4 * 2;
@@ -31,7 +31,7 @@ template <int WARP> __device__ __forceinline__ void convert(Matrix& matrix, cons
     });
 }
 
-// Write v times `scale`, split into two FP16 numbers, where a warp's `mma` will take it from: high parts, then low parts.
+// Write v times `scale`, split into two FP16 numbers, in the layout of a warp's `mma`: high parts, then low parts.
 __device__ __forceinline__ void stage_vector(unsigned (*operands)[4][WORDS], const Vector& v, float scale) {
     const int lane = threadIdx.x % 32;
     unsigned* to = &operands[0][lane % 4][lane / 4];
@@ -97,7 +97,7 @@ template <int WARP> __device__ __forceinline__ void apply(
     repeat<0, EDGE>([&](auto tile) {
         constexpr int i = decltype(tile)::value;
         if constexpr (Mine::solves_row(i)) {
-            if (!NARROW && corner.on_diagonal()) add_to(row_part + 16 * i, rows[i]);  // both parts go to one place
+            if (!NARROW && corner.on_diagonal()) add_to(row_part + 16 * i, rows[i]);  // the same destination
             else put(row_part + 16 * i, rows[i]);
         }
     });
@@ -130,9 +130,9 @@ __device__ __forceinline__ float2 totals_of(float x, float y) {
     return make_float2(__shfl_sync(~0u, sum, 0), __shfl_sync(~0u, sum, 16));
 }
 
-// Conjugate gradients with one reduction a step (Chronopoulos and Gear, 1989), from the x that is there; r is b at first.
-// `apply(product, v, scale)` gives (A + ρ I) v, where v times `scale` fits FP16. STEP: the x that is there is a vector of
-// zeros, and from b `known` is still to be taken off, what the row's present x makes of it.
+// Conjugate gradients with one reduction a step (Chronopoulos and Gear, 1989), from the present x; r is b at first.
+// `apply(product, v, scale)` gives (A + ρ I) v, where v times `scale` fits FP16. STEP: x starts as a vector
+// of zeros, and `known`, the part of b that the row's present x explains, is subtracted from b.
 template <class Apply>
 __device__ __forceinline__ void descend(Vector& x, Vector& r, const Vector& known, const Solver& solver, Apply apply) {
     Vector p, s, w;
@@ -142,7 +142,7 @@ __device__ __forceinline__ void descend(Vector& x, Vector& r, const Vector& know
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) r[n] -= STEP ? known[n] : w[n], p[n] = s[n] = 0;
     float gamma = total_of(dot(r, r)), alpha = 1, beta = 0;
-    if (!(gamma < LARGEST)) {  // an overflow must not look like a solution
+    if (!(gamma < LARGEST)) {  // an overflow must not pass for a solution
 #pragma unroll
         for (int n = 0; n < VECTOR; ++n) x[n] = __int_as_float(0x7fffffff);
     }
@@ -163,7 +163,7 @@ __device__ __forceinline__ void descend(Vector& x, Vector& r, const Vector& know
     }
 }
 
-// The row's x and, where blocks of implicit problems are improved, VᵀV x of the block.
+// The row's x and, for STEP and implicit problems, VᵀV x of the block.
 __device__ __forceinline__ void read(Vector& x, Vector& known, const Half& half, long long row) {
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) {
@@ -173,7 +173,7 @@ __device__ __forceinline__ void read(Vector& x, Vector& known, const Half& half,
     }
 }
 
-// STEP: begin with a step of zero; `known` becomes what x makes of b but for the ratings, in A's scale.
+// STEP: start with a step of zero; `known` becomes the part of b that x explains without the ratings, in A's scale.
 __device__ __forceinline__ void start_step(Vector& x, Vector& known, float ridge, float scale) {
     if constexpr (STEP) {
 #pragma unroll
@@ -181,7 +181,7 @@ __device__ __forceinline__ void start_step(Vector& x, Vector& known, float ridge
     }
 }
 
-// Write x to the solved table in float32 and in float16; STEP: it is added to what is there, by one warp, and kept.
+// Write x to the solved table in float32 and in float16; STEP: one warp adds it to the present x and stores the step.
 __device__ __forceinline__ void write(const Vector& x, const Half& half, long long row, bool as_floats, bool as_halves) {
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) {
@@ -215,7 +215,7 @@ template <int WARP> __device__ __forceinline__ void solve(
     for (int warp = 1; warp < WARPS; ++warp) largest = fmaxf(largest, shared.largest[warp]);
     const float scale = largest > 0.01f && largest < 30000 ? 1.0f : largest > TINY ? inverse(largest) : 1.0f;  // keeps A within FP16
     const float ridge = (solver.regularization * __powf(total + solver.offset, solver.exponent) + solver.prior) * scale;
-    const float unit = (IMPLICIT + weight) * scale;  // of y
+    const float unit = (IMPLICIT + weight) * scale;  // unit of y
 #pragma unroll
     for (int n = 0; n < VECTOR; ++n) {
         const int e = entry(n);

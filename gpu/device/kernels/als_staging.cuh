@@ -1,7 +1,7 @@
-// als.cu, part 5: staging, what runs ahead of the arithmetic: work items, column numbers, rows of the fixed table.
+// als.cu, part 5: staging, which prefetches work items, column numbers and rows of the fixed table.
 
-struct Cursor {  // the stage whose column numbers are fetched next; alike in all threads but for `place`
-    long long place;  // of this thread's rating
+struct Cursor {  // the stage whose column numbers are fetched next; equal in all threads except `place`
+    long long place;  // position of this thread's rating
     int left;         // ratings of the item
     unsigned turn;
     bool ended;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void gather(Shared& shared, const Half& half, const S
     const int* columns = shared.columns[number % RING] + first * RUN;
     const unsigned to = tiles + first * ROW_BYTES + chunk * 16;
     const char* from = (const char*)half.fixed + chunk * 16;
-    asm("" : "+l"(from));  // one multiply-add an address: the compiler would add the parts anew each time
+    asm("" : "+l"(from));  // one multiply-add per address: else the compiler adds the parts for each address
     if (all == STAGE) {
 #pragma unroll
         for (int n = 0; n < ROUNDS; n += 4) {
@@ -95,7 +95,7 @@ __device__ __forceinline__ void gather(Shared& shared, const Half& half, const S
                 if ((n + k + 1) * PASS <= STAGE || first + (n + k) * PASS < STAGE)
                     copy16(to + (n + k) * PASS * ROW_BYTES, from + (long long)each[k] * (LD * 2), true);
         }
-    } else {  // the arithmetic takes 16 ratings at a time: the rest of them must be zeros
+    } else {  // products have 16 ratings: missing ones must be zeros
         const int rounded = (all + 15) / 16 * 16;
 #pragma unroll 1
         for (int n = 0; first + n * PASS < rounded; ++n) {

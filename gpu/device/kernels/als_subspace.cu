@@ -1,5 +1,5 @@
-// What ALS in blocks of factors needs beside the solvers (gpu/device/als_forms/subspace.py): what each rating still lacks,
-// t = y − w (z·x), kept up to date block by block, and the biases of rows.
+// ALS in blocks of factors (gpu/device/als_forms/subspace.py), except for the solvers: the residual of each rating,
+// t = y − w (z·x), updated after each block, and the biases of rows.
 //
 // Compiled for one problem: BLOCK factors of a block, IMPLICIT and BIASES as 0 or 1; HALF: whether the fixed side is FP16,
 // BLOCK numbers a row, or FP32 with STRIDE floats between two rows.
@@ -10,9 +10,9 @@
 
 constexpr int THREADS = 128, WARPS = THREADS / 32;
 constexpr int PIECE = HALF ? 8 : 4;           // numbers of 16 bytes
-constexpr int LANES = BLOCK / PIECE;          // that share a rating
+constexpr int LANES = BLOCK / PIECE;          // lanes that share a rating
 constexpr int GROUPS = THREADS / LANES;       // ratings at once
-constexpr int AHEAD = 4;                      // ratings of a group whose loads are under way together
+constexpr int AHEAD = 4;                      // ratings of a group that are loaded at once
 static_assert(LANES <= 32 && (LANES & (LANES - 1)) == 0, "lanes of a group add up by exchange");
 
 __device__ __forceinline__ float low_of(unsigned pair) {
@@ -44,7 +44,8 @@ __device__ __forceinline__ float target_of(float value, int column, const float*
     return value - solver.mean - (BIASES ? __ldg(offsets + column) : 0.0f);
 }
 
-// Take off all ratings what `steps`, `step_stride` floats between two rows, explain; `is_first`: from y. Grid: a block an item.
+// Subtract from all residuals what `steps` explain; `step_stride` floats between two rows. `is_first`: start from y.
+// Grid: a block an item.
 extern "C" __global__ void __launch_bounds__(THREADS) explain(
     const Item* items, const int* columns, const float* values, const void* fixed, const float* offsets, const float* steps,
     int step_stride, int is_first, Solver solver, float* lacks
@@ -94,7 +95,7 @@ __device__ __forceinline__ double block_sum(double x) {
     return total;
 }
 
-// Solve the biases of all rows while their factors stand still; ratings lack neither the old nor the new one. Grid: a block
+// Solve the biases of all rows for fixed factors; residuals include neither the old nor the new bias. Grid: a block
 // a row.
 extern "C" __global__ void __launch_bounds__(THREADS) solve_biases(
     const long long* starts, const long long* lengths, const double* ridges, float* lacks, float* biases

@@ -1,6 +1,6 @@
-// als.cu, part 6: A and b, summed in a warp's accumulators, and what the solver needs of them.
+// als.cu, part 6: A and b, summed in a warp's accumulators, and the values that the solver needs from them.
 
-typedef float Sums[HELD][8];  // of a warp's tiles, as `mma` lays them out: columns 0–7, then 8–15
+typedef float Sums[HELD][8];  // sums of a warp's tiles in the layout of `mma`: columns 0–7, then 8–15
 
 // Rows of a product with a vector in two parts, which are the first two columns.
 __device__ __forceinline__ void put(float* to, const float* result) {
@@ -12,7 +12,7 @@ __device__ __forceinline__ void add_to(float* to, const float* result) {
     if (lane % 4 == 0) to[lane / 4] += result[0] + result[1], to[lane / 4 + 8] += result[2] + result[3];
 }
 
-// Where y is no column: Σ y z of the rows of a warp's i-th tile on the diagonal. In a square, the tiles above the diagonal
+// If y is no column: Σ y z of the rows of a warp's i-th tile on the diagonal. In a square, the tiles above the diagonal
 // would repeat those below; two of them hold these sums instead.
 template <class Any> __device__ __forceinline__ auto right_of(Any& sums, int i) {
     return sums[(NARROW ? PER_WARP : 1) + i / 2] + i % 2 * 4;
@@ -49,7 +49,7 @@ template <int WARP> __device__ __forceinline__ void accumulate(Sums& sums, Share
         }
         repeat<0, EDGE>([&](auto row) {
             constexpr int i = decltype(row)::value;
-            if constexpr (IMPLICIT && Mine::has_row(i) && (!Y_IS_COLUMN || 16 * i < LD)) {  // y counts as it is
+            if constexpr (IMPLICIT && Mine::has_row(i) && (!Y_IS_COLUMN || 16 * i < LD)) {  // y is not weighted
                 a[i][0] = times(a[i][0], first), a[i][2] = times(a[i][2], second);
                 if constexpr (!Y_IS_COLUMN || 16 * i + 8 < LD) a[i][1] = times(a[i][1], first), a[i][3] = times(a[i][3], second);
             }
@@ -97,7 +97,7 @@ template <int WARP, int ROW> __device__ __forceinline__ void extract_row(const S
     });
 }
 
-// Leave the parts of b in `shared.right`.
+// Write the parts of b to `shared.right`.
 template <int WARP> __device__ __forceinline__ void extract_right(const Sums& sums, Shared& shared, Corner corner) {
     if constexpr (Y_IS_COLUMN) {
         extract_row<WARP, LD>(sums, corner, shared.right[0]);
@@ -115,7 +115,7 @@ template <int WARP> __device__ __forceinline__ void extract_right(const Sums& su
     }
 }
 
-// Implicit problems: A's sums in units of 1, plus G, packed as `pack_gram` leaves it; `unit` is its largest element.
+// Implicit problems: A's sums in units of 1, plus G, packed by `pack_gram`; `unit` is its largest element.
 template <int WARP> __device__ __forceinline__ void add_gram(Sums& sums, const Half& half, float weight) {
     using Mine = Share<WARP>;
     const float unit = __ldg(half.gram_unit);

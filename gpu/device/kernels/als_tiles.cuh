@@ -1,4 +1,5 @@
-// als.cu, part 2: sizes that follow from F, BIASES, IMPLICIT and STEP, what lies in shared memory, which tiles a warp owns.
+// als.cu, part 2: sizes that follow from F, BIASES, IMPLICIT and STEP, the contents of shared memory, and the tiles of
+// a warp.
 
 constexpr int D = F + BIASES;                  // unknowns of a row
 constexpr int C = F + 3 * BIASES;              // columns of the table that are used
@@ -10,16 +11,16 @@ constexpr bool Y_IS_COLUMN = NARROW && LD + 8 <= 16 * CT;  // the last tile has 
 constexpr int SQUARES = (CT + 3) / 4;                                      // across A
 constexpr int EDGE = NARROW ? CT : (CT + SQUARES - 1) / SQUARES;           // tiles across what a warp may hold
 constexpr int T = NARROW ? CT : EDGE * SQUARES;                            // tiles across a staged rating
-constexpr int N_TILES = T * (T + 1) / 2;                                   // of the triangle
-constexpr int MOST = CT == 9 ? 15 : 14;        // tiles of a warp that registers hold; a fourth code would be too much
+constexpr int N_TILES = T * (T + 1) / 2;                                   // tiles of the triangle
+constexpr int MOST = CT == 9 ? 15 : 14;        // tiles of a warp that fit its registers; a fourth code would not fit
 constexpr int WARPS = NARROW ? (N_TILES + MOST - 1) / MOST : SQUARES * (SQUARES + 1) / 2;
 constexpr int PER_WARP = NARROW ? (N_TILES + WARPS - 1) / WARPS : EDGE * EDGE;
 constexpr int SPARE = NARROW && !Y_IS_COLUMN ? 2 : 0;                      // tiles' worth of accumulators for Σ y z
 constexpr int HELD = PER_WARP + SPARE;
 constexpr int THREADS = 32 * WARPS;
 constexpr int VT = NARROW ? DT : T;            // tiles across a vector of the solver
-constexpr int PARTS = NARROW ? WARPS : SQUARES;  // of a product, each entry's, to be added
-constexpr int PAIRS = (16 * VT + 63) / 64;     // of neighboring entries of a vector that a lane holds
+constexpr int PARTS = NARROW ? WARPS : SQUARES;  // partial products of each entry, which are added
+constexpr int PAIRS = (16 * VT + 63) / 64;     // pairs of neighboring entries of a vector in a lane
 constexpr int VECTOR = 2 * PAIRS;
 constexpr int WORDS = 8 * PAIRS + 4;           // a lane's operands, room included; an odd multiple of 4
 
@@ -44,14 +45,14 @@ struct Shared {
     float values[RING][STAGE];
     float lacks[RING][STEP && IMPLICIT ? STAGE : 4];
     alignas(16) unsigned short weights[STAGES][IMPLICIT ? STAGE : 8];
-    alignas(16) unsigned short targets[STAGES][3][Y_IS_COLUMN ? 8 : STAGE];  // where y is no column: its two parts, zeros
+    alignas(16) unsigned short targets[STAGES][3][Y_IS_COLUMN ? 8 : STAGE];  // if y is no column: its two parts, zeros
     alignas(16) float right[2 + 2 * BIASES][16 * T];
     alignas(16) float parts[2][PARTS][64 * PAIRS];
-    alignas(16) unsigned operands[2 * WARPS + 1][4][WORDS];  // of each warp a vector's high and low parts; zeros
+    alignas(16) unsigned operands[2 * WARPS + 1][4][WORDS];  // high and low parts of a vector for each warp; zeros
     float largest[WARPS];
     Note notes[NOTES];
 };
-constexpr int REGISTERS = NARROW ? HELD * 8 + 56 : PER_WARP * 6 + 72;  // a thread's, about
+constexpr int REGISTERS = NARROW ? HELD * 8 + 56 : PER_WARP * 6 + 72;  // registers of a thread, about
 constexpr int BY_REGISTERS = 65536 / (REGISTERS * THREADS), BY_MEMORY = 227 * 1024 / (sizeof(Shared) + 1024);
 constexpr int BLOCKS_PER_SM = BY_REGISTERS < 1 ? 1 : BY_REGISTERS < BY_MEMORY ? BY_REGISTERS : BY_MEMORY;
 
@@ -66,7 +67,7 @@ constexpr __host__ __device__ int tile_column(int n) {
     return row - n;
 }
 
-// The tiles of a warp; rows and columns count from its `Corner`. Without NARROW they are a square, alike for all warps.
+// The tiles of a warp; rows and columns count from its `Corner`. Without NARROW they are a square, equal for all warps.
 template <int WARP> struct Share {
     static constexpr int first = NARROW ? WARP * PER_WARP : 0;
     static constexpr int count = NARROW && N_TILES - first < PER_WARP ? N_TILES - first : PER_WARP;
@@ -89,7 +90,7 @@ template <int WARP> struct Share {
     static constexpr __host__ __device__ bool solves_column(int tile) { return has(tile, false, NARROW ? DT : EDGE); }
     static constexpr __host__ __device__ bool solves_row(int tile) { return has_row(tile) && (!NARROW || tile < DT); }
 };
-struct Corner {  // of a warp's square
+struct Corner {  // corner of a warp's square
     int row, column;  // tiles
     __device__ __forceinline__ bool on_diagonal() const { return NARROW || row == column; }
 };

@@ -1,6 +1,6 @@
 // als_wide.cu, part 5: barriers, and products of whole groups of four warps (`wgmma`), both operands in shared memory.
 //
-// An operand is a stretch of 16 ratings of which each holds its columns one after the other ("MN-major"). Factors lie in
+// An operand has 16 ratings; the columns of each are contiguous ("MN-major"). Factors lie in
 // planes of 64 columns: a rating's 128 bytes, its eight pieces of 16 bytes exchanged by the rating's number modulo 8, which
 // `wgmma` undoes (128-byte swizzle).
 
@@ -12,13 +12,13 @@ __device__ __forceinline__ Operand planes_at(unsigned address) {
     return (Operand)((address & 0x3ffff) >> 4) | leading << 16 | stride << 32 | swizzle << 62;
 }
 
-// Shared memory that threads have written is about to be read by `wgmma`.
+// Makes writes of threads to shared memory visible to `wgmma`.
 __device__ __forceinline__ void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until the groups of products before the last N are done.
+// Wait until all groups of products except the last N are done.
 template <int N> __device__ __forceinline__ void wait_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
-template <int N> __device__ __forceinline__ void settle(float (&sums)[N]) {  // nothing may move them across this place
+template <int N> __device__ __forceinline__ void settle(float (&sums)[N]) {  // the compiler must not move them
 #pragma unroll
     for (int n = 0; n < N; ++n) asm volatile("" : "+f"(sums[n])::"memory");
 }
@@ -37,7 +37,7 @@ template <int N> __device__ __forceinline__ void settle(float (&sums)[N]) {  // 
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns           \
                  "k16.f32.f16.f16 {" numbers "}, " a ", " b ", p, 1, 1, 1, 1;\n}" __VA_ARGS__ : "l"(a_at), "l"(b_at), "n"(!IS_FIRST))
 
-// d = aᵀ b for 16 ratings, added to what is there unless `IS_FIRST`; 64 columns of a, COLUMNS of b.
+// d = aᵀ b for 16 ratings, added to d unless `IS_FIRST`; 64 columns of a, COLUMNS of b.
 template <int COLUMNS, bool IS_FIRST> __device__ __forceinline__ void product(float* d, Operand a_at, Operand b_at) {
     if constexpr (COLUMNS == 64)
         PRODUCT(64, NUMBERS_0, "%32", "%33", "%34", : FLOATS_32(d, 0));
@@ -57,10 +57,10 @@ __device__ __forceinline__ void expect(unsigned long long& barrier, int count) {
 __device__ __forceinline__ void arrive(unsigned long long& barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(&barrier)) : "memory");
 }
-__device__ __forceinline__ void arrive_when_copied(unsigned long long& barrier) {  // counts like an arrival of its own
+__device__ __forceinline__ void arrive_when_copied(unsigned long long& barrier) {  // counts as one arrival
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address(&barrier)) : "memory");
 }
-__device__ __forceinline__ void wait(unsigned long long& barrier, unsigned round) {  // until the round, counted from 0, is over
+__device__ __forceinline__ void wait(unsigned long long& barrier, unsigned round) {  // for the end of a round, from 0
     asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra over;\nbra again;\nover:\n}"
                  ::"r"(address(&barrier)), "r"(round & 1) : "memory");
 }

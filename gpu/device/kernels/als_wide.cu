@@ -2,26 +2,26 @@
 //
 //   (A + ρ I) x = b,  A = Σ z zᵀ,  b = Σ y z   over the ratings of one row; z = a row of the FP16 table, [v; 1] with biases
 //
-// The same as als.cu computes, for rows so long that A no longer fits the registers of a few warps: A, padded to 256 x 256,
+// Computes the same as als.cu, if A does not fit the registers of a few warps: A, padded to 256 x 256,
 // never leaves the registers of one block. Compiled for one problem: F factors, BIASES as 0 or 1.
 //
 // Who owns what. A block takes one work item (a row, or a part of a long one) at a time, one block a multiprocessor. A's lower
 // triangle is ten blocks of 64 x 64, row by row: 1, 2, 3 and 4 of them. Two groups of four warps own five each, rows 3 and
 // 0, rows 2 and 1, as accumulators of `wgmma`, which reads both operands from shared memory: a product of 64 columns with up to
-// 256 costs four times less reading than tiles of 16. Right-hand sides y, and with biases 1 and b̂, are columns beside the
+// 256 reads four times less than tiles of 16. Right-hand sides y, and with biases 1 and b̂, are columns after the
 // factors, which `mma` multiplies while `wgmma` runs. The solver rounds A to FP16 fragments in place of the accumulators; a thread owns one
 // element of each of its vectors. The bias's row and column of A are vectors too (Σ z), its unknown is held by all threads.
 //
-// Shared memory: STAGES stages of STAGE ratings in the layout that `wgmma` takes (als_wgmma.cuh), filled 16 bytes a lane by
-// `cp.async`, a row of the table a warp; rings of column numbers, ratings and work items that run ahead; parts of products.
-// The pipeline runs on across items: the next row's ratings load while this row is solved.
+// Shared memory: STAGES stages of STAGE ratings in the layout that `wgmma` takes (als_wgmma.cuh), filled 16 bytes a
+// lane by `cp.async`, a row of the table a warp; rings of column numbers, ratings and work items that are fetched
+// ahead; parts of products. The pipeline continues across items: the next row's ratings load while this row is solved.
 //
 // Limits: compute capability 9.0 (sm_90a); F up to 256, with biases a multiple of 8; |x| of the fixed side below 65,504.
-// Races: none. A stage is gathered into only after the barrier behind the products that read it; rows and slots have one
+// Races: none. A stage is filled only after the barrier that follows the products that read it; rows and slots have one
 // writer, and every sum has a fixed order, so equal inputs give equal bits.
 //
-// Its parts are put before it, in this order: als_records, als_wide_sizes, als_mma, als_queue, als_wgmma, als_wide_staging,
-// als_wide_solver.
+// Its parts are concatenated before it in this order: als_records, als_wide_sizes, als_mma, als_queue, als_wgmma,
+// als_wide_staging, als_wide_solver.
 
 constexpr int PARTIAL = 2 * HELD + 3;  // float4 of a thread in the sums of a part of a row
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ void clear(Sums& sums) {
     sums.y = sums.offset = 0;
 }
 
-// This thread's x: fetched long before it is needed.
+// This thread's x, fetched early to hide its latency.
 __device__ __forceinline__ float x_of(const Half& half, long long row) {
     return threadIdx.x < F ? half.solved[row * D + threadIdx.x] : 0.0f;
 }
@@ -94,8 +94,8 @@ template <int GROUP> __device__ __forceinline__ void solve(
     Matrix matrix;
     convert<GROUP>(matrix, sums, scale);
 
-    // Conjugate gradients with one reduction a step (Chronopoulos and Gear, 1989), from the x that is there. The first step
-    // only takes A x from b. Vectors are scaled for FP16 by the last length that is known, with room for a growing one.
+    // Conjugate gradients with one reduction a step (Chronopoulos and Gear, 1989), from the present x. The first step
+    // only takes A x from b. Vectors are scaled for FP16 by their last known length, with a reserve for growth.
     float4 dots;
     const float w = apply<GROUP>(matrix, shared, x, of_x > TINY ? inverse_root(of_x) : 1.0f, r * r, column * x, dots);
     const float of_b = dots.x + rest * rest, goal = fmaxf(solver.tolerance * solver.tolerance * of_b, TINY);
@@ -106,7 +106,7 @@ template <int GROUP> __device__ __forceinline__ void solve(
     for (int step = 0; step < solver.n_steps; ++step) {
         const float product = apply<GROUP>(matrix, shared, r, unit, r * r, column * r, dots);
         const float gamma = dots.x + rest * rest, bias_w = dots.y + corner * rest;
-        if (!(gamma < LARGEST)) x = bias = __int_as_float(0x7fffffff);  // an overflow must not look like a solution
+        if (!(gamma < LARGEST)) x = bias = __int_as_float(0x7fffffff);  // an overflow must not pass for a solution
         if (!(gamma > goal && gamma < LARGEST)) break;
         const float beta = step ? gamma * per_gamma : 0.0f;
         const float curvature = (dots.z + ridge * dots.x) + rest * (dots.y + bias_w) - beta * gamma * per_alpha;
@@ -125,7 +125,7 @@ template <int GROUP> __device__ __forceinline__ void solve(
     }
 }
 
-// Begin to add 16 ratings to a group's sums, or, `IS_FIRST`, to take them for what is there.
+// Begin to add 16 ratings to a group's sums, or, `IS_FIRST`, to store them as the sums.
 template <int GROUP, bool IS_FIRST> __device__ __forceinline__ void add_ratings(Sums& sums, Operand planes) {
     using Mine = Share<GROUP>;
     begin_products();
@@ -142,7 +142,7 @@ template <int GROUP, bool IS_FIRST> __device__ __forceinline__ void accumulate(S
     for (int step = IS_FIRST; step * 16 < count; ++step) add_ratings<GROUP, false>(sums, planes + step * (2048 >> 4));
 }
 
-// Two neighboring ratings of a column beside the factors, for `multiply`; zeros beyond the columns that there are.
+// Two neighboring ratings of a column after the factors, for `multiply`; zeros beyond the last column.
 __device__ __forceinline__ unsigned side_of(const Shared& shared, int slot, int column, int rating) {
     if (column < 2) return *(const unsigned*)(shared.right[slot][column] + rating);
     if (!BIASES || column > 4) return 0;
@@ -150,7 +150,7 @@ __device__ __forceinline__ unsigned side_of(const Shared& shared, int slot, int 
     return first[0] | (unsigned)first[8] << 16;
 }
 
-// Add the products with the columns beside the factors: a `wgmma` of so few columns would cost as much as one of many.
+// Add the products with the columns after the factors: a `wgmma` of so few columns would cost as much as one of many.
 template <int GROUP> __device__ __forceinline__ void multiply_sides(Sums& sums, const Shared& shared, int slot, int count) {
     using Mine = Share<GROUP>;
     const int lane = threadIdx.x % 32, rating = lane % 8 + lane / 16 * 8, piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
@@ -194,7 +194,7 @@ template <int GROUP, bool IS_FIRST> __device__ __forceinline__ void take(Sums& s
     }
     add_sides(sums, shared, slot, count);
     accumulate<GROUP, IS_FIRST>(sums, shared, slot, count);
-    multiply_sides<GROUP>(sums, shared, slot, count);  // meanwhile
+    multiply_sides<GROUP>(sums, shared, slot, count);  // runs during the products
     wait_products<0>();
     settle(sums.a);
     if (threadIdx.x % 32 == 0) arrive(shared.empty[slot]);
@@ -232,14 +232,15 @@ __device__ __forceinline__ Shared& start() {
     __syncthreads();
     Shared& shared = *(Shared*)memory;
     if (threadIdx.x < STAGES) {
-        expect(shared.full[threadIdx.x], 2 * FEEDERS);  // each arrives by itself, and once its copies have
+        expect(shared.full[threadIdx.x], 2 * FEEDERS);  // each thread, and again when its copies have arrived
         expect(shared.empty[threadIdx.x], WARPS);
     }
     __syncthreads();
     return shared;
 }
 
-// Solve all whole rows among the items and sum the parts of the others. Grid: as many blocks as fit at once.
+// Solve all whole rows among the items and sum the parts of the others. Grid: as many blocks as fit on the device at
+// once.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 solve_rows(const Item* items, unsigned n_items, unsigned n_parts, Half half, Solver solver) {
     Shared& shared = start();
@@ -263,5 +264,6 @@ extern "C" __global__ void __launch_bounds__(SOLVERS, 1) solve_split_rows(const 
     else finish<1>(shared, split, half, solver);
 }
 
-// What the launcher must know: threads of a block, of one of solvers alone, bytes of shared memory, bytes of the sums of a part of a row.
+// For the launcher: threads of a block, of one of solvers alone, bytes of shared memory, bytes of the sums of a part of
+// a row.
 extern "C" __constant__ int geometry[4] = {THREADS, SOLVERS, (int)sizeof(Shared), PARTIAL * SOLVERS * 16};

@@ -1,15 +1,16 @@
-// als_wide.cu, part 6: feeders, who run ahead of the solvers: work items, column numbers, rows of the fixed table.
+// als_wide.cu, part 6: feeder warps, which prefetch work items, column numbers and rows of the fixed table for the
+// solvers.
 
-struct Load {  // of a stage: this lane's rating (lanes 0–15), how many there are | LAST | END, and the item
+struct Load {  // of a stage: this lane's rating (lanes 0–15), number of ratings | LAST | END, and the item
     int column;
     float value, weight;
     int count;
     unsigned turn;
 };
-struct Feed {  // what is fetched next
+struct Feed {  // position of the next fetch
     Item item, next;
-    unsigned turn;  // of `item`; `next` is the one after it
-    int done;       // ratings of it that have been fetched
+    unsigned turn;  // turn of `item`; `next` is the item after it
+    int done;       // fetched ratings of `item`
 };
 
 __device__ __forceinline__ Item item_of(const Work& work, unsigned turn) {
@@ -48,11 +49,11 @@ __device__ __forceinline__ void write_right(Shared& shared, const Solver& solver
     shared.right[slot][0][rating] = high, shared.right[slot][1][rating] = half_of(y - float_of(high));
 }
 
-// Fill a stage: a warp gathers 16 rows of the table, what one product takes; ratings that are not there become zeros.
+// Fill a stage: a warp gathers the 16 rows of the table for one product; missing ratings become zeros.
 __device__ __forceinline__ void fill(Shared& shared, const Load& load, const Half& half, const Solver& solver, unsigned number) {
     const int slot = number % STAGES, lane = threadIdx.x % 32, first = (threadIdx.x / 32 - WARPS) * 16;
     const int here = (load.count & (LAST - 1)) - first;  // ratings of this warp
-    wait(shared.empty[slot], number / STAGES + 1);  // the round before this one is over: at first, at once
+    wait(shared.empty[slot], number / STAGES + 1);  // the round before this one is over; the first wait returns at once
     if (threadIdx.x == SOLVERS) shared.notes[slot] = {load.count, load.turn};
     if (here > 0) {
         if (lane < 16) {
@@ -62,10 +63,10 @@ __device__ __forceinline__ void fill(Shared& shared, const Load& load, const Hal
         }
         const unsigned to = address(shared.tiles[slot]) + lane / 8 * PLANE_BYTES + first * 128 + lane % 8 * 16;
         const char* from = (const char*)half.fixed + lane * 16;
-        asm("" : "+l"(from));  // one multiply-add an address: the compiler would add the parts anew each time
+        asm("" : "+l"(from));  // one multiply-add per address: else the compiler adds the parts for each address
 #pragma unroll
         for (int n = 0; n < 16; ++n) {
-            const int column = __shfl_sync(~0u, load.column, n);  // 0 where there is no rating
+            const int column = __shfl_sync(~0u, load.column, n);  // 0 without a rating
             if (PIECES == 32 || lane < PIECES) copy16((to ^ n % 8 * 16) + n * 128, from + (long long)column * (LD * 2), n < here);
         }
     }
@@ -75,7 +76,7 @@ __device__ __forceinline__ void fill(Shared& shared, const Load& load, const Hal
 
 __device__ __forceinline__ void feed(Shared& shared, const Work& work, const Half& half, const Solver& solver) {
     Feed feed = {item_of(work, 0), item_of(work, 1), 0, 0};
-    Load loads[3];  // no copies between them: the compiler would wait for a load where it is moved
+    Load loads[3];  // no copies in between: else the compiler waits for a load where it is moved
 #pragma unroll
     for (int n = 0; n < 3; ++n) loads[n] = fetch(shared, work, feed, half);
     for (unsigned number = 0;; number += 3) {

@@ -1,4 +1,4 @@
-// als_wide.cu, part 2: sizes that follow from F and BIASES, and what lies in shared memory.
+// als_wide.cu, part 2: sizes that follow from F and BIASES, and the contents of shared memory.
 
 constexpr int D = F + BIASES;                   // unknowns of a row
 constexpr int LD = (F + 3 * BIASES + 7) / 8 * 8;  // halves in a row of the table
@@ -12,11 +12,11 @@ constexpr int THREADS = SOLVERS + FEEDERS;
 constexpr int HELD = 20;                        // tiles of 16 x 16 of A in a warp: of two rows of 64 x 64 blocks, five in all
 
 constexpr int STAGE = 64, STAGES = 5;           // ratings of a stage, stages in flight
-constexpr int ITEMS = 16;                       // work items held: more than stages, and those that feeders look ahead to
+constexpr int ITEMS = 16;                       // work items held: more than the stages and the prefetched items
 constexpr int PLANE_BYTES = STAGE * 128, STAGE_BYTES = PLANES * PLANE_BYTES;
 constexpr int WORDS = 2 * WIDE / 16 + 4;        // a lane's operands, room included; an odd multiple of 4
-constexpr int PARTS = 1 + WARPS;                // of a product: one of the rows, and one of each warp's columns
-constexpr int PART = WIDE + WIDE / 32 * 8;      // eight floats of room after each 32: lanes then meet no bank twice
+constexpr int PARTS = 1 + WARPS;                // partial products: one for rows, and one for each warp's columns
+constexpr int PART = WIDE + WIDE / 32 * 8;      // eight floats of room after each 32: lanes then have no bank conflicts
 
 struct Shared {
     alignas(1024) unsigned char tiles[STAGES][STAGE_BYTES];

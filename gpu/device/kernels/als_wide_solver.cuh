@@ -1,4 +1,5 @@
-// als_wide.cu, part 7: A in registers, and conjugate gradients on it. A thread owns one unknown; the bias is everybody's.
+// als_wide.cu, part 7: A in registers, and conjugate gradients on it. A thread owns one unknown; all threads hold the
+// bias.
 
 constexpr float TINY = 1e-30f, LARGEST = 3e38f;  // squares below are zeros, above overflows
 
@@ -14,11 +15,11 @@ template <int GROUP> struct Share {
 };
 struct Sums {
     float a[8 * HELD];
-    float top[4], low[4];          // of the columns beside the factors: Σ y z in two parts, and with biases Σ z, Σ b̂ z in two
-    float y, offset;               // threads of the first 64 ratings of a stage: Σ y and Σ b̂ of theirs
+    float top[4], low[4];          // columns after the factors: Σ y z in two parts, and with biases Σ z, Σ b̂ z in two
+    float y, offset;               // in the threads of a stage's first 64 ratings: their Σ y and Σ b̂
 };
 
-__device__ __forceinline__ int part_of(int entry) { return entry + entry / 32 * 8; }  // where it lies in a part of a product
+__device__ __forceinline__ int part_of(int entry) { return entry + entry / 32 * 8; }  // position in a partial product
 __device__ __forceinline__ void add(float4& to, float4 more) { to.x += more.x, to.y += more.y, to.z += more.z, to.w += more.w; }
 
 // Sums of x and of y over the warp, each lane's; the halves of the warp share the work.
@@ -30,7 +31,7 @@ __device__ __forceinline__ float2 totals_of(float x, float y) {
     return is_upper ? make_float2(other, sum) : make_float2(sum, other);
 }
 
-// Sum of what the warps have left in `shared.totals`.
+// Sum of the warps' values in `shared.totals`.
 __device__ __forceinline__ float4 all_totals(const Shared& shared) {
     float4 halves[2] = {shared.totals[0], shared.totals[1]};
 #pragma unroll
@@ -39,7 +40,7 @@ __device__ __forceinline__ float4 all_totals(const Shared& shared) {
     return halves[0];
 }
 
-// Leave the sums of the columns beside the factors in `shared.sides`.
+// Write the sums of the columns after the factors to `shared.sides`.
 template <int GROUP> __device__ __forceinline__ void put_sides(const Sums& sums, Shared& shared) {
     const int lane = threadIdx.x % 32, t = lane % 4, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
 #pragma unroll
@@ -70,7 +71,7 @@ template <int GROUP> __device__ __forceinline__ float largest_of(const Sums& sum
 
 struct Matrix { unsigned tile[HELD][4], mirrored[HELD][4]; };  // FP16 fragments of tiles; of the transposes of those below
 
-// A as FP16 fragments; its sums are times `scale` where that is not 1.
+// A as FP16 fragments; its sums are multiplied by `scale` if that is not 1.
 template <int GROUP> __device__ __forceinline__ void convert(Matrix& matrix, Sums& sums, float scale) {
     if (scale != 1)
 #pragma unroll
@@ -88,8 +89,8 @@ template <int GROUP> __device__ __forceinline__ void convert(Matrix& matrix, Sum
     }
 }
 
-// Columns' parts of a product: a tile's transpose times the vector's elements of this warp's rows. Parts of four neighboring
-// tiles meet in one accumulator: for each of them the vector stands in two columns of its own.
+// Columns' parts of a product: a tile's transpose times the vector's elements of this warp's rows. Four neighboring
+// tiles share one accumulator: each has the vector in two columns of its own.
 template <int GROUP> __device__ __forceinline__ void multiply_columns(
     float (&columns)[Share<GROUP>::top][4], const Matrix& matrix, const unsigned* own, int warp
 ) {
@@ -109,7 +110,7 @@ template <int GROUP> __device__ __forceinline__ void multiply_columns(
     }
 }
 
-// Rows' parts, in several accumulators: one alone would wait for itself.
+// Rows' parts, in several accumulators: a single one would wait for its own results.
 template <int GROUP> __device__ __forceinline__ void multiply_rows(
     float (&top)[4][4], float (&low)[2][4], const Matrix& matrix, const unsigned* across
 ) {
@@ -127,8 +128,8 @@ template <int GROUP> __device__ __forceinline__ void multiply_rows(
 }
 
 // This thread's element of A v; `dots` becomes sums over all threads: (x, y, v · A v). v times `scale` shall fit FP16.
-// The vector is the second operand, in two columns of it, high and low parts. Sums and parts of the product are complete at one
-// and the same barrier: each warp multiplies what it has of the product by v at once.
+// The vector is the second operand, in two columns of it, high and low parts. Sums and parts of the product need only
+// one barrier, because each warp multiplies its part of the product by v before it.
 template <int GROUP> __device__ __forceinline__ float apply(
     const Matrix& matrix, Shared& shared, float v, float scale, float x, float y, float4& dots
 ) {
@@ -139,7 +140,7 @@ template <int GROUP> __device__ __forceinline__ float apply(
     unsigned short* const to = (unsigned short*)&shared.operands[0][entry % 8 / 2][entry / 16 * 2 + entry % 16 / 8] + entry % 2;
     to[0] = high, to[8 * WORDS] = half_of(scaled - float_of(high));
     shared.vector[part_of(entry)] = v;
-    meet_solvers();  // the vector is complete, and nobody reads parts of the last product any more
+    meet_solvers();  // the vector is complete, and all threads have read parts of the last product
 
     float columns[Mine::top][4] = {}, top[4][4] = {}, low[2][4] = {};
     multiply_columns<GROUP>(columns, matrix, shared.operands[lane / 4 % 2][t], warp);

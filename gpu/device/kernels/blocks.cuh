@@ -1,4 +1,4 @@
-// What the threads of a block of WARPS warps find together; all of them have to come.
+// Sums over a block of WARPS warps; all its threads must call them.
 
 // Sum over the block, the same in every thread; in a fixed order.
 template <int WARPS, class Number> __device__ __forceinline__ Number sum_of_block(Number mine) {
@@ -12,7 +12,7 @@ template <int WARPS, class Number> __device__ __forceinline__ Number sum_of_bloc
     return total;
 }
 
-// Sum over the threads before this one, and over all. What was read before it has been read by all.
+// Sum over the threads before this one, and over all. It is also a barrier for earlier reads.
 template <int WARPS> __device__ __forceinline__ int sum_before(int mine, int& total) {
     __shared__ int of_warps[WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

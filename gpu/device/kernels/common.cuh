@@ -1,9 +1,9 @@
-// What the kernels of this folder share; put before each of them as text.
+// Definitions that all kernels of this folder share; the text precedes each of them.
 
 struct Item {         // a row, or a part of one
-    long long begin;  // place of its first rating
+    long long begin;  // position of its first rating
     int row, length;
-    int slot;         // −1: a whole row; else where its sums go
+    int slot;         // −1: a whole row; else the slot of its sums
     float weight;     // implicit: largest α |r| of the whole row; explicit: largest |r − μ|; above 0
     int total;        // ratings of the whole row
     int unused;

@@ -1,4 +1,5 @@
-// What the learning kernels read beside the ratings: for each pair (i, j), what user i gave the K neighbors of item j.
+// Inputs of the learning kernels besides the ratings: for each pair (i, j), user i's ratings of the K neighbors of item
+// j.
 //
 //   residuals    r_i,J(j,k) − b̄_i,J(j,k) as FP16, NaN where i has not rated J(j,k)   (constants of [004] eq. 1)
 //   masks        one bit for each k: i has rated J(j,k), and, where DISLIKES, another: the rating is below `middle`
@@ -9,25 +10,25 @@
 // is smaller than N and only a hint; DISLIKES 0 or 1: whether ratings may be dislikes; LINE_THREADS: threads of a block
 // with a line.
 //
-// Who owns what. A block owns a row of ratings (a user) and its pairs at a time, and takes the next row as it comes free.
-// It keeps the row in shared memory as N + 1 numbers (`residuals`) or bits (others): every neighbor is one look-up. A
-// thread takes 8 neighbors of a pair: 16 bytes of `residuals`, 8 bits of a mask, whose word 2 or 4 lanes put together:
-// all bytes of what is rated, then those of what is disliked.
-// `draw`: a thread takes a rating and all its draws. Shared memory is emptied by the row's own entries, so that
-// short rows do not pay for N.
+// Who owns what. A block owns a row of ratings (a user) and its pairs at a time, and takes the next row when it has
+// finished. It keeps the row in shared memory as N + 1 numbers (`residuals`) or bits (others): every neighbor is one
+// look-up. A thread takes 8 neighbors of a pair: 16 bytes of `residuals`, 8 bits of a mask, whose word 2 or 4 lanes
+// combine: first all bytes of the rated neighbors, then those of the disliked ones. `draw`: a thread takes a rating and
+// all its draws. Shared memory is cleared at the row's own entries only, so that the cost of short rows does not depend
+// on N.
 //
 // Shared memory: `residuals` 2 (N + 1) bytes; others n_bits / 8, a power of two, `masks` once more for dislikes. Where N is larger than n_bits, a bit
-// stands for all items of equal remainder, and a bit that is set sends to a binary search in the row.
+// represents all items with equal remainder, and a set bit leads to a binary search in the row.
 //
-// Limits: 2³² look-ups of 8 neighbors a row. Races: none; a place of the output has one writer, and barriers part
-// filling, reading and emptying of shared memory. Entries of a row are distinct, but share words of a bitmap: atomicOr.
+// Limits: 2³² look-ups of 8 neighbors a row. Races: none; a place of the output has one writer, and barriers separate
+// filling, reading and clearing of shared memory. Entries of a row are distinct, but share words of a bitmap: atomicOr.
 
 constexpr unsigned short NOT_RATED = 0x7FFF;  // a NaN
 constexpr float LARGEST_HALF = 65504.0f;
 constexpr int EIGHT = 8;                      // neighbors of a chunk
 constexpr int BITS_THREADS = 256;
 constexpr int AT_ONCE = WIDE ? 1 : 2;         // chunks that a thread of `residuals` loads before it looks them up
-constexpr int PLANES = 1 + DISLIKES, BYTES = PLANES * CHUNKS;  // of masks
+constexpr int PLANES = 1 + DISLIKES, BYTES = PLANES * CHUNKS;  // planes and bytes of masks
 constexpr int LANES = BYTES == 1 ? 1 : BYTES == 2 ? 2 : 4;     // bytes of a word
 constexpr int WORDS = (BYTES + 3) / 4;
 
@@ -52,7 +53,8 @@ static_assert(sizeof(Sparse) == 32 && sizeof(Base) == 24, "as NumPy writes them"
 
 // --- neighbors ------------------------------------------------------------------------------------------------------
 
-// Neighbors (N, K) in whole chunks; what is absent, and what fills the last chunk, becomes N. Grid: a thread a number.
+// Neighbors (N, K) in whole chunks; absent neighbors and the padding of the last chunk become N. Grid: a thread a
+// number.
 extern "C" __global__ void __launch_bounds__(BITS_THREADS) pack(
     const int* __restrict__ neighbors, long long n_items, int n_neighbors, Index* __restrict__ out
 ) {
@@ -66,19 +68,19 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) pack(
 
 // --- rows ------------------------------------------------------------------------------------------------------------
 
-// Visit rows until all are taken; `taken` is 0 before the grid starts. A barrier ends every visit.
+// Visit rows until all are taken; `taken` must be 0 before the launch. A barrier ends every visit.
 template <class Visit> __device__ __forceinline__ void for_each_row(long long n_rows, unsigned* taken, Visit visit) {
-    __shared__ unsigned next[2];  // in turns: one is written while the other may still be read
+    __shared__ unsigned next[2];  // alternate: one is written while threads may still read the other
     long long row = blockIdx.x;
     for (int turn = 0; row < n_rows; turn ^= 1) {
         if (threadIdx.x == 0) next[turn] = gridDim.x + atomicAdd(taken, 1u);
         visit(row);
-        __syncthreads();  // shared memory is empty again, the next row is known
+        __syncthreads();  // shared memory is clear again, and `next` is written
         row = next[turn];
     }
 }
 
-// Place of `item` in the ascending entries [begin, begin + length), or −1.
+// Position of `item` in the ascending entries [begin, begin + length), or −1.
 __device__ __forceinline__ long long find(const int* __restrict__ entries, long long begin, long long length, int item) {
     long long low = begin, high = begin + length;
     while (low < high) {
@@ -97,7 +99,7 @@ __device__ __forceinline__ unsigned short residual(const Sparse& rows, const Bas
     return half;
 }
 
-// Give each chunk of the row's pairs to a thread: `chunk(neighbors, place in the output)`.
+// Distribute the chunks of the row's pairs among threads: calls `chunk(neighbors, position in the output)`.
 template <class Take> __device__ __forceinline__ void for_each_chunk(
     const Sparse& pairs, long long row, const Chunk* __restrict__ neighbors, const int* __restrict__ target, Take take
 ) {
@@ -108,7 +110,7 @@ template <class Take> __device__ __forceinline__ void for_each_chunk(
         long long places[AT_ONCE];
         Chunk chunks[AT_ONCE];
 #pragma unroll
-        for (int n = 0; n < AT_ONCE; ++n) {  // all loads first, without a branch between them; what is past the end is
+        for (int n = 0; n < AT_ONCE; ++n) {  // all loads first, without a branch between them; values past the end are
             const unsigned c = min(first + n * blockDim.x, total - 1);  // loaded and not used
             const long long pair = begin + c / CHUNKS;
             items[n] = __ldg(pairs.entries + pair);
@@ -137,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(LINE_THREADS) residuals(
     const Sparse rows, long long n_rows, int n_items, const Sparse pairs, const Chunk* __restrict__ neighbors,
     const Base base, const int* __restrict__ target, uint4* __restrict__ out, unsigned* taken
 ) {
-    extern __shared__ __align__(16) unsigned short line[];  // of each item; the last stands for what is absent
+    extern __shared__ __align__(16) unsigned short line[];  // a number per item; the last one is for absent neighbors
     for (int item = threadIdx.x; item <= n_items; item += LINE_THREADS) line[item] = NOT_RATED;
     __syncthreads();  // the line is empty
     for_each_row(n_rows, taken, [&](long long row) {
@@ -153,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(LINE_THREADS) residuals(
             for (int k = 0; k < EIGHT; ++k) halves[k] = line[chunk.x[k]];
             __stcs(out + place, packed(halves));
         });
-        __syncthreads();  // nobody reads the line any more
+        __syncthreads();  // all threads have read the line
         for (long long at = begin + threadIdx.x; at < end; at += LINE_THREADS) line[rows.entries[at]] = NOT_RATED;
     });
 }
@@ -216,7 +218,7 @@ struct Dislikes {
     }
 };
 
-// `residuals` where a line does not fit: what may be rated is looked up in the row.
+// `residuals` if a line does not fit: items whose bit is set are searched in the row.
 extern "C" __global__ void __launch_bounds__(BITS_THREADS) residuals_by_search(
     const Sparse rows, long long n_rows, unsigned n_bits, const Sparse pairs, const Chunk* __restrict__ neighbors,
     const Base base, const int* __restrict__ target, uint4* __restrict__ out, unsigned* taken
@@ -238,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) residuals_by_search(
             }
             __stcs(out + place, packed(halves));
         });
-        __syncthreads();  // nobody reads the bitmap any more
+        __syncthreads();  // all threads have read the bitmap
         bitmap.clear();
     });
 }
@@ -258,7 +260,7 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) masks(
         __syncthreads();  // the bitmap is complete
         const long long begin = pairs.starts[row];
         const unsigned total = (unsigned)pairs.lengths[row] * WORDS * LANES;
-        for (unsigned first = 0; first < total; first += BITS_THREADS) {  // all lanes of a warp: they meet below
+        for (unsigned first = 0; first < total; first += BITS_THREADS) {  // lanes of a warp synchronize below
             const unsigned word = (first + threadIdx.x) / LANES, byte = word % WORDS * LANES + lane;
             const long long pair = begin + word / WORDS;
             const int item = first + threadIdx.x < total ? __ldg(pairs.entries + pair) : -1;
@@ -275,7 +277,7 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) masks(
             if (item < 0 || lane) continue;
             __stcs(out + (target ? __ldg(target + pair) : pair) * WORDS + word % WORDS, bits);
         }
-        __syncthreads();  // nobody reads the bitmap any more
+        __syncthreads();  // all threads have read the bitmap
         bitmap.clear();
         if (DISLIKES) dislikes.bits.clear();
     });
@@ -320,7 +322,7 @@ extern "C" __global__ void __launch_bounds__(BITS_THREADS) draw(
                 out[(bitmap.begin + n) * stride + d] = (int)item;
             }
         }
-        __syncthreads();  // nobody reads the bitmap any more
+        __syncthreads();  // all threads have read the bitmap
         bitmap.clear();
     });
 }

@@ -1,4 +1,4 @@
-// Ratings into tiles of users for the learning kernels (sgd.cu): a counting sort by item within each tile.
+// Sorts ratings into tiles of users for the learning kernels (sgd.cu): a counting sort by item within each tile.
 //
 // A tile is a set of users whose factors fit the shared memory of a block. Its ratings become records (user's place in
 // the tile, target), those of one item side by side; records of an item are cut into segments of at most `longest`,
@@ -9,7 +9,7 @@
 // SHARED_COUNTS; else in `counts`, a stretch of N + 1 for each block), counts of segment lengths, sums of warps.
 //
 // Limits: ratings and segments below 2³¹; `longest` up to 255. Races: none; records of an item and segments of equal
-// length stand in the order in which atomic counters were reached, which is another one every time.
+// length are in the order of atomic counters, which differs from run to run.
 
 constexpr int WARP = 32, THREADS = 1024, WARPS = THREADS / WARP, MOST = 256;
 
@@ -58,7 +58,8 @@ __device__ void place_items(int* items, int n_items, int longest, int* lengths, 
     __syncthreads();
 }
 
-// Where segments of each length start, longest first, and how they are scattered; `taken` counts those that have their place.
+// Where segments of each length start, longest first, and how they are scattered; `taken` counts the segments that have
+// a position.
 __device__ void place_lengths(
     const int* lengths, int longest, int* firsts, int* taken, unsigned* strides, int* n_segments
 ) {
@@ -93,8 +94,8 @@ __device__ void cut(
     __syncthreads();
 }
 
-// Sort the samples of each tile; an entry of −1 is none. `per` > 0: each rating has `per` samples and a value. The first
-// of them has the target 1, or 0 where the value is below `middle`; all others have 0.
+// Sort the samples of each tile; an entry of −1 is no sample. `per` > 0: each rating has `per` samples and a value. The
+// first of them has the target 1, or 0 where the value is below `middle`; all others have 0.
 extern "C" __global__ void __launch_bounds__(THREADS) build_tiles(
     const long long* __restrict__ starts, const long long* __restrict__ row_lengths, const int* __restrict__ entries,
     const float* __restrict__ values, int per, float middle, const int* __restrict__ users, const long long* __restrict__ tile_begin,

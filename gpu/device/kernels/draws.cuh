@@ -1,10 +1,10 @@
-// Keyed random words, bit for bit those of gpu/host/lsh.py and gpu/host/online/refit_users.py, and what choosing by them needs.
+// Keyed random words, bit for bit those of gpu/host/lsh.py and gpu/host/online/refit_users.py, and choices by them.
 
 __device__ __forceinline__ Word draw(Word seed, Word owner, Word other, int number) {
     return mixed(mixed(mixed(owner ^ mixed(seed)) ^ other) + (Word)(number + 1) * GOLDEN);
 }
 
-constexpr int MAX_DRAWS = 64;  // as gpu/host/online/refit_users.py
+constexpr int MAX_DRAWS = 64;  // as in gpu/host/online/refit_users.py
 
 // The smallest number that at least `wanted` of `n` numbers do not exceed. For all threads of a block.
 template <int WARPS, class Numbers> __device__ __forceinline__ Word ranked_word(long long n, long long wanted, Numbers number_of) {

@@ -5,23 +5,23 @@
 //
 // Order of visits: see gpu/training/esgd.py. Chunk c of the walk starts at rating (c · stride mod n_chunks) · CHUNK.
 //
-// Who owns what. A block owns BLOCK ratings: it reads them in BLOCK / THREADS steps into shared memory (st; a warp reads
-// CHUNK neighbors of each array at once) and visits them in the order of `visits`, the same for all blocks. A
-// rating has LANES consecutive threads, a power of two, with HELD pieces each: [003] has a thread a factor; a piece a
-// thread is a quarter of the instructions and of little else (2 % of the time at F = 16). F = 96, say, is 24 pieces on
-// 32 lanes: 8 stay idle.
-// THREADS / LANES ratings of a block are in work at once. Nobody owns a row of factors.
+// Who owns what. A block owns BLOCK ratings: it reads them in BLOCK / THREADS steps into shared memory (st; a warp
+// reads CHUNK neighbors of each array at once) and visits them in the order of `visits`, the same for all blocks. A
+// rating has LANES consecutive threads, a power of two, with HELD pieces each. [003] has one factor per thread; one
+// piece per thread needs a quarter of the instructions, but only 2 % less time at F = 16. With F = 96, for example, 24
+// pieces are on 32 lanes: 8 stay idle.
+// A block works on THREADS / LANES ratings at once. No thread owns a row of factors.
 //
 // Shared memory: 14 bytes a rating, and the starts of the chunks.
 // Limits: fewer than 2³² chunks; rows of up to 1,024 factors.
-// Races, intended: rows are read while others add to them, past L1 so that no multiprocessor keeps an old one, and what
-// is added comes from the values read. Additions are atomic, so none is lost; their order differs from run to run.
-// Where very many ratings of a row are in work at once, their sum goes too far: steps of three times the default
-// diverge on 99 million ratings visited as they lie, and learn in the order above.
+// Races, intended: rows are read while others add to them, past L1 so that no multiprocessor keeps an old copy, and the
+// additions are computed from the values read. Additions are atomic, so none is lost; their order differs from run to
+// run. If very many ratings of a row are processed at once, their sum overshoots: with three times the default learning
+// rate, 99 million ratings diverge in their stored order and converge in the order above.
 
 constexpr int WARP = 32;
 constexpr int BLOCK = 2048, CHUNK = 32;  // as in gpu/training/esgd.py
-constexpr int N_CHUNKS = BLOCK / CHUNK;  // of a block
+constexpr int N_CHUNKS = BLOCK / CHUNK;  // chunks of a block
 constexpr int lanes_of(int pieces) { return pieces <= 1 ? 1 : 2 * lanes_of((pieces + 1) / 2); }
 constexpr int LANES = PIECES < WARP ? lanes_of(PIECES) : WARP;
 constexpr int HELD = (PIECES + LANES - 1) / LANES;
@@ -74,11 +74,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) learn(
     __shared__ float wanted[BLOCK];
     __shared__ unsigned short order[BLOCK];
     __shared__ long long begin[N_CHUNKS];
-    if (threadIdx.x < N_CHUNKS) {  // beyond the last chunk: a place where no rating is
+    if (threadIdx.x < N_CHUNKS) {  // beyond the last chunk: a position without a rating
         const unsigned long long chunk = (unsigned long long)blockIdx.x * N_CHUNKS + threadIdx.x;
         begin[threadIdx.x] = chunk < n_chunks ? (long long)(chunk * stride % n_chunks) * CHUNK : n_ratings;
     }
-    __syncthreads();  // starts of all chunks are there
+    __syncthreads();  // starts of all chunks are written
     for (int slot = threadIdx.x; slot < BLOCK; slot += THREADS) {
         const long long at = begin[slot / CHUNK] + slot % CHUNK;
         const bool is_known = at < n_ratings;
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) learn(
         wanted[slot] = is_known ? __ldcs(targets + at) : 0.0f;
         order[slot] = visits[slot];
     }
-    __syncthreads();  // all ratings are there
+    __syncthreads();  // all ratings are loaded
 
     const int lane = threadIdx.x % LANES;
     const float decay = step * regularization;

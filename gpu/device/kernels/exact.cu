@@ -1,28 +1,28 @@
-// Rows of a model of ALS or NMF, each solved exactly while the other side stands still: twin of gpu/host/online/exact.py.
+// Rows of a model of ALS or NMF, each solved exactly for a fixed other side; twin of gpu/host/online/exact.py.
 //
 //   ALS   (VᵀV + Σ w z zᵀ + diag(ρ unit; ρ)) x = Σ y z over the ratings of the row, by Cholesky. Implicit: z = v,
 //         w = α|r|, y = 1 + w for a like and 0 for a dislike. Else without VᵀV: z = [v; 1] or v, w = 1, y = r − μ − b.
 //   NMF   min ½ xᵀ(VᵀV + ρ I)x − (Σ r v)ᵀx over x ≥ 0, by coordinate descent from 0.
 //
 // FP64. One block a row, so nothing is shared between rows; every sum runs over the ratings in their order, or over a row
-// of the matrix in a fixed order. So the bits of a row depend neither on the rows beside it nor on how its ratings are
-// cut into launches: a row of very many goes on where the launch before has left the sums in `carry`.
+// of the matrix in a fixed order. So the bits of a row depend neither on other rows nor on how its ratings are divided
+// among launches: a launch continues a row of very many ratings from the sums that the one before left in `carry`.
 //
-// Who owns what (ALS). The lower triangle, with y as its last row, is cut into tiles of 4 x 4, numbered column by column
-// of tiles; number n belongs to thread n % THREADS, and no other thread reads or writes it until the factor is done.
-// Exceptions stand between barriers: the ridge, and the tiles that substitution reads. Element e of tile n lies at
-// e N_TILES + n, so that threads side by side touch words side by side. Ratings are staged STAGE at a time: z as doubles,
-// in the order of `physical`, by which eight threads that read 16 bytes each touch every bank once. Factoring a column of
-// tiles leaves four columns of the factor in the stage, which all tiles to the right subtract as they add ratings. With y
-// in the last row, substitution forward happens on the way.
+// Who owns what (ALS). The lower triangle, with y as its last row, is cut into tiles of 4 x 4, numbered column by
+// column of tiles; number n belongs to thread n % THREADS, and no other thread reads or writes it until the factor is
+// done. Exceptions lie between barriers: the ridge, and the tiles that substitution reads. Element e of tile n lies at
+// e N_TILES + n, so that neighboring threads access neighboring words. Ratings are staged STAGE at a time: z as
+// doubles, in the order of `physical`, by which eight threads that read 16 bytes each touch every bank once. Factoring
+// a column of tiles leaves four columns of the factor in the stage, which all tiles to the right subtract as they add
+// ratings. With y in the last row, substitution forward happens on the way.
 //
 // Shared memory: `Stage`, 60 KB at most, and behind it the matrix where it fits (`solve_in_shared`), D up to 219
-// on an H100; else the matrix lies in `workspace`, one for each block of the grid, which takes rows in turns
-// (`solve_in_memory`).
+// on an H100; else the matrix lies in `workspace`, one for each block of the grid, which takes rows one after
+// the other (`solve_in_memory`).
 //
-// NMF has no matrix of its own: a thread owns every N_THREADS-th column and holds what of y is left there, x, and the
-// row of VᵀV + ρ I that comes next. The owner of the next column publishes its step before the barrier that ends the
-// present one; two slots in turn make one barrier a step enough.
+// NMF has no matrix of its own: a thread owns every N_THREADS-th column and holds its residual of y, x, and the
+// next row of VᵀV + ρ I. The owner of the next column publishes its step before the barrier that ends the
+// present one; with two alternating slots one barrier per step is enough.
 //
 // Limits: F ≤ 1,024; N < 2³¹ ratings in a launch.
 
@@ -32,7 +32,7 @@ constexpr int N_TILES = TILES * (TILES + 1) / 2, SIZE = 16 * N_TILES;           
 constexpr int MOST_THREADS = 288, ROUNDS = (N_TILES + MOST_THREADS - 1) / MOST_THREADS;
 constexpr int THREADS = ((N_TILES + ROUNDS - 1) / ROUNDS + 31) / 32 * 32;
 constexpr int STAGE = WIDTH <= 256 ? 16 : WIDTH <= 512 ? 8 : 4;  // ratings
-constexpr int N_THREADS = F < 256 ? (F + 31) / 32 * 32 : 256, COLUMNS = (F + N_THREADS - 1) / N_THREADS;  // of NMF
+constexpr int N_THREADS = F < 256 ? (F + 31) / 32 * 32 : 256, COLUMNS = (F + N_THREADS - 1) / N_THREADS;  // for NMF
 constexpr int STORE_THREADS = 256;
 
 struct Rows {
@@ -40,13 +40,13 @@ struct Rows {
     const double* ridges;     // (n,): ρ
     const int* others;        // rows of the fixed side; nullptr: rating k is of row k
     const float* values;
-    int n, is_begun, is_ended, unused;  // whether sums are carried on; and whether this launch has the last ratings
+    int n, is_begun, is_ended, unused;  // whether `carry` has sums; whether this launch has the last ratings
 };
-struct Side {                 // that stands still
+struct Side {                 // the fixed side
     const float *factors, *biases;
     const double *gram;       // VᵀV (F, F), both triangles
-    const double *usual, *pull;  // (F,): implicit ALS, where a row without likes is kept: m, and VᵀV m
-    double trace;             // of `gram`
+    const double *usual, *pull;  // (F,), implicit ALS: m, the factors of rows without likes, and VᵀV m
+    double trace;             // trace of `gram`
 };
 struct Constants { double alpha, mean, unit, smallest, tiny, tolerance; long long n_sweeps; };
 static_assert(sizeof(Rows) == 48 && sizeof(Side) == 48 && sizeof(Constants) == 56, "as NumPy writes them");
@@ -103,7 +103,7 @@ __device__ __forceinline__ void store(const Sums& sums, double* matrix, int n) {
     for (int e = 0; e < 16; ++e) matrix[e * N_TILES + n] = sums[e / 4][e % 4];
 }
 
-// The matrix before the first rating; columns between D and LAST, which are no unknowns, get x = 0.
+// The matrix before the first rating; columns between D and LAST are no unknowns and get x = 0.
 __device__ __forceinline__ double initial(int row, int column, const Side& side) {
     if (IMPLICIT && row < F && column < F) return side.gram[(long long)column * F + row];
     return row == column && row >= D && row < LAST ? 1.0 : 0.0;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void begin(double* matrix, const double* carry, const
 
 __device__ __forceinline__ long long other_of(const Rows& rows, long long rating) { return rows.others ? rows.others[rating] : rating; }
 
-// Stage `n` ratings from `first` on. What was staged before has been read by all.
+// Stage `n` ratings from `first` on. All threads must have read the stage before.
 __device__ __forceinline__ void stage_ratings(Stage& stage, const Rows& rows, const Side& side, const Constants& constants, long long first, int n) {
     for (int at = threadIdx.x; at < n * WIDTH; at += THREADS) {
         const int s = at / WIDTH, column = at % WIDTH;
@@ -182,7 +182,7 @@ __device__ __forceinline__ void measure(const double* matrix, Stage& stage, doub
     stage.has_likes = has_likes;
 }
 
-// Add the ridge, and let y be (VᵀV + ρ I) m where nothing was liked: without dislikes the solution is m then.
+// Add the ridge, and set y to (VᵀV + ρ I) m for rows without likes: without dislikes their solution is m.
 __device__ __forceinline__ void add_ridge(double* matrix, Stage& stage, double given, const Side& side, const Constants& constants) {
     __syncthreads();
     if (threadIdx.x == 0) measure(matrix, stage, given, constants);
@@ -324,9 +324,9 @@ solve_in_memory(Rows rows, Side side, Constants constants, double* carry, double
 
 // --- NMF --------------------------------------------------------------------------------------------------------------
 
-struct Step { double change, x; };  // of one column
+struct Step { double change, x; };  // step of one column
 
-struct Descent {                    // what a thread holds of its columns
+struct Descent {                    // a thread's values of its columns
     double left[COLUMNS], x[COLUMNS], line[COLUMNS];
 };
 
@@ -341,7 +341,7 @@ __device__ __forceinline__ void read_line(Descent& mine, int k, const Side& side
     }
 }
 
-// Let the owner of column `k`, whose line has been read, say what its step is.
+// Let the owner of column `k`, whose row has been read, publish its step.
 __device__ __forceinline__ void propose(const Descent& mine, int k, Step& to) {
 #pragma unroll
     for (int held = 0; held < COLUMNS; ++held)
@@ -352,7 +352,7 @@ __device__ __forceinline__ void propose(const Descent& mine, int k, Step& to) {
 }
 
 __device__ __forceinline__ void descend(Descent& mine, const Side& side, const Constants& constants, double ridge) {
-    Step* steps = (Step*)memory;  // of the present column and the next one, in turns
+    Step* steps = (Step*)memory;  // steps of the present and of the next column, alternating
     int turn = 0;
     read_line(mine, 0, side, ridge);
     propose(mine, 0, steps[turn]);

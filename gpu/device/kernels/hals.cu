@@ -10,22 +10,22 @@
 // bytes.
 //
 // Who owns what. Tables lie by columns (K, n), a thread has a row, so that a warp reads neighboring numbers of one. A
-// block owns consecutive rows: their part of the table and of the targets is read and written by no other, so that it
-// goes through all tiles by itself. In `take_all`, where a block has several times as many threads as rows, groups of
-// threads share the columns of the table among them, and add what they found one after the other.
-// W needs the norm of a column before the next: each block leaves its sum of squares in `parts`, where MARK lay before,
-// and waits until every block has: the sums are their own signal, so that a column costs one way through the L2 cache.
-// Each block then adds all of them in the same order. Meanwhile it prepares the next column, which then lacks one term.
-// `sum_of_products`: a block owns every so many numbers.
+// block owns consecutive rows: no other block reads or writes their part of the table and of the targets, so a block
+// can process all tiles alone. In `take_all`, if a block has several times as many threads as rows, groups of
+// threads share the columns of the table and add their results one after the other.
+// W needs the norm of a column before the next: each block leaves its sum of squares in `parts`, which held MARK
+// before, and waits until every block has done so. The sums themselves are the signal, so a column needs one pass
+// through the L2 cache. Each block then adds all of them in the same order. While it waits it prepares the next column
+// except for one term. `sum_of_products`: the threads of the grid share the numbers.
 // Every sum has a fixed order: equal inputs give equal bits on equal devices.
 //
-// Shared memory: `weights` (K, CHUNK), then, where there is room (`in_shared`), targets (T, rows), which turn into
-// changes one by one, and a column that waits for its norm (rows,); else they lie in `targets` (T + 1, n).
+// Shared memory: `weights` (K, CHUNK), then, where there is room (`in_shared`), targets (T, rows), which are replaced
+// by changes column by column, and a column that waits for its norm (rows,); else they lie in `targets` (T + 1, n).
 //
 // Limits: blocks of `sweep_normalizing` must all be on the device at once: one a multiprocessor, and no more of them
 // than a block has threads. Races: none; every column has `parts` of its own, sums of a block and of the grid have
-// shared memory of their own, with a barrier between two uses of it, and where a row passes from one thread to another,
-// as it does between `take_all` and the rest, a barrier of the block lies between.
+// shared memory of their own, with a barrier between two uses of it, and a barrier of the block
+// separates `take_all` from the rest, because a row may have different threads there.
 
 #if DOUBLE
 using Number = double;
@@ -37,8 +37,8 @@ constexpr int WARP = 32;
 constexpr int PIECE = 16 / sizeof(Number);
 constexpr int IN_FLIGHT = 8;               // columns that a thread reads at once
 constexpr int SUM_THREADS = 256;
-constexpr int ROW_THREADS = 128;           // of `sweep`
-constexpr int NORM_THREADS = 1024;         // of `sweep_normalizing`
+constexpr int ROW_THREADS = 128;           // threads of `sweep`
+constexpr int NORM_THREADS = 1024;         // threads of `sweep_normalizing`
 
 struct alignas(16) Piece { Number x[PIECE]; };
 
@@ -47,7 +47,7 @@ template <class Sum> __device__ __forceinline__ Sum warp_sum(Sum x) {
     return x;
 }
 
-// parts[block] = Σ one · other over every so many of n numbers.
+// parts[block] = Σ one · other over the block's share of n numbers.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_of_products(
     const Number* __restrict__ one, const Number* __restrict__ other, long long n, double* __restrict__ parts
 ) {
@@ -58,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_of_products(
         sum += (double)one[i] * other[i];
     sum = warp_sum(sum);
     if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = sum;
-    __syncthreads();  // sums of all warps are there
+    __syncthreads();  // sums of all warps are written
     if (threadIdx.x) return;
     for (int warp = 1; warp < SUM_THREADS / WARP; ++warp) sum += sums[warp];
     parts[blockIdx.x] = sum;
@@ -76,9 +76,9 @@ struct Side {                // n rows, K columns
     int n_factors, tile, rows, in_shared;  // K, T, rows of a block
 };
 
-struct Block {               // what a block owns
+struct Block {               // the part of a block
     Number* table;           // its first row, stride n
-    const Number* products;  // the same
+    const Number* products;  // (K, n), from its first row
     Number* own;             // targets and changes, (T, stride), and a column that waits
     Number* weights;         // (K, CHUNK)
     long long stride;
@@ -129,13 +129,13 @@ __device__ __forceinline__ void weigh(const Side& side, const Block& block, int 
 template <bool IS_W>
 __device__ __forceinline__ void take_all(const Side& side, const Block& block, int first, int count) {
     const int span = min(side.rows, (int)blockDim.x), groups = blockDim.x / span;
-    const int group = threadIdx.x / span, limit = groups > 1 ? span : block.n_rows;  // groups: one turn for each thread
+    const int group = threadIdx.x / span, limit = groups > 1 ? span : block.n_rows;  // groups: a thread has one row
     const int from = side.n_factors * group / groups, to = side.n_factors * (group + 1) / groups;
     for (int begin = 0; begin < count; begin += CHUNK) {
         const int width = min(CHUNK, count - begin);
-        __syncthreads();  // nobody reads the weights of the chunk before, and rows of the last tile are written
+        __syncthreads();  // all threads have read the weights of the last chunk, and rows of the last tile are written
         weigh<IS_W>(side, block, first + begin, width);
-        __syncthreads();  // weights are there
+        __syncthreads();  // weights are written
         for (int row = threadIdx.x % span; row < limit; row += span) {
             const bool works = group < groups && row < block.n_rows;
             Number sums[CHUNK] = {};
@@ -152,10 +152,10 @@ __device__ __forceinline__ void take_all(const Side& side, const Block& block, i
             }
         }
     }
-    __syncthreads();  // targets are there
+    __syncthreads();  // targets are written
 }
 
-// What column s of a tile weighs in column t; the weights of a whole tile lie in shared memory if it is one chunk.
+// Weight of column s of a tile in column t; the weights of a tile are in shared memory if it has one chunk.
 __device__ __forceinline__ const Number* weights_of(const Side& side, const Block& block, int first, int t) {
     if (side.tile <= CHUNK) return block.weights + first * CHUNK + t;
     return side.gram + (long long)(first + t) * side.n_factors + first;
@@ -172,7 +172,7 @@ __device__ __forceinline__ Number target(const Side& side, const Block& block, i
     return x;
 }
 
-// At least ε; what is not a number stays so, and shows in the error.
+// At least ε. NaN stays NaN, so that the error shows it.
 __device__ __forceinline__ Number clipped(Number x, Number epsilon) { return x < epsilon ? epsilon : x; }
 
 // All columns of H: no row waits for another. Grid: enough blocks of at most ROW_THREADS rows.
@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) sweep(const Side side)
         Number* const table = block.table + first * side.n + row;
         Number old = table[0];
         for (int t = 0; t < count; ++t) {
-            const Number next = t + 1 < count ? table[(t + 1) * side.n] : Number(0);  // under way meanwhile
+            const Number next = t + 1 < count ? table[(t + 1) * side.n] : Number(0);  // loads during the sums
             const Number found = clipped(target(side, block, first, t, t, row), side.epsilon);
             table[t * side.n] = found;
             block.own[t * block.stride + row] = found - old;
@@ -196,39 +196,39 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) sweep(const Side side)
     }
 }
 
-constexpr unsigned long long MARK = ~0ull;  // no sum: a NaN that arithmetic does not make
+constexpr unsigned long long MARK = ~0ull;  // not a sum: a NaN that arithmetic does not produce
 
-// Leave the block's Σ x in `parts` (blocks,), where MARK lay; x is 0 in threads from n_rows on.
+// Write the block's Σ x to `parts` (blocks,), in place of MARK; x is 0 in threads from n_rows on.
 __device__ __forceinline__ void publish(double x, int n_rows, double* sums, unsigned long long* parts) {
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, n_warps = min(n_rows, NORM_THREADS) / WARP + 1;
     if (warp < n_warps) x = warp_sum((Number)x);
     if (warp < n_warps && lane == 0) sums[warp] = x;
-    __syncthreads();  // sums of all warps are there
+    __syncthreads();  // sums of all warps are written
     if (warp) return;
     x = warp_sum(lane < min(n_warps, NORM_THREADS / WARP) ? sums[lane] : 0.0);
     const unsigned long long bits = x != x ? 0x7FF8000000000000ull : (unsigned long long)__double_as_longlong(x);
     if (lane == 0) asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(parts + blockIdx.x), "l"(bits) : "memory");
 }
 
-// Σ x over the grid, alike in all threads: waits for all blocks.
+// Σ x over the grid, in all threads; waits for all blocks.
 __device__ __forceinline__ double awaited(const unsigned long long* parts, double* sums) {
     const int n_warps = (gridDim.x + WARP - 1) / WARP;
     if (threadIdx.x < n_warps * WARP) {
-        unsigned long long bits = 0;  // no block: 0.0
+        unsigned long long bits = 0;  // without a block: 0.0
         if (threadIdx.x < gridDim.x)
             do asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(bits) : "l"(parts + threadIdx.x) : "memory");
             while (bits == MARK);
         const double sum = warp_sum(__longlong_as_double((long long)bits));
         if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = sum;
     }
-    __syncthreads();  // sums of all warps are there
+    __syncthreads();  // sums of all warps are written
     double sum = sums[0];
     for (int warp = 1; warp < n_warps; ++warp) sum += sums[warp];
     return sum;
 }
 
-// All columns of W. A pass over the block's rows completes column t − 1 of a tile, whose norm is known, and finds
-// column t but for its norm. `parts`: (K, blocks), all MARK when the kernel starts.
+// All columns of W. A pass over the block's rows completes column t − 1 of a tile, whose norm is known, and computes
+// column t except for its norm. `parts`: (K, blocks), all MARK when the kernel starts.
 extern "C" __global__ void __launch_bounds__(NORM_THREADS) sweep_normalizing(
     const Side side, unsigned long long* parts
 ) {

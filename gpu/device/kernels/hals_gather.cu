@@ -3,13 +3,13 @@
 // Compiled for DOUBLE 0 or 1: float or double; HELD: 16-byte pieces of a table's row that a lane holds in `gather`.
 //
 // Layout. `gather` takes tables by rows of `width` numbers, zeros up to whole 16-byte pieces, so that a warp reads a
-// row in one piece; sweeps (hals.cu) take them by columns, and `transpose` leads from one to the other.
+// row in one piece; sweeps (hals.cu) take them by columns, and `transpose` converts one into the other.
 //
 // Who owns what. `gather`: a warp owns an item, a lane HELD pieces of its sum; long rows come in items whose sums
 // `add_slots` adds, a warp a row. `transpose`: a block owns a square. Every sum has a fixed order: equal inputs give
 // equal bits on equal devices.
 //
-// Limits: `width` up to HELD · 512 bytes. Races: none, nothing is read that another writes.
+// Limits: `width` up to HELD · 512 bytes. Races: none; no thread reads what another one writes.
 
 #if DOUBLE
 using Number = double;
@@ -20,7 +20,7 @@ using Number = float;
 constexpr int WARP = 32;
 constexpr int PIECE = 16 / sizeof(Number);
 constexpr int GATHER_THREADS = 256;
-constexpr int EDGE = 32, DEPTH = 8;  // of a square that is transposed at once, and its threads
+constexpr int EDGE = 32, DEPTH = 8;  // size of a square that is transposed at once, and rows of its threads
 constexpr int IN_FLIGHT = HELD >= 8 ? 1 : 8 / HELD;  // entries whose rows a warp reads at once
 
 struct alignas(16) Piece { Number x[PIECE]; };
@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(EDGE * DEPTH) transpose(
     const Number* __restrict__ from, long long from_stride, Number* __restrict__ to, long long to_stride,
     long long n_rows, long long n_columns
 ) {
-    __shared__ Number square[EDGE][EDGE + 1];  // a column of it meets no bank twice
+    __shared__ Number square[EDGE][EDGE + 1];  // a column then has no bank conflicts
     const long long across = (n_columns + EDGE - 1) / EDGE;
     const long long row = blockIdx.x / across * EDGE, column = blockIdx.x % across * EDGE;
     const int x = threadIdx.x % EDGE, y = threadIdx.x / EDGE;

@@ -1,19 +1,19 @@
 // Neighbors by agreement of signatures: every pair on tensor cores, bucket mates, neighbors of neighbors, random filling,
-// and which lists a changed signature outdates. Rank keys and lists: ranks.cuh.
+// and the lists that a changed signature may alter. Rank keys and lists: ranks.cuh.
 //
 // The agreement of two signatures of B bits is B − |a| − |b| + 2 |a ∧ b|: a product of bits (`mma.m16n8k256`) and the
 // number of ones of each (`count_ones`).
 //
-// Who owns what. `agree`: a block of 8 warps owns 128 queries × 128 candidates, a warp 64 × 32 of them; both sides come in
-// panels of 1,280 bits, rows 176 bytes apart, so that the 32 lanes of a read meet 32 banks. It writes agreements as 16-bit
-// numbers, and `select_agreeing` keeps the best of each row: a warp a row, its list in shared memory. `rank_buckets` and
-// `rank_second_hand`: a warp an item, a lane one candidate after another. `fill_at_random`: a thread a list. `outdated`: a
-// warp a list. Shared memory: `agree` 46 KB; a list takes 8 K bytes, LISTS of them a block.
+// Who owns what. `agree`: a block of 8 warps owns 128 queries × 128 candidates, a warp 64 × 32 of them; both sides come
+// in panels of 1,280 bits, rows 176 bytes apart, so that the 32 lanes of a read use 32 banks. It writes agreements as
+// 16-bit numbers, and `select_agreeing` keeps the best of each row: a warp a row, its list in shared memory.
+// `rank_buckets` and `rank_second_hand`: a warp an item, a lane one candidate after another. `fill_at_random`: a thread
+// a list. `outdated`: a warp a list. Shared memory: `agree` 46 KB; a list takes 8 K bytes, LISTS of them a block.
 //
 // Limits: B ≤ 65,535; rows below 2³¹. Races: none, lists and rows have one owner; only the number of filled slots is added
 // up atomically.
 
-constexpr int TILE = 128, TILE_THREADS = 256;  // of `agree`
+constexpr int TILE = 128, TILE_THREADS = 256;  // sizes of `agree`
 constexpr int PANEL = 20, STEPS = PANEL / 4;   // words of a panel, products in it
 constexpr int STRIDE = 2 * PANEL + 4;          // half-words from row to row
 constexpr int AT_ONCE = 8;                     // agreements that a lane reads at once
@@ -59,10 +59,10 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) agree(
     int both[4][4][4] = {};
     for (int first = 0; first < n_words; first += PANEL) {
         const int width = min(PANEL, (n_words - first + 3) / 4 * 4);
-        __syncthreads();  // items are there; nobody reads the last panel
+        __syncthreads();  // items are written; all threads have read the last panel
         load_panel(tiles, signatures, n_words, first, width);
         await_copies();
-        __syncthreads();  // the panel is there
+        __syncthreads();  // the panel is complete
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
             if (4 * step >= width) break;
@@ -235,8 +235,8 @@ extern "C" __global__ void fill_at_random(
     if (present > found) atomicAdd(n_filled, present - found);
 }
 
-// Which lists may differ from a fresh ranking now that the items `changed` have new signatures or counts; as the host
-// decides. Grid: a warp a list.
+// Lists that may differ from a fresh ranking after the items `changed` got new signatures or counts; equal to the
+// host's. Grid: a warp a list.
 extern "C" __global__ void __launch_bounds__(WARP) outdated(
     const int* __restrict__ lists, int k, const long long* __restrict__ owners, const long long* __restrict__ changed,
     int n_changed, const bool* __restrict__ is_changed, const Word* __restrict__ signatures, int n_words,

@@ -2,8 +2,8 @@
 //
 // Sums. Φ is ±1, so A_j = 2 Σ Ψ φ − Σ Ψ with bits φ, and Ψ is a signed byte: Σ Ψ φ = Σ_n 2ⁿ Σ φ ψ_n over the bits ψ_n of Ψ
 // (the last counts −128). That is a product of bits: `mma.m16n8k256` takes 16 projections of 256 users with the 8 bits of
-// their Ψ. It wants 32 users in a word where a hash has 32 projections of one user, so bits must be transposed: a dozen
-// instructions a word. But every half-word of Φ is the exclusive or of three drawn ones (lsh_phi.cuh), and so is its
+// their Ψ. It needs 32 users in a word, but a hash has 32 projections of one user, so bits must be transposed: a dozen
+// instructions per word. But every half-word of Φ is the exclusive or of three drawn ones (lsh_phi.cuh), and so is its
 // transpose: only the 8 drawn half-words are transposed, and one instruction then makes a word of any projection.
 //
 // Layout as on the host: projection b·S + w is bit b of half-word w of S. Byte m of a half-word, bit g of a byte: b = 8 m + g.
@@ -16,7 +16,7 @@
 // integer atomics: exact in every order. Ψ of users past the end is 0, whatever their bits.
 //
 // Compiled for S, FIRST and COUNT (even, at most 76). Limits: |Ψ| ≤ 127; 2³¹ blocks. Races: none between threads; `raw` and
-// `turned` have two turns each, one barrier a step lies between who fills and who reads.
+// `turned` have two buffers each; one barrier per step separates writers from readers.
 
 constexpr int THREADS = 128;
 constexpr int STEP = 256, GROUPS = STEP / WARP;  // users of a step, groups of 32
@@ -37,7 +37,8 @@ struct Shared {
     unsigned planes[2][CLASSES][GROUPS];      // [bit of Ψ][group]
 };
 
-// Where the words of one drawn half-word lie in a row of `turned`, so that neither who writes nor who reads meets a bank twice.
+// Where the words of one drawn half-word lie in a row of `turned`, so that neither writes nor reads have bank
+// conflicts.
 __device__ __forceinline__ int chunk_of(int drawn, int bit, int group) { return (drawn ^ bit ^ 2 * group) % STATE; }
 
 // An 8 × 8 transposition of bits in each byte, over 8 consecutive lanes.
@@ -97,7 +98,7 @@ __device__ __forceinline__ unsigned four_weights(const Item& item, const signed 
     return left < 4 ? word & ((1u << 8 * left) - 1) : word;
 }
 
-// Transpose what this warp has gathered for a step, and the bits of Ψ of its groups.
+// Transpose the bits that this warp has gathered for a step, and the bits of Ψ of its groups.
 __device__ __forceinline__ void turn_bits(Shared& shared, const Item& item, const signed char* weights, int step) {
     const int turn = step % 2, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, i = lane % 8, q = lane / 8;
     const int first = step * STEP + 2 * warp * WARP;
@@ -163,7 +164,7 @@ __device__ __forceinline__ void multiply_step(const Shared& shared, int turn, Co
     }
 }
 
-// What a bit of Ψ counts.
+// Weight of a bit of Ψ.
 __device__ __forceinline__ int worth(int bit) { return bit == CLASSES - 1 ? -(1 << bit) : 1 << bit; }
 
 // Σ over the four lanes of a row; lane t gets that of `of[t]`.
@@ -212,12 +213,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) project(
     gather(shared, 0, users_of(item, users, 0), states);
     await_copies();
     gather(shared, 1, users_of(item, users, 1), states);
-    __syncwarp();  // what the warp has gathered is there
+    __syncwarp();  // the warp's gathered bits have arrived
     turn_bits(shared, item, weights, 0);
     Pair next = users_of(item, users, 2);
     for (int step = 0; step < steps; ++step) {
         await_copies();
-        __syncthreads();  // this step is transposed, the next gathered; nobody reads the last one
+        __syncthreads();  // this step is transposed, the next one gathered; all threads have read the last one
         gather(shared, step % 2, next, states);
         next = users_of(item, users, step + 3);
         if (step + 1 < steps) turn_bits(shared, item, weights, step + 1);
@@ -229,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) project(
 
 // --- online ----------------------------------------------------------------------------------------------------------
 
-// sums[item] += weight · Φ(user) of each change. Grid: a block a change, a thread every so many half-words.
+// sums[item] += weight · Φ(user) of each change. Grid: a block a change, its threads share the half-words.
 extern "C" __global__ void update(
     int* __restrict__ sums, const long long* __restrict__ items, const Word* __restrict__ keys,
     const int* __restrict__ weights, Word seed

@@ -1,4 +1,4 @@
-// What kernels of signatures share: products of bits, Φ of a user, and copies that do not wait.
+// Shared by kernels of signatures: products of bits, Φ of a user, and asynchronous copies.
 
 
 constexpr int WARP = 32;

@@ -1,7 +1,7 @@
-// Φ of a user: 256 random bits, and how every half-word of a signature follows from them; as gpu/host/lsh.py has it.
+// Φ of a user: 256 random bits, and how every half-word of a signature follows from them; as in gpu/host/lsh.py.
 
-constexpr int STATE = 8;       // half-words that are drawn
-constexpr int BYTES_EACH = 4;  // of a half-word
+constexpr int STATE = 8;       // drawn half-words
+constexpr int BYTES_EACH = 4;  // bytes of a half-word
 
 struct alignas(16) State { unsigned words[STATE]; };
 

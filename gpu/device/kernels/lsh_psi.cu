@@ -1,8 +1,8 @@
-// What a rating weighs in the sums of simLSH: Ψ in fixed point, as gpu/training/simlsh.py has it, and the means inside it.
+// The weight of a rating in the sums of simLSH: Ψ in fixed point, as in gpu/training/simlsh.py, and its means.
 //
 // Compiled for STEPS, LIMIT and KIND of Ψ. Who owns what: `weigh`, a block an item (a column, or a part of one; see
 // `list_items`), a thread one rating after another; `row_sums`, a warp a row, its lanes in a fixed order, so equal inputs
-// give equal bits. No shared memory. Races: none; the order of the items differs from run to run, nothing else does.
+// give equal bits. No shared memory. Races: none; only the order of the items differs from run to run.
 
 constexpr int WARP = 32;
 enum Kind { SIGN, POWER, RESIDUAL, LINEAR };  // SIGN: 1 for a like, −1 for a dislike, a rating below `middle`

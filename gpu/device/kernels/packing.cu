@@ -1,7 +1,7 @@
-// Rows of several arrays side by side, so that one copy brings to the host what a batch has changed, and one brings to
-// the device what the host has: see gpu/device/online/packing.py. A packed row is its number, then its entries of each array.
+// Packs rows of several arrays, so that one copy brings all changes of a batch to the host, and one copy brings rows of
+// the host to the device: see gpu/device/online/packing.py. A packed row is its number, then its entries of each array.
 //
-// Who owns what: a warp a row. No shared memory. Races: none, as rows that are written are distinct. Limits: entries of
+// Who owns what: a warp a row. No shared memory. Races: none; written rows are distinct. Limits: entries of
 // four bytes, MOST arrays.
 
 constexpr int MOST = 5;

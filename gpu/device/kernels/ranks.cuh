@@ -1,7 +1,7 @@
 // Lists of the best: rank keys in descending order, of which a warp keeps one in shared memory.
 //
 // A rank key holds agreement · 2³² + (2³² − 1 − row), so the larger key is the better neighbor and ties go to the lower row.
-// No key is −1, which stands for an empty slot.
+// −1 is not a key; it marks an empty slot.
 
 typedef long long Rank;
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ int agreement_of(const Word* signatures, int n_words,
     return 64 * n_words - differing;
 }
 
-// Put `key`, the same in all lanes, into the list and drop its last; a key that is there already changes nothing.
+// Insert `key`, equal in all lanes, and drop the last key of the list; a key that the list already has changes nothing.
 __device__ __forceinline__ void insert(Rank* list, int k, Rank key) {
     const int lane = threadIdx.x % WARP;
     int place = 0;

@@ -1,17 +1,17 @@
 // Changes to a table of ratings, a whole batch at a time; the last change of a (user, item) wins. See gpu/device/online/rating_table.py.
 //
-// The batch is sorted by (user, item), changes of one pair in the order they came. The last of each is a *pair*; all pairs
-// of a user follow one another. Steps: `sort_tiles` sorts TILE changes each, `look` finds the place of a change among all and
-// what it replaces, `plan` numbers pairs and users, `measure` says how much room the new rows take, `merge` makes the rows of
-// users anew and strikes out raters who are gone, `settle_items` closes their gaps and makes room for new ones, whom
-// `append` adds.
+// The batch is sorted by (user, item), changes of one pair in the order they came. The last of each is a *pair*; all
+// pairs of a user follow one another. Steps: `sort_tiles` sorts TILE changes each, `look` finds the position of a
+// change among all and the rating that it replaces, `plan` numbers pairs and users, `measure` counts the room of the
+// new rows, `merge` writes new rows of users and marks deleted raters, `settle_items` closes their gaps and makes room
+// for new raters, which `append` adds.
 //
 // Who owns what: a block a tile in `sort_tiles`; a thread a change, a pair or an item; in `merge` and `settle_items` a block a
-// row, in `plan` one block everything. Shared memory: the keys of a tile; a few words for sums over a block. Limits: rows
+// row; `plan` has one block. Shared memory: the keys of a tile; a few words for sums over a block. Limits: rows
 // below 2^31, 2^31 changes; a change is looked up in every other tile, so the work grows with the square of very large batches.
 //
-// Races: rows have one writer. Places at the end of an arena, and the order of raters, are given out by atomic adds: where
-// a row lies and in which order raters stand may differ from run to run, what a row holds does not.
+// Races: rows have one writer. Places at the end of an arena, and the order of raters, are assigned by atomic adds: the
+// position of a row and the order of raters may differ from run to run, the contents of a row do not.
 
 enum Count { PAIRS, USERS, ITEMS, USER_PLACES, USER_MOST, MERGED, ITEM_PLACES, ITEM_MOST, DELETED, N_COUNTS };  // ITEM_: at most
 
@@ -24,24 +24,24 @@ struct Change {
     float value;
     int unused;
 };
-struct Batch {  // of n changes; arrays of what is derived hold n, or n + 1, entries
+struct Batch {  // n changes; derived arrays have n or n + 1 entries
     const Change* changes;
     Key* sorted;                       // keys tile by tile, ascending in each,
     int *tiled, *order;                // and their changes; the changes by (user, item)
-    float *old, *held;                 // what a change replaces, by change; what the table holds, by place in the order
-    unsigned char* codes;              // by place in the order
-    int *sources, *before, *firsts;    // pair: its place in the order, change of length before it; user: its first pair
+    float *old, *held;                 // replaced rating, by change; rating in the table, by position in `order`
+    unsigned char* codes;              // by position in `order`
+    int *sources, *before, *firsts;    // by pair: position in `order`, change of length before it; by user: first pair
     int *pair_users, *pair_items;
     float *pair_old, *pair_new;
     long long* pair_positions;
-    int *deleted, *touched_users;      // pairs that are
-    long long* merged;                 // where the new row of each user is put together
+    int *deleted, *touched_users;      // deleted pairs; users of the batch
+    long long* merged;                 // position of each user's new row in the scratch space
     int *touched_items, *added, *removed, *is_touched;  // the last three by item, all 0 between batches
     long long* counts;
 };
 static_assert(sizeof(Change) == 24 && sizeof(Batch) == 8 * 23, "as NumPy writes it");
 
-struct Scratch {  // rows of users put together
+struct Scratch {  // scratch space for new rows of users
     int* items;
     float* values;
     long long* positions;
@@ -50,7 +50,7 @@ struct Scratch {  // rows of users put together
 constexpr int LAST = 1, HEAD = 2, DELTA = 4;  // codes: the last of its pair, the first of its user, 4 (1 + change of length)
 constexpr long long FIRST_CAPACITY = 4;
 constexpr unsigned TILE = 256, PLAN_THREADS = 1024, ROW_THREADS = 128, MERGE_THREADS = 512;
-constexpr int FEW = 256;  // gaps that are filled from behind
+constexpr int FEW = 256;  // largest number of gaps that entries from the end fill
 
 __device__ __forceinline__ long long wanted(long long length) { return 2 * length > FIRST_CAPACITY ? 2 * length : FIRST_CAPACITY; }
 __device__ __forceinline__ long long add(long long* to, long long more) { return atomicAdd((Place*)to, (Place)more); }
@@ -59,7 +59,7 @@ __device__ __forceinline__ int item_of(Key key) { return (int)(unsigned)key; }
 
 // --- order ------------------------------------------------------------------------------------------------------------
 
-// Grid: a block a tile. Counts, for each change, those of its tile that come before it; clears the counts of the batch.
+// Grid: a block a tile. Counts the changes before each change in its tile; clears the counts of the batch.
 extern "C" __global__ void __launch_bounds__(TILE) sort_tiles(unsigned n, Batch batch) {
     __shared__ Key keys[TILE];
     const unsigned first = blockIdx.x * TILE, at = first + threadIdx.x, size = min(TILE, n - first);
@@ -73,13 +73,13 @@ extern "C" __global__ void __launch_bounds__(TILE) sort_tiles(unsigned n, Batch 
     batch.sorted[first + rank] = key, batch.tiled[first + rank] = at;
 }
 
-struct Neighbors {     // of an entry of `sorted` in the order of all
+struct Neighbors {     // neighbors of an entry of `sorted` in the order of all changes
     unsigned place;     // entries before it
-    unsigned entry;     // the one right before it, if there is one,
+    unsigned entry;     // the entry right before it, if one exists,
     Key before, after;  // its key, and the key right after; ~0: none
 };
 
-// Equal keys stand in the order of their tiles, which is that of their changes.
+// Equal keys are in the order of their tiles, which is the order of their changes.
 __device__ __forceinline__ Neighbors neighbors_of(unsigned at, unsigned n, const Key* sorted) {
     const Key key = sorted[at];
     Neighbors found = {0, 0, ~(Key)0, ~(Key)0};
@@ -164,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(PLAN_THREADS) plan(unsigned n, Batc
     batch.counts[PAIRS] = all.pairs, batch.counts[USERS] = all.users;
 }
 
-// Take `mine` of a count; returns where it begins. For all lanes of a warp, which go to memory once.
+// Reserve `mine` of a count; returns its begin. For all lanes of a warp, with one atomic add.
 __device__ __forceinline__ long long take(long long* count, long long mine) {
     long long upto = mine;
     for (int by = 1; by < 32; by *= 2) {
@@ -176,15 +176,15 @@ __device__ __forceinline__ long long take(long long* count, long long mine) {
     return __shfl_sync(~0u, first, 31) + upto - mine;
 }
 
-struct Need { long long places, most; };  // if rows are left where they are; if all are packed
+struct Need { long long places, most; };  // if rows keep their positions; if all are packed
 
-// What a row needs that grows from `length` to `grown`.
+// Room of a row that grows from `length` to `grown`.
 __device__ __forceinline__ Need need(const Directory& rows, int row, long long length, long long grown) {
     const long long capacity = rows.capacities[row], before = length > capacity ? wanted(length) : 0;
     return {(grown > capacity ? wanted(grown) : 0) - before, wanted(grown) - wanted(length)};
 }
 
-// Take note of pair `pair`, and of its item, whose need is counted rating by rating as if none were deleted.
+// Count the room of pair `pair` and of its item, rating by rating, as if no rating were deleted.
 __device__ __forceinline__ Need measure_pair(int pair, const Table& table, Batch& batch, bool& is_new_item, bool& is_deleted) {
     const int place = batch.sources[pair];
     const Change change = batch.changes[batch.order[place]];
@@ -205,7 +205,7 @@ __device__ __forceinline__ Need measure_pair(int pair, const Table& table, Batch
     return {found.places + more.places, found.most + more.most};
 }
 
-// Take note of user `at` of the batch; returns the length of the new row.
+// Count the room of user `at` of the batch; returns the length of the new row.
 __device__ __forceinline__ Need measure_user(int at, const Table& table, Batch& batch, long long& length) {
     const int first = batch.firsts[at], user = user_of(batch.changes[batch.order[batch.sources[first]]].key);
     batch.touched_users[at] = user;
@@ -213,7 +213,7 @@ __device__ __forceinline__ Need measure_user(int at, const Table& table, Batch& 
     return {length > table.by_user.capacities[user] ? wanted(length) : 0, wanted(length)};
 }
 
-// Grid: a thread a change; there are no more pairs, and no more users.
+// Grid: a thread a change; there are at most as many pairs and users.
 extern "C" __global__ void __launch_bounds__(TILE) measure(Table table, Batch batch) {
     const int at = blockIdx.x * TILE + threadIdx.x;
     bool is_new_item = false, is_deleted = false;
@@ -232,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(TILE) measure(Table table, Batch ba
 
 // --- rows -------------------------------------------------------------------------------------------------------------
 
-// The new row of the `owner`-th user of the batch is put together in `scratch`, then goes to its place.
+// The new row of the `owner`-th user of the batch is written to `scratch`, then copied to its position.
 __device__ __forceinline__ void merge_row(int owner, const Table& table, const Batch& batch, const Scratch& scratch) {
     __shared__ long long target;
     const int first = batch.firsts[owner], last = batch.firsts[owner + 1], user = batch.touched_users[owner];
@@ -278,7 +278,7 @@ __device__ __forceinline__ void strike_out(int pair, const Table& table, const B
     const long long length = table.by_item.lengths[item];
     long long place = -1;
 #pragma unroll 8
-    for (long long n = threadIdx.x; n < length; n += MERGE_THREADS)  // nothing is written on the way: reads overlap
+    for (long long n = threadIdx.x; n < length; n += MERGE_THREADS)  // without stores in between, so that reads overlap
         if (raters[n] == user) place = n;
     if (place >= 0) raters[place] = -1;
 }
@@ -296,7 +296,7 @@ __device__ __forceinline__ long long close_gaps(int* raters, long long length) {
         const bool is_there = first + threadIdx.x < length;
         const int user = is_there ? raters[first + threadIdx.x] : -1;
         int total;
-        const int rank = sum_before<ROW_THREADS / 32>(user >= 0, total);  // its barriers part the reads above from the writes below
+        const int rank = sum_before<ROW_THREADS / 32>(user >= 0, total);  // its barriers separate reads from writes
         if (user >= 0) raters[kept + rank] = user;
         kept += total;
     }
@@ -304,7 +304,7 @@ __device__ __forceinline__ long long close_gaps(int* raters, long long length) {
     return kept;
 }
 
-// The same for few gaps: those before the new end take the entries behind it.
+// The same for few gaps: entries from behind the new end fill the gaps before it.
 __device__ __forceinline__ long long fill_gaps(int* raters, long long length, int n_gaps) {
     __shared__ long long gaps[FEW], movers[FEW];
     __shared__ int n_before, n_behind;

@@ -1,5 +1,5 @@
-// Refits of items newer than the snapshot ([004] Alg. 4 in closed form): see gpu/host/online/refit_items.py, whose steps and draws
-// these are.
+// Refits of items newer than the snapshot ([004] Alg. 4 in closed form): see gpu/host/online/refit_items.py, with the
+// same steps and draws.
 //
 //   (Σ w x xᵀ + diag(λ n + λ0)) [v; w; c; b̂] = Σ w y x   over raters i (implicit: and drawn others) of one item,
 //   x = [u_i; |R|^-½ (r_ik − b̄_ik) where k ∈ R(i;j); |N|^-½ where k ∈ N(i;j); 1], y = r_ij − μ − b_i.
@@ -7,7 +7,7 @@
 // Compiled for one kind of model: F factors, K neighbors, IMPLICIT as 0 or 1, DIM = F + 1 + 2 K.
 //
 // Who owns what. `list_due`: a warp a new item. `refit_few`, for items of FEW raters or less and models of ratings: a block an item,
-// whose observations lie in shared memory; it solves the dual system, as small as there are observations,
+// whose observations lie in shared memory; it solves the dual system, with one unknown per observation,
 //
 //   (Z D⁻¹ Zᵀ + 1) a = y, x = D⁻¹ Zᵀ a,   D the ridge,
 //
@@ -16,25 +16,26 @@
 // which is looked up by bisection in the rater's row. Shared memory: a word a rater that is read and a count a term; FEW
 // observations; two stages of observations.
 //
-// Limits: two stages, and `Few`, fit a block's shared memory. Races: places of raters are given out by atomic adds and
-// sorted afterward; places in the list of due items as well, which leave no trace; counts are whole numbers.
+// Limits: two stages, and `Few`, fit a block's shared memory. Races: positions of raters are assigned by atomic adds
+// and sorted afterward; so are positions in the list of due items, which do not affect the results; counts are whole
+// numbers.
 //
-// Its parts are put before it, in this order: rows, blocks, draws, ridge.
+// Its parts are concatenated before it in this order: rows, blocks, draws, ridge.
 
 struct Users {
     const float *factors, *bias, *baseline;
     const Word* keys;
-    const long long* pool;    // trained users in the order of their keys,
-    const Word* pool_keys;    // and these
+    const long long* pool;    // trained users in the order of their keys
+    const Word* pool_keys;    // keys of `pool`
     long long n_pool;
     float mean, middle;       // implicit: ratings below `middle` are dislikes
 };
 static_assert(sizeof(Users) == 64, "as NumPy writes it");
 
-struct Items {  // those that are refitted, and where what is found goes
+struct Items {  // the refitted items and their parameters
     const long long* rows;       // all new items
-    const int* due;              // which of them; the n-th block has the n-th of these
-    const Word* keys;            // of all items
+    const int* due;              // numbers in `rows`; block n has entry n
+    const Word* keys;            // keys of all items
     const float* baseline;
     const unsigned* neighbors;  // none: 2^32 − 1
     float *factors, *bias, *explicit_weights, *implicit_weights;
@@ -46,17 +47,17 @@ struct Observed {  // (items, room) observations: 2 K terms, user (−1: none), 
     float* terms;
     int* users;
     float *offsets, *targets;
-    int *lengths, *counts;    // observations; (items, 2 K + 1) in how many a term takes part, at last all
+    int *lengths, *counts;    // observations; (items, 2 K + 1) observations with each term, then all
     int room, unused;
 };
 
 constexpr int OBSERVE_THREADS = 256, OBSERVE_WARPS = OBSERVE_THREADS / 32;
 constexpr int LOOKERS = K > 16 ? 32 : 16;
-constexpr int FEW = IMPLICIT || DIM > 512 ? 0 : 32, FEW_THREADS = 128;  // FEW: as many as a warp has lanes
+constexpr int FEW = IMPLICIT || DIM > 512 ? 0 : 32, FEW_THREADS = 128;  // FEW: the lanes of a warp
 
 extern __shared__ __align__(16) unsigned char memory[];
 
-// Put the raters that are read into `read`, in any order; returns how many.
+// Write the raters to read into `read`, in any order; returns their number.
 __device__ __forceinline__ int choose(const Table& table, const Users& users, int item, Word key, const Rules& rules, int* read) {
     __shared__ int n_read;
     const int* raters = table.raters + table.by_item.starts[item];
@@ -72,7 +73,7 @@ __device__ __forceinline__ int choose(const Table& table, const Users& users, in
     return n_read;
 }
 
-// Sort `n` numbers, in place; there is room for a power of two of them.
+// Sort `n` numbers in place; the array has room for the next power of two.
 __device__ __forceinline__ void sort(int* numbers, int n) {
     int room = 1;
     while (room < n) room *= 2;
@@ -90,7 +91,7 @@ __device__ __forceinline__ void sort(int* numbers, int n) {
     __syncthreads();
 }
 
-// A user who has not rated the item: the next in the pool at or after a random key, −1 if none was hit.
+// A user who has not rated the item: the next in the pool at or after a random key; −1 if all draws fail.
 __device__ __forceinline__ int draw_absent(const Table& table, const Users& users, int item, Word item_key, Word rater_key, int number, Word seed) {
     for (int attempt = 0; attempt < MAX_DRAWS && users.n_pool; ++attempt) {
         const Word word = draw(seed, item_key, rater_key, number * MAX_DRAWS + attempt);
@@ -105,7 +106,8 @@ __device__ __forceinline__ int count_lookers(bool holds) {
     return __popc(__ballot_sync(~0u, holds) >> threadIdx.x % 32 / LOOKERS * LOOKERS & (unsigned)((1ull << LOOKERS) - 1));
 }
 
-// The terms of one observation, by LOOKERS lanes; counts in `counts` which take part. For all lanes of a warp; user −1: nothing.
+// The terms of one observation, by LOOKERS lanes; adds the used ones to `counts`. For all lanes of a warp; user −1: no
+// terms.
 __device__ __forceinline__ void observe(const Table& table, const Users& users, const Items& side, int item, int user, float* terms, int* counts) {
     const bool is_user = user >= 0;
     const long long start = is_user ? table.by_user.starts[user] : 0, length = is_user ? table.by_user.lengths[user] : 0;
@@ -146,7 +148,7 @@ __device__ __forceinline__ float ridge_of(int column, const int* counts, const R
     return column == F + 2 * K ? rules.bias * counts[2 * K] + rules.bias_prior : 1.0f;
 }
 
-// Term `column` of an item's solution to where it belongs.
+// Store term `column` of an item's solution in its array.
 __device__ __forceinline__ void write_term(const Items& side, long long item, int column, float term) {
     if (column < F) side.factors[item * F + column] = term;
     else if (column < F + K) side.explicit_weights[item * K + column - F] = term;
@@ -156,8 +158,9 @@ __device__ __forceinline__ void write_term(const Items& side, long long item, in
 
 // --- due --------------------------------------------------------------------------------------------------------------
 
-// Lists the new items that are due: a neighbor, a rater or one of the users drawn for it has changed. In `due` their slots, those of few
-// raters from the front, all others from the back; how many is counted in `n_due`, then all. Grid: a warp of `n` new items.
+// Lists the new items that are due: a neighbor, a rater or one of the users drawn for it has changed. Writes their
+// slots into `due`, items with few raters from the front, all others from the back, and counts the former and all in
+// `n_due`. Grid: a warp of `n` new items.
 extern "C" __global__ void __launch_bounds__(OBSERVE_THREADS) list_due(
     const long long* rows, int n, const int* absent, int n_absent, const unsigned char* is_touched, const long long* n_raters,
     unsigned char* is_due, int* due, long long* items, int* n_due
@@ -188,7 +191,7 @@ mark_deleted(const int* pairs, int n, const int* items, const unsigned char* is_
 
 struct Few {
     float rows[FEW ? FEW : 1][DIM], products[32][33];  // z; Z D⁻¹ Zᵀ, then the factor of the system
-    float inverse[DIM], targets[32];                   // of the ridge; y, then a
+    float inverse[DIM], targets[32];                   // inverse of the ridge; y, then a
     int raters[32], counts[2 * K + 1];
 };
 
@@ -221,7 +224,7 @@ __device__ __forceinline__ void solve_dual(Few& few, int n) {
     if (lane < n) few.targets[lane] = right;
 }
 
-// Put the raters in ascending order into `few`, with what is to be explained. For one warp.
+// Write the raters in ascending order into `few`, with their targets. For one warp.
 __device__ __forceinline__ void read_few(Few& few, const Table& table, const Users& users, int item, int n) {
     const int lane = threadIdx.x;
     const int user = lane < n ? table.raters[table.by_item.starts[item] + lane] : 0x7fffffff;

@@ -1,24 +1,26 @@
-// Refits of single users ([004] Alg. 4 in closed form): see gpu/host/online/refit_users.py, whose steps and draws these are.
+// Refits of single users ([004] Alg. 4 in closed form): see gpu/host/online/refit_users.py, with the same steps and
+// draws.
 //
 //   (Σ w z zᵀ + diag(λ n + λ0) + P) [u; b] = Σ w y z   over samples of one user's ratings of trained items, z = [v_j; 1],
 //   y = r − μ − b̂_j − the neighbor terms of [004] eq. 1; implicit: Newton steps on the cross-entropy, with drawn negatives.
 //
 // Compiled for one kind of model: F factors, K neighbors, IMPLICIT as 0 or 1, DIM = F + 1.
 //
-// Who owns what. `describe_users`: a block a user; lists what is learned and where its samples go. All others: a block a part
-// of PART samples of a user, so that a user with very many ratings takes hardly longer than any other. `list_samples`: a
-// thread a sample, which it draws; then a warp a sample, whose neighbor terms it works out, a lane a neighbor. What the user has
-// rated lies in shared memory, ascending, with the first place of each of BUCKETS ranges of items, so that a look-up is
-// a step or two. `solve_users` forms a share of the system, see ridge.cuh; the last block of a user adds all shares in order
-// and solves. The result depends on nothing but that user. One launch a Newton step.
+// Who owns what. `describe_users`: a block a user; lists the learned ratings and the positions of their samples. All
+// others: a block a part of PART samples of a user, so that a user with very many ratings takes little longer than
+// others. `list_samples`: a thread a sample, which it draws; then a warp a sample, whose neighbor terms it computes, a
+// lane a neighbor. The user's rated items lie in shared memory, ascending, with the first position of each of BUCKETS
+// ranges of items, so that a look-up takes a step or two. `solve_users` forms a share of the system, see ridge.cuh; the
+// last block of a user adds all shares in order and solves. The result depends on that user only. One launch a Newton
+// step.
 //
-// Shared memory: 8 bytes a learned rating, the buckets, the samples; two stages of samples. Limits: `max_ratings` times 8
-// bytes, and 16 KB, fit a block's shared memory. Races: flags, which all set to 1; where samples and parts lie is given out
-// by atomic adds and leaves no trace.
+// Shared memory: 8 bytes a learned rating, the buckets, the samples; two stages of samples. Limits: `max_ratings` times
+// 8 bytes, and 16 KB, fit a block's shared memory. Races: flags, which are only set to 1; positions of samples and
+// parts are assigned by atomic adds, which do not affect the results.
 //
-// Its parts are put before it, in this order: rows, blocks, draws, ridge.
+// Its parts are concatenated before it in this order: rows, blocks, draws, ridge.
 
-struct Items {  // the side that stands still
+struct Items {  // the fixed side
     const float *factors, *bias, *baseline, *explicit_weights, *implicit_weights;
     const unsigned* neighbors;  // none: 2^32 − 1
     const unsigned char* is_trained;
@@ -34,42 +36,42 @@ struct Sample {
     float offset, target, count;
 };
 
-struct Users {  // those that may be refitted
+struct Users {  // users that may be refitted
     const Word* keys;
     float *factors, *bias, *baseline;
     unsigned char *is_touched, *is_due;  // by user: refitted just now; by item: new, and rated by one of these
 };
 
-struct Part {  // of the samples of a user of the batch
+struct Part {  // a part of the samples of a user of the batch
     int user, number;
 };
 
-struct Described {  // what is found on the way; arrays by user of the batch, unless said otherwise
+struct Described {  // intermediate results; arrays are by user of the batch unless noted
     Sample* samples;
-    int* items;                 // what is learned, at the places of the samples,
-    float* values;              // and the ratings
+    int* items;                 // learned items, at the positions of the samples
+    float* values;              // their ratings
     double* baselines;          // b̄_i
-    long long *starts, *slots;  // the first sample, the first place in `partials`
+    long long *starts, *slots;  // first sample, first position in `partials`
     int *lengths, *learned, *arrived;
-    int *rated, *drawn;         // samples of either kind that there are
+    int *rated, *drawn;         // numbers of rated and of drawn samples
     Part* parts;                // by part
     Word* taken;                // SAMPLES, PARTS, SLOTS: 0 between batches
     float* partials;
 };
 
 enum Taken { SAMPLES, PARTS, SLOTS };
-constexpr int PART = 512, DESCRIBE_THREADS = 512;  // as gpu/device/online/refit_users.py has them
+constexpr int PART = 512, DESCRIBE_THREADS = 512;  // as in gpu/device/online/refit_users.py
 constexpr int DESCRIBE_WARPS = DESCRIBE_THREADS / 32;
 constexpr int BUCKETS = 2048;
 
 extern __shared__ __align__(16) unsigned char memory[];
 
-// Draws beside each of n ratings that are learned.
+// Number of draws for each of n learned ratings.
 __device__ __forceinline__ int draws_of(const Rules& rules, int n) {
     return IMPLICIT ? min(rules.n_negatives, max(1, rules.max_negatives / max(1, n))) : 0;
 }
 
-// `take(place, at)` for the newest ratings of a row, still ascending; returns how many.
+// `take(place, at)` for the newest ratings of a row, in ascending order; returns their number.
 template <class Take> __device__ __forceinline__ int learn(const Table& table, long long start, long long length, int most, Take take) {
     if (length <= most) {
         for (int n = threadIdx.x; n < length; n += DESCRIBE_THREADS) take(n, start + n);
@@ -89,7 +91,7 @@ template <class Take> __device__ __forceinline__ int learn(const Table& table, l
     return n_learned;
 }
 
-// Give the samples of a user their places, and list the parts they are solved in; returns the first place.
+// Assign positions to the samples of a user and list their parts; returns the first position.
 __device__ __forceinline__ long long place_samples(Described& to, int n_samples) {
     __shared__ long long place, part;
     const int n_parts = max(1, (n_samples + PART - 1) / PART);
@@ -128,15 +130,15 @@ describe_users(Users users, const int* rows, Table table, Items side, Rules rule
     users.is_touched[user] = 1;
 }
 
-struct Rated {  // what somebody has rated and what of it is learned, in shared memory
+struct Rated {  // the rated and the learned items of a user, in shared memory
     int* items;        // ascending
     float* residuals;
     int *firsts, n;    // the first place of each bucket, and n
     int shift;         // a bucket has 2^shift items
-    bool is_all;       // nothing else is rated
+    bool is_all;       // true if all rated items are learned
 };
 
-// Put what is learned of the `owner`-th user of the batch into shared memory. For all threads of a block.
+// Load the learned ratings of the `owner`-th user of the batch into shared memory. For all threads of a block.
 __device__ __forceinline__ Rated rated_by(const Described& of, const Items& side, const Rules& rules, int owner, bool is_all) {
     const long long start = of.starts[owner];
     const double known = side.mean + of.baselines[owner];
@@ -155,14 +157,14 @@ __device__ __forceinline__ Rated rated_by(const Described& of, const Items& side
     return rated;
 }
 
-// Place of an item, −1 if it is not learned.
+// Position of an item, −1 if it is not learned.
 __device__ __forceinline__ int place_of(const Rated& rated, int item) {
     const int* const firsts = rated.firsts + (item >> rated.shift);
     const int place = find(rated.items, firsts[0], firsts[1] - firsts[0], item);
     return place < firsts[1] && rated.items[place] == item ? place : -1;
 }
 
-// A trained item that is not among those rated, −1 if none was hit.
+// A trained item that is not rated; −1 if all draws fail.
 __device__ __forceinline__ int draw_unrated(const Table& table, const Items& side, const Rated& rated, int user, Word key, Word item_key, int number, Word seed) {
     for (int attempt = 0; attempt < MAX_DRAWS; ++attempt) {
         const Word word = draw(seed, key, item_key, number * MAX_DRAWS + attempt);
@@ -249,7 +251,7 @@ __device__ __forceinline__ void stage_samples(Solving& held, int turn, int first
     if (!IMPLICIT) row[LAST] = is_there ? sample.target - sample.offset : 0.0f;
 }
 
-// Where the step starts, and the ridge, of a user with so many observations.
+// Start of the step and ridge of a user with `count` observations.
 __device__ __forceinline__ void begin(Shared& shared, const Users& users, long long user, float count, const Rules& rules, int step) {
     for (int at = threadIdx.x; at < WIDTH; at += THREADS) {
         shared.start[at] = step == 0 || at > F ? 0.0f : at < F ? users.factors[user * F + at] : users.bias[user];

@@ -9,24 +9,24 @@
 // then they lie in local memory, slower). Tile column `a` is the physical columns 4a to 4a + 3 and HALF + 4a to HALF + 4a + 3:
 // eight threads that read 16 bytes each then touch every bank of shared memory once.
 //
-// Factoring goes tile column by tile column: the thread of the diagonal tile factors it, those below solve against it and
-// stage their columns as eight observations of weight −1, which all to the right then add: one code for both. Sums have
-// one order, so equal inputs give equal bits.
+// Factoring goes tile column by tile column: the thread of the diagonal tile factors it, those below solve against it
+// and stage their columns as eight observations of weight −1, which all tiles to the right then add by the same code.
+// Sums have one order, so equal inputs give equal bits.
 
 constexpr int TILES = (DIM + 1 + 7) / 8, WIDTH = 8 * TILES, HALF = 4 * TILES, LAST = WIDTH - 1;  // LAST: the column of y
 constexpr int N_TILES = TILES * (TILES + 1) / 2;
-constexpr int MOST_THREADS = 576;  // of a block whose threads have registers for a tile each
+constexpr int MOST_THREADS = 576;  // threads of a block that all have registers for a tile
 constexpr int THREADS = N_TILES <= MOST_THREADS ? (N_TILES + 31) / 32 * 32 : 512;
 constexpr int HELD = (N_TILES + THREADS - 1) / THREADS;
 constexpr int STAGE = DIM <= 512 ? 16 : 8;  // observations staged at once
-constexpr int BLOCKS = THREADS < 512 ? 512 / THREADS : 1;  // on a multiprocessor: leaves a thread 128 registers
+constexpr int BLOCKS = THREADS < 512 ? 512 / THREADS : 1;  // per multiprocessor: leaves 128 registers per thread
 
 constexpr int power_below(int n) { return n < 2 ? 1 : 2 * power_below(n / 2); }
-constexpr int SCORERS = power_below(THREADS / STAGE < 32 ? THREADS / STAGE : 32);  // threads that work out one score
+constexpr int SCORERS = power_below(THREADS / STAGE < 32 ? THREADS / STAGE : 32);  // threads that compute one score
 static_assert(SCORERS * STAGE % 32 == 0, "whole warps");
 
 struct Shared {
-    alignas(16) float rows[2][STAGE][WIDTH];  // of stages in turn; then columns of the factor
+    alignas(16) float rows[2][STAGE][WIDTH];  // two alternating stages; then columns of the factor
     float weights[2][STAGE];
     float ridge[WIDTH], start[WIDTH];         // by physical column
     float right[WIDTH], inverse[WIDTH], solution[WIDTH];  // by tile; inverse: of the factor's diagonal
@@ -99,7 +99,7 @@ __device__ __forceinline__ void add_ridge(Sums& sums, Tile tile, const Shared& s
         }
 }
 
-// sums += `matrix` (WIDTH, WIDTH), symmetric, by physical columns, 0 where nothing is to be added.
+// sums += `matrix` (WIDTH, WIDTH), symmetric, by physical columns, 0 for padding.
 __device__ __forceinline__ void add_matrix(Sums& sums, Tile tile, const float* matrix) {
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
@@ -204,7 +204,7 @@ __device__ __forceinline__ void substitute(Sums (&sums)[HELD], Shared& shared) {
 // Add the step that solves the system to `start`. Columns beyond DIM must have ridge 1.
 __device__ __forceinline__ void solve(Sums (&sums)[HELD], Shared& shared) {
     for_tiles(sums, [&](Tile tile, Sums& mine) { add_ridge(mine, tile, shared); });
-    __syncthreads();  // stages are read no more
+    __syncthreads();  // all threads have read the stages
     factor(sums, shared);
     substitute(sums, shared);
     for (int n = threadIdx.x; n < WIDTH; n += THREADS)
@@ -216,7 +216,7 @@ __device__ __forceinline__ void solve(Sums (&sums)[HELD], Shared& shared) {
 
 __device__ __forceinline__ unsigned address(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 
-// Copy BYTES (4 or 16) to shared memory, from 8.0 on while computing goes on; zeros where not `is_there`.
+// Copy BYTES (4 or 16) to shared memory, from 8.0 on while computing goes on; zeros unless `is_there`.
 template <int BYTES> __device__ __forceinline__ void copy(float* to, const float* from, bool is_there) {
 #if __CUDA_ARCH__ >= 800
     const int n = is_there ? BYTES : 0;
@@ -247,7 +247,7 @@ template <int LENGTH, int FIRST, class Place> __device__ __forceinline__ void st
     }
 }
 
-struct Rules {  // as gpu/device/online/refit_users.py writes them: see gpu/refit_rules.py
+struct Rules {  // in the layout of gpu/device/online/refit_users.py; see gpu/refit_rules.py
     float factor, factor_prior, bias, bias_prior, weight, weight_prior, weight_unit;
     double baseline_prior;
     int max_ratings, n_negatives, max_negatives, n_steps;
@@ -266,12 +266,12 @@ template <int N = 32> __device__ __forceinline__ float sum_of_lanes(float mine) 
     return mine;
 }
 
-// Zero all stages; a barrier must follow. What no copy writes stays zero, or is written beside each copy.
+// Zero all stages; a barrier must follow. Elements that no copy writes stay zero or are written after each copy.
 __device__ __forceinline__ void clear_stages(Shared& shared) {
     for (int at = threadIdx.x; at < 2 * STAGE * WIDTH; at += THREADS) (&shared.rows[0][0][0])[at] = 0;
 }
 
-struct Observation { float offset, target, count; };  // count 0: none
+struct Observation { float offset, target, count; };  // count 0: no observation
 
 // The number y of each staged observation and its weight, by its score: [004] §5.4, as a step of Newton's method.
 template <class Observed> __device__ __forceinline__ void weigh(Shared& shared, int turn, Observed observed) {
@@ -287,8 +287,8 @@ template <class Observed> __device__ __forceinline__ void weigh(Shared& shared, 
     shared.rows[turn][n][LAST] = (own.target - sigmoid(score)) / bound;
 }
 
-// Add n observations to `sums`: `stage(first, turn)` begins to copy observations `first` on to stage `turn`. WEIGHTED:
-// `observed(at)` says what is known of one, and each gets a weight and its y once it is there.
+// Add n observations to `sums`: `stage(first, turn)` begins to copy observations from `first` on to stage `turn`.
+// WEIGHTED: `observed(at)` describes one; each gets its weight and its y after its copy has arrived.
 template <bool WEIGHTED, class Stage, class Observed>
 __device__ __forceinline__ void add_observations(Sums (&sums)[HELD], Shared& shared, int n, Stage stage, Observed observed) {
     clear_stages(shared);
@@ -328,7 +328,7 @@ __device__ __forceinline__ void add(Sums (&sums)[HELD], const float* partial) {
         for (int e = 0; e < 64; ++e) sums[h][e / 8][e % 8] += __ldcg(partial + (h * 64 + e) * THREADS + threadIdx.x);
 }
 
-// Store this block's sums as the `part`-th of `n_parts`; whoever is last gets those of all, added in order.
+// Store this block's sums as the `part`-th of `n_parts`; the last block gets the sums of all parts, added in order.
 __device__ __forceinline__ bool is_last(Sums (&sums)[HELD], float* partials, int part, int n_parts, int* arrived) {
     __shared__ int before;
     store(sums, partials + (long long)part * PARTIAL);

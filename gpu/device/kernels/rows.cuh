@@ -1,19 +1,20 @@
-// A table of ratings in the memory of the device, as gpu/device/online/rating_table.py keeps it: rows of unequal, changing length.
+// A table of ratings in the memory of the device, as in gpu/device/online/rating_table.py: rows of unequal, changing
+// lengths.
 
 struct Directory {         // row x is starts[x] to starts[x] + lengths[x] of flat arrays
-    long long *starts, *lengths, *capacities, *end;  // `end`: the first place that belongs to no row
+    long long *starts, *lengths, *capacities, *end;  // `end`: first position after all rows
 };
 struct Table {
     Directory by_user;
-    int* items;            // of a user, ascending
+    int* items;            // items of a user, ascending
     float* values;
-    long long* positions;  // they ascend over the life of the table: the newest rating of a user has the highest
+    long long* positions;  // a newer rating has a higher position
     Directory by_item;
-    int* raters;           // of an item, in any order
+    int* raters;           // raters of an item, in any order
 };
 static_assert(sizeof(Table) == 96, "as NumPy writes it");
 
-// Place of the first entry that is not below `wanted`, from `low` to `low + length`.
+// Position of the first entry that is not below `wanted`, from `low` to `low + length`.
 template <class Entry, class Place> __device__ __forceinline__ Place find(const Entry* entries, Place low, Place length, Entry wanted) {
     while (length > 0) {
         const Place half = length / 2;
@@ -30,4 +31,4 @@ __device__ __forceinline__ bool has_rated(const Table& table, int user, int item
     return place < start + length && table.items[place] == item;
 }
 
-__device__ __forceinline__ bool is_rating(float value) { return value == value; }  // NaN stands for none
+__device__ __forceinline__ bool is_rating(float value) { return value == value; }  // NaN means no rating

@@ -8,20 +8,20 @@
 // dislikes), LEARN (0: only the errors), THREADS.
 //
 // Who owns what. A block owns a tile of users, whose u and b it holds in shared memory until all ratings of the tile are
-// learned: the side that every rating reads and writes never leaves the multiprocessor. A group of LANES lanes
+// learned, so the user side never leaves the multiprocessor. A group of LANES lanes
 // owns a segment, ratings of one item: v, b̂, w, c stay in its registers, the dot product is summed by shuffles. The groups of
 // a warp take neighboring segments of the tile's list, equally long ones; warps take such packs in scattered order.
-// Long columns are thus split over tiles and segments; where a segment ends, what it has changed of v, b̂, w, c is added.
+// Long columns are thus split over tiles and segments; at the end of a segment its changes of v, b̂, w, c are added.
 // `learn_cells` is the reproducible form: a warp owns a cell of users × items, in sub-steps that form a Latin square.
 //
 // Shared memory (`learn_tiles`): tile_users · (row of F + 4 bytes). A lane reads up to 16 bytes of u at a time; two groups that
 // share a phase of shared memory start at different chunks of their rows, so that they use different banks.
 //
-// Races. Two groups of a block on the same user at once: plain stores, a step of one is lost. Several groups anywhere on
-// segments of the same item at once: none sees what the others learn, and as many steps from one place would add up to
-// one that is too long, and diverge. So each adds a share, 1 / (1 + c) where c others are expected: x ← x − s x, seen c steps late, is
-// stable up to s = 2 sin(π / (4 c + 2)), twice that or more. Busy items have ratings to spare, the others lose little.
-// `learn_cells`: none.
+// Races. Two groups of a block on the same user at once: plain stores, a step of one is lost. Several groups on
+// segments of the same item at once: none sees the changes of the others, and their steps from one point would add up
+// to one that is too long, and diverge. So each adds a share, 1 / (1 + c) where c other groups are expected:
+// x ← x − s x, seen c steps late, is stable up to s = 2 sin(π / (4 c + 2)), twice that or more. Popular items have
+// enough ratings, others lose little. `learn_cells`: none.
 // Limits: records of a tile below 2³¹.
 
 constexpr int WARP = 32, GROUPS = WARP / LANES, WARPS = THREADS / WARP;
@@ -29,7 +29,7 @@ constexpr int VEC = F / LANES % 8 || !HALF ? 4 : 8;  // factors of u that a lane
 constexpr int CHUNKS = F / (LANES * VEC);
 constexpr int V = CHUNKS * VEC;                 // factors of a lane
 constexpr int KL = K / LANES;                   // neighbors of a lane
-constexpr int BATCH = 4;                        // ratings whose records and residuals are on the way
+constexpr int BATCH = 4;                        // ratings whose records and residuals are being loaded
 constexpr int OWN = LANES < BATCH ? BATCH / LANES : 1;  // records that a lane fetches of a batch
 constexpr int SWIZZLED = LANES == 4 && CHUNKS % 2 == 0;
 static_assert(F == LANES * VEC * CHUNKS && (K == 0 || K == 2 * LANES * (KL / 2)), "padded by the launcher");
@@ -48,7 +48,7 @@ using Number = unsigned short;
 using Number = float;
 #endif
 
-constexpr int READ = VEC * (int)sizeof(Number) / 4;  // words of them
+constexpr int READ = VEC * (int)sizeof(Number) / 4;  // words of one read of u
 struct alignas(4 * READ) Words { unsigned x[READ]; };
 struct alignas(16) Four { unsigned x[4]; };
 
@@ -108,10 +108,10 @@ struct Column {
     float v[V], bias;
     float w[KL ? KL : 1], c[KL ? KL : 1];
     unsigned present;  // bit k: this lane's neighbor k exists; beyond 32 neighbors a lane they are all taken to
-    float n_present;   // of the whole item
+    float n_present;   // present neighbors of the whole item
 };
 
-// Past L1, which does not see what other multiprocessors have added: steps from a stale place would add up and diverge.
+// Past L1, which does not see what other multiprocessors have added: steps from stale values would add up and diverge.
 __device__ __forceinline__ void read_item(const Items& items, int row, int lane, int group, Column& item) {
     const float* v = items.factors + (long long)row * F;
 #pragma unroll
@@ -144,7 +144,7 @@ __device__ __forceinline__ void add_four(float* to, float a, float b, float c, f
 #endif
 }
 
-// What a segment has learned is added, a share of it where several groups are likely to learn from the item at once.
+// Add the changes of a segment, or a share of them if several groups are likely to learn from the item at once.
 __device__ __forceinline__ void merge_item(
     const Items& items, int row, int lane, int group, const Column& now, const Column& old
 ) {
@@ -191,7 +191,7 @@ __device__ __forceinline__ void write_item(const Items& items, int row, int lane
     }
 }
 
-// What a lane knows of the neighbors of one rating: as it lies in memory.
+// A lane's data of the neighbors of one rating, in the layout of memory.
 struct alignas(KL % 8 == 0 && KL && !IMPLICIT ? 16 : 4) Near { unsigned pairs[KL > 1 && !IMPLICIT ? KL / 2 : 1 + DISLIKES]; };
 
 __device__ __forceinline__ void read_near(const void* near, long long place, int lane, Near& found) {
@@ -274,7 +274,7 @@ __device__ __forceinline__ float visit(
     return is_active ? miss * miss : 0.0f;
 #endif
 #endif
-    if (LANES == 1) __syncwarp();  // `learn_cells`: all groups have read what the first to go on writes
+    if (LANES == 1) __syncwarp();  // `learn_cells`: all groups have read the values before the first one writes them
     const float error = IMPLICIT ? target - __fdividef(1.0f, 1.0f + __expf(-score)) : target - score;
     const float push = is_active ? rates.step * error : 0.0f, shrink = is_active ? rates.shrink : 1.0f;
 #pragma unroll
@@ -301,7 +301,7 @@ __device__ __forceinline__ float visit(
     return 0.0f;
 }
 
-// All ratings of a segment, from `first` on and round; groups of a warp go on together to `longest`.
+// All ratings of a segment, from `first` on, cyclic; groups of a warp continue together to `longest`.
 __device__ __forceinline__ float learn_segment(
     const Segment& segment, int longest, int first, const Samples& samples, long long begin, Number* rows,
     float* biases, Column& item, const Rates& rates, int lane, int group
@@ -342,7 +342,7 @@ __device__ __forceinline__ float learn_segment(
     return loss;
 }
 
-// Where a group starts in its segment: all over the tile's users, whom every item lists in the same order.
+// Start of a group in its segment. Starts are scattered, because every item lists the tile's users in the same order.
 __device__ __forceinline__ int start_of(const Segment& segment, unsigned salt) {
     unsigned mixed = (segment.begin ^ salt) * 0x9E3779B1u;
     mixed ^= mixed >> 15;

@@ -1,37 +1,38 @@
 // Sums and signatures of simLSH ([004] eq. 3) kept exact while ratings change, and the lists of new items; see gpu/device/online/signatures.py.
 //
-// A change adds (Ψ(new) − Ψ(old)) Φ to the sums of its item, Ψ bit for bit as gpu/training/simlsh.py has it. The list of an item
-// are the K others with ratings whose signatures agree most, ties by row: their agreements are counted, which gives the least
-// one that gets in, those above it are collected in any order, those equal to it in the order of rows, and then sorted.
-// A list stays what it is unless its owner or a member has another signature, or somebody who has now ranks before its last.
+// A change adds (Ψ(new) − Ψ(old)) Φ to the sums of its item, Ψ bit for bit as in gpu/training/simlsh.py. The list of an
+// item are the K other rated items whose signatures agree most, ties by row. Counts of each agreement give the least
+// one in the list. Items above it are collected in any order, items equal to it in the order of rows; then all are
+// sorted. A list stays the same unless its owner or a member has a new signature, or an item with a new one ranks
+// before its last.
 //
-// Compiled for S half-words of a signature and one kind of Ψ: STEPS and LIMIT of the fixed point, KIND. Who owns what: a
-// block a change, an item or a list (a wide one where there are many items to read), a warp a list that is looked at. Shared
-// memory: a count for each number of equal bits, and 16 bytes a place of a list. Limits: 65,535 bits. Races: sums are whole
-// numbers, added atomically, exact in every order; flags all set to 1; outdated lists are gathered in any order, each is made
-// alone.
+// Compiled for S half-words of a signature and one kind of Ψ: STEPS and LIMIT of the fixed point, KIND. Who owns what:
+// a block a change, an item or a list (a wide one where there are many items to read), a warp a list to check. Shared
+// memory: a count for each number of equal bits, and 16 bytes a place of a list. Limits: 65,535 bits. Races: sums are
+// whole numbers, added atomically, exact in every order; flags are only set to 1; outdated lists are gathered in any
+// order, each is made alone.
 //
-// Its parts are put before it, in this order: splitmix, lsh_bits, lsh_phi, ranks, blocks.
+// Its parts are concatenated before it in this order: splitmix, lsh_bits, lsh_phi, ranks, blocks.
 
-enum Kind { SIGN, POWER, RESIDUAL };  // as gpu/device/lsh.py has them
+enum Kind { SIGN, POWER, RESIDUAL };  // as in gpu/device/lsh.py
 
 struct Ratings {
     const int *users, *items;
-    const float *old, *now;  // NaN: none
+    const float *old, *now;  // NaN: no rating
 };
 struct Hash {
-    const float *user_baseline, *item_baseline;  // those of the snapshot
+    const float *user_baseline, *item_baseline;  // baselines of the snapshot
     const Word* user_keys;
-    double mean, unit;  // `mean`: from which Ψ = power counts; `unit`: what Ψ of STEPS stands for
+    double mean, unit;  // `mean`: origin of Ψ = power; `unit`: the value whose Ψ is STEPS
     Word seed;
     float middle;                                // ratings below it are dislikes
     int unused;
 };
-struct Signed {  // by item
+struct Signed {  // arrays by item
     unsigned* signatures;
     int* ones;                // bits that are 1
-    unsigned char* is_rated;  // whether it has ratings: lists hold no others
-    unsigned char* has_changed;  // one of these, since lists were looked at
+    unsigned char* is_rated;  // whether the item has ratings: lists hold rated items only
+    unsigned char* has_changed;  // whether one of these changed since the last check of lists
 };
 
 constexpr int HASH_THREADS = 128, FIND_THREADS = 256, LIST_THREADS = 256, WIDE_THREADS = 1024;
@@ -68,21 +69,21 @@ extern "C" __global__ void __launch_bounds__(HASH_THREADS) sign_items(const int*
         known = word;
         ones += __popc(word);
     }
-    differs = sum_of_block<HASH_THREADS / 32>(differs);  // and all have read `is_rated`
+    differs = sum_of_block<HASH_THREADS / 32>(differs);  // also a barrier after all reads of `is_rated`
     ones = sum_of_block<HASH_THREADS / 32>(ones);
     if (threadIdx.x) return;
     to.ones[item] = ones, to.is_rated[item] = is_rated;
     if (differs) to.has_changed[item] = 1;
 }
 
-// Whether the list may not be what a ranking would give. For all lanes of a warp.
+// Whether a fresh ranking may differ from the list. For all lanes of a warp.
 __device__ __forceinline__ bool is_outdated(const Signed& by, long long owner, const int* list, int k, const int* changed, int n_changed) {
     const Word* const words = (const Word*)by.signatures;
     const int lane = threadIdx.x % WARP, last = list[k - 1];
     bool is_moved = by.has_changed[owner];
     for (int n = lane; n < k; n += WARP) is_moved |= list[n] >= 0 && by.has_changed[list[n]];
     if (__any_sync(ALL, is_moved)) return true;
-    if (!by.is_rated[owner]) return false;  // and had none: an empty list
+    if (!by.is_rated[owner]) return false;  // it also had none: its list is empty
     const Rank worst = last < 0 ? -1 : rank_key(agreement_of(words, S / 2, owner, last), last);
     for (int first = 0; first < n_changed; first += WARP) {
         const int item = first + lane < n_changed ? changed[first + lane] : -1;
@@ -104,13 +105,13 @@ extern "C" __global__ void __launch_bounds__(FIND_THREADS) find_outdated(
     if (is_found && threadIdx.x % WARP == 0) outdated[atomicAdd(n_outdated, 1)] = owner;
 }
 
-struct Agreements {  // of an item with all: equal bits
+struct Agreements {  // equal bits of one item with all others
     const unsigned short* of_items;
     const unsigned char* is_rated;
     long long item, n_items;
 };
 
-// `take(candidate, agreement)` for those of the AT_ONCE from `first` on that may be in the list, ascending.
+// `take(candidate, agreement)` for those of the AT_ONCE candidates from `first` on that may be in the list, ascending.
 template <class Take> __device__ __forceinline__ void visit(const Agreements& all, long long first, Take take) {
     if (first >= all.n_items) return;
     const uint4 words = __ldg((const uint4*)(all.of_items + first));
@@ -122,7 +123,7 @@ template <class Take> __device__ __forceinline__ void visit(const Agreements& al
     }
 }
 
-struct Bound { int least, above; };  // the least agreement that gets in, −1: all do; how many are larger
+struct Bound { int least, above; };  // least agreement in the list, −1: any; number of larger ones
 
 // For all threads of a block, by the counts of each agreement.
 template <int THREADS> __device__ __forceinline__ Bound bound_of(const int* bins, int n_bins, int k) {
@@ -141,7 +142,8 @@ template <int THREADS> __device__ __forceinline__ Bound bound_of(const int* bins
     return found;
 }
 
-// Make the list of `rows[blockIdx.x]`, which becomes due where it differs. Rows of `agreements` begin `stride` apart, at 16 bytes.
+// Make the list of `rows[blockIdx.x]`, which becomes due if it differs. Rows of `agreements` begin `stride` apart, at
+// 16 bytes.
 // Shared memory: two lists of k rank keys, then n_bins counts.
 template <int THREADS> __device__ __forceinline__ void take_list(
     const unsigned short* agreements, int stride, const long long* rows, long long n_items, const Signed& by, int n_bins, int k,
@@ -152,7 +154,7 @@ template <int THREADS> __device__ __forceinline__ void take_list(
     Rank* const sorted = list + k;
     int* const bins = (int*)(sorted + k);
     const Agreements all = {agreements + (long long)blockIdx.x * stride, by.is_rated, rows[blockIdx.x], n_items};
-    const long long end = by.is_rated[all.item] ? n_items : 0;  // without ratings: nobody
+    const long long end = by.is_rated[all.item] ? n_items : 0;  // without ratings the list is empty
     for (int bin = threadIdx.x; bin < n_bins; bin += THREADS) bins[bin] = 0;
     for (int n = threadIdx.x; n < k; n += THREADS) sorted[n] = -1;
     if (threadIdx.x == 0) n_found = 0;
@@ -200,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(LIST_THREADS) take_lists(
     take_list<LIST_THREADS>(agreements, stride, rows, n_items, by, n_bins, k, neighbors, is_due);
 }
 
-// The same among many items, where a list alone would keep too little of the memory busy. Grid: a block a list.
+// The same among many items, with a wider block per list, to use more of the memory bandwidth. Grid: a block a list.
 extern "C" __global__ void __launch_bounds__(WIDE_THREADS) take_lists_wide(
     const unsigned short* agreements, int stride, const long long* rows, long long n_items, Signed by, int n_bins, int k, int* neighbors,
     unsigned char* is_due

@@ -1,7 +1,7 @@
 // Comparators of simLSH: one-bit minHash, and the exact Pearson similarity (GSM) from six moments of every pair of items.
 //
-// Moments of two items' common raters, n, Σx, Σy, Σx², Σy², Σxy, are products of dense matrices: who rated what (M), the
-// ratings (X) and their squares (Q), users × items, zero where there is none: MᵀM, XᵀM, MᵀX, QᵀM, MᵀQ, XᵀX. `spread`
+// Moments of two items' common raters, n, Σx, Σy, Σx², Σy², Σxy, are products of dense matrices: a 1 per rating (M),
+// the ratings (X) and their squares (Q), users × items, zero without a rating: MᵀM, XᵀM, MᵀX, QᵀM, MᵀQ, XᵀX. `spread`
 // writes some users' rows of the three, cuBLAS multiplies, and `select_correlated` turns moments into lists.
 //
 // Compiled for HASHES, hash functions a thread; HALF, whether the three matrices are float16 (else float32). Who owns what:
@@ -39,9 +39,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) hash_columns(
     for (int n = 0; n < HASHES; ++n) least[n] = ~0ull;
     for (int first = 0; first < item.length; first += THREADS) {
         const int held = min(THREADS, item.length - first);
-        __syncthreads();  // nobody reads the last states
+        __syncthreads();  // all threads have read the last states
         if (threadIdx.x < held) states[threadIdx.x] = mixed(keys[users[item.begin + first + threadIdx.x]] ^ mixed(seed));
-        __syncthreads();  // states are there
+        __syncthreads();  // states are written
         for (int user = 0; user < held; ++user) {
             const Word state = states[user] + (threadIdx.x + 1) * GOLDEN;
 #pragma unroll

@@ -1,5 +1,5 @@
-// Exact top-N on a device, all but the scan of the items (topn_scan.cu): what a user has to do with neighbors, floors,
-// exact scores of the rows that the scan has found, the lists; and upkeep of the item side.
+// Exact top-N on a device, all but the scan of the items (topn_scan.cu): items with neighbor terms, floors, exact
+// scores of the rows that the scan has found, the lists; and updates of the item side.
 //
 // A key is a score, as bits in ascending order, over the complement of its row: keys of a user are distinct, and their
 // order is that of the list. 0 is no key.
@@ -8,8 +8,8 @@
 // list of a user. Races: bits of `touched` are set by `atomicOr`; rows and keys are appended in any order, and sorted.
 // Every score is computed by `score` of topn_items.cuh in one order of additions: equal inputs give equal bits.
 
-constexpr int THREADS = 256;       // of blocks whose lanes work by eights, in groups of items
-constexpr int WIDE = 1024;         // of blocks that have a user; the longest list
+constexpr int THREADS = 256;       // threads of a block with eight lanes per item
+constexpr int WIDE = 1024;         // threads of a block per user; length of the longest list
 constexpr float LOWEST = -3.402823466e38f;
 
 __device__ __forceinline__ unsigned ascending(float x) {
@@ -77,7 +77,8 @@ __device__ __forceinline__ void hide(const Task& task, int user, const int* list
     }
 }
 
-// The largest number of 20 leading bits that at least `n` of the block's keys (four a thread) reach; 0: fewer are not 0.
+// The largest number of 20 leading bits that at least `n` of the block's keys (four a thread) reach; 0: fewer than `n`
+// keys are not 0.
 __device__ __forceinline__ unsigned reached_by(int n, const unsigned (&mine)[4], int (&counts)[32]) {
     unsigned found = 0;
     if (threadIdx.x < 32) counts[threadIdx.x] = 0;
@@ -94,7 +95,7 @@ __device__ __forceinline__ unsigned reached_by(int n, const unsigned (&mine)[4],
     return found;
 }
 
-// What `n` items are known to reach: of the largest of groups of the sample, the n-th. Grid: users.
+// A score that at least `n` items reach: the n-th largest of the maxima of groups of the sample. Grid: users.
 extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalog items, Task task) {
     __shared__ int counts[32];
     const int user = blockIdx.x;
@@ -122,8 +123,8 @@ extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalog items, Tas
 
 // --- exact scores and lists
 
-// Score what may be in the lists. `all`: every item, of users without candidates; else what the scan has found. Grid:
-// parts x users.
+// Score the items that may be in the lists. `all`: every item, for users without candidates; else the rows of the scan.
+// Grid: parts x users.
 extern "C" __global__ void __launch_bounds__(THREADS) score_rows(Catalog items, Task task, int all) {
     const int user = blockIdx.y, place = threadIdx.x % 8, is_some = task.has_candidates[user];
     const int n_rows = is_some ? task.candidate_starts[user + 1] - task.candidate_starts[user]
@@ -139,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) score_rows(Catalog items, 
     }
 }
 
-// Begin where no sample sets floors: nothing is found, everything is high enough. Grid: any, 1,024 threads a block.
+// Initialize if no sample sets floors: no row is found, every score is high enough. Grid: any, 1,024 threads a block.
 extern "C" __global__ void __launch_bounds__(WIDE) reset(Catalog items, Task task) {
     const int user = blockIdx.x * WIDE + threadIdx.x;
     if (user >= task.n_users) return;
@@ -196,9 +197,9 @@ extern "C" __global__ void __launch_bounds__(WIDE) list_best(Catalog items, Task
     }
 }
 
-// --- upkeep of the item side
+// --- updates of the item side
 
-struct Fresh {                     // rows that are to replace those of `items` (n,), distinct
+struct Fresh {                     // new rows of `items` (n,), which are distinct
     const int* items;
     const float *factors, *biases, *baselines;  // (n, F), (n,), (n,)
     const int* neighbors;                      // (n, K)
@@ -207,7 +208,7 @@ struct Fresh {                     // rows that are to replace those of `items` 
     int n, n_factors, is_linked;   // whether inverse lists are to follow
 };
 
-// What a plain score begins with, and a bound on |v|, of a row that is up to date.
+// The constant of a plain score and a bound on |v|, for a current row.
 __device__ __forceinline__ void open_row(const Catalog& items, int item, int place) {
     const Task nobody = {};
     const float* factors = items.factors + (long long)item * G;
@@ -220,7 +221,7 @@ __device__ __forceinline__ void open_row(const Catalog& items, int item, int pla
     atomicMax((int*)items.largest, __float_as_int(fabsf(begin)));
 }
 
-// Link item under the neighbors that it has not had. The chains only grow: an item too many costs an exact score.
+// Link item under its new neighbors. The chains only grow: a superfluous item costs an exact score.
 __device__ __forceinline__ void link(const Catalog& items, const Fresh& fresh, int n, int item, int place) {
     for (int k = place; k < items.n_slots; k += 8) {
         const int x = fresh.neighbors[(long long)n * items.n_slots + k];
@@ -234,7 +235,7 @@ __device__ __forceinline__ void link(const Catalog& items, const Fresh& fresh, i
     __syncwarp(eight());
 }
 
-// Take rows over. Grid: eight lanes a row.
+// Copy new rows. Grid: eight lanes a row.
 extern "C" __global__ void __launch_bounds__(THREADS) renew(Catalog items, Fresh fresh) {
     const int n = (blockIdx.x * THREADS + threadIdx.x) / 8, place = threadIdx.x % 8;
     if (n >= fresh.n) return;
@@ -252,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) renew(Catalog items, Fresh
     open_row(items, item, place);
 }
 
-// Follow a change of `hidden` at `rows` (n,). Grid: eight lanes a row.
+// Apply a change of `hidden` at `rows` (n,). Grid: eight lanes a row.
 extern "C" __global__ void __launch_bounds__(THREADS) reopen(Catalog items, const int* rows, int n) {
     const int at = (blockIdx.x * THREADS + threadIdx.x) / 8;
     if (at < n) open_row(items, rows[at], threadIdx.x % 8);

@@ -1,33 +1,33 @@
-// topn.cu and topn_scan.cu, part 1: what lies on the device of items and of a batch of requests, and the exact score.
+// topn.cu and topn_scan.cu, part 1: the arrays of items and of a batch of requests, and the exact score.
 //
 // Compiled for G, the factors of a row with its padding: a multiple of 16.
 
-struct Catalog {                 // as gpu/device/item_index.py writes it; arrays of I items and spare ones
+struct Catalog {                 // in the layout of gpu/device/item_index.py; arrays have I items and spare rows
     const float* factors;          // (I, G), zeros beyond F
-    float2* outer;                 // what a plain score begins with (−inf: the item is hidden or there is none), |v| or more
+    float2* outer;                 // constant of a plain score (−inf: hidden or no item), and a bound on |v|
     float* fixed;                  // μ + b_j
     float* baselines;              // μ + b̄_j
-    float* largest;                // one number: no finite beginning of a plain score has more magnitude
+    float* largest;                // one number: bound on the magnitude of the finite constants in `outer`
     const unsigned char* hidden;
     int* neighbors;               // (I, K), −1: none
     float* explicit_weights;       // (I, K)
     float* implicit_weights;
-    const int *starts, *owners;    // where each of the first `n_listed` items is a neighbor; may hold more than is true
-    int *heads, *nexts, *later;    // the same, what came later: chains of places in `later`; −1 ends them
+    const int *starts, *owners;    // items with each of the first `n_listed` items as a neighbor; may list too many
+    int *heads, *nexts, *later;    // later additions: chains of positions in `later`; −1 ends them
     int* n_later;
     int n_items, n_listed, n_slots, is_implicit;
-    float middle;                  // implicit: ratings below it are dislikes; −inf: none is, and values are not given
+    float middle;                  // implicit: ratings below it are dislikes; −inf: no dislikes and no values
 };
-struct Task {                      // as gpu/device/topn.py writes it; B users
+struct Task {                      // in the layout of gpu/device/topn.py; B users
     const float *factors, *biases, *baselines;  // (B, G), (B,), (B,)
     const int *seen_starts, *seen;              // (B + 1,) and flat; ascending for each user, as the lists below
     const float* values;
     const int *excluded_starts, *excluded, *candidate_starts, *candidates;
     const int* has_candidates;     // (B,)
     float* sample;                 // (B, n_sampled)
-    unsigned* touched;             // (B, words), a bit for each item; without neighbors none
-    float* floors;                 // (B,): nothing below it can be in the list
-    int* counts;                   // (B, 2): rows and keys found, those that had no room among them
+    unsigned* touched;             // (B, words), a bit for each item; unused without neighbors
+    float* floors;                 // (B,): lower scores cannot be in the list
+    int* counts;                   // (B, 2): numbers of found rows and keys, also of those beyond `room`
     int* rows;                     // (B, room): rows that may belong to the list
     unsigned long long* keys;      // (B, room)
     int* items;                    // (B, n), the answer
@@ -50,7 +50,7 @@ __device__ __forceinline__ bool is_masked(const Task& task, int user, int item) 
     return (task.mask_seen && holds(task.seen, task.seen_starts, user, item)) || holds(task.excluded, task.excluded_starts, user, item);
 }
 
-// What follows is computed by eight neighboring lanes together, `place` 0 to 7, in one order wherever it is asked for.
+// Eight neighboring lanes, `place` 0 to 7, compute the following together, always in the same order of additions.
 
 __device__ __forceinline__ unsigned eight() { return 0xffu << (threadIdx.x & 24); }
 template <class Number> __device__ __forceinline__ Number total(Number x) {
@@ -70,13 +70,13 @@ __device__ __forceinline__ float product(const float* user, const float* item, i
     return total(sum);
 }
 
-// What the rating of `item` at this place gives the items that have it as a neighbor.
+// The neighbor term of the rating at this position, for items that have `item` as a neighbor.
 __device__ __forceinline__ float residual_of(const Catalog& items, const Task& task, int user, int item, int place) {
     if (!items.is_implicit) return task.values[place] - (items.baselines[item] + task.baselines[user]);
     return items.middle != NONE && task.values[place] < items.middle ? -1.0f : 1.0f;
 }
 
-// |R|^-½ Σ (r − b) w + |N|^-½ Σ c of [004] eq. 1; `user` below 0: of somebody who has rated nothing.
+// |R|^-½ Σ (r − b) w + |N|^-½ Σ c of [004] eq. 1; `user` below 0: a user without ratings.
 __device__ __forceinline__ float terms(const Catalog& items, const Task& task, int user, int item, int place) {
     float explicit_sum = 0, implicit_sum = 0;
     int n_rated = 0, n_unrated = 0;
@@ -104,7 +104,7 @@ __device__ __forceinline__ bool is_touched(const Task& task, int user, int item)
     return task.words && (task.touched[(long long)user * task.words + item / TILE] >> (item % TILE) & 1);
 }
 
-// The score that orders lists; −inf where the item is hidden. Adding 0 turns −0 into 0, which it equals.
+// The score that orders lists; −inf if the item is hidden. Adding 0 turns −0 into 0, which it equals.
 __device__ __forceinline__ float score(const Catalog& items, const Task& task, int user, int item, bool touched, int place) {
     float found = items.outer[item].x;
     if (found == NONE) return NONE;

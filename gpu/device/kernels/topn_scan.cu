@@ -1,22 +1,23 @@
-// Which items may belong to the lists of a batch of users: scores on tensor cores, with a bound on their error.
+// Finds the items that may belong to the lists of a batch of users: scores on tensor cores, with a bound on their
+// error.
 //
-//   s' = begin_j + b_u + ũ·ṽ_j,   |s' − s| ≤ ε |u| |v_j| + slack,   s as the exact score of topn_items.cuh
+//   s' = begin_j + b_u + ũ·ṽ_j,   |s' − s| ≤ ε |u| |v_j| + slack,   s is the exact score of topn_items.cuh
 //
 // ũ, ṽ are rounded to TF32: ε is 2·2^-11 for that, and for sums in float32, here and there, 2^-14 (G up to 256: 32
 // products, each sum off by 2^-21 at most, and the exact score's own). `slack` is 2^-20 of the other parts' magnitude.
-// An item is left out only where s' + ε |u| |v_j| + slack lies below the user's floor, which `n` items are known to
-// reach: the list of exact scores is found among the rest.
+// An item is left out only where s' + ε |u| |v_j| + slack lies below the user's floor, which at least `n` items
+// reach: the list of exact scores is among the rest.
 //
 // Compiled for G and MT: a block has up to 16 MT users.
 //
 // Who owns what. A warp takes a tile of 32 items at a time, all users of the block: 16 x 8 products of 16 users and 8
-// items, MT x 4 of them. In each 16 columns a lane reads 16 bytes of four items, and takes them as columns t and t + 4
-// of two products of 8 columns: the order of columns does not matter as long as both sides have the same.
+// items, MT x 4 of them. In each 16 columns a lane reads 16 bytes of four items, and uses them as columns t and t + 4
+// of two products of 8 columns: any order of columns is right if both sides have the same.
 //
 // Shared memory: users, as the products read them, rounded; of each warp STAGES stages of 32 items x 16 columns, filled
 // by `cp.async` ahead and across tiles; no warp waits for another. Rows of 64 bytes: neither side conflicts.
 //
-// Limits: compute capability 8.0. Races: rows are appended in any order; what is made of them does not depend on it.
+// Limits: compute capability 8.0. Races: rows are appended in any order, which does not affect the lists.
 
 constexpr int COLUMNS = G / 16;    // pieces of a row
 constexpr int WARPS = 8, STAGES = 4, STAGE_BYTES = TILE * 64;
@@ -27,7 +28,7 @@ struct Shared {
     uint4 users[COLUMNS * 2][MT][32];
     float reach[USERS];            // ε |u|
     float rest[USERS];             // b − slack
-    float floors[USERS];           // what begin + product + ε |u| |v| must reach
+    float floors[USERS];           // least value of begin + product + ε |u| |v|
     unsigned char stages[WARPS][STAGES][STAGE_BYTES];
 };
 extern __shared__ __align__(16) unsigned char memory[];
@@ -108,7 +109,7 @@ template <class Use> __device__ __forceinline__ void scan_tiles(Shared& shared, 
                 for (int e = 0; e < 4; ++e) products[m][n][e] = 0;
         for (int piece = 0; piece < COLUMNS; ++piece) {
             wait_but<STAGES - 2>();
-            __syncwarp();  // the stage has landed for all lanes, and none reads the one before it any more
+            __syncwarp();  // the stage is complete in all lanes, and all have read the one before
             const unsigned char* stage = shared.stages[threadIdx.x / 32][slot] + 16 * lane;
             unsigned v[4][4];
 #pragma unroll
@@ -131,7 +132,7 @@ template <class Use> __device__ __forceinline__ void scan_tiles(Shared& shared, 
     }
 }
 
-// Scores of every `stride`-th tile that the exact ones do not fall below. Grid: tiles x users.
+// Lower bounds of the exact scores, for every `stride`-th tile. Grid: tiles x users.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sample_scores(Catalog items, Task task) {
     Shared& shared = *(Shared*)memory;
     const int lane = threadIdx.x % 32, base = blockIdx.y * USERS;
@@ -189,5 +190,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) scan(Catalog items, 
     });
 }
 
-// What the launcher must know: threads of a block, users of a block, bytes of its shared memory.
+// For the launcher: threads of a block, users of a block, bytes of its shared memory.
 extern "C" __constant__ int geometry[3] = {32 * WARPS, USERS, (int)sizeof(Shared)};

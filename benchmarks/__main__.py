@@ -26,30 +26,28 @@ app = typer.Typer(name="benchmarks", help=__doc__, add_completion=False, rich_ma
 
 Data = Annotated[
     Path,
-    typer.Option("--data", help="Folder of sets, each in a folder of its own.", metavar="DIR", exists=True),
+    typer.Option("--data", help="Folder with one subfolder for each set.", metavar="DIR", exists=True),
 ]
 Json = Annotated[
     Path | None,
-    typer.Option(
-        "--json", help="Keep raw rows in this file of JSON lines, and compute none that it has.", metavar="FILE"
-    ),
+    typer.Option("--json", help="File of JSON lines for raw rows; its rows are not computed again.", metavar="FILE"),
 ]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="One of the sets; several times.", metavar="NAME")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="Name of a set; may be repeated.", metavar="NAME")]
 
 
 @app.command()
 def defaults(
     data: Data,
     sets: Sets = None,
-    part: Annotated[str, typer.Option(help="ours (with trivial baselines), grid, tune, peers, or all.")] = "ours",
+    part: Annotated[str, typer.Option(help="Part: ours (with trivial baselines), grid, tune, peers, all.")] = "ours",
     peers_python: Annotated[
-        Path, typer.Option(help="Interpreter that has the peers.", metavar="PATH", exists=True)
+        Path, typer.Option(help="Interpreter with the peers installed.", metavar="PATH", exists=True)
     ] = Path(sys.executable),
     peer_threads: Annotated[int, typer.Option(help="Threads of a peer.", min=1)] = 1,
     backend: Where = "auto",
     json: Json = None,
 ) -> None:
-    """Shipped defaults on every set, compared with the best of a fixed grid, a trivial method, and peers."""
+    """Compare the shipped defaults on every set with the best of a fixed grid, a trivial method, and peers."""
     from benchmarks import defaults as measurement
     from benchmarks import tables
     from benchmarks.datasets import SOURCES
@@ -66,9 +64,9 @@ def defaults(
 
 @app.command()
 def table(
-    files: Annotated[list[Path], typer.Argument(help="What --json wrote; several are put together.", exists=True)],
+    files: Annotated[list[Path], typer.Argument(help="Files that --json wrote; their rows are merged.", exists=True)],
 ) -> None:
-    """The table of `defaults` from files of raw rows, with nothing computed."""
+    """Print the table of `defaults` from files of raw rows, without computing anything."""
     from benchmarks import tables
     from benchmarks.rows import Store
 
@@ -90,7 +88,7 @@ def dislikes(
     backend: Where = "auto",
     json: Json = None,
 ) -> None:
-    """Share of a disliked item's nearest neighbors in the next list, and NDCG@10 of what was liked, on ml-1m."""
+    """Share of a disliked item's nearest neighbors in the next list, and NDCG@10 of liked items, on ml-1m."""
     from benchmarks import dislikes as measurement
 
     _measure(measurement, data, algorithms, backend, json)
@@ -98,7 +96,7 @@ def dislikes(
 
 @app.command()
 def stream(data: Data, algorithms: Names = "als,sgd,culsh,esgd", backend: Where = "auto", json: Json = None) -> None:
-    """Test RMSE after half of ml-1m arrived online, against the static and the retrained model; ms a batch."""
+    """Test RMSE after half of ml-1m was learned online, and of the static and the retrained model; ms per batch."""
     from benchmarks import stream as measurement
 
     _measure(measurement, data, algorithms, backend, json)
@@ -122,14 +120,14 @@ def _measure(measurement: Measurement, data: Path, algorithms: str, backend: str
     print(tables.metrics_table(store, measurement.STAGE))
 
 
-def _check(names: Sequence[str], known: Collection[str], option: str) -> None:
+def _check(names: Sequence[str], choices: Collection[str], option: str) -> None:
     for name in names:
-        if name not in known:
-            raise typer.BadParameter(f"expected one of {', '.join(known)}, got {name!r}", param_hint=option)
+        if name not in choices:
+            raise typer.BadParameter(f"expected one of {', '.join(choices)}, got {name!r}", param_hint=option)
 
 
 for more in (engine_commands.app, service_commands.app):
-    app.add_typer(more)  # without a name, so that its commands are on the same level as these
+    app.add_typer(more)  # without a name, so that its commands are at the top level too
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,7 +1,8 @@
-"""`python -m benchmarks accuracy`: test error and cost of each way of finding neighbors ([004] table 7).
+"""`python -m benchmarks accuracy`: test error and cost of each similarity that finds neighbors ([004] table 7).
 
-Each model is trained once a seed, which moves its start, its order of visits, its hashes and its random neighbors; the
-split stays. CULSH-MF is compared with the same descent without neighbors, and with ALS at the shipped defaults.
+Each model is trained once per seed. The seed determines the start, the order of samples, the hashes and the random
+neighbors; the split of the data is always the same. CULSH-MF is compared with the same descent without neighbors, and
+with ALS at the shipped defaults.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ PSI = {"power": "r²", "residual": "r − b"}
 class Row:
     """One model.
 
-    `test_rmse` is a median over the seeds after the last epoch, `rmse_by_seed` each, `seconds` a median of whole
-    trainings, neighbors included. Of finding the neighbors: `neighbors_s` is a median; `kept_mib` what stays for
-    learning online (sums and signatures) with the lists; `peak_mib` what was taken meanwhile, on a device of its own.
+    `test_rmse` is the median over the seeds after the last epoch; `rmse_by_seed` has each value. `seconds` is the
+    median time of a training with its search of neighbors. `neighbors_s` is the median time of that search alone. It
+    leaves `kept_mib` in memory (lists, and sums and signatures for online learning). `peak_mib` is its peak of memory,
+    of the device if it runs there. `filled_at_random` is the share of neighbors that were drawn at random.
     """
 
     algorithm: str
@@ -54,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Finding:
-    """What finding neighbors once took; see `Row`."""
+    """Time and memory of one search of neighbors; see `Row`."""
 
     seconds: float
     kept_mib: float
@@ -65,7 +67,7 @@ class Finding:
 def run(
     train: gpu.Ratings, test: gpu.Ratings, factors: Sequence[int], n_neighbors: int, seeds: Sequence[int], backend: str
 ) -> Iterator[Row]:
-    """Every way at each F with K = `n_neighbors`, the descent without them, then ALS."""
+    """For each F: the descent without neighbors, then `WAYS` with K = `n_neighbors`; at the end ALS."""
     for n_factors in factors:
         size = {"n_factors": n_factors}
         yield measure(train, test, params_for("sgd", size), seeds, backend)
@@ -76,35 +78,35 @@ def run(
 
 
 def folds(parts: Iterator[tuple[gpu.Ratings, gpu.Ratings]], backend: str) -> Iterator[Row]:
-    """The shipped defaults on each (train, test)."""
+    """A row of the shipped defaults for each (train, test)."""
     for train, test in parts:
         yield measure(train, test, params_for("culsh", {}), (0,), backend)
 
 
 def measure(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, seeds: Sequence[int], backend: str) -> Row:
-    """One model, trained once a seed after a training of one epoch, which compiles what is called."""
+    """Train a model once per seed, after a training of one epoch that compiles the kernels."""
     chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
     say(f"training {params} ({chosen.name})")
     gpu.fit(train, with_changes(params, n_epochs=1), backend=chosen)
     settings = [with_changes(params, seed=seed) for seed in seeds]
     errors, seconds = zip(*(fitted(train, test, setting, chosen) for setting in settings), strict=True)
-    found = [finding(train, setting, chosen) for setting in settings if isinstance(setting, CulshParams)]
+    findings = [finding(train, setting, chosen) for setting in settings if isinstance(setting, CulshParams)]
     return Row(
         params.algorithm, neighbors_of(params), params.width, getattr(params, "n_neighbors", 0),
-        statistics.median(errors), errors, statistics.median(seconds), *medians(found),
+        statistics.median(errors), errors, statistics.median(seconds), *medians(findings),
     )  # fmt: skip
 
 
 def neighbors_of(params: gpu.Params) -> str:
-    """The way to them, with Ψ where there is one."""
+    """Name of the similarity, with Ψ if it has one; "none" for models without neighbors."""
     if not isinstance(params, CulshParams):
         return "none"
     return f"simlsh, Ψ = {PSI[params.psi]}" if params.similarity == "simlsh" else params.similarity
 
 
-def medians(found: Sequence[Finding]) -> tuple[float, ...]:
-    """Of each attribute; nothing of nothing."""
-    return tuple(map(statistics.median, zip(*map(dataclasses.astuple, found), strict=True)))
+def medians(findings: Sequence[Finding]) -> tuple[float, ...]:
+    """Median of each attribute, in their order; () without findings."""
+    return tuple(map(statistics.median, zip(*map(dataclasses.astuple, findings), strict=True)))
 
 
 def fitted(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, backend: gpu.Backend) -> tuple[float, float]:
@@ -116,9 +118,9 @@ def fitted(train: gpu.Ratings, test: gpu.Ratings, params: gpu.Params, backend: g
 
 
 def finding(train: gpu.Ratings, params: CulshParams, backend: gpu.Backend) -> Finding:
-    """Find the neighbors on their own, twice: the time of the one that is measured for memory does not count."""
+    """Find the neighbors alone, once to measure memory and once to measure time."""
     peak = peak_mib(lambda: similarity.find(train, params, backend), backend)
-    found = similarity.neighbors(train, params, backend)
-    n_signature = found.projections.shape[1] // 8 * train.n_items
-    kept = (found.neighbors.nbytes + found.projections.nbytes + n_signature) / MIB
-    return Finding(found.seconds, kept, peak, found.filled)
+    search = similarity.neighbors(train, params, backend)
+    signature_bytes = search.projections.shape[1] // 8 * train.n_items
+    kept = (search.neighbors.nbytes + search.projections.nbytes + signature_bytes) / MIB
+    return Finding(search.seconds, kept, peak, search.filled)

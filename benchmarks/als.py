@@ -1,7 +1,7 @@
-"""`python -m benchmarks als`: time of both half-iterations of ALS against the hardware's limits and `implicit`.
+"""`python -m benchmarks als`: times of both half-iterations of ALS, of the hardware's limits and of `implicit`.
 
-Every iteration belongs to one trajectory from a random start, as in a training: on converged rows conjugate gradients
-stop early, and the time would mean nothing. Compared programs take turns, one iteration each, from the same start.
+Iterations form one trajectory from a random start, as in a training. Conjugate gradients stop early on converged rows,
+so repeating one iteration would measure too short a time. Compared programs start alike and alternate iterations.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Iteration:
-    """One trajectory of one code: medians in milliseconds without the first iteration, which is `first_ms`.
+    """One trajectory of one program. Times are medians that exclude the first iteration, which is `first_ms`.
 
-    `train_loss` is the objective over the ratings after the last iteration, `test_rmse` one value an iteration.
+    `train_loss` is the objective after the last iteration divided by the number of ratings. `test_rmse` has a value for
+    each iteration.
     """
 
     code: str
@@ -51,9 +52,9 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Half:
-    """One half-iteration of ours: the data and operations it needs (`als_cost`), and the rates it reached.
+    """One of our half-iterations: its bytes and operations (`als_cost`), and the measured rates.
 
-    `floor_ms` is what an H100 needs at its ceilings, `share` the floor over the time; NaN on the host.
+    `floor_ms` is the least time of an H100 at its ceilings; `share` is `floor_ms / ms`. Both are NaN on the host.
     """
 
     half: str
@@ -72,17 +73,17 @@ class Half:
 
 
 class Setting:
-    """Ratings prepared on a backend, and the measures of tables there."""
+    """Ratings prepared on a backend, and the errors of factor tables there."""
 
     def __init__(
         self, train: gpu.Ratings, test: gpu.Ratings, params: AlsParams | AlsImplicitParams, backend: gpu.Backend
     ) -> None:
-        known = calibrate(train, params)
-        self.unit = 1.0 if params.is_implicit else known.unit
-        train = signals_of(train, known) if params.is_implicit else in_units(train, known.unit)
+        calibration = calibrate(train, params)
+        self.unit = 1.0 if params.is_implicit else calibration.unit
+        train = signals_of(train, calibration) if params.is_implicit else in_units(train, calibration.unit)
         test = in_units(test, self.unit)
         self.train, self.test, self.params, self.backend = train, test, params, backend
-        self.problem = als.problem_of(train, params, known)
+        self.problem = als.problem_of(train, params, calibration)
         self.primitives = backend.primitives("als")
         self.by_user = self.primitives.prepare(train.by_user, train.n_items, self.problem)
         self.by_item = self.primitives.prepare(train.by_item, train.n_users, self.problem)
@@ -94,20 +95,20 @@ class Setting:
         return self.primitives.load(users, self.problem), self.primitives.load(items, self.problem)
 
     def train_loss(self, users: Any, items: Any) -> float:
-        """The whole objective over the number of ratings."""
+        """The objective, with its regularization, divided by the number of ratings."""
         measure, problem = self.primitives, self.problem
         _, loss = measure.errors(self.by_user, users, items, problem, self.train.scale)
         loss += measure.penalty(self.by_user, users, problem) + measure.penalty(self.by_item, items, problem)
         return float(loss / len(self.train)) * self.unit**2
 
     def test_rmse(self, users: Any, items: Any) -> float:
-        """Of estimates clipped to the scale of the training ratings."""
+        """RMSE of estimates that are clipped to the scale of the training ratings."""
         squares, _ = self.primitives.errors(self.held_out, users, items, self.problem, self.train.scale)
         return float(np.sqrt(squares / len(self.test))) * self.unit
 
 
 class Trajectory:
-    """One code on its way from the start: its tables, and what each iteration took and reached."""
+    """One program's factor tables, and the time and test RMSE of each of its iterations."""
 
     def __init__(
         self,
@@ -117,14 +118,14 @@ class Trajectory:
         solve_items: Callable[[Any, Any], None],
         solve_users: Callable[[Any, Any], None],
     ) -> None:
-        """`solve_items` and `solve_users` are called with (users, items) and return when the half is done."""
+        """`solve_items` and `solve_users` take (users, items) and return after the half-iteration has finished."""
         self.name, self.setting = name, setting
         self._tables, self._solve_items, self._solve_users = tables, solve_items, solve_users
         self.seconds: list[tuple[float, float]] = []
         self.test_rmse: list[float] = []
 
     def advance(self) -> None:
-        """One iteration, timed half by half; then its error on the test part, not timed."""
+        """Run one iteration and time each half; then compute its test error, which is not timed."""
         began = time.perf_counter()
         self._solve_items(*self._tables)
         between = time.perf_counter()
@@ -134,12 +135,12 @@ class Trajectory:
             self.test_rmse.append(self.setting.test_rmse(*self._tables))
 
     def milliseconds(self) -> tuple[float, float]:
-        """Median of each half, items first, without the first iteration."""
+        """(items, users): median of each half, without the first iteration."""
         items, users = (statistics.median(half) * 1e3 for half in zip(*self.seconds[1:], strict=True))
         return items, users
 
     def iteration(self) -> Iteration:
-        """The table's row for this trajectory."""
+        """The row of this trajectory."""
         params, train = self.setting.params, self.setting.train
         whole = [sum(halves) * 1e3 for halves in self.seconds]
         loss = self.setting.train_loss(*self._tables)
@@ -151,11 +152,11 @@ class Trajectory:
 
 def run(
     parts: Sequence[tuple[gpu.Ratings, gpu.Ratings]], algorithm: str, factors: Sequence[int],
-    given: Mapping[str, Any], backend: gpu.Backend,
+    settings: Mapping[str, Any], backend: gpu.Backend,
 ) -> Iterator[tuple[list[Iteration], list[Half]]]:  # fmt: skip
-    """A trajectory of each of `parts` (train, test) with each number of factors, followed by the peer's.
+    """A trajectory on each of `parts` (train, test) with each number of factors, then the peer's.
 
-    Implicit objectives are the peer's, with the same λ for every row, unless `given` has another.
+    Implicit models use the peer's objective, which has the same λ in every row, unless `settings` has another exponent.
     """
     implicit = algorithm == AlsImplicitParams.algorithm
     peer = als_peer.installed() if implicit and backend.name == "host" else None
@@ -164,8 +165,8 @@ def run(
         defaults["precision"] = "float32"
     for train, test in parts:
         for n_factors in factors:
-            params = params_for(algorithm, {**defaults, **given, "n_factors": n_factors})
-            assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - what the command offers
+            params = params_for(algorithm, {**defaults, **settings, "n_factors": n_factors})
+            assert isinstance(params, AlsParams | AlsImplicitParams)  # noqa: S101 - narrows the type
             say(f"{len(train):,} ratings, {train.n_users:,} users, {params}")
             yield measure(train, test, params, backend, peer)
 
@@ -174,7 +175,7 @@ def measure(
     train: gpu.Ratings, test: gpu.Ratings, params: AlsParams | AlsImplicitParams, backend: gpu.Backend,
     peer: ModuleType | None,
 ) -> tuple[list[Iteration], list[Half]]:  # fmt: skip
-    """`params.n_epochs` iterations of ours and of the peer's in turn; ours first in both results."""
+    """Alternate `params.n_epochs` iterations of ours and of the peer; our results come first."""
     _compile(params, backend)
     setting = Setting(train, test, params, backend)
     codes = [ours(setting)]
@@ -202,38 +203,38 @@ def ours(setting: Setting) -> Trajectory:
 
 
 def where(backend: gpu.Backend) -> str:
-    """`host`, or the name of the card."""
+    """`host`, or the name of the GPU."""
     return "host" if backend.name == "host" else device.describe().split(",")[0]
 
 
 def theirs(setting: Setting, peer: ModuleType) -> Trajectory:
-    """The half-iterations of `implicit`, from our start and in our order."""
+    """The half-iterations of `implicit`, from our start and with items first."""
     assert isinstance(setting.params, AlsImplicitParams)  # noqa: S101 - it has no other objective
     peer_halves = als_peer.Halves(peer, setting.train, setting.params)
     return Trajectory("implicit", setting, setting.start(), peer_halves.items, peer_halves.users)
 
 
 def halves(setting: Setting, items_ms: float, users_ms: float) -> list[Half]:
-    """Both halves of ours: the measured times, and the least times that the hardware allows."""
+    """Both of our half-iterations with measured times and the least times that the hardware allows."""
     train, problem = setting.train, setting.problem
     both = (("items", train.by_item, train.n_users, items_ms), ("users", train.by_user, train.n_items, users_ms))
-    found = []
+    results = []
     for name, rows, n_columns, ms in both:
         work = als_cost.work_of(rows, n_columns, problem)
         floor_ms, limit = work.floor_ms(H100) if setting.backend.name == "device" else (NAN, "not measured")
-        found.append(
+        results.append(
             Half(
                 name, problem.precision, problem.n_factors, train.n_users, len(train), ms, work.bytes / 1e9,
                 work.flop / 1e9, work.bytes / ms / 1e6, work.flop / ms / 1e6, floor_ms, limit, floor_ms / ms,
             )
         )  # fmt: skip
-    return found
+    return results
 
 
 def parts_of(
     train: gpu.Ratings, test: gpu.Ratings, shares: Sequence[float], user_shares: Sequence[float]
 ) -> list[tuple[gpu.Ratings, gpu.Ratings]]:
-    """(train, test) of each share of the ratings with all users, and of each share of the users with all of theirs."""
+    """(train, test) for each share of the ratings, then for each share of the users with all their ratings."""
     parts = [(train if share == 1 else als_matrix.sampled(train, share), test) for share in shares]
     for share in user_shares:
         parts.append((als_matrix.first_users(train, share), als_matrix.first_users(test, share)))
@@ -241,7 +242,7 @@ def parts_of(
 
 
 def _compile(params: AlsParams | AlsImplicitParams, backend: gpu.Backend) -> None:
-    """Call on a few ratings everything that is timed, so that compiling is not."""
+    """Call everything that is timed on a few ratings, so that times exclude compilation."""
     users, items = np.divmod(np.arange(64), 8)
     few = gpu.Ratings.from_coo(users, items, np.ones(64))
     code = ours(Setting(few, few, dataclasses.replace(params, n_epochs=1), backend))

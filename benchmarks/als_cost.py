@@ -1,6 +1,6 @@
-"""What a half-iteration of ALS has to move and to compute, and how long an H100 needs for it at its ceilings.
+"""Bytes and FLOP of a half-iteration of ALS, and the least time of an H100 for them.
 
-Counted is the useful work alone: no padding of F, nothing read twice but the gathered rows, half of the symmetric A.
+Only useful work counts: no padding of F, one half of the symmetric A, and no repeated reads except of gathered rows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ HALVES_OF_A_BIAS = 3  # a one, and a bias in two FP16 numbers
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What a card reaches at most: bytes a second of gathered rows, FLOP a second of matrix products.
+    """Highest measured rates of a GPU.
 
     Attributes:
-        cached: from tables of up to `cached_bytes`, which stay in L2.
-        gathered: from longer ones.
-        float16, float32: matrix products, with sums in float32.
+        cached: bytes per second of rows gathered from tables of up to `cached_bytes`, which stay in L2.
+        gathered: bytes per second of rows gathered from larger tables.
+        float16, float32: FLOP per second of matrix products with sums in float32.
     """
 
     cached: float
@@ -52,7 +52,7 @@ class Work:
     precision: str
 
     def floor_ms(self, ceilings: Ceilings) -> tuple[float, Limit]:
-        """Milliseconds that the slower of moving and computing takes, and which of the two it is."""
+        """(milliseconds, limit): the longer of the times to move the data and to compute, and which one it is."""
         gather = ceilings.cached if self.table_bytes <= ceilings.cached_bytes else ceilings.gathered
         arithmetic = ceilings.float16 if self.precision == "float16" else ceilings.float32
         memory_ms, arithmetic_ms = self.bytes / gather * 1e3, self.flop / arithmetic * 1e3
@@ -62,21 +62,21 @@ class Work:
 def work_of(rows: Rows, n_columns: int, problem: AlsObjective) -> Work:
     """The work of solving `rows` against a table of `n_columns` rows.
 
-    Bytes: for each rating itself and a gathered row; the solved table read and written once. FLOP: F (F + 1) for each
-    rating (half of z zᵀ, a product and a sum), 2 F² for each step and row with ratings; where the objective is
-    implicit, F (F + 1) for each row of the other table as well.
+    Bytes: each rating and its gathered row; the solved table is read and written once. FLOP: F (F + 1) for each rating
+    (half of z zᵀ, a product and a sum), and 2 F² for each step of each row with ratings. An implicit objective adds
+    F (F + 1) for each row of the other table.
     """
     n_ratings, n_solved, size = int(rows.lengths.sum()), int(np.count_nonzero(rows.lengths)), width(problem)
-    in_row = row_bytes(problem)
-    moved = n_ratings * (in_row + BYTES_OF_A_RATING) + 2 * len(rows.lengths) * size * 4
+    bytes_per_row = row_bytes(problem)
+    moved = n_ratings * (bytes_per_row + BYTES_OF_A_RATING) + 2 * len(rows.lengths) * size * 4
     flop = n_ratings * size * (size + 1) + n_solved * _solve_flop(size, problem)
     if problem.is_implicit:
         flop += n_columns * size * (size + 1)
-    return Work(moved, flop, n_columns * in_row, problem.precision)
+    return Work(moved, flop, n_columns * bytes_per_row, problem.precision)
 
 
 def row_bytes(problem: AlsObjective) -> int:
-    """Bytes of one row of the table that is gathered from."""
+    """Bytes of one row of the gathered table."""
     if problem.precision == "float32":
         return width(problem) * 4
     columns = problem.n_factors + HALVES_OF_A_BIAS * problem.biases

@@ -1,7 +1,7 @@
 """`python -m benchmarks als-lists`: lists of als-implicit and of the package `implicit`, on the splits of `ranking`.
 
-Ratings count as ones in both, as the peer's published figures have them. Its confidence of a rated pair is its `alpha`,
-ours 1 + α: their 5 is our 4. Its regularization is λ for every row, our exponent 0.
+Both learn ratings as ones, like the peer's published figures. The peer's confidence of a rated pair is its `alpha`,
+ours is 1 + α, so its 5 equals our 4. Its λ is the same for every row, which is our exponent 0.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gpu.params import AlsImplicitParams
 from service.cli import offline, ratings_file
 
 SEEDS = (0, 1, 2)
-# The best two of the peer on this data, found in a grid over its parameters.
+# The peer's two best settings on this data, from a grid over its parameters.
 PEERS_BEST = (
     AlsImplicitParams(n_factors=128, regularization=60, alpha=4, regularization_exponent=0, n_epochs=15, n_cg_steps=3),
     AlsImplicitParams(n_factors=64, regularization=30, alpha=4, regularization_exponent=0, n_epochs=15, n_cg_steps=3),
 )
-# Weighted by counts: the best of a grid over λ and α, by leave-one-out within the training part.
+# λ weighted by counts: the best of a grid over λ and α, chosen by leave-one-out within the training part.
 WEIGHTED = dataclasses.replace(PEERS_BEST[0], regularization=0.045, alpha=5, regularization_exponent=1)
 
 Fit = Callable[[gpu.Ratings, AlsImplicitParams], gpu.Model]
@@ -37,7 +37,7 @@ Fit = Callable[[gpu.Ratings, AlsImplicitParams], gpu.Model]
 
 @dataclass(frozen=True)
 class Row:
-    """One code with one set of parameters; a value for each of `SEEDS`, seconds of a training as a median."""
+    """One program with one set of parameters: a value for each of `SEEDS`, and median seconds of a training."""
 
     code: str
     n_factors: int
@@ -52,7 +52,7 @@ class Row:
 
 
 class Splits:
-    """The two splits of `python -m benchmarks ranking`, as ones to learn from."""
+    """The two splits of `python -m benchmarks ranking`; training ratings become ones."""
 
     def __init__(self, ratings: gpu.Ratings, seed: int) -> None:
         self._rest, self._positives, self._negatives = leave_one_out(ratings, seed)
@@ -60,7 +60,7 @@ class Splits:
         self._ones = as_ones(self._rest), as_ones(self._train)
 
     def row(self, code: str, fit: Fit, params: AlsImplicitParams) -> Row:
-        """Train on both with each seed."""
+        """Train on both splits with each seed, and measure the lists."""
         sampled, full, seconds = [], [], []
         for seed in SEEDS:
             seeded = dataclasses.replace(params, seed=seed)
@@ -78,13 +78,13 @@ class Splits:
 
 
 def run(ratings: Path, seed: int) -> Iterator[Row]:
-    """The peer at its best two, ours with the same parameters, and ours with the regularizer that the peer lacks."""
+    """The peer with its two best settings, ours with the same, and ours with the regularizer that the peer lacks."""
     splits = Splits(offline.Data.split(ratings_file.read(ratings), 0.0, seed).train, seed)
     peer = als_peer.installed()
     for params in PEERS_BEST:
         if peer is not None:
             say(f"training implicit, {params.n_factors} factors")
-            yield splits.row("implicit", lambda part, given: als_peer.fit(peer, part, given), params)
+            yield splits.row("implicit", lambda part, seeded: als_peer.fit(peer, part, seeded), params)
         say(f"training als-implicit, {params.n_factors} factors")
         yield splits.row("als-implicit", gpu.fit, params)
     say("training als-implicit, weighted")

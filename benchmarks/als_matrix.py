@@ -1,4 +1,4 @@
-"""The ratings that `python -m benchmarks als` runs on: a folder of raw arrays as cuMF reads them, whole or in part.
+"""Reads ratings from a folder of raw arrays in the layout of cuMF, and takes parts of them.
 
 A folder holds little-endian arrays without headers, int32 or float32: `R_train_csc.*` (by user) and `R_train_csr.*` (by
 item), each `indptr`, `indices` and `data`, `R_test_coo.*` (`row` an item, `col` a user), and `meta.json`.
@@ -18,14 +18,14 @@ from gpu.errors import InvalidInput
 from gpu.training.evaluate import is_held_out
 
 META = "meta.json"
-CHUNK = 1 << 22  # ratings drawn together: the keys of 10⁸ pairs at once would take gigabytes
+CHUNK = 1 << 22  # ratings per step: the keys of 10⁸ pairs at once would take gigabytes
 
 
 def read(folder: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
-    """(train, test) of a folder; nothing is sorted again, so 10⁸ ratings take a few seconds.
+    """(train, test) of a folder. It does not sort, so 10⁸ ratings take a few seconds.
 
     Raises:
-        InvalidInput: a file has another length than `meta.json` says, or holds columns out of range or order.
+        InvalidInput: a file's length differs from `meta.json`, or its columns are out of range or order.
     """
     meta = json.loads((folder / META).read_text("utf-8"))
     n_users, n_items, n_train, n_test = (int(meta[name]) for name in ("m_users", "n_items", "nnz_train", "nnz_test"))
@@ -38,7 +38,7 @@ def read(folder: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
 
 
 def sampled(ratings: gpu.Ratings, share: float) -> gpu.Ratings:
-    """About `share` of the ratings, the same pairs each time.
+    """About `share` of the ratings; equal ratings and shares give equal pairs.
 
     Raises:
         InvalidInput: `share` is not one over a whole number.
@@ -51,18 +51,18 @@ def sampled(ratings: gpu.Ratings, share: float) -> gpu.Ratings:
     def is_drawn(user_rows: NDArray[np.int32], item_rows: NDArray[np.int32]) -> NDArray[np.bool_]:
         return is_held_out(users[user_rows], items[item_rows], modulus)
 
-    by_user = _kept(ratings.by_user, is_drawn)
-    by_item = _kept(ratings.by_item, lambda item_rows, user_rows: is_drawn(user_rows, item_rows))
+    by_user = _filtered(ratings.by_user, is_drawn)
+    by_item = _filtered(ratings.by_item, lambda item_rows, user_rows: is_drawn(user_rows, item_rows))
     return gpu.Ratings(by_user, by_item, users, items)
 
 
 def first_users(ratings: gpu.Ratings, share: float) -> gpu.Ratings:
-    """All ratings of the first `share` of the users; as many items as before."""
+    """All ratings of the first `share` of the users; the number of items stays."""
     n_users = round(share * ratings.n_users)
     starts, lengths, items, values = ratings.by_user
     n = int(lengths[:n_users].sum())  # rows of `Ratings` follow one another
     by_user = gpu.Rows(starts[:n_users], lengths[:n_users], items[:n], values[:n])
-    by_item = _kept(ratings.by_item, lambda _, users: users < n_users)
+    by_item = _filtered(ratings.by_item, lambda _, users: users < n_users)
     return gpu.Ratings(by_user, by_item, ratings.user_keys[:n_users], ratings.item_keys)
 
 
@@ -92,8 +92,8 @@ def _array(path: Path, dtype: type[np.generic], n: int) -> NDArray[Any]:
     return array
 
 
-def _kept(rows: gpu.Rows, is_kept: Any) -> gpu.Rows:
-    """The entries that `is_kept(row of each, column of each)` holds for."""
+def _filtered(rows: gpu.Rows, is_kept: Any) -> gpu.Rows:
+    """The entries for which `is_kept(rows, columns)` is true; both arguments are arrays."""
     row_of = np.repeat(np.arange(len(rows.lengths), dtype=np.int32), rows.lengths)
     keep = np.empty(len(row_of), dtype=np.bool_)
     for first in range(0, len(keep), CHUNK):

@@ -1,4 +1,4 @@
-"""The peer of implicit ALS, where it is installed: the package `implicit` on the same ratings and objective."""
+"""The peer of implicit ALS: the package `implicit`, if it is installed, on the same ratings and objective."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def installed() -> ModuleType | None:
     except ModuleNotFoundError:
         say("implicit is not installed: nothing to compare with")
         return None
-    tuning.limit_blas()  # the one that it brought in as well
+    tuning.limit_blas()  # also of the BLAS that this import has loaded
     return module
 
 
 def confidences(rows: gpu.Rows, n_columns: int, alpha: float) -> Any:
-    """Its input, a CSR matrix of c = 1 + α r: it leaves pairs that are not stored at 1, as we do."""
-    from scipy.sparse import csr_matrix  # noqa: PLC0415 - only where there is a peer
+    """The peer's input: a CSR matrix of c = 1 + α r. Pairs that are not stored have c = 1, as in ours."""
+    from scipy.sparse import csr_matrix  # noqa: PLC0415 - only if the peer is installed
 
     bounds = np.append(rows.starts, rows.starts[-1] + rows.lengths[-1])
     return csr_matrix((1 + alpha * rows.values, rows.items, bounds), shape=(len(rows.starts), n_columns))
 
 
-def model_of(module: ModuleType, params: AlsImplicitParams, known: gpu.Calibration, iterations: int) -> Any:
-    """Its estimator for the parameters that it has, too; its regularization is λ for every row, our exponent 0."""
+def model_of(module: ModuleType, params: AlsImplicitParams, calibration: gpu.Calibration, iterations: int) -> Any:
+    """The peer's estimator with equal parameters. Its λ is the same for every row, which is our exponent 0."""
     model = module.AlternatingLeastSquares(
         factors=params.n_factors,
-        regularization=known.regularization,
+        regularization=calibration.regularization,
         iterations=iterations,
         num_threads=len(os.sched_getaffinity(0)),
         random_state=params.seed,
@@ -50,24 +50,24 @@ def model_of(module: ModuleType, params: AlsImplicitParams, known: gpu.Calibrati
 
 
 def fit(module: ModuleType, ratings: gpu.Ratings, params: AlsImplicitParams) -> gpu.Model:
-    """Train as its own `fit` does, and hand the factors over as a model of ours."""
-    known = calibrate(ratings, params)
-    theirs, learned = model_of(module, params, known, params.n_epochs), signals_of(ratings, known)
-    theirs.fit(confidences(learned.by_user, ratings.n_items, known.alpha), show_progress=False)
+    """Train by the peer's own `fit`; returns its factors as a model of ours."""
+    calibration = calibrate(ratings, params)
+    theirs, signals = model_of(module, params, calibration, params.n_epochs), signals_of(ratings, calibration)
+    theirs.fit(confidences(signals.by_user, ratings.n_items, calibration.alpha), show_progress=False)
     shape = ratings.n_users, ratings.n_items
-    model = gpu.Model.zeros(params, 0.0, (0.0, 1.0), *shape, calibration=known)
+    model = gpu.Model.zeros(params, 0.0, (0.0, 1.0), *shape, calibration=calibration)
     model.user_factors[:], model.item_factors[:] = theirs.user_factors, theirs.item_factors
     return model
 
 
 class Halves:
-    """Its two half-iterations, from given tables and in our order."""
+    """The peer's two half-iterations, which update given tables in place."""
 
     def __init__(self, module: ModuleType, ratings: gpu.Ratings, params: AlsImplicitParams) -> None:
-        known = calibrate(ratings, params)
-        self._model, learned = model_of(module, params, known, 1), signals_of(ratings, known)
-        self._by_user = confidences(learned.by_user, ratings.n_items, known.alpha)
-        self._by_item = confidences(learned.by_item, ratings.n_users, known.alpha)
+        calibration = calibrate(ratings, params)
+        self._model, signals = model_of(module, params, calibration, 1), signals_of(ratings, calibration)
+        self._by_user = confidences(signals.by_user, ratings.n_items, calibration.alpha)
+        self._by_item = confidences(signals.by_item, ratings.n_users, calibration.alpha)
 
     def items(self, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
         """Solve `items` (I, F) in place."""

@@ -1,4 +1,4 @@
-"""How the time of an iteration grows, as a picture: with F, with the ratings, and with the users.
+"""Draws how the time of an iteration grows with F, with the ratings, and with the users.
 
 `python -m benchmarks.als_plot PICTURE LINES` draws what `python -m benchmarks als --json` printed.
 """
@@ -17,7 +17,7 @@ Line = list[tuple[float, float]]
 
 
 def draw(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Milliseconds of an iteration over each of the three, both axes logarithmic, a line for each code and F."""
+    """Milliseconds per iteration over each of `PANELS`, on logarithmic axes; a line for each program and F."""
     import matplotlib  # noqa: PLC0415 - only for pictures of the documentation
 
     matplotlib.use("agg")
@@ -28,11 +28,11 @@ def draw(records: Sequence[dict[str, Any]], path: Path) -> None:
     for axes, label, lines in zip(panels, PANELS, series(rows), strict=True):
         for title, points in lines.items():
             if len(points) == 1 and len(lines) > 1:
-                continue  # nothing grows
+                continue  # a single point shows no growth
             axes.plot(*zip(*points, strict=True), marker="o", label=title)
-        places = sorted({x for points in lines.values() for x, _ in points if len(points) > 1 or len(lines) == 1})
+        ticks = sorted({x for points in lines.values() for x, _ in points if len(points) > 1 or len(lines) == 1})
         axes.set(xlabel=label, xscale="log", yscale="log")
-        axes.set_xticks(places, labels=[_short(place) for place in places], minor=False)
+        axes.set_xticks(ticks, labels=[_short(tick) for tick in ticks], minor=False)
         axes.set_xticks([], minor=True)
         axes.grid(True, which="both", alpha=0.3)
         axes.legend(fontsize="small")
@@ -46,7 +46,7 @@ def _short(number: float) -> str:
 
 
 def series(rows: Sequence[dict[str, Any]]) -> list[dict[str, Line]]:
-    """For each of `PANELS` its lines: title → (x, milliseconds), ascending; the whole matrix ends each line."""
+    """For each of `PANELS`: title → line of (x, milliseconds), ascending. The whole matrix is the last point."""
     n_users, n_ratings = max(row["n_users"] for row in rows), max(row["n_ratings"] for row in rows)
     whole = [row for row in rows if (row["n_users"], row["n_ratings"]) == (n_users, n_ratings)]
     fewer_ratings = [row for row in rows if row["n_users"] == n_users]

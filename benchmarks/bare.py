@@ -1,8 +1,8 @@
-"""The bare routes that the service is measured against: what the same libraries do with no service behind them.
+"""Bare routes of the service's libraries without the service, as a base of comparison.
 
-`GET /recommend/{user}` answers ten items from memory (Starlette + orjson); `POST /ratings` checks an array of ratings
-(msgspec) and appends it to a stream of a Redis with the same settings as the service's own. Run as a process:
-`python -m benchmarks.bare PORT [DATA]`.
+`GET /recommend/{user}` answers ten items from memory (Starlette + orjson). `POST /ratings` checks an array of ratings
+(msgspec) and appends it to a stream of a Redis with the service's settings. `python -m benchmarks.bare PORT [DATA]`
+starts it as a process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 60.0
 
 
 class Rating(msgspec.Struct, forbid_unknown_fields=True):
-    """What a bare route checks of a rating."""
+    """The fields of a rating that the bare route checks."""
 
     user: str
     item: str
@@ -45,13 +45,13 @@ ENCODER = msgspec.json.Encoder()
 
 
 async def recommend(request: Request) -> Response:
-    """Ten items from memory."""
+    """Answer ten items from memory."""
     answer = {"user": request.path_params["user"], "items": ITEMS}
     return Response(orjson.dumps(answer), media_type="application/json")
 
 
 async def ratings(request: Request) -> Response:
-    """Check, append, acknowledge."""
+    """Check the ratings, append them to the stream, and acknowledge them."""
     events = RATINGS.decode(await request.body())
     stream_id = await request.app.state.redis.xadd("bare", {"ratings": ENCODER.encode(events)})
     answer = {"accepted": len(events), "stream_id": stream_id.decode()}
@@ -59,7 +59,7 @@ async def ratings(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """An answer: the process serves."""
+    """Answer 200 as soon as the process serves."""
     return Response(b"{}", media_type="application/json")
 
 
@@ -88,7 +88,7 @@ def create_app(data: Path | None) -> Starlette:
 
 @contextmanager
 def serving(data: Path, cores: set[int]) -> Iterator[str]:
-    """The bare routes and their Redis, on `cores` until the block ends; yields the address once they answer."""
+    """Run the bare routes and their Redis on `cores` until the block ends; yields their address once they answer."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     command = [sys.executable, "-m", "benchmarks.bare", str(port), str(data)]

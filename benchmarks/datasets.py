@@ -1,7 +1,7 @@
-"""The sets of ratings of a data folder, each with its task, its training part and its test part.
+"""Reads the sets of a data folder and splits each into a training part and a test part.
 
-A set lies in a folder of its own (`ml-1m/ratings.csv`, …); one that is not there is left out. Nothing of a test part is
-ever trained on or chosen by: settings are chosen on a tenth of the training part.
+Each set has its own folder (`ml-1m/ratings.csv`, …); missing sets are skipped. Test parts are used neither for training
+nor to choose settings: settings are chosen on a tenth of the training part.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gpu.params import NmfParams
 from service.cli import offline, ratings_file
 from service.cli.ratings_file import RatingsFile
 
-SEED = 42  # of every split
+SEED = 42  # seed of every split
 TEST_SHARE, TEST_SHARE_OF_A_USER, VALIDATION_SHARE = 0.1, 0.2, 0.1
-VALIDATION_USERS = 2000  # whose lists are ranked to choose settings: all of them would take longer than the fits
+VALIDATION_USERS = 2000  # users whose lists choose the settings; all of them would take longer than the fits
 
 
 @dataclass(frozen=True)
 class Source:
-    """A set: task, file below the data folder, and whether its values are replaced by ones."""
+    """A set: its task, its file within the data folder, and whether ones replace its values."""
 
     task: str
     file: str
@@ -52,13 +52,13 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Fold:
-    """A training part and a test part: held-out ratings in the same rows, or the training part itself."""
+    """A training part and a test part with the same rows. For factorizations both are the same."""
 
     train: gpu.Ratings
     test: gpu.Ratings
 
     def scaled(self, factor: float, shift: float = 0.0) -> Fold:
-        """Every value r replaced by r · factor + shift."""
+        """The fold with every value r replaced by r · factor + shift."""
         return Fold(_mapped(self.train, factor, shift), _mapped(self.test, factor, shift))
 
 
@@ -70,8 +70,8 @@ class Dataset:
         name: its key in `SOURCES`.
         task: `ESTIMATES`, `LISTS` or `FACTORS`.
         whole: the training part and the test part.
-        inner: nine tenths of the training part and the tenth by which settings are chosen.
-        facts: of the training part.
+        inner: nine tenths of the training part, and the remaining tenth, which chooses settings.
+        facts: facts of the training part.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Dataset:
 
 
 def available(data: Path, names: list[str]) -> list[str]:
-    """The sets among `names` (none: all) whose file is below `data`."""
+    """The sets among `names` (all sets if it is empty) whose file exists in `data`."""
     return [name for name in names or SOURCES if (data / SOURCES[name].file).is_file()]
 
 
@@ -105,7 +105,7 @@ def load(data: Path, name: str) -> Dataset:
 def estimates_fold(path: Path) -> Fold:
     """A random tenth of the file's ratings held out."""
     data = offline.Data.split(read(path), TEST_SHARE, SEED)
-    assert data.test is not None  # noqa: S101 - a tenth of a set is never empty; this narrows the type
+    assert data.test is not None  # noqa: S101 - a tenth of a set is never empty; narrows the type
     return Fold(data.train, data.test)
 
 
@@ -116,22 +116,22 @@ def lists_fold(path: Path, is_ones: bool = False) -> Fold:
 
 
 def random_split(ratings: gpu.Ratings, share: float = VALIDATION_SHARE) -> tuple[gpu.Ratings, gpu.Ratings]:
-    """(the rest, the first `round(share · N)` of a permutation of the stored ratings)."""
+    """(remaining ratings, held-out ratings): a random `round(share · N)` of the N ratings are held out."""
     is_held_out = np.zeros(len(ratings), dtype=np.bool_)
     is_held_out[np.random.default_rng(SEED).permutation(len(ratings))[: round(share * len(ratings))]] = True
     return ratings.where(~is_held_out), ratings.where(is_held_out)
 
 
 def of_some_users(ratings: gpu.Ratings, n_users: int = VALIDATION_USERS) -> gpu.Ratings:
-    """The ratings of `n_users` of the users who have any; all of them where there are fewer."""
-    some = np.random.default_rng(SEED).permutation(np.flatnonzero(ratings.by_user.lengths))[:n_users]
+    """The ratings of at most `n_users` random users who have ratings."""
+    chosen = np.random.default_rng(SEED).permutation(np.flatnonzero(ratings.by_user.lengths))[:n_users]
     is_chosen = np.zeros(ratings.n_users, dtype=np.bool_)
-    is_chosen[some] = True
+    is_chosen[chosen] = True
     return ratings.where(is_chosen[ratings.coo()[0]])
 
 
 def read(path: Path) -> RatingsFile:
-    """A file of ratings, or of pairs without values, which count as ones."""
+    """Read a file of ratings, or of pairs without values, which become ones."""
     if path.name != "pairs.csv":
         return ratings_file.read(path)
     pairs = [line.split(",") for line in path.read_text("utf-8").splitlines()[1:]]
@@ -140,7 +140,7 @@ def read(path: Path) -> RatingsFile:
 
 
 def facts_of(ratings: gpu.Ratings) -> Facts:
-    """What grids are relative to."""
+    """The facts on which the settings of grids depend."""
     values: NDArray[Any] = ratings.by_user.values.astype(np.float64)
     density = len(ratings) / ratings.n_users / ratings.n_items
     return Facts(float(values.mean()), float(values.std()), density, NmfParams().n_factors)

@@ -1,7 +1,7 @@
-"""A closed-loop HTTP driver for ceilings: `n_connections`, each of which sends its next request after its answer.
+"""A closed-loop HTTP driver: each connection sends its next request after each answer.
 
-It measures what a server can do at most. Latency under a given load is another question; `loadtest/` answers it. Where
-wrk is installed it drives; the driver written here, for its absence, takes about 10 µs of a core per request.
+It measures the highest throughput of a server; `loadtest/` measures latency at a fixed rate. It uses wrk if that is
+installed. Otherwise it uses its own driver, which takes about 10 µs of a core per request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loadtest.client import Answer, Connection
 
 @dataclass
 class Tally:
-    """What the connections saw between `start` and `end` (seconds of the monotonic clock)."""
+    """Latencies and errors of all connections until `end` (seconds of `time.perf_counter`)."""
 
     end: float
     latencies_s: list[float] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Requests answered a second, and the latency of one in milliseconds."""
+    """Answers per second, latency quantiles in milliseconds, and the number of errors."""
 
     per_second: float
     p50_ms: float
@@ -43,7 +43,7 @@ class Throughput:
 
 
 class _Looping(Connection):
-    """A connection that sends its next request after each answer, until time is up."""
+    """A connection that sends its next request after each answer until the tally ends."""
 
     def __init__(self, requests: Iterator[bytes], tally: Tally) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ end
 
 
 def name() -> str:
-    """The driver that `drive` uses here."""
+    """Name of the driver that `drive` uses on this machine: "wrk" or "python"."""
     return "wrk" if shutil.which("wrk") else "python"
 
 

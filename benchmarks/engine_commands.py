@@ -23,8 +23,8 @@ app = typer.Typer()
 @app.command()
 def accuracy(
     ratings: Source,
-    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "32,128",
-    neighbors: Annotated[int, typer.Option(help="K.")] = 32,
+    factors: Annotated[str, typer.Option(help="Comma-separated numbers of factors F.")] = "32,128",
+    neighbors: Annotated[int, typer.Option(help="Number of neighbors K.")] = 32,
     seeds: Seeds = "0,1,2",
     folds: Annotated[
         int, typer.Option(help="Number of disjoint test sets of a file: measures the defaults on each of them instead.")
@@ -32,7 +32,7 @@ def accuracy(
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Test RMSE of CULSH-MF by each way of finding neighbors, their time and memory; without any; and of ALS.
+    """Test RMSE of CULSH-MF with each similarity, its time and memory, of SGD without neighbors, and of ALS.
 
     A tenth of a file is held out.
     """
@@ -47,7 +47,7 @@ def accuracy(
 
 @app.command()
 def noise(ratings: Source, seeds: Seeds = "0,1,2,3,4", backend: Where = "auto", json: Json = False) -> None:
-    """Shift of the test RMSE of `sgd` and `culsh` with 1 %, 0.5 % and 0.1 % of the training ratings replaced by draws.
+    """Shift of the test RMSE of `sgd` and `culsh` if 1 %, 0.5 % or 0.1 % of the training ratings are random.
 
     A tenth of a file is held out.
     """
@@ -60,12 +60,12 @@ def noise(ratings: Source, seeds: Seeds = "0,1,2,3,4", backend: Where = "auto", 
 def newcomers(
     ratings: Source,
     algorithms: Names = "culsh",
-    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "128,32",
+    factors: Annotated[str, typer.Option(help="Comma-separated numbers of factors F.")] = "128,32",
     seeds: Seeds = "0,1,2,3,4",
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Test RMSE with 1 % of the users and 1 % of the items learned online, and after retraining on everything.
+    """Test RMSE after 1 % of the users and items were learned online, and after retraining on everything.
 
     A tenth of a file is held out.
     """
@@ -86,23 +86,23 @@ def newcomers(
 def sgd(
     ratings: Source,
     algorithms: Names = "sgd,culsh,culsh-implicit,esgd",
-    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "32,128",
-    epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 20,
-    target: Annotated[float, typer.Option(help="RMSE, or HR@10, to time.")] = float("nan"),
+    factors: Annotated[str, typer.Option(help="Comma-separated numbers of factors F.")] = "32,128",
+    epochs: Annotated[int, typer.Option(help="Epochs; the median excludes the first.", min=2)] = 20,
+    target: Annotated[float, typer.Option(help="RMSE, or HR@10, whose time is measured.")] = float("nan"),
     set_: Parameters = None,
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Milliseconds of an epoch of each algorithm, its floor on an H100, and its error; on the host also LIBMF.
+    """Milliseconds of an epoch of each algorithm, their floor on an H100, and its error; on the host also LIBMF.
 
     A tenth of a file is held out; implicit models learn all but one rating of each user.
     """
     from benchmarks import sgd as table
 
-    given = {**options.parameters(set_), "n_epochs": epochs}
+    settings = {**options.parameters(set_), "n_epochs": epochs}
     data = lambda: table.Estimates(*_train_and_test(ratings)), lambda: table.Lists(_matrix(ratings, None))
     sizes = options.whole(factors)
-    show(list(table.run(*data, options.algorithms(algorithms), sizes, given, backend, target)), json)
+    show(list(table.run(*data, options.algorithms(algorithms), sizes, settings, backend, target)), json)
 
 
 @app.command()
@@ -128,8 +128,8 @@ def distributed(
 @app.command("time-to-error")
 def time_to_error(
     ratings: Source,
-    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "32,128",
-    epochs: Annotated[int, typer.Option(help="Epochs at most.", min=2)] = 30,
+    factors: Annotated[str, typer.Option(help="Comma-separated numbers of factors F.")] = "32,128",
+    epochs: Annotated[int, typer.Option(help="Maximum of epochs.", min=2)] = 30,
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
@@ -146,11 +146,11 @@ def time_to_error(
 @app.command()
 def als(
     ratings: Source,
-    implicit: Annotated[bool, typer.Option("--implicit", help="als-implicit instead of als.")] = False,
-    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
-    epochs: Annotated[int, typer.Option(help="Iterations; the median leaves the first out.", min=2)] = 10,
+    implicit: Annotated[bool, typer.Option("--implicit", help="Measure als-implicit instead of als.")] = False,
+    factors: Annotated[str, typer.Option(help="Comma-separated numbers of factors F.")] = "100",
+    epochs: Annotated[int, typer.Option(help="Iterations; the median excludes the first.", min=2)] = 10,
     shares: Annotated[str, typer.Option(help="Comma-separated shares of the ratings, such as 0.25,0.5,1.")] = "1",
-    user_shares: Annotated[str, typer.Option(help="Further runs: shares of the users, with all of theirs.")] = "",
+    user_shares: Annotated[str, typer.Option(help="Further runs: shares of the users, with all their ratings.")] = "",
     set_: Parameters = None,
     backend: Where = "auto",
     json: Json = False,
@@ -164,9 +164,9 @@ def als(
 
     algorithm = "als-implicit" if implicit else "als"
     parts = table.parts_of(*_train_and_test(ratings), options.numbers(shares), options.numbers(user_shares))
-    given = {**options.parameters(set_), "n_epochs": epochs}
-    found = list(table.run(parts, algorithm, options.whole(factors), given, chosen(backend)))
-    iterations, halves = ([row for rows in kind for row in rows] for kind in zip(*found, strict=True))
+    settings = {**options.parameters(set_), "n_epochs": epochs}
+    results = list(table.run(parts, algorithm, options.whole(factors), settings, chosen(backend)))
+    iterations, halves = ([row for rows in kind for row in rows] for kind in zip(*results, strict=True))
     show(iterations, json)
     show(halves, json)
 
@@ -177,21 +177,21 @@ def nmf(
         Path,
         typer.Option(help="Matrix in .mat or .npz, ratings, or folder of raw arrays.", metavar="PATH", exists=True),
     ],
-    factors: Annotated[str, typer.Option(help="Comma-separated K.")] = "80,160,240",
-    epochs: Annotated[int, typer.Option(help="Iterations of plain, tiled and each T.", min=2)] = 6,
-    to: Annotated[int, typer.Option(help="Iterations beside scikit-learn.", min=1)] = 100,
-    transpose: Annotated[bool, typer.Option("--transpose", help="Columns of the file are the rows of A.")] = False,
-    key: Annotated[str | None, typer.Option(help="Variable of the file.", metavar="NAME")] = None,
+    factors: Annotated[str, typer.Option(help="Comma-separated numbers of factors K.")] = "80,160,240",
+    epochs: Annotated[int, typer.Option(help="Iterations of each solver and of each tile size T.", min=2)] = 6,
+    to: Annotated[int, typer.Option(help="Iterations of the comparison with scikit-learn.", min=1)] = 100,
+    transpose: Annotated[bool, typer.Option("--transpose", help="Factorize the transposed matrix.")] = False,
+    key: Annotated[str | None, typer.Option(help="Variable in the file.", metavar="NAME")] = None,
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Seconds of an iteration of NMF, plain and tiled, over T, and seconds to the error of scikit-learn's NMF."""
+    """Seconds of an iteration of NMF by solver and tile size, and seconds to the error of scikit-learn's NMF."""
     from benchmarks import nmf as table
 
     ratings = _matrix(matrix, key)
     ratings = table.transposed(ratings) if transpose else ratings
-    found = list(table.run(ratings, options.whole(factors), (epochs, to), chosen(backend)))
-    *tables, points = ([row for rows in kind for row in rows] for kind in zip(*found, strict=True))
+    results = list(table.run(ratings, options.whole(factors), (epochs, to), chosen(backend)))
+    *tables, points = ([row for rows in kind for row in rows] for kind in zip(*results, strict=True))
     for rows in [*tables, points] if json else tables:
         show(rows, json)
 
@@ -199,13 +199,13 @@ def nmf(
 @app.command()
 def neighbors(
     ratings: Source,
-    n_neighbors: Annotated[int, typer.Option(help="K.")] = 32,
+    n_neighbors: Annotated[int, typer.Option(help="Number of neighbors K.")] = 32,
     n_bits: Annotated[int, typer.Option(help="Bits of a signature.")] = 2432,
     runs: Annotated[int, typer.Option(help="Runs to take the median of.", min=1)] = 5,
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Milliseconds of finding neighbors by simLSH and by each comparator, step by step, and the memory it takes."""
+    """Milliseconds of each step of finding neighbors, by simLSH and by each comparator, and their memory."""
     from benchmarks import neighbors as table
     from gpu.params import CulshParams
 
@@ -239,10 +239,10 @@ def als_lists(
 @app.command()
 def prequential(
     ratings: File,
-    algorithm: Annotated[str, typer.Option(help="What to train.")] = "culsh",
+    algorithm: Annotated[str, typer.Option(help="Algorithm to train.")] = "culsh",
     json: Json = False,
 ) -> None:
-    """RMSE of estimates made before each rating is known: online learning between none and full retraining."""
+    """RMSE of estimates made before each rating arrives: without online learning, with it, and with retraining."""
     from benchmarks import prequential as table
 
     show(list(table.run(ratings, algorithm)), json)
@@ -252,12 +252,12 @@ def prequential(
 def online(
     ratings: Source,
     algorithm: Annotated[str, typer.Option(help="One of sgd, esgd, culsh and culsh-implicit.")] = "culsh",
-    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "64,128",
-    size: Annotated[int, typer.Option(help="Ratings of a batch.")] = 10_000,
-    users: Annotated[int, typer.Option(help="Users of a batch.")] = 2000,
-    new_items: Annotated[int, typer.Option(help="New items of a batch.")] = 50,
+    factors: Annotated[str, typer.Option(help="Comma-separated numbers of factors F.")] = "64,128",
+    size: Annotated[int, typer.Option(help="Ratings per batch.")] = 10_000,
+    users: Annotated[int, typer.Option(help="Users per batch.")] = 2000,
+    new_items: Annotated[int, typer.Option(help="New items per batch.")] = 50,
     batches: Annotated[int, typer.Option(help="Batches of each measurement; eight times as many on a device.")] = 5,
-    places: Annotated[str, typer.Option(help="Comma-separated: host, device. Default: both, where both are.")] = "",
+    places: Annotated[str, typer.Option(help="Comma-separated: host, device. Default: all available.")] = "",
     json: Json = False,
 ) -> None:
     """Milliseconds of batches of events learned online, step by step, and ratings per second, on host and device."""
@@ -265,14 +265,14 @@ def online(
 
     data, shape = _matrix(ratings, None), table.Shape(size, users, new_items)
     params = [{"algorithm": algorithm, "n_factors": n} for n in options.whole(factors)]
-    where = table.places(places)
-    show([row for given in params for row in table.run(data, given, shape, where, batches)], json)
+    backends = table.places(places)
+    show([row for settings in params for row in table.run(data, settings, shape, backends, batches)], json)
 
 
 @app.command("make-ratings")
 def make_ratings(
-    shape: Annotated[str, typer.Argument(help="netflix, ml10m or ml1m.")],
-    folder: Annotated[Path, typer.Argument(help="Where to write it.", metavar="DIR")],
+    shape: Annotated[str, typer.Argument(help="Published shape: netflix, ml10m or ml1m.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write.", metavar="DIR")],
 ) -> None:
     """Draw a synthetic matrix of a published shape, as a folder of raw arrays that `--ratings` takes."""
     from benchmarks import make_ratings as matrices
@@ -307,5 +307,5 @@ def _folds(path: Path, n_folds: int) -> Iterator[tuple[gpu.Ratings, gpu.Ratings]
     from service.cli import offline, ratings_file
 
     for data in offline.Data.folds(ratings_file.read(path), n_folds):
-        assert data.test is not None  # noqa: S101 - `folds` always gives one; this narrows the type
+        assert data.test is not None  # noqa: S101 - `folds` always gives one; narrows the type
         yield data.train, data.test

@@ -1,10 +1,10 @@
-"""The fixed grids of our algorithms: λ, α, length of a step and epochs, at the shipped number of factors.
+"""The fixed grids of our algorithms: λ, α, learning rate and epochs, with the default number of factors.
 
-They stand in units of the data, so that one grid serves every scale of values and every density. Values are divided by
-`unit` before a setting is trained: ratings by their standard deviation, counts by their mean. The deviation sets the
-squared error of a row, and so the scale of λ and of the step. α, which weighs a rated pair against an unrated one, is
-a multiple of 1 / √density: the best α found for pairs that count as ones is near 5 where one pair in 25 is rated
-(MovieLens-1M) and near 40 where one in 1,500 is (Gowalla).
+Their settings are in units of the data, so that one grid fits every scale of values and every density. Values are
+divided by `unit` before a setting is trained: ratings by their standard deviation, counts by their mean. The deviation
+determines the squared error of a row, and with it the scale of λ and of the learning rate. α weighs a rated pair
+against an unrated one and is a multiple of 1 / √density. For pairs that count as ones, the best α that was found is
+near 5 if one pair in 25 is rated (MovieLens-1M), and near 40 if one in 1,500 is (Gowalla).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import gpu
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS, Facts, Settings, rounded
 
-# Task -> algorithms, in the order of the tables; those that this version has.
+# Task -> algorithms of this version, in the order of the tables.
 ALGORITHMS = {
     task: [name for name in names if name in gpu.ALGORITHMS]
     for task, names in {
@@ -30,22 +30,22 @@ ALGORITHMS = {
 
 
 def unit(task: str, facts: Facts) -> float:
-    """What values are divided by before a setting of a grid is trained."""
+    """The unit by which values are divided before a setting of a grid is trained."""
     return {ESTIMATES: facts.std, LISTS: facts.mean, FACTORS: 1.0}[task]
 
 
 def grid(algorithm: str, facts: Facts) -> list[Settings]:
-    """The settings among which the best is chosen, for values in units of `unit`."""
+    """The settings to choose from, for values in multiples of `unit`."""
     return _GRIDS[algorithm](facts)
 
 
 def product(**axes: Sequence[Any]) -> list[Settings]:
-    """Every combination."""
+    """Every combination of the values of `axes`."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def geometric(low: float, high: float, n: int) -> list[float]:
-    """`n` values from `low` to `high`, each the same multiple of the one before."""
+    """`n` values from `low` to `high` with a constant ratio, each with two significant digits."""
     return [rounded(value) for value in np.geomspace(low, high, n).tolist()]
 
 
@@ -55,7 +55,7 @@ def _als(facts: Facts) -> list[Settings]:
 
 
 def _als_implicit(facts: Facts) -> list[Settings]:
-    """λ as a share of α: both weigh the row against what it does not say."""
+    """λ is a multiple of α, because a larger α also increases the squared error of a row."""
     alphas = [2.0**power / facts.density**0.5 for power in range(-2, 4)]
     return [
         {"alpha": rounded(alpha), "regularization": rounded(share * alpha), "n_epochs": n_epochs}

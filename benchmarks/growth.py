@@ -1,8 +1,8 @@
 """`python -m benchmarks growth`: how long the engine thread is blocked while users, items and ratings are added.
 
-The service starts empty, with a small model, and takes in new users and items. A step is the work that the engine does
-for one batch of events before it can answer again: it updates the history, the popular items, the model's arrays and
-its index. Refits are left out, since the engine runs them in separate slices.
+History and model start almost empty and take in new users and items; no service runs. A step is the work that the
+engine does for one batch of events before it can answer again: it updates the history, the popular items, the model's
+arrays and its index. Refits are left out, since the engine runs them in separate slices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A peer's fit in another interpreter: data go there and factors come back as .npz files in a temporary folder."""
+"""Runs a peer's fit in another interpreter; data and results pass as .npz files in a temporary folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.peers.contract import ESTIMATES, Peer, Problem, Settings
 from service.errors import ServiceError
 
 ROOT = Path(__file__).parents[1]
-LIMIT_S = 600.0  # of a fit, with the start of the interpreter and the reading of the data
+LIMIT_S = 600.0  # seconds for a fit, with the start of the interpreter and the reading of the data
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "LK_NUM_THREADS",
     "LK_NUM_BACKEND_THREADS", "RAYON_NUM_THREADS",
@@ -27,11 +27,11 @@ THREAD_VARIABLES = (
 
 
 class PeerMissing(ServiceError):
-    """The interpreter that should run a peer lacks its library; the message says how to install it."""
+    """The interpreter lacks the library of a peer; the message says how to install it."""
 
 
 class Answer(NamedTuple):
-    """Of a fit: its own seconds, arrays as in `Fitted`, version of the library; if it failed, nothing but a note."""
+    """Result of a fit: its seconds, arrays as in `Fitted`, and the library's version. A failed fit has only `note`."""
 
     seconds: float
     arrays: dict[str, NDArray[Any]]
@@ -40,21 +40,21 @@ class Answer(NamedTuple):
 
 
 class Harness:
-    """Runs peers, each fit in a process of its own that gets `n_threads` threads and at most `LIMIT_S` seconds."""
+    """Runs each fit of a peer in its own process, with `n_threads` threads and at most `limit_s` seconds."""
 
     def __init__(self, python: Path, n_threads: int, limit_s: float = LIMIT_S) -> None:
         self._python, self._n_threads, self._limit_s = python, n_threads, limit_s
 
     @property
     def where(self) -> str:
-        """What computes."""
+        """The hardware of a fit, for the tables."""
         return f"host, {self._n_threads} thread{'s' if self._n_threads > 1 else ''}"
 
     def run(self, peer: Peer, fold: Fold, settings: Settings) -> Answer:
         """Fit `peer` to the training part.
 
         Raises:
-            PeerMissing: the library is not installed there.
+            PeerMissing: that interpreter lacks the library.
         """
         with tempfile.TemporaryDirectory(prefix="nearfield-peer-") as name:
             folder = Path(name)
@@ -79,7 +79,7 @@ class Harness:
 
 
 def problem_of(task: str, fold: Fold) -> Problem:
-    """A fold as a harness takes it; test values stay here."""
+    """The data of a fit. Test values are left out, so that no peer can see them."""
     users, items, values = fold.train.coo()
     pairs = fold.test.coo()[:2] if task == ESTIMATES else (users[:0], items[:0])
     return Problem(users, items, values, (fold.train.n_users, fold.train.n_items), *pairs)

@@ -1,7 +1,7 @@
-"""`python -m benchmarks http`: throughput of the hot routes and of bare routes of the same libraries, in one run.
+"""`python -m benchmarks http`: throughput of the hot routes, and of bare routes of the same libraries.
 
-Server and its Redis on one core, driver on another, for the service and for the bare routes alike. Rounds alternate, so
-that a noisy moment of the machine hits both; the table shows medians of rounds.
+The server and its Redis run on one core, the driver on another. Rounds of the service and of the bare routes alternate,
+so that noise of the machine affects both. The table shows medians of rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEAD = "Host: 127.0.0.1\r\n"
 
 @dataclass(frozen=True)
 class Row:
-    """One route, measured: requests a second of the service and of the bare route, and their ratio."""
+    """One route: requests per second of the service and of the bare route, and their ratio."""
 
     route: str
     service_per_second: float
@@ -64,7 +64,7 @@ def run(ratings: Path, algorithms: Sequence[str], seconds: float, rounds: int) -
 
 
 def prepare(data: Path, file: RatingsFile, algorithms: Sequence[str]) -> None:
-    """Fill a data folder through the API: all ratings posted, one model a name trained and live."""
+    """Fill a data folder through the API: post all ratings, then train each algorithm and set its model live."""
     with serving(data) as (client, _):
         say(f"posting {len(file.values):,} ratings")
         post(client, file.users, file.items, file.values)

@@ -1,4 +1,4 @@
-"""The split by which lists for implicit feedback are compared: one rating of each user against 99 unrated items."""
+"""The leave-one-out split: one rating of each user is held out and ranked among 99 unrated items."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import gpu
 from gpu.errors import InvalidInput
 
 N_NEGATIVES = 99
-MOST_USERS = 10_000  # that are ranked: enough for three digits
+MOST_USERS = 10_000  # users whose items are ranked; enough for three digits
 
 
 def leave_one_out(ratings: gpu.Ratings, seed: int) -> tuple[gpu.Ratings, NDArray[np.int32], NDArray[np.int64]]:
-    """(training part, held-out item of each of the first users, 99 items each that the user has not rated).
+    """(training part, held-out items (B,), negatives (B, 99)), with B = min(U, `MOST_USERS`).
 
-    One rating of every user is held out, also of those beyond `MOST_USERS`.
+    One rating of every user is held out, also of the users beyond B. Negatives are random items that the user has not
+    rated.
 
     Raises:
         InvalidInput: a user has left fewer than 99 items unrated.

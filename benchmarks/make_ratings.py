@@ -1,11 +1,11 @@
 """`python -m benchmarks make-ratings`: synthetic matrices of ratings in the shapes of published ones.
 
-Activity of users is log-normal, popularity of items a shifted power law. A rating is a planted model of `RANK` factors
-and biases, plus normal noise, rounded to the scale: so the error that no model can beat is known. Every user and every
-item has a training rating.
+The activity of users is log-normal, the popularity of items a shifted power law. A rating is the estimate of a planted
+model with `RANK` factors and biases, plus normal noise, rounded to the scale. So the least possible error is known.
+Every user and every item has a training rating.
 
-Every random number is made from the seed and what it belongs to (a user, an item, a pair, the number of a draw) and
-from nothing drawn before. So each user's ratings can be drawn alone, and blocks and threads change nothing.
+Every random number is a hash of the seed and of its keys: a user, an item, a pair, the number of a draw. It does not
+depend on earlier draws. So each user's ratings can be drawn alone, and blocks and threads do not change them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gpu.errors import InvalidInput
 RANK = 16
 USER_BIAS, ITEM_BIAS, NOISE = 0.42, 0.38, 0.78  # deviations, in units of the scale; NOISE is the least possible RMSE
 TASTE = 0.5  # variance of u·v over the square root of RANK
-MOST = 0.93  # share of all items that one user rates at most
-HEAVY = 6  # users who rate more than a sixth of all items are drawn by sorting; others by rejection
-BLOCK = 1 << 20  # ratings that are drawn together
+MAX_SHARE = 0.93  # largest share of all items that one user rates
+HEAVY = 6  # items of users who rate more than a sixth of all are drawn by sorting, others by rejection
+BLOCK = 1 << 20  # ratings drawn by one task
 
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-# What a random number is for; normal numbers take two streams each.
+# Streams of random numbers by purpose; a normal number needs two streams.
 _ACTIVITY, _POPULARITY, _ROUNDING, _N_TEST, _IS_TEST, _DRAWS, _TIMES = range(0, 14, 2)
 _USER_BIAS, _ITEM_BIAS, _USER_TASTE, _ITEM_TASTE, _NOISE = range(14, 24, 2)
 
@@ -44,10 +44,10 @@ class Shape(NamedTuple):
 
     Attributes:
         n_users, n_items, n_train, n_test: U, I and numbers of ratings, met exactly.
-        low, high, step: the scale.
-        mean: μ.
+        low, high, step: lowest and highest rating, and the distance between ratings.
+        mean: global mean μ.
         activity: deviation of the logarithm of a user's number of ratings.
-        least: ratings of a user at least, those for testing included.
+        least: fewest ratings of a user, test ratings included.
         exponent, offset: the item of rank r, from 0, is drawn in proportion to (r + offset) ** −exponent.
     """
 
@@ -91,8 +91,8 @@ class Matrix:
     """The laws of one matrix; `part` draws ratings.
 
     Attributes:
-        shape: what was asked for.
-        n_ratings, n_test: int64 (U,), ratings of each user, and how many of them are for testing.
+        shape: sizes and laws.
+        n_ratings, n_test: int64 (U,), numbers of ratings and of test ratings of each user.
     """
 
     def __init__(self, shape: Shape, seed: int = 0) -> None:
@@ -118,7 +118,7 @@ class Matrix:
         return Part(rated_by.astype(np.int32), items.astype(np.int32), values, is_test)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """(first, end) of users who have about `BLOCK` ratings together."""
+        """Ranges (first, end) of users with about `BLOCK` ratings in total."""
         ends = np.cumsum(self.n_ratings)
         cuts = np.unique(np.searchsorted(ends, np.arange(BLOCK, ends[-1] + BLOCK, BLOCK)) + 1).clip(max=len(ends))
         yield from zip([0, *cuts[:-1].tolist()], cuts.tolist(), strict=True)
@@ -126,7 +126,7 @@ class Matrix:
     def _activity(self, users: NDArray[np.int64]) -> NDArray[np.int64]:
         shape, wanted = self.shape, self.shape.n_train + self.shape.n_test
         activity = np.exp(shape.activity * self._normal(_ACTIVITY, users).astype(np.float64))
-        most = int(MOST * shape.n_items)
+        most = int(MAX_SHARE * shape.n_items)
         low, high = 0.0, 50.0 * wanted / activity.sum()
         for _ in range(80):
             middle = (low + high) / 2
@@ -138,7 +138,7 @@ class Matrix:
         return self._to_total(counts, wanted, shape.least, np.full(len(users), most))
 
     def _tests(self, users: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Poisson numbers, but at most half of a user's ratings."""
+        """Number of test ratings of each user: a Poisson number, limited to half of the user's ratings."""
         mean = self.shape.n_test / self.shape.n_users
         most = np.minimum(self.n_ratings // 2, max(9, int(3 * mean)))
         chances = np.cumsum(np.cumprod([np.exp(-mean), *(mean / np.arange(1, int(most.max()) + 1))]))
@@ -148,10 +148,10 @@ class Matrix:
     def _to_total(
         self, counts: NDArray[np.int64], wanted: int, least: int, most: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """`counts` (U,), of which some are changed by one at a time until they add up.
+        """Change `counts` (U,) by steps of one until their sum is `wanted`; they stay between `least` and `most`.
 
         Raises:
-            InvalidInput: they cannot.
+            InvalidInput: the limits exclude this sum.
         """
         order = np.argsort(self._words(_ROUNDING, np.arange(len(counts))))
         while missing := wanted - int(counts.sum()):
@@ -172,10 +172,10 @@ class Matrix:
             numbers = np.arange(len(owners)) - np.repeat(np.cumsum(more) - more, more) + n_drawn[owners]
             items = np.searchsorted(self._cumulated, _uniform(self._words(_DRAWS, owners, numbers)), side="right")
             pairs = np.concatenate([kept, owners * n_items + np.minimum(items, n_items - 1)])
-            pairs = pairs[np.sort(np.unique(pairs, return_index=True)[1])]  # the first of equal ones, in order
+            pairs = pairs[np.sort(np.unique(pairs, return_index=True)[1])]  # the first of equal pairs, in order
             pairs = pairs[np.argsort(pairs // n_items, kind="stable")]
             owners = pairs // n_items
-            pairs = pairs[_place_in_run(owners) < self.n_ratings[owners]]
+            pairs = pairs[_position_in_run(owners) < self.n_ratings[owners]]
             n_drawn[users] += more
             n_missing[users] = self.n_ratings[users] - np.bincount(pairs // n_items, minlength=users[-1] + 1)[users]
             is_done = n_missing[pairs // n_items] == 0
@@ -184,7 +184,7 @@ class Matrix:
         return np.concatenate(done)
 
     def _by_sorting(self, user: int) -> NDArray[np.int64]:
-        """The same for a user who rates a large share of all items: those whose exponential times are shortest."""
+        """The same for a user who rates a large share of all items: the items with the shortest exponential times."""
         n_items, n = self.shape.n_items, int(self.n_ratings[user])
         times = -np.log(1 - _uniform(self._words(_TIMES, np.int64(user), np.arange(n_items)))) / self._popularity
         return user * n_items + np.argpartition(times, n - 1)[:n]
@@ -199,10 +199,10 @@ class Matrix:
         return values
 
     def _is_test(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Of each user's ratings those with the lowest words."""
+        """Which ratings are test ratings: those of each user with the lowest random words."""
         order = np.lexsort((self._words(_IS_TEST, users, items), users))
         drawn = np.empty(len(users), dtype=np.bool_)
-        drawn[order] = _place_in_run(users) < self.n_test[users]
+        drawn[order] = _position_in_run(users) < self.n_test[users]
         return drawn
 
     def _taste(self, stream: int, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -211,7 +211,7 @@ class Matrix:
         return scaled
 
     def _normal(self, stream: int, *keys: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Normal numbers (Box and Muller), one for each of `keys`."""
+        """Standard normal numbers (Box and Muller), one for each of `keys`."""
         radius = np.sqrt(-2 * np.log(1 - _uniform(self._words(stream, *keys))))
         angle = 2 * np.pi * _uniform(self._words(stream + 1, *keys))
         numbers: NDArray[np.float32] = (radius * np.cos(angle)).astype(np.float32)
@@ -229,7 +229,7 @@ def write(name: str, folder: Path) -> None:
     """Write the matrix `name` as raw arrays, which `benchmarks.als_matrix` and cuMF read.
 
     Raises:
-        InvalidInput: there is no such shape.
+        InvalidInput: unknown shape.
     """
     if name not in SHAPES:
         raise InvalidInput(f"Invalid shape: expected one of {', '.join(SHAPES)}, got {name!r}")
@@ -272,7 +272,7 @@ def _digest(part: Part) -> str:
 
 
 def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """In [0, 1)."""
+    """Uniform numbers in [0, 1), one for each word."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -282,6 +282,6 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
-def _place_in_run(owners: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many equal ones stand before each of `owners`, which ascend."""
+def _position_in_run(owners: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of equal values before each of `owners`, which must ascend."""
     return np.arange(len(owners)) - np.searchsorted(owners, owners)

@@ -1,4 +1,4 @@
-"""Measures a fit by the same code for our algorithms, for peers and for trivial methods."""
+"""The metrics of a fit, computed by the same code for our algorithms, for peers and for trivial methods."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from benchmarks.nmf import relative_error
 from benchmarks.peers.contract import ESTIMATES, FACTORS, LISTS
 from gpu.params import params_for
 
-METRICS = {ESTIMATES: ("rmse",), LISTS: ("ndcg@10", "recall@20"), FACTORS: ("relative_error",)}  # the first decides
+# Task -> metrics; the first one ranks fits.
+METRICS = {ESTIMATES: ("rmse",), LISTS: ("ndcg@10", "recall@20"), FACTORS: ("relative_error",)}
 IS_MORE_BETTER = {ESTIMATES: False, LISTS: True, FACTORS: False}
 
 Metrics = dict[str, float]
 
 
 def of_arrays(task: str, fold: Fold, arrays: dict[str, NDArray[Any]]) -> Metrics:
-    """What the arrays of a `peers.contract.Fitted` are worth."""
+    """The metrics of the arrays of a `peers.contract.Fitted`."""
     if task == ESTIMATES:
         return {"rmse": rmse(fold, arrays["estimates"])}
     if task == LISTS:
@@ -30,18 +31,18 @@ def of_arrays(task: str, fold: Fold, arrays: dict[str, NDArray[Any]]) -> Metrics
 
 
 def rmse(fold: Fold, estimates: NDArray[Any]) -> float:
-    """Of estimates of the test ratings, in the order of `test.coo()`, clipped to the scale of the training ratings."""
+    """RMSE of estimates in the order of `test.coo()`, clipped to the scale of the training ratings."""
     errors = np.clip(estimates.astype(np.float64), *fold.train.scale) - fold.test.coo()[2]
     return float(np.sqrt(np.mean(errors**2)))
 
 
 def ranks(fold: Fold, model: gpu.Model) -> Metrics:
-    """NDCG@10 and Recall@20: every test pair is relevant, every item that the user has not rated competes."""
+    """NDCG@10 and Recall@20: every test pair is relevant, every item without a training rating is ranked."""
     return gpu.evaluate.ranking(model, fold.train.by_user, fold.test)
 
 
 def model_of(user_factors: NDArray[Any], item_factors: NDArray[Any]) -> gpu.Model:
-    """A model whose scores are the products of the factors, (U, F) and (I, F)."""
+    """A model whose scores are the products of factors (U, F) and (I, F)."""
     params = params_for("sgd", {"n_factors": user_factors.shape[1]})
     model = gpu.Model.zeros(params, 0.0, (-math.inf, math.inf), len(user_factors), len(item_factors))
     model.user_factors[:], model.item_factors[:] = user_factors, item_factors
@@ -62,7 +63,7 @@ def nothing(task: str) -> Metrics:
 
 
 def is_better(task: str, one: Metrics, other: Metrics) -> bool:
-    """Whether `one` is better by the task's first metric; NaN never is."""
+    """Whether `one` is better by the task's first metric; NaN is never better."""
     value, rival = one[METRICS[task][0]], other[METRICS[task][0]]
     if math.isnan(rival) or math.isnan(value):
         return math.isnan(rival) and not math.isnan(value)

@@ -1,4 +1,4 @@
-"""How much memory something takes: by how much this process grows (Linux, GNU C library), or a device fills."""
+"""Peak memory of a call, in the process (Linux with the GNU C library) or on a device."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import gpu
 MIB = 2**20
 KIB_A_MIB = 1024
 PROCESS = Path("/proc/self")
-RESET_PEAK = "5"  # what `clear_refs` takes for it
+RESET_PEAK = "5"  # the value of `clear_refs` that resets the peak
 
 
 def peak_mib(work: Callable[[], Any], backend: gpu.Backend) -> float:
-    """MiB of memory, of the process or of the device, at its highest during `work` over that before."""
+    """MiB by which `work` raises the peak memory of the process, or of the device, above the memory before."""
     if backend.name == "device":
-        taken: int = importlib.import_module("gpu.device.memory").taken_by(work)
-        return taken / MIB
-    ctypes.CDLL(None).malloc_trim(0)  # memory that was freed but kept would hide what is taken out of it
+        peak_bytes: int = importlib.import_module("gpu.device.memory").taken_by(work)
+        return peak_bytes / MIB
+    ctypes.CDLL(None).malloc_trim(0)  # reuse of freed memory that the allocator keeps would not count
     (PROCESS / "clear_refs").write_text(RESET_PEAK, "ascii")
     before = _status("VmRSS")
-    kept = work()
+    result = work()
     growth = (_status("VmHWM") - before) / KIB_A_MIB
-    del kept
+    del result
     return growth
 
 

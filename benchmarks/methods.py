@@ -1,4 +1,4 @@
-"""What can be fitted to a set: something trivial, an algorithm of ours, a peer. Each gives a row for each fit."""
+"""The methods that are fitted to a set: trivial ones, our algorithms, and peers. Each fit gives a row."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gpu.params import NmfParams, params_for
 from gpu.training import nmf
 from gpu.training.tune import tune
 
-NMF_ITERATIONS = {"n_epochs": 100, "tolerance": 0.0}  # as many as scikit-learn's in `peers.sklearn_nmf`
+NMF_ITERATIONS = {"n_epochs": 100, "tolerance": 0.0}  # equal to the iterations of `peers.sklearn_nmf`
 
 
 class Method(Protocol):
-    """One way to fit.
+    """One method.
 
     Attributes:
-        name: in the tables.
+        name: its name in the tables.
         kind: `TRIVIAL`, `OURS` or `PEER`.
     """
 
@@ -33,16 +33,16 @@ class Method(Protocol):
     kind: str
 
     def defaults(self, dataset: Dataset) -> Settings:
-        """What is given beyond its own defaults when these are measured."""
+        """The settings that are passed when its defaults are measured."""
 
     def grid(self, dataset: Dataset) -> list[Settings]:
-        """The settings among which its best is chosen; the defaults are always among them."""
+        """The settings to choose its best from; they include the defaults."""
 
     def row(self, dataset: Dataset, stage: str, settings: Settings) -> Row:
-        """The row of a fit that has not been made: what was asked for, and no metrics."""
+        """The row of a fit before it runs: its settings, and NaN as metrics."""
 
-    def fitted(self, dataset: Dataset, wanted: Row) -> Row:
-        """The row with its metrics, or with the reason why there are none."""
+    def fitted(self, dataset: Dataset, blank_row: Row) -> Row:
+        """Fit; returns the row with its metrics, or with the reason of a failure."""
 
 
 class Trivial:
@@ -54,12 +54,12 @@ class Trivial:
         self.name = "shrunk biases" if task == ESTIMATES else "popularity"
 
     def defaults(self, dataset: Dataset) -> Settings:
-        """Nothing to set."""
+        """No settings."""
         del dataset
         return {}
 
     def grid(self, dataset: Dataset) -> list[Settings]:
-        """The same."""
+        """No settings."""
         del dataset
         return []
 
@@ -67,7 +67,7 @@ class Trivial:
         """See `Method`."""
         return blank(self, dataset, stage, settings, "host")
 
-    def fitted(self, dataset: Dataset, wanted: Row) -> Row:
+    def fitted(self, dataset: Dataset, blank_row: Row) -> Row:
         """See `Method`."""
         fold, began = dataset.whole, time.perf_counter()
         if dataset.task == ESTIMATES:
@@ -76,7 +76,7 @@ class Trivial:
         else:
             arrays = trivial.popularity(fold.train)
         seconds = time.perf_counter() - began
-        return dataclasses.replace(wanted, metrics=measure.of_arrays(dataset.task, fold, arrays), seconds=seconds)
+        return dataclasses.replace(blank_row, metrics=measure.of_arrays(dataset.task, fold, arrays), seconds=seconds)
 
 
 class Ours:
@@ -88,7 +88,7 @@ class Ours:
         self.name, self._backend = algorithm, backend
 
     def defaults(self, dataset: Dataset) -> Settings:
-        """None but the number of iterations of a factorization, which is everyone's there."""
+        """Factorizations get the number of iterations that all methods use; other algorithms get no settings."""
         return dict(NMF_ITERATIONS) if dataset.task == FACTORS else {}
 
     def grid(self, dataset: Dataset) -> list[Settings]:
@@ -97,32 +97,32 @@ class Ours:
         return [base, *({**base, **settings} for settings in grids.grid(self.name, dataset.facts))]
 
     def row(self, dataset: Dataset, stage: str, settings: Settings) -> Row:
-        """See `Method`; all parameters are part of it."""
+        """See `Method`; the row has all parameters, so that changed defaults make another row."""
         parameters = dataclasses.asdict(params_for(self.name, settings))
         where = self._backend.name if self._backend.name == "host" else f"device: {self._backend.reason}"
         return dataclasses.replace(blank(self, dataset, stage, settings, where), parameters=parameters)
 
-    def fitted(self, dataset: Dataset, wanted: Row) -> Row:
-        """See `Method`. What the engine refuses, or cannot hold, is noted."""
-        fold = dataset.inner if wanted.stage == GRID else dataset.whole
-        unit = grids.unit(dataset.task, dataset.facts) if wanted.stage in (GRID, BEST) else 1.0
+    def fitted(self, dataset: Dataset, blank_row: Row) -> Row:
+        """See `Method`. Errors of the engine and a lack of memory become notes."""
+        fold = dataset.inner if blank_row.stage == GRID else dataset.whole
+        unit = grids.unit(dataset.task, dataset.facts) if blank_row.stage in (GRID, BEST) else 1.0
         try:
-            metrics, seconds = self._measured(dataset.task, fold, wanted.settings, unit)
+            metrics, seconds = self._measured(dataset.task, fold, blank_row.settings, unit)
         except (EngineError, MemoryError) as error:
-            return dataclasses.replace(wanted, note=f"{type(error).__name__}: {error}")
-        return dataclasses.replace(wanted, metrics=metrics, seconds=seconds)
+            return dataclasses.replace(blank_row, note=f"{type(error).__name__}: {error}")
+        return dataclasses.replace(blank_row, metrics=metrics, seconds=seconds)
 
     def tuned(self, dataset: Dataset) -> Row:
-        """The row of what `gpu.training.tune` finds: it chooses as the grid does; fitted to the whole training part."""
-        asked, began = params_for(self.name, {}), time.perf_counter()
+        """The row of the parameters that `gpu.training.tune` finds, by the same split as the grid."""
+        defaults, began = params_for(self.name, {}), time.perf_counter()
         try:
-            found = tune(dataset.inner.train, dataset.inner.test, asked, backend=self._backend)
+            outcome = tune(dataset.inner.train, dataset.inner.test, defaults, backend=self._backend)
         except (EngineError, MemoryError) as error:
             return dataclasses.replace(self.row(dataset, TUNED, {}), note=f"{type(error).__name__}: {error}")
-        seconds, given = time.perf_counter() - began, dataclasses.asdict(asked)
-        settings = {name: value for name, value in dataclasses.asdict(found.best).items() if given[name] != value}
-        wanted = self.row(dataset, TUNED, settings)
-        return dataclasses.replace(self.fitted(dataset, wanted), seconds=seconds)
+        seconds, default = time.perf_counter() - began, dataclasses.asdict(defaults)
+        settings = {name: value for name, value in dataclasses.asdict(outcome.best).items() if default[name] != value}
+        fitted = self.fitted(dataset, self.row(dataset, TUNED, settings))
+        return dataclasses.replace(fitted, seconds=seconds)
 
     def _measured(self, task: str, fold: Fold, settings: Settings, unit: float) -> tuple[measure.Metrics, float]:
         params = params_for(self.name, settings)
@@ -142,7 +142,7 @@ class Ours:
 
 
 class Other:
-    """A peer."""
+    """A model of another library."""
 
     kind = PEER
 
@@ -154,29 +154,29 @@ class Other:
         return self._peer.default(dataset.facts)
 
     def grid(self, dataset: Dataset) -> list[Settings]:
-        """See its module in `benchmarks.peers`."""
+        """The defaults and the grid of its module in `benchmarks.peers`."""
         return [self.defaults(dataset), *self._peer.grid(dataset.facts)]
 
     def row(self, dataset: Dataset, stage: str, settings: Settings) -> Row:
         """See `Method`."""
         return blank(self, dataset, stage, settings, self._harness.where)
 
-    def fitted(self, dataset: Dataset, wanted: Row) -> Row:
-        """See `Method`. A fit that takes too long, or ends badly, is noted.
+    def fitted(self, dataset: Dataset, blank_row: Row) -> Row:
+        """See `Method`. Time-outs and failed fits become notes.
 
         Raises:
             PeerMissing: the library is not installed.
         """
-        fold = dataset.inner if wanted.stage == GRID else dataset.whole
-        answer = self._harness.run(self._peer, fold, wanted.settings)
+        fold = dataset.inner if blank_row.stage == GRID else dataset.whole
+        answer = self._harness.run(self._peer, fold, blank_row.settings)
         if answer.note:
-            return dataclasses.replace(wanted, note=answer.note)
+            return dataclasses.replace(blank_row, note=answer.note)
         metrics = measure.of_arrays(dataset.task, fold, answer.arrays)
-        where = f"{wanted.where}; {self._peer.package} {answer.version}"
-        return dataclasses.replace(wanted, metrics=metrics, seconds=answer.seconds, where=where)
+        where = f"{blank_row.where}; {self._peer.package} {answer.version}"
+        return dataclasses.replace(blank_row, metrics=metrics, seconds=answer.seconds, where=where)
 
 
 def blank(method: Method, dataset: Dataset, stage: str, settings: Settings, where: str) -> Row:
     """A row without metrics."""
-    asked = (dataset.name, dataset.task, method.name, method.kind, stage, settings)
-    return Row(*asked, measure.nothing(dataset.task), math.nan, where)
+    columns = (dataset.name, dataset.task, method.name, method.kind, stage, settings)
+    return Row(*columns, measure.nothing(dataset.task), math.nan, where)

@@ -1,10 +1,10 @@
-"""`python -m benchmarks newcomers`: users and items that a model has never seen, learned online, against retraining.
+"""`python -m benchmarks newcomers`: new users and items that are learned online, compared with retraining.
 
-A hundredth of the users and a hundredth of the items, drawn by seed, are new ([004] table 9 has 698 of 69,878 and 106
-of 10,677). A model is trained without any of their training ratings, which then arrive at once and are learned as the
-service learns: new users and new items are solved, and so are known users, who have rated new items. Where
-known users are `kept` they stay as trained, as in [004] Alg. 4. The other model is trained on everything. Test ratings
-are the same throughout, those of new users and new items among them.
+A random hundredth of the users and of the items is new ([004] table 9 has 698 of 69,878 users and 106 of 10,677 items).
+A model is trained without their training ratings. These then arrive in one batch and are learned as in the service: new
+users and items are refitted, and so are known users who rated new items. In rows with `kept`, known users stay as
+trained, as in [004] Alg. 4. The model to compare with is trained on all training ratings. Both models are tested on the
+same ratings, including those of new users and items.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ Events = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArra
 
 @dataclass(frozen=True)
 class Row:
-    """One part of the test ratings, medians over the seeds.
+    """One part of the test ratings; values are medians over the seeds.
 
-    RMSE of a model trained on everything, of the one that has not seen the newcomers, and of that one after it has
-    learned them; `difference` is the last less the first. Seconds are of the whole training, and from the arrival of
-    the newcomers until all is learned (on a device that keeps known users: with its start).
+    `retrained`, `unseen` and `online` are the RMSE of the model trained on everything, of the model without the
+    newcomers, and of the latter after it has learned them. `difference` is `online` − `retrained`. `retraining_s` is
+    the time of the whole training. `online_s` is the time from the arrival of the newcomers until all are learned; on a
+    device with kept known users it includes the start of the learner.
     """
 
     algorithm: str
@@ -62,17 +63,17 @@ class Newcomers:
 
     @classmethod
     def drawn(cls, ratings: gpu.Ratings, seed: int) -> Newcomers:
-        """`SHARE` of each."""
+        """Draw `SHARE` of the users and of the items."""
         generator = np.random.default_rng(seed)
         return cls(_drawn(generator, ratings.n_users), _drawn(generator, ratings.n_items))
 
     def rated(self, ratings: gpu.Ratings) -> NDArray[np.bool_]:
-        """Which ratings, in the order of `coo`, are of one of them."""
+        """Which ratings are of a new user or a new item, bool (N,) in the order of `coo`."""
         users, items, _ = ratings.coo()
         return self.users[users] | self.items[items]
 
     def parts(self, test: gpu.Ratings) -> dict[str, NDArray[np.bool_]]:
-        """Named parts of the test ratings."""
+        """Masks (N,) of the test ratings: all, of new users, of new items, of others."""
         users, items, _ = test.coo()
         of_users, of_items = self.users[users], self.items[items]
         everything = np.ones(len(users), dtype=np.bool_)
@@ -81,7 +82,7 @@ class Newcomers:
 
 @dataclass(frozen=True)
 class Learned:
-    """What learning online left: errors of the test ratings; and the seconds it took."""
+    """Errors of the test ratings after learning online, and its seconds."""
 
     errors: NDArray[np.float64]
     seconds: float
@@ -91,7 +92,7 @@ def run(
     train: gpu.Ratings, test: gpu.Ratings, algorithms: Sequence[str], factors: Sequence[int], seeds: Sequence[int],
     backend: str,
 ) -> Iterator[Row]:  # fmt: skip
-    """Each algorithm with each F, known users learned and kept."""
+    """Rows for each algorithm with each F, first with known users learned, then kept."""
     for algorithm in algorithms:
         chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
         for n_factors in factors:
@@ -104,24 +105,24 @@ def run(
 
 
 class Trial:
-    """One seed: the newcomers, the model that has not seen them and the one that has; errors of the test ratings."""
+    """One seed: its newcomers, a model trained without them, a model trained with them, and their test errors."""
 
     def __init__(self, train: gpu.Ratings, test: gpu.Ratings, params: Params, backend: gpu.Backend) -> None:
         self.params, self._train, self._test, self._backend = params, train, test, backend
         newcomers = Newcomers.drawn(train, getattr(params, "seed", 0))
         self.parts, self._is_new = newcomers.parts(test), newcomers.rated(train)
-        self._known = gpu.fit(train.where(~self._is_new), params, backend=backend)
-        self.unseen = self._errors(self._known, train.by_user)
+        self._without_newcomers = gpu.fit(train.where(~self._is_new), params, backend=backend)
+        self.unseen = self._errors(self._without_newcomers, train.by_user)
         began = time.perf_counter()
         model = gpu.fit(train, params, backend=backend)
         self.retraining_s = time.perf_counter() - began
         self.retrained = self._errors(model, train.by_user)
 
     def learned(self, *, is_kept: bool) -> Learned:
-        """The first model after it has learned the newcomers, known users as trained where `is_kept`."""
+        """Let a copy of the first model learn the newcomers; `is_kept` keeps the factors of known users."""
         has_twin = self._backend.name == "device" and isinstance(self.params, GradientParams)
         learn = _learned_on_device if has_twin else _learned_on_host
-        model, seconds = learn(_copy(self._known), self._train, self._is_new, is_kept)
+        model, seconds = learn(_copy(self._without_newcomers), self._train, self._is_new, is_kept)
         return Learned(self._errors(model, self._train.by_user), seconds)
 
     def _errors(self, model: gpu.Model, rows: gpu.Rows) -> NDArray[np.float64]:
@@ -149,7 +150,7 @@ def rows(trials: Sequence[Trial], online: Sequence[Learned], known_users: str) -
 
 
 def rmse(errors: NDArray[np.float64], mask: NDArray[np.bool_]) -> float:
-    """Of the errors where `mask` holds."""
+    """RMSE of the errors where `mask` is true."""
     return float(np.sqrt(np.mean(errors[mask] ** 2)))
 
 
@@ -167,12 +168,12 @@ def _copy(model: gpu.Model) -> gpu.Model:
 def _learned_on_host(
     model: gpu.Model, ratings: gpu.Ratings, is_new: NDArray[np.bool_], is_kept: bool
 ) -> tuple[gpu.Model, float]:
-    table, known = RatingTable(ratings.n_users, ratings.n_items), ratings if is_kept else ratings.where(~is_new)
-    table.apply(*_events(known, 0))
-    online = HostModel(model, table, ratings.user_keys, ratings.item_keys)  # knows which rows it has not seen
+    table, first = RatingTable(ratings.n_users, ratings.n_items), ratings if is_kept else ratings.where(~is_new)
+    table.apply(*_events(first, 0))
+    online = HostModel(model, table, ratings.user_keys, ratings.item_keys)  # refits rows that are not trained
     began = time.perf_counter()
     if not is_kept:
-        online.note(table.apply(*_events(ratings.where(is_new), len(known))))
+        online.note(table.apply(*_events(ratings.where(is_new), len(first))))
     online.settle()
     return model, time.perf_counter() - began
 
@@ -180,12 +181,13 @@ def _learned_on_host(
 def _learned_on_device(
     model: gpu.Model, ratings: gpu.Ratings, is_new: NDArray[np.bool_], is_kept: bool
 ) -> tuple[gpu.Model, float]:
-    live, known = importlib.import_module("gpu.device.online.learner"), ratings if is_kept else ratings.where(~is_new)
+    learner = importlib.import_module("gpu.device.online.learner")
+    first = ratings if is_kept else ratings.where(~is_new)
     began = time.perf_counter()
-    online = live.DeviceLearner(model, known.by_user, np.arange(len(known)), ratings.user_keys, ratings.item_keys)
-    online.finish()  # rows it has not seen are learned by now
+    online = learner.DeviceLearner(model, first.by_user, np.arange(len(first)), ratings.user_keys, ratings.item_keys)
+    online.finish()  # the start has learned the rows that are not trained
     if not is_kept:
-        users, items, values, _, positions = _events(ratings.where(is_new), len(known))
+        users, items, values, _, positions = _events(ratings.where(is_new), len(first))
         began = time.perf_counter()
         online.apply(users, items, values, positions)
         online.finish()

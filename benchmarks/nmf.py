@@ -1,6 +1,6 @@
-"""`python -m benchmarks nmf`: FAST-HALS plain and in tiles, and scikit-learn's NMF if it is installed.
+"""`python -m benchmarks nmf`: plain and tiled FAST-HALS, and scikit-learn's NMF if it is installed.
 
-Codes that are compared start from the same W and H, and on the same form of the matrix. Ours take turns, an epoch each.
+Compared programs start from the same W and H and read the same form of the matrix. Ours alternate, an epoch each.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gpu.training import loop, nmf
 
 Floats = NDArray[Any]
 Curve = list[tuple[float, float]]  # (seconds, relative error)
-CACHE_BYTES = 2 * 2**20  # second-level cache of a core, C of the model of tiles
+CACHE_BYTES = 2 * 2**20  # second-level cache of a core: C in [002] eq. 9
 STOPS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 75, 100)  # iterations after which a peer's error is measured
 OURS = {"host": "PL-NMF", "device": "PL-NMF on the device"}
 CD = "scikit-learn cd"
 PEERS = {CD: "cd", "scikit-learn mu": "mu"}
-MOST = 4  # times the iterations of cd that ours may take to its error
+MAX_RATIO = 4  # ours stops after this multiple of cd's iterations if it has not reached cd's error
 NAN = float("nan")
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """One form of ours: median seconds of an iteration without the first, and the error all forms have to agree on."""
+    """One of our solvers: median seconds of an iteration without the first, and its error, equal for all solvers."""
 
     code: str
     n_factors: int
@@ -48,7 +48,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Tile:
-    """One T: its time, and the words that a W step moves by [002] eq. 9."""
+    """One tile size T: its time, and the words that a W step moves by [002] eq. 9."""
 
     n_factors: int
     tile: int
@@ -59,7 +59,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Reached:
-    """One code after its iterations, and how long it took to the error at which cd ends (`share` of cd's time)."""
+    """One program after its iterations, and its seconds to the final error of cd; `share` is relative to cd."""
 
     code: str
     n_factors: int
@@ -72,7 +72,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a curve."""
+    """One point of a program's curve of error over time."""
 
     code: str
     n_factors: int
@@ -81,23 +81,27 @@ class Point:
 
 
 def forms(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> list[Iteration]:
-    """Plain and tiled, `n_epochs` each."""
-    given = [_params(n_factors, n_epochs, solver="plain"), _params(n_factors, n_epochs)]
-    runs, seconds = _in_turns(ratings, given, n_epochs, backend)
-    found = []
-    for params, run, took in zip(given, runs, seconds, strict=True):
+    """The plain and the tiled solver, `n_epochs` each."""
+    settings = [_params(n_factors, n_epochs, solver="plain"), _params(n_factors, n_epochs)]
+    runs, seconds = _alternated(ratings, settings, n_epochs, backend)
+    rows = []
+    for params, run, iteration_s in zip(settings, runs, seconds, strict=True):
         size = (ratings.n_users, ratings.n_items, len(ratings))
-        found.append(Iteration(params.solver, n_factors, run.tile, *size, took, seconds[0] / took, run.relative_error))
-    return found
+        rows.append(
+            Iteration(
+                params.solver, n_factors, run.tile, *size, iteration_s, seconds[0] / iteration_s, run.relative_error
+            )
+        )
+    return rows
 
 
 def tiles(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend) -> list[Tile]:
-    """T around the default, and its ends."""
+    """Tile sizes around the default, and the smallest and largest possible ones."""
     default = nmf.tile_of(_params(n_factors, 1))
     sizes = sorted(
         {1, 2, 4, max(default // 2, 1), default, 2 * default, 4 * default, n_factors} & set(range(n_factors + 1))
     )
-    _, seconds = _in_turns(ratings, [_params(n_factors, n_epochs, tile=size) for size in sizes], n_epochs, backend)
+    _, seconds = _alternated(ratings, [_params(n_factors, n_epochs, tile=size) for size in sizes], n_epochs, backend)
     n_rows = ratings.n_users
     return [
         Tile(n_factors, size, size == default, took, words(n_rows, n_factors, size) / 1e6)
@@ -106,14 +110,14 @@ def tiles(ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Back
 
 
 def words(n_rows: int, k: int, tile: int, cache_words: float = CACHE_BYTES / 4) -> float:
-    """vol(T) of [002] eq. 9: words that a W step moves."""
+    """vol(T) of [002] eq. 9: the words that a W step moves."""
     return float(n_rows * ((1 / tile + 2 / cache_words**0.5) * (k**2 - k * tile) + k * tile))
 
 
 def peers(
     ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend
 ) -> tuple[list[Reached], list[Point]]:
-    """Ours, and scikit-learn's cd and mu, from one start; ours goes on until it has reached the error of cd."""
+    """Ours and scikit-learn's cd and mu from the same start; ours continues until it reaches the error of cd."""
     run = nmf.Factorization(nmf.matrix_of(ratings), _params(n_factors, n_epochs), backend)
     start = run.factors()
     start = start._replace(W=start.W.copy(), H=start.H.copy())
@@ -126,7 +130,7 @@ def peers(
         if curve:
             curves[code] = curve
     goal = curves.get(CD, [(NAN, NAN)])[-1][1]
-    while run.relative_error > goal and run.n_epochs < MOST * n_epochs:
+    while run.relative_error > goal and run.n_epochs < MAX_RATIO * n_epochs:
         _advance(run, curves[ours], 1)
     return _summary(curves, n_factors, n_epochs), [
         Point(code, n_factors, *point) for code, curve in curves.items() for point in curve
@@ -141,16 +145,16 @@ def _advance(run: nmf.Factorization, curve: Curve, n: int) -> None:
 
 def _summary(curves: dict[str, Curve], n_factors: int, n_epochs: int) -> list[Reached]:
     goal = curves.get(CD, [(NAN, NAN)])[-1]
-    found = []
+    rows = []
     for code, curve in curves.items():
         at_end = curve[-1] if code in PEERS else curve[n_epochs - 1]
         to_goal = next((seconds for seconds, error in curve if error <= goal[1]), NAN)
-        found.append(Reached(code, n_factors, n_epochs, *at_end, to_goal, to_goal / goal[0]))
-    return found
+        rows.append(Reached(code, n_factors, n_epochs, *at_end, to_goal, to_goal / goal[0]))
+    return rows
 
 
 def _peer(solver: str, matrix: Any, start: nmf.Factors, n_epochs: int) -> Curve:
-    """Errors of scikit-learn at `STOPS`, each stretch going on from the last; its own checks are part of the time."""
+    """Errors of scikit-learn after `STOPS` iterations, from consecutive calls; times include its checks."""
     try:
         decomposition = importlib.import_module("sklearn.decomposition")
     except ModuleNotFoundError:
@@ -170,7 +174,7 @@ def _peer(solver: str, matrix: Any, start: nmf.Factors, n_epochs: int) -> Curve:
 
 
 def relative_error(matrix: Any, W: Floats, H: Floats) -> float:
-    """As `gpu.training.nmf` has it, of a SciPy or NumPy matrix."""
+    """The error of `gpu.training.nmf` for a SciPy or NumPy matrix."""
     values = matrix.data if hasattr(matrix, "tocsr") else matrix
     squares = float(np.sum(np.square(values, dtype=np.float64)))
     inner = float(np.sum((matrix @ H.T).astype(np.float64) * W))
@@ -179,7 +183,7 @@ def relative_error(matrix: Any, W: Floats, H: Floats) -> float:
 
 
 def _plain_form(ratings: gpu.Ratings) -> Any:
-    """The matrix as scikit-learn takes it, in float32: CSR, or dense where ours is."""
+    """The matrix for scikit-learn, float32: dense if ours is dense, else CSR."""
     from scipy import sparse  # noqa: PLC0415 - only peers need it
 
     matrix = nmf.matrix_of(ratings)
@@ -189,35 +193,35 @@ def _plain_form(ratings: gpu.Ratings) -> Any:
     return sparse.csr_matrix((values, (users, items)), shape=(matrix.n_users, matrix.n_items))
 
 
-def _in_turns(
-    ratings: gpu.Ratings, given: Sequence[NmfParams], n_epochs: int, backend: gpu.Backend
+def _alternated(
+    ratings: gpu.Ratings, settings: Sequence[NmfParams], n_epochs: int, backend: gpu.Backend
 ) -> tuple[list[nmf.Factorization], list[float]]:
-    """Each after `n_epochs`, and its median seconds of an epoch without the first."""
-    runs = [nmf.Factorization(nmf.matrix_of(ratings), params, backend) for params in given]
+    """Alternate `n_epochs` epochs of each setting; returns the runs and their median seconds per epoch."""
+    runs = [nmf.Factorization(nmf.matrix_of(ratings), params, backend) for params in settings]
     for run in runs:
         loop.begin(run)
     seconds: list[list[float]] = [[] for _ in runs]
     for _ in range(n_epochs):
-        for run, took in zip(runs, seconds, strict=True):
+        for run, of_run in zip(runs, seconds, strict=True):
             before = run.seconds
             loop.advance(run, 0)
-            took.append(run.seconds - before)
-    return runs, [statistics.median(took[1:]) for took in seconds]
+            of_run.append(run.seconds - before)
+    return runs, [statistics.median(of_run[1:]) for of_run in seconds]
 
 
-def _params(n_factors: int, n_epochs: int, **given: Any) -> NmfParams:
-    return NmfParams(n_factors=n_factors, n_epochs=n_epochs, tolerance=0, **given)
+def _params(n_factors: int, n_epochs: int, **settings: Any) -> NmfParams:
+    return NmfParams(n_factors=n_factors, n_epochs=n_epochs, tolerance=0, **settings)
 
 
 def transposed(ratings: gpu.Ratings) -> gpu.Ratings:
-    """Rows become columns: [002] has terms × documents where files have documents × terms."""
+    """The transposed matrix: [002] uses terms × documents, files have documents × terms."""
     return gpu.Ratings(ratings.by_item, ratings.by_user)
 
 
 def run(
     ratings: gpu.Ratings, factors: Sequence[int], epochs: tuple[int, int], backend: gpu.Backend
 ) -> Iterator[tuple[list[Iteration], list[Tile], list[Reached], list[Point]]]:
-    """The rows of all tables for each K; `epochs`: of forms and tiles, and of peers."""
+    """The rows of all tables for each K; `epochs` is (epochs of solvers and tiles, iterations of the comparison)."""
     for n_factors in factors:
         say(f"K = {n_factors}")
         own = (forms(ratings, n_factors, epochs[0], backend), tiles(ratings, n_factors, epochs[0], backend))

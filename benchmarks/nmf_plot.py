@@ -1,4 +1,4 @@
-"""Error against time of factorizations, as a picture.
+"""Draws the error of factorizations over time.
 
 `python -m benchmarks.nmf_plot PICTURE LINES TITLE [LINES TITLE …]`
 draws what `python -m benchmarks nmf --json` printed.
@@ -16,7 +16,7 @@ Points = list[tuple[float, float]]
 
 
 def draw(matrices: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
-    """A row of panels for each matrix, a panel for each K, a line for each code; seconds are logarithmic."""
+    """A row of panels per matrix, a panel per K, a line per program; the axis of seconds is logarithmic."""
     import matplotlib  # noqa: PLC0415 - only for pictures of the documentation
 
     matplotlib.use("agg")
@@ -43,12 +43,12 @@ def draw(matrices: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
 
 def curves(records: Sequence[dict[str, Any]]) -> dict[int, dict[str, Points]]:
     """K → code → (seconds, relative error), from the points among the records."""
-    found: dict[int, dict[str, Points]] = {}
+    by_factors: dict[int, dict[str, Points]] = {}
     for record in records:
         if set(record) == {"code", "n_factors", "seconds", "relative_error"}:
-            points = found.setdefault(record["n_factors"], {}).setdefault(record["code"], [])
+            points = by_factors.setdefault(record["n_factors"], {}).setdefault(record["code"], [])
             points.append((record["seconds"], record["relative_error"]))
-    return found
+    return by_factors
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""`python -m benchmarks noise`: how far the test error moves when training ratings are noise ([004] table 8).
+"""`python -m benchmarks noise`: shift of the test error if some training ratings are noise ([004] table 8).
 
-The paper does not say what noise is. Here a share of the training ratings, drawn by seed, gets a value of the scale,
-each value as likely (a rating may keep its own); the test part stays. The model of the noisy ratings and that of the
-clean ones start from the same seed.
+The paper does not define its noise. Here a random share of the training ratings gets random values of the scale, all
+equally likely, so a rating may keep its value. The test part stays clean. The models with and without noise have the
+same seed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAPER = {  # (Netflix, MovieLens-10M) at `SHARES`
 
 @dataclass(frozen=True)
 class Row:
-    """One model at one share of noise; `shift` is test RMSE with noise less without, medians are over the seeds."""
+    """One model with one share of noise; `shift` is the test RMSE with noise minus that without."""
 
     algorithm: str
     n_factors: int
@@ -44,7 +44,7 @@ class Row:
 
 
 def run(train: gpu.Ratings, test: gpu.Ratings, seeds: Sequence[int], backend: str) -> Iterator[Row]:
-    """Each of `MODELS` at each of `SHARES`."""
+    """A row for each of `MODELS` with each of `SHARES`."""
     for params in MODELS:
         chosen = gpu.choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
         settings = [dataclasses.replace(params, seed=seed) for seed in seeds]
@@ -57,7 +57,7 @@ def run(train: gpu.Ratings, test: gpu.Ratings, seeds: Sequence[int], backend: st
 def row(
     params: Params, share: float, clean: Sequence[float], noisy: Sequence[float], paper: tuple[float, float]
 ) -> Row:
-    """What the errors of the seeds, with and without noise, come to."""
+    """The row of one model and share, from the errors of each seed with and without noise."""
     shifts = tuple(after - before for before, after in zip(clean, noisy, strict=True))
     say(f"  {params.algorithm}, {share:.1%}: {statistics.median(shifts):+.5f}")
     return Row(
@@ -67,7 +67,7 @@ def row(
 
 
 def corrupted(ratings: gpu.Ratings, share: float, seed: int) -> gpu.Ratings:
-    """The ratings with `share` of them replaced by draws."""
+    """The ratings with random values in a random `share` of them."""
     users, items, values = ratings.coo()
     generator = np.random.default_rng(seed)
     noisy = values.copy()

@@ -1,8 +1,9 @@
-"""`python -m benchmarks online`: batches of events learned on host and device, side by side.
+"""`python -m benchmarks online`: time of batches of events that host and device learn online.
 
-A batch: a tenth of its users are new, the others known, drawn in proportion to their ratings; every one of them names
-as many items. New items get a twentieth of the ratings, known ones the rest in proportion to theirs; 2 % of all ratings
-change one that is there, and 1 % delete one. Parameters of the model are random: what is learned takes as long.
+A tenth of a batch's users are new; the others are known and drawn in proportion to their ratings. All users of a batch
+have equally many ratings. New items get a twentieth of the ratings; known items get the rest in proportion to theirs.
+2 % of the ratings change a present rating, and 1 % delete one. The model has random parameters, which do not affect
+the time.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from gpu.training import simlsh
 
 NEW_USERS, NEW_ITEMS_RATINGS, CHANGED, DELETED = 0.1, 0.05, 0.02, 0.01
 NAN = float("nan")
-WARM_UP = 2  # batches: kernels are compiled, arenas packed, and the host hashes all items once
+WARM_UP = 2  # batches that compile kernels and pack arenas; in them the host hashes all items once
 
 
 class Batch(NamedTuple):
-    """Changes as `RatingTable.apply` takes them, and keys of the users and items that come with them."""
+    """Changes in the form of `RatingTable.apply`, and the keys of the new users and items."""
 
     users: NDArray[np.int64]
     items: NDArray[np.int64]
@@ -46,7 +47,7 @@ class Batch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Of a batch: ratings, users, new items."""
+    """Size of a batch: ratings, users, new items."""
 
     ratings: int
     users: int
@@ -55,11 +56,11 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Learned:
-    """One place: median milliseconds of a whole batch, its 99th percentile, the rate, and medians of the steps.
+    """One backend: median milliseconds of a batch, their 99th percentile, the rate, and medians of the steps.
 
-    Every batch brings new items and all of them are ranked in each, so it matters when a batch comes: whole ones come
-    first, with `newer_items` there in the median one, then steps, then those of `ratings_per_second`, which follow one
-    another without waiting.
+    Every batch adds new items, and every batch ranks all of them, so later batches take longer. Whole batches run
+    first; `newer_items` is the number of new items at the median one. Then batches run step by step, and at the end
+    those of `ratings_per_second`, without pauses.
     """
 
     place: str
@@ -81,7 +82,7 @@ class Learned:
 
 
 class Stream:
-    """Draws batches that follow one another."""
+    """Draws consecutive batches."""
 
     def __init__(self, ratings: gpu.Ratings, shape: Shape, seed: int) -> None:
         self._rng, self._shape, self._ratings = np.random.default_rng(seed), shape, ratings
@@ -108,21 +109,21 @@ class Stream:
         return Batch(users, items, values, positions, self._keys(n_new), self._keys(shape.new_items))
 
     def _replace(self, users: NDArray[np.int64], items: NDArray[np.int64], values: NDArray[np.float32]) -> None:
-        """Let some changes name a rating that their user has, and some of these delete it."""
+        """Let `CHANGED + DELETED` of the changes refer to a present rating of their user; some of them delete it."""
         starts, lengths, columns, _ = self._ratings.by_user
-        known = np.flatnonzero(users < len(starts))
-        known = known[self._rng.random(len(known)) < CHANGED + DELETED]
-        owners = users[known]
-        known, owners = known[lengths[owners] > 0], owners[lengths[owners] > 0]
-        items[known] = columns[starts[owners] + self._rng.integers(0, lengths[owners])]
-        values[known[self._rng.random(len(known)) < DELETED / (CHANGED + DELETED)]] = np.nan
+        chosen = np.flatnonzero(users < len(starts))
+        chosen = chosen[self._rng.random(len(chosen)) < CHANGED + DELETED]
+        owners = users[chosen]
+        chosen, owners = chosen[lengths[owners] > 0], owners[lengths[owners] > 0]
+        items[chosen] = columns[starts[owners] + self._rng.integers(0, lengths[owners])]
+        values[chosen[self._rng.random(len(chosen)) < DELETED / (CHANGED + DELETED)]] = np.nan
 
     def _keys(self, n: int) -> NDArray[np.uint64]:
         return self._rng.integers(0, 2**63, n).astype(np.uint64)
 
 
 def random_model(params: GradientParams, ratings: gpu.Ratings, seed: int = 0) -> Model:
-    """Parameters of the size of trained ones, and random neighbors."""
+    """A model with random parameters, of the magnitude of trained ones, and random neighbors."""
     rng, n_bits = np.random.default_rng(seed), simlsh.WORD_BITS * _words(params)
     mean, scale = (-1.4, (0.0, 1.0)) if params.is_implicit else (3.5, (1.0, 5.0))
     model = Model.zeros(params, mean, scale, ratings.n_users, ratings.n_items, n_bits)
@@ -136,7 +137,7 @@ def random_model(params: GradientParams, ratings: gpu.Ratings, seed: int = 0) ->
 
 
 class OnHost:
-    """A table and a model that follows it, as the service has them."""
+    """A rating table and a host model that follows it, as in the service."""
 
     def __init__(self, model: Model, stream: Stream, ratings: gpu.Ratings) -> None:
         self._table, self._keys = RatingTable(ratings.n_users, ratings.n_items), (stream.user_keys, stream.item_keys)
@@ -158,11 +159,11 @@ class OnHost:
         self._online.settle()
 
     def finish(self) -> None:
-        """Nothing is left."""
+        """Do nothing: `learn` has finished."""
 
 
 class OnDevice:
-    """A model and its ratings, resident on the device."""
+    """A model and its ratings in device memory."""
 
     def __init__(self, model: Model, stream: Stream, ratings: gpu.Ratings) -> None:
         live = importlib.import_module("gpu.device.online.learner")
@@ -170,7 +171,7 @@ class OnDevice:
         self._live: Any = live.DeviceLearner(model, ratings.by_user, positions, stream.user_keys, stream.item_keys)
 
     def learn(self, batch: Batch, note: Callable[[], None] | None = None) -> None:
-        """Learn a batch; waits and calls `note` after each step, or does neither."""
+        """Learn a batch; with `note`, wait for each step and call it."""
         self._live.grow(batch.user_keys, batch.item_keys)
         for _, step in self._live.steps(batch.users, batch.items, batch.values, batch.positions):
             step()
@@ -179,16 +180,16 @@ class OnDevice:
                 note()
 
     def finish(self) -> None:
-        """Wait for what was begun."""
+        """Wait until the device has finished."""
         self._live.finish()
 
 
 def places(text: str) -> list[str]:
-    """The places named in `text` ("host,device"); none named: the host, and the device where one works.
+    """The backends in `text` ("host,device"); by default the host, and the device if one works.
 
     Raises:
-        BackendUnavailable: `device` was asked for and cannot run here.
-        InvalidInput: an unknown name.
+        BackendUnavailable: `text` has `device`, and no device works.
+        InvalidInput: unknown name.
     """
     if not text:
         return ["host"] if choose().name == "host" else ["host", "device"]
@@ -196,24 +197,24 @@ def places(text: str) -> list[str]:
 
 
 def run(
-    ratings: gpu.Ratings, given: dict[str, Any], shape: Shape, places: Sequence[str], n_batches: int
+    ratings: gpu.Ratings, settings: dict[str, Any], shape: Shape, places: Sequence[str], n_batches: int
 ) -> Iterator[Learned]:
-    """Each place on the same batches; the device takes eight times as many, for its percentile."""
-    algorithm = given.pop("algorithm")
-    params = params_for(algorithm, given)
+    """Measure each backend on the same batches; the device gets eight times as many, for its percentile."""
+    algorithm = settings.pop("algorithm")
+    params = params_for(algorithm, settings)
     if not isinstance(params, GradientParams):
         raise InvalidInput(f"Invalid algorithm: expected sgd, esgd, culsh or culsh-implicit, got {algorithm!r}")
     for place in places:
         stream = Stream(ratings, shape, 0)
         online_model = (OnDevice if place == "device" else OnHost)(random_model(params, ratings), stream, ratings)
         n = n_batches * 8 if place == "device" else n_batches
-        say(f"{place}: {len(ratings):,} ratings are there")
+        say(f"{place}: {len(ratings):,} ratings loaded")
         head = place, algorithm, params.n_factors, *shape, n, (WARM_UP + n // 2) * shape.new_items
         yield Learned(*head, *_measured(online_model, stream, n, shape.ratings))
 
 
 def _measured(online_model: OnHost | OnDevice, stream: Stream, n: int, n_ratings: int) -> list[float]:
-    """(batch, 99th percentile) in milliseconds, ratings per second, and milliseconds of steps as they come."""
+    """Median and 99th percentile of a batch in ms, ratings per second, and the median ms of each step in order."""
     for _ in range(WARM_UP):
         _steps_of(online_model, stream.batch())
     whole = [_whole(online_model, stream.batch()) for _ in range(n)]
@@ -229,7 +230,7 @@ def _measured(online_model: OnHost | OnDevice, stream: Stream, n: int, n_ratings
 
 
 def _whole(online_model: OnHost | OnDevice, batch: Batch) -> float:
-    """Milliseconds of a batch."""
+    """Learn a batch; returns its milliseconds."""
     began = time.perf_counter()
     online_model.learn(batch)
     online_model.finish()
@@ -237,7 +238,7 @@ def _whole(online_model: OnHost | OnDevice, batch: Batch) -> float:
 
 
 def _steps_of(online_model: OnHost | OnDevice, batch: Batch) -> list[float]:
-    """Milliseconds of each step of a batch."""
+    """Learn a batch; returns the milliseconds of each step."""
     times = [time.perf_counter()]
     online_model.learn(batch, lambda: times.append(time.perf_counter()))
     online_model.finish()

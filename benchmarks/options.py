@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they say: lists with commas between, parameters as NAME=VALUE."""
+"""Options of several commands, and parsers for their values: comma-separated lists, and NAME=VALUE."""
 
 from __future__ import annotations
 
@@ -15,31 +15,35 @@ from gpu.params import params_for
 File = Annotated[Path, typer.Option("--ratings", help="File of ratings.", metavar="FILE", exists=True)]
 Source = Annotated[
     Path,
-    typer.Option("--ratings", help="File, or folder of raw arrays as cuMF reads them.", metavar="PATH", exists=True),
+    typer.Option(
+        "--ratings", help="File of ratings, or folder of raw arrays in the layout of cuMF.", metavar="PATH", exists=True
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON lines; the machine first.")]
-Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated names.")]
-Parameters = Annotated[list[str] | None, typer.Option("--set", help="A parameter.", metavar="NAME=VALUE")]
-Seeds = Annotated[str, typer.Option(help="Comma-separated, each a run.")]
-Where = Annotated[str, typer.Option("--backend", help="auto, host or device.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON lines, the machine first.")]
+Names = Annotated[str, typer.Option("--algorithms", help="Comma-separated algorithms.")]
+Parameters = Annotated[
+    list[str] | None, typer.Option("--set", help="Set a parameter; may be repeated.", metavar="NAME=VALUE")
+]
+Seeds = Annotated[str, typer.Option(help="Comma-separated seeds, one run each.")]
+Where = Annotated[str, typer.Option("--backend", help="Backend: auto, host or device.")]
 
 
 def chosen(backend: str) -> Backend:
-    """The backend of that name, which is said on stderr.
+    """The backend of that name; prints it on stderr.
 
     Raises:
-        BackendUnavailable: there is none of that name, or no device.
+        BackendUnavailable: unknown name, or no device works.
     """
-    found = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
-    say(f"backend: {found.name} ({found.reason})")
-    return found
+    selected = choose(backend)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    say(f"backend: {selected.name} ({selected.reason})")
+    return selected
 
 
 def numbers(text: str) -> list[float]:
-    """The numbers in "0.25,0.5,1".
+    """Parse numbers such as "0.25,0.5,1".
 
     Raises:
-        typer.BadParameter: one of them is none.
+        typer.BadParameter: one of them is not a number.
     """
     try:
         return [float(number) for number in text.split(",") if number]
@@ -48,18 +52,18 @@ def numbers(text: str) -> list[float]:
 
 
 def whole(text: str) -> list[int]:
-    """The whole numbers in "32,128". Raises as `numbers`, also for a fraction."""
-    found = numbers(text)
-    if not all(number.is_integer() for number in found):
+    """Parse whole numbers such as "32,128". Raises like `numbers`, also for a fraction."""
+    values = numbers(text)
+    if not all(number.is_integer() for number in values):
         raise typer.BadParameter(f"expected whole numbers with commas between, got {text!r}")
-    return [int(number) for number in found]
+    return [int(number) for number in values]
 
 
 def algorithms(text: str) -> list[str]:
-    """The names in "sgd,culsh".
+    """Parse names such as "sgd,culsh".
 
     Raises:
-        InvalidParams: there is no such algorithm.
+        InvalidParams: unknown algorithm.
     """
     names = text.split(",")
     for name in names:
@@ -68,10 +72,10 @@ def algorithms(text: str) -> list[str]:
 
 
 def parameters(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Each NAME=VALUE.
+    """Parse NAME=VALUE pairs.
 
     Raises:
-        typer.BadParameter: one has no `=`.
+        typer.BadParameter: a pair without `=`.
     """
     for pair in pairs or ():
         if "=" not in pair:

@@ -31,7 +31,7 @@ from service.storage.segment import SCHEMA
 MEAN, SCALE, STARS = 3.0, (1.0, 5.0), np.arange(1, 6, dtype=np.float32)
 ITEM_SKEW, USER_SKEW = 0.8, 1 / 3  # the item of rank r has r ** -0.8 of the ratings, the user of rank r r ** -1/3
 DEVIATION = 1 / 8  # of factors, and of weights of neighbors
-MOST_BITS = 1000  # bound of the absolute sums of simLSH
+MAX_SUM = 1000  # bound of the absolute sums of simLSH
 CHUNK = 1 << 17  # rows of an array that are drawn together
 PER_ENTRY, ENTRIES_PER_GROUP, GROUPS_PER_SEGMENT = 1000, 128, 16  # segments too long to be merged
 N_SAMPLED = 500_000
@@ -195,7 +195,7 @@ def drawn_model(params: Params, n_users: int, n_items: int, seed: int) -> Model:
         elif name == "neighbors":
             part[:] = rng.integers(0, n_items, part.shape, dtype=np.int32)
         else:
-            part[:] = rng.integers(-MOST_BITS, MOST_BITS, part.shape, dtype=np.int32)
+            part[:] = rng.integers(-MAX_SUM, MAX_SUM, part.shape, dtype=np.int32)
 
     with ThreadPoolExecutor(_n_threads()) as pool:
         list(pool.map(draw, range(len(jobs))))

@@ -1,8 +1,8 @@
-"""`python -m benchmarks prequential`: does learning while serving pay? Test-then-learn over a file's newest ratings.
+"""`python -m benchmarks prequential`: what online learning gains: test-then-learn on a file's newest ratings.
 
-The oldest 90 % are imported and trained on; each of the newest 10 % is first estimated and then posted, over HTTP. The
-same ratings are estimated by the model as it was (no online learning) and by models retrained every 1,000 ratings.
-All of them are trained without the held-out pairs, as the service always does.
+The service imports the oldest 90 % and trains on them. Each of the newest 10 % is first estimated and then posted, over
+HTTP. The trained model without online learning and models retrained every 1,000 ratings estimate the same ratings. All
+models are trained without the held-out pairs, as the service always does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RETRAIN_EVERY = 1000
 
 @dataclass(frozen=True)
 class Row:
-    """RMSE of estimates made before each rating was known, and how much of the way to retraining it went."""
+    """RMSE of estimates made before each rating arrives; `won_back` is the share of retraining's gain."""
 
     model: str
     prequential_rmse: float
@@ -51,7 +51,7 @@ class Timeline:
 
     @classmethod
     def of(cls, file: RatingsFile) -> Timeline:
-        """Sort by time; equal times keep the order of the file."""
+        """Sort by time; ratings with equal times keep their order."""
         if file.timestamps is None:
             raise InvalidInput("Invalid ratings: expected a column of timestamps, got none")
         order = np.argsort(file.timestamps, kind="stable")
@@ -60,14 +60,14 @@ class Timeline:
         return cls(users, items, rows.users, rows.items, rows.values, int(TRAINED * len(order)))
 
     def ratings(self, end: int) -> gpu.Ratings:
-        """The ratings before position `end`, in rows common to all."""
+        """The ratings before position `end`, in the rows of the whole timeline."""
         shape = (len(self.users), len(self.items))
         columns = (self.user_rows[:end], self.item_rows[:end], self.values[:end])
         return gpu.Ratings.from_coo(*columns, shape, self.users.keys, self.items.keys)
 
 
 def run(ratings: Path, algorithm: str) -> Iterator[Row]:
-    """No online learning, online learning over HTTP, full retraining every 1,000 ratings."""
+    """A row without online learning, one with it over HTTP, and one with a full retraining every 1,000 ratings."""
     timeline = Timeline.of(ratings_file.read(ratings))
     n = timeline.n_trained
     say(f"training on {n:,} ratings, streaming {len(timeline.values) - n:,}")
@@ -75,7 +75,9 @@ def run(ratings: Path, algorithm: str) -> Iterator[Row]:
     retrained = _rmse(timeline, _retrained(timeline, algorithm, RETRAIN_EVERY))
     online = _rmse(timeline, _online(timeline, algorithm))
     yield Row(f"{algorithm}, no online learning", static, 0.0)
-    won_back = (static - online) / (static - retrained) if static != retrained else math.nan  # as for few ratings
+    won_back = (
+        (static - online) / (static - retrained) if static != retrained else math.nan
+    )  # equal if there are few ratings
     yield Row(f"{algorithm}, online", online, won_back)
     yield Row(f"{algorithm}, retrained every {RETRAIN_EVERY:,} ratings", retrained, 1.0)
 
@@ -86,23 +88,23 @@ def _rmse(timeline: Timeline, estimates: NDArray[np.float32]) -> float:
 
 
 def _retrained(timeline: Timeline, algorithm: str, every: int) -> NDArray[np.float32]:
-    """Estimates by a model that is retrained after every `every` ratings, and knows no newer ones."""
+    """Estimates by a model that is retrained every `every` ratings, on the ratings before."""
     estimates = []
     for begin in range(timeline.n_trained, len(timeline.values), every):
         say(f"  full training on {begin:,} ratings")
-        known = timeline.ratings(begin)
-        users, items, _ = known.coo()
+        earlier = timeline.ratings(begin)
+        users, items, _ = earlier.coo()
         model = gpu.fit(
-            known.where(~gpu.evaluate.is_held_out(known.user_keys[users], known.item_keys[items])),
+            earlier.where(~gpu.evaluate.is_held_out(earlier.user_keys[users], earlier.item_keys[items])),
             params_for(algorithm, {}),
         )
         pairs = (timeline.user_rows[begin : begin + every], timeline.item_rows[begin : begin + every])
-        estimates.append(gpu.evaluate.predict(model, known.by_user, *pairs))
+        estimates.append(gpu.evaluate.predict(model, earlier.by_user, *pairs))
     return np.concatenate(estimates)
 
 
 def _online(timeline: Timeline, algorithm: str) -> NDArray[np.float32]:
-    """Estimates by a running service, each asked for once everything before it has been learned."""
+    """Estimates by a running service; each request waits until all earlier ratings are learned."""
     users = [str(timeline.users.id(u)) for u in timeline.user_rows.tolist()]
     items = [str(timeline.items.id(i)) for i in timeline.item_rows.tolist()]
     n = timeline.n_trained
@@ -110,8 +112,8 @@ def _online(timeline: Timeline, algorithm: str) -> NDArray[np.float32]:
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder, serving(Path(folder)) as (client, _):
         post(client, users[:n], items[:n], timeline.values[:n])
         retrain(client, algorithm)
-        seen = None
+        last_id = None
         for user, item, value in zip(users[n:], items[n:], timeline.values[n:].tolist(), strict=True):
-            estimates.append(client.estimate(user, item, wait_for=seen)["estimate"])
-            seen = client.rate({"user": user, "item": item, "rating": value})["stream_id"]
+            estimates.append(client.estimate(user, item, wait_for=last_id)["estimate"])
+            last_id = client.rate({"user": user, "item": item, "rating": value})["stream_id"]
     return np.array(estimates, dtype=np.float32)

@@ -1,7 +1,7 @@
-"""`python -m benchmarks ranking`: what each model puts on top, offline and as served over HTTP.
+"""`python -m benchmarks ranking`: quality of the lists of each model, offline and served over HTTP.
 
-Full ranking: a fifth of each user's ratings is held out, relevant are those from `RELEVANT_FROM` up, every unseen item
-competes. Leave-one-out: one rating of each user is held out and ranked among 99 items the user has not rated.
+The full ranking holds out a fifth of each user's ratings and ranks every unseen item; held-out ratings of at least
+`RELEVANT_FROM` are relevant. Leave-one-out holds out one rating of each user and ranks it among 99 unrated items.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ N_SERVED = 20
 
 @dataclass(frozen=True)
 class Row:
-    """One way to order items. `lead` is its NDCG@10 over that of the most popular; NaN where not measured.
+    """One order of the items. `lead` is its NDCG@10 divided by that of the most popular items; NaN means not measured.
 
-    `hr_at_10` and `sampled_ndcg_at_10` are of the leave-one-out ranking, the others of the full one.
+    `hr_at_10` and `sampled_ndcg_at_10` belong to the leave-one-out ranking, the other metrics to the full one.
     """
 
     ranked_by: str
@@ -46,7 +46,7 @@ class Row:
 
 
 def run(ratings: Path, seed: int, algorithms: Sequence[str]) -> Iterator[Row]:
-    """Most popular, each algorithm with its defaults, and what `GET /recommend` serves by default."""
+    """A row for the most popular items, for each algorithm's defaults, and for the default of `GET /recommend`."""
     data = offline.Data.split(ratings_file.read(ratings), 0.0, seed)
     train, test = per_user_split(data.train, HELD_OUT, seed)
     rest, positives, negatives = leave_one_out(data.train, seed)
@@ -67,13 +67,13 @@ def run(ratings: Path, seed: int, algorithms: Sequence[str]) -> Iterator[Row]:
 
 
 def per_user_split(ratings: gpu.Ratings, fraction: float, seed: int) -> tuple[gpu.Ratings, gpu.Ratings]:
-    """Hold out `round(fraction · n_i)` ratings of each user: those that draw the lowest numbers."""
+    """(training part, test part): the test part has a random `round(fraction · n)` of each user's n ratings."""
     users, _, _ = ratings.coo()
     draws = np.random.default_rng(seed).random(len(users))
     order = np.lexsort((draws, users))
-    place = np.empty(len(users), dtype=np.int64)
-    place[order] = np.arange(len(users)) - np.repeat(ratings.by_user.starts, ratings.by_user.lengths)
-    is_test = place < np.round(fraction * ratings.by_user.lengths)[users]
+    position = np.empty(len(users), dtype=np.int64)
+    position[order] = np.arange(len(users)) - np.repeat(ratings.by_user.starts, ratings.by_user.lengths)
+    is_test = position < np.round(fraction * ratings.by_user.lengths)[users]
     return ratings.where(~is_test), ratings.where(is_test)
 
 
@@ -87,7 +87,7 @@ def by_popularity(ratings: gpu.Ratings) -> gpu.Model:
 
 
 def _served(data: offline.Data, train: gpu.Ratings, test: gpu.Ratings, base: float) -> Row:
-    """Post the training part, train the default models in the service, and score the lists that come back."""
+    """Post the training part to a service, train its default model, and score its lists."""
     users, items, values = train.coo()
     default = Settings().default_models[0]
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder, serving(Path(folder)) as (client, _):

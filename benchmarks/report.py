@@ -1,4 +1,4 @@
-"""How a measurement is shown: a Markdown table under the command, the machine and the commit it was taken on."""
+"""Prints measurements as a Markdown table or JSON lines, with the command, the machine and the commit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from service.cli.console import stderr
 
 
 def say(text: str) -> None:
-    """A line about progress, on stderr."""
+    """Print a line about progress on stderr."""
     stderr.print(text, style="dim", markup=False)
 
 
 def show(rows: Sequence[Any], as_json: bool) -> None:
-    """Print dataclass rows as a Markdown table, or as a JSON line each; the machine comes first."""
+    """Print dataclass rows as a Markdown table, or as a JSON line each, after a line about the machine."""
     records = [dataclasses.asdict(row) for row in rows]
     if as_json:
         for record in [machine(), *records]:
@@ -33,7 +33,7 @@ def show(rows: Sequence[Any], as_json: bool) -> None:
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on: command, processor, cores, Python, commit."""
+    """The conditions of a measurement: command, processor, cores, Python, commit."""
     return {
         "command": " ".join(["python -m benchmarks", *sys.argv[1:]]),
         "processor": _processor(),

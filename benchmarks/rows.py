@@ -1,4 +1,4 @@
-"""Raw results: a row for each fit, in a file of JSON lines, so that a measurement goes on where it was interrupted."""
+"""Stores a row for each fit in a file of JSON lines, so that an interrupted measurement can continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import report
 
-# Stages; a grid is measured on the tenth that settings are chosen by.
+# Stages; rows of a grid are measured on the tenth that chooses settings.
 DEFAULT, GRID, BEST, TUNED = "defaults", "grid", "best", "tuned"
 TRIVIAL, OURS, PEER = "trivial", "ours", "peer"  # kinds of methods
 
@@ -23,14 +23,14 @@ class Row:
 
     Attributes:
         dataset, task: see `benchmarks.datasets`.
-        method, kind: what was trained, and whether it is trivial, ours or a peer.
-        stage: its defaults, a setting of its grid, the best of these, or what `gpu.training.tune` finds.
-        settings: as given, over the defaults.
-        parameters: of our algorithms, all of them: a row counts as computed only while the defaults are the same.
-        metrics: NaN where `note` says why there are none.
-        seconds: of this one fit; of the whole search, where `gpu.training.tune` made one.
-        where: what computed it.
-        note: what went wrong, or nothing.
+        method, kind: name of the method; whether it is trivial, ours or a peer.
+        stage: the defaults, a setting of the grid, the best of these, or the result of `gpu.training.tune`.
+        settings: parameters that replace defaults.
+        parameters: all parameters of one of our algorithms, so that changed defaults invalidate the row.
+        metrics: NaN after a failure, which `note` explains.
+        seconds: time of this fit, or of the whole search of `gpu.training.tune`.
+        where: hardware of the fit.
+        note: the failure, or "".
     """
 
     dataset: str
@@ -47,16 +47,16 @@ class Row:
 
     @property
     def key(self) -> str:
-        """Equal for rows of which one need not be computed."""
+        """Rows with equal keys are computed once."""
         return json.dumps([self.dataset, self.method, self.stage, self.settings, self.parameters], sort_keys=True)
 
 
 class Store:
-    """Rows of a file and those computed since, which are appended to it at once.
+    """The rows of a file, and rows computed in this run, which are appended to the file at once.
 
     Attributes:
-        rows: in the order of the file.
-        machines: what the rows were measured on; a record for each run that computed one.
+        rows: all rows in the order of the file.
+        machines: a record of the machine for each run that has computed a row.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -69,27 +69,27 @@ class Store:
 
     @classmethod
     def joined(cls, paths: Iterable[Path]) -> Store:
-        """The rows of several files, to be read only."""
+        """A store of the rows of several files that writes to none of them."""
         store = cls(None)
         for path in paths:
             store._read(path)
         return store
 
-    def get(self, wanted: Row, compute: Callable[[], Row]) -> Row:
-        """The row with the key of `wanted`, computed if there is none."""
-        if wanted.key not in self._computed:
+    def get(self, blank: Row, compute: Callable[[], Row]) -> Row:
+        """The stored row with the key of `blank`; without one, compute it and store it."""
+        if blank.key not in self._computed:
             self._append(compute())
-            self._computed[wanted.key] = self.rows[-1]
-        return self._computed[wanted.key]
+            self._computed[blank.key] = self.rows[-1]
+        return self._computed[blank.key]
 
     def add(self, row: Row) -> Row:
-        """Store a row, even if there is one with the same key."""
+        """Store a row, even if one with the same key exists."""
         self._append(row)
         return row
 
-    def has(self, wanted: Row) -> bool:
-        """Whether `get` would compute nothing."""
-        return wanted.key in self._computed
+    def has(self, blank: Row) -> bool:
+        """Whether a row with the key of `blank` is stored."""
+        return blank.key in self._computed
 
     def _append(self, row: Row) -> None:
         if not self._is_named:
@@ -114,7 +114,7 @@ class Store:
 
 
 def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN: null instead."""
+    """Replace NaN by None, because JSON has no NaN."""
     metrics = {name: None if math.isnan(value) else value for name, value in record["metrics"].items()}
     seconds = None if math.isnan(record["seconds"]) else record["seconds"]
     return {**record, "metrics": metrics, "seconds": seconds}

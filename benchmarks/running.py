@@ -1,4 +1,4 @@
-"""A service in a process of its own, as a user would start it: what the end-to-end measurements talk to."""
+"""Starts, fills and trains a service in its own process, for end-to-end measurements."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from service.service_process import ServiceProcess
 
 
 class BenchFailed(ServiceError):
-    """A measurement could not be made; the message says what was expected."""
+    """A measurement is impossible; the message says why."""
 
 
 @contextmanager
 def serving(
     data: Path, cores: set[int] | None = None, env: dict[str, str] | None = None
 ) -> Iterator[tuple[Client, int]]:
-    """`nearfield serve` on `data`; yields a client and the pid once it is ready."""
-    environment = {"NEARFIELD_RETRAIN_SHARE": "0"} | (env or {})  # no training that is not measured
+    """Run `nearfield serve` on `data`; yields a client and the pid once the service is ready."""
+    environment = {"NEARFIELD_RETRAIN_SHARE": "0"} | (env or {})  # no automatic retraining during a measurement
     with ServiceProcess(data, environment=environment, cores=cores) as service, Client(service.address()) as client:
         yield client, service.child.pid
 

@@ -1,6 +1,6 @@
-"""`python -m benchmarks scale`: the test RMSE of the defaults if the same ratings come in other units.
+"""`python -m benchmarks scale`: test RMSE of the defaults on the same ratings in other units.
 
-Errors are divided by the unit again, so that a model which does not depend on the scale shows equal numbers.
+Errors are divided by the unit, so that they are equal if a model does not depend on the scale.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from service.cli.console import progress
 
 STAGE = "scale"
 SETS = ("ml-100k", "jester")
-CHANGES = {"× 1": (1.0, 0.0), "× 1/4": (0.25, 0.0), "× 20": (20.0, 0.0), "− 3": (1.0, -3.0)}  # factor, what is added
+CHANGES = {"× 1": (1.0, 0.0), "× 1/4": (0.25, 0.0), "× 20": (20.0, 0.0), "− 3": (1.0, -3.0)}  # factor, shift
 
 
 def run(data: Path, algorithms: Sequence[str], backend: gpu.Backend, store: Store) -> None:
-    """A row for each set and algorithm."""
+    """Put a row for each set and algorithm into `store`."""
     names = datasets.available(data, list(SETS))
     with progress("scale", len(names) * len(algorithms)) as bar:
         for name in names:
@@ -35,17 +35,17 @@ def run(data: Path, algorithms: Sequence[str], backend: gpu.Backend, store: Stor
 
 
 def measure_one(dataset: Dataset, method: Ours, store: Store) -> None:
-    """RMSE in units of the scale after each change."""
-    wanted = method.row(dataset, STAGE, {})
+    """Measure the RMSE after each change, divided by its factor."""
+    blank = method.row(dataset, STAGE, {})
 
     def computed() -> Row:
-        rows = {name: _changed(dataset, method, wanted, *change) for name, change in CHANGES.items()}
+        rows = {name: _changed(dataset, method, blank, *change) for name, change in CHANGES.items()}
         errors = {name: row.metrics["rmse"] / CHANGES[name][0] for name, row in rows.items()}
         notes = "; ".join(f"{name}: {row.note}" for name, row in rows.items() if row.note)
-        return dataclasses.replace(wanted, metrics=errors, note=notes)
+        return dataclasses.replace(blank, metrics=errors, note=notes)
 
-    store.get(wanted, computed)
+    store.get(blank, computed)
 
 
-def _changed(dataset: Dataset, method: Ours, wanted: Row, factor: float, shift: float) -> Row:
-    return method.fitted(dataclasses.replace(dataset, whole=dataset.whole.scaled(factor, shift)), wanted)
+def _changed(dataset: Dataset, method: Ours, blank: Row, factor: float, shift: float) -> Row:
+    return method.fitted(dataclasses.replace(dataset, whole=dataset.whole.scaled(factor, shift)), blank)

@@ -18,36 +18,38 @@ app = typer.Typer()
 
 @app.command()
 def topn(
-    items: Annotated[str, typer.Option(help="Comma-separated items of the catalog.")] = "10000,100000,1000000",
-    users: Annotated[str, typer.Option(help="Comma-separated users of a call.")] = "1,64,1024",
+    items: Annotated[str, typer.Option(help="Comma-separated sizes of the catalog.")] = "10000,100000,1000000",
+    users: Annotated[str, typer.Option(help="Comma-separated numbers of users per call.")] = "1,64,1024",
     n: Annotated[str, typer.Option("--n", help="Comma-separated lengths of the lists.")] = "10",
-    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "64",
-    neighbors: Annotated[str, typer.Option(help="Comma-separated K; 0 for none.")] = "0",
-    rated: Annotated[str, typer.Option(help="Comma-separated items that each user has rated, which stay out.")] = "50",
+    factors: Annotated[str, typer.Option(help="Comma-separated numbers of factors F.")] = "64",
+    neighbors: Annotated[str, typer.Option(help="Comma-separated numbers of neighbors K; 0 for none.")] = "0",
+    rated: Annotated[
+        str, typer.Option(help="Comma-separated numbers of rated items per user; lists exclude them.")
+    ] = "50",
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
-    """Milliseconds of a batch of exact lists, and on the host also of `implicit`; planted factors."""
+    """Milliseconds of a batch of exact lists from random factors; on the host also of `implicit`."""
     from benchmarks import topn as table
 
-    given = [options.whole(text) for text in (items, factors, neighbors, users, n, rated)]
+    axes = [options.whole(text) for text in (items, factors, neighbors, users, n, rated)]
     shapes = [
         table.Shape(size, batch, length, f, k, history)
-        for size, f, k, batch, length, history in itertools.product(*given)
+        for size, f, k, batch, length, history in itertools.product(*axes)
     ]
     show(list(table.run(shapes, chosen(backend))), json)
 
 
 @app.command()
 def growth(
-    algorithm: Annotated[str, typer.Option(help="Model that grows along.")] = "als-implicit",
-    n_factors: Annotated[int, typer.Option(help="F.")] = 64,
-    n_users: Annotated[int, typer.Option(help="Users in the end.", min=1)] = 1_000_000,
-    n_items: Annotated[int, typer.Option(help="Items in the end.", min=1)] = 100_000,
-    n_ratings: Annotated[int, typer.Option(help="Ratings in the end.", min=1)] = 10_000_000,
+    algorithm: Annotated[str, typer.Option(help="Algorithm of the model.")] = "als-implicit",
+    n_factors: Annotated[int, typer.Option(help="Number of factors F.")] = 64,
+    n_users: Annotated[int, typer.Option(help="Users at the end.", min=1)] = 1_000_000,
+    n_items: Annotated[int, typer.Option(help="Items at the end.", min=1)] = 100_000,
+    n_ratings: Annotated[int, typer.Option(help="Ratings at the end.", min=1)] = 10_000_000,
     json: Json = False,
 ) -> None:
-    """How long the engine stands still while users, items and ratings are added."""
+    """Milliseconds that the engine is blocked by each batch while users, items and ratings are added."""
     from benchmarks import growth as table
 
     show(list(table.run(algorithm, n_factors, n_users, n_items, n_ratings, 5)), json)
@@ -56,30 +58,30 @@ def growth(
 @app.command()
 def plant(
     data: Annotated[Path, typer.Option(help="Folder to fill.", metavar="DIR")],
-    users: Annotated[int, typer.Option(help="U.", min=1)] = 1_000_000,
-    items: Annotated[int, typer.Option(help="I.", min=1)] = 1_000_000,
+    users: Annotated[int, typer.Option(help="Number of users U.", min=1)] = 1_000_000,
+    items: Annotated[int, typer.Option(help="Number of items I.", min=1)] = 1_000_000,
     ratings: Annotated[int, typer.Option(help="Ratings in the history.", min=1)] = 20_000_000,
-    algorithm: Annotated[str, typer.Option(help="Model that is live.")] = "culsh",
+    algorithm: Annotated[str, typer.Option(help="Algorithm of the live model.")] = "culsh",
     set_: Parameters = None,
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 0,
     json: Json = False,
 ) -> None:
-    """Fill a data folder with a drawn model and history of any size, for `python -m loadtest --data`."""
+    """Fill a data folder with a synthetic model and history of any size, for `python -m loadtest --data`."""
     from benchmarks import plant as planting
     from gpu.params import params_for
 
-    given = options.parameters(set_)
-    show([planting.plant(data, params_for(algorithm, given), users, items, ratings, seed)], json)
+    settings = options.parameters(set_)
+    show([planting.plant(data, params_for(algorithm, settings), users, items, ratings, seed)], json)
 
 
 @app.command()
 def place(
-    users: Annotated[int, typer.Option(help="U.", min=1)] = 10_000_000,
-    items: Annotated[int, typer.Option(help="I.", min=1)] = 1_000_000,
-    ratings: Annotated[int, typer.Option(help="Ratings that it follows.", min=1)] = 5_000_000,
-    new_items: Annotated[int, typer.Option(help="Items that the model does not know.", min=0)] = 0,
-    changes: Annotated[int, typer.Option(help="Ratings of a batch.", min=1)] = 1000,
-    algorithm: Annotated[str, typer.Option(help="Of the model.")] = "culsh",
+    users: Annotated[int, typer.Option(help="Number of users U.", min=1)] = 10_000_000,
+    items: Annotated[int, typer.Option(help="Number of items I.", min=1)] = 1_000_000,
+    ratings: Annotated[int, typer.Option(help="Ratings in the table.", min=1)] = 5_000_000,
+    new_items: Annotated[int, typer.Option(help="Items that are new to the model.", min=0)] = 0,
+    changes: Annotated[int, typer.Option(help="Ratings per batch.", min=1)] = 1000,
+    algorithm: Annotated[str, typer.Option(help="Algorithm of the model.")] = "culsh",
     set_: Parameters = None,
     backend: Where = "auto",
     json: Json = False,
@@ -88,17 +90,17 @@ def place(
     from benchmarks import place as table
     from gpu.params import params_for
 
-    given = options.parameters(set_)
+    settings = options.parameters(set_)
     sizes = table.Sizes(users, items, new_items, ratings, changes)
-    show([table.run(params_for(algorithm, given), sizes, chosen(backend))], json)
+    show([table.run(params_for(algorithm, settings), sizes, chosen(backend))], json)
 
 
 @app.command()
 def http(
     ratings: File,
     algorithms: Names = "als-implicit",
-    seconds: Annotated[float, typer.Option(help="Length of a round.")] = 4.0,
-    rounds: Annotated[int, typer.Option(help="Rounds to take the median of.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Seconds per round.")] = 4.0,
+    rounds: Annotated[int, typer.Option(help="Number of rounds, whose median is shown.")] = 5,
     json: Json = False,
 ) -> None:
     """Throughput of GET /recommend and POST /ratings, and of bare routes of the same libraries."""

@@ -1,6 +1,6 @@
-"""LIBMF through its Python binding `libmf`, where that is installed.
+"""LIBMF through its Python binding `libmf`, if that is installed.
 
-An epoch of it is the difference of two fits, since its fit also reads and sorts.
+The time of an epoch is the difference of two fits, since a fit also reads and sorts the ratings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import gpu
 from benchmarks.report import say
 
-# Ridge and step of its best run on MovieLens-1M. Its L1 terms are on by default and slow it down sixfold: off.
+# λ and learning rate of its best run on MovieLens-1M. Its default L1 terms are off: they make it six times slower.
 OPTIONS = {
     "lambda_p1": 0.0,
     "lambda_q1": 0.0,
@@ -26,7 +26,7 @@ OPTIONS = {
     "nr_bins": 20,
     "quiet": True,
 }
-FITS, LONG, SHORT = 3, 8, 2  # differences to take the median of, and epochs of the two fits of each
+FITS, LONG, SHORT = 3, 8, 2  # number of differences for the median, and epochs of their two fits
 
 
 def installed() -> ModuleType | None:
@@ -39,7 +39,7 @@ def installed() -> ModuleType | None:
 
 
 def epoch_ms(libmf: ModuleType, ratings: gpu.Ratings, n_factors: int) -> float:
-    """Milliseconds of an epoch, with as many threads as Numba takes."""
+    """Milliseconds of an epoch, with the number of threads that Numba uses."""
     triples = np.column_stack(ratings.coo()).astype(np.float32)
     threads = len(os.sched_getaffinity(0))
     differences = []

@@ -19,7 +19,7 @@ READS_BEFORE_MEASURING = 200
 
 @dataclass(frozen=True)
 class Row:
-    """One start. Memory is resident set size in MiB, after some reads."""
+    """One start. Memory is the resident set size in MiB after `READS_BEFORE_MEASURING` reads."""
 
     start: str
     ready_seconds: float
@@ -28,7 +28,7 @@ class Row:
 
 
 def run(ratings: Path, algorithms: Sequence[str]) -> Iterator[Row]:
-    """Empty folder with an empty and a warm compile cache; then a folder with one live model, then with all."""
+    """An empty folder with an empty and with a warm compile cache, then a folder with one, two and more live models."""
     with tempfile.TemporaryDirectory(prefix="nearfield-bench-") as folder:
         cache = {"NUMBA_CACHE_DIR": f"{folder}/cache"}
         yield _measured("empty folder, empty compile cache", Path(folder) / "a", cache)
@@ -53,7 +53,7 @@ def _measured(name: str, data: Path, env: dict[str, str]) -> Row:
 
 
 def _children(pid: int) -> list[int]:
-    """Of every thread: the server is not started by the first one."""
+    """Child processes of every thread, because the first thread does not start Redis."""
     listed = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for part in listed for child in part.read_text("ascii").split()]
 

@@ -1,8 +1,8 @@
-"""`python -m benchmarks stream`: a long stream learned online, on MovieLens-1M.
+"""`python -m benchmarks stream`: a long stream that is learned online, on MovieLens-1M.
 
-The ratings come in random order. A twentieth is kept as a test, half of the rest is trained, the other half arrives in
-20 batches, each learned by the online model before the next comes. Beside it: the model as it was trained, and one
-trained on everything.
+The ratings are in random order. A twentieth is the test part, and half of the rest is the training part. The other half
+arrives in 20 batches, and the online model learns each before the next arrives. It is compared with the trained model
+without online learning, and with a model trained on everything.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 
     @property
     def everything(self) -> gpu.Ratings:
-        """What has been learned after the last batch."""
+        """The training part and all batches."""
         parts = [part.coo() for part in (self.first, *self.batches)]
         users, items, values = (np.concatenate([part[column] for part in parts]) for column in range(3))
         shape = (self.first.n_users, self.first.n_items)
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
 
 
 def run(data: Path, algorithms: Sequence[str], backend: gpu.Backend, store: Store) -> None:
-    """A row for each algorithm."""
+    """Put a row for each algorithm into `store`."""
     if not datasets.available(data, [SET]):
         return
     file = datasets.read(data / datasets.SOURCES[SET].file)
@@ -60,13 +60,13 @@ def run(data: Path, algorithms: Sequence[str], backend: gpu.Backend, store: Stor
     dataset = Dataset(SET, ESTIMATES, fold, fold, datasets.facts_of(parts.first))
     with progress(STAGE, len(algorithms)) as bar:
         for algorithm in algorithms:
-            wanted = Ours(algorithm, backend).row(dataset, STAGE, {})
-            store.get(wanted, lambda wanted=wanted: measured(wanted, parts, backend))  # type: ignore[misc]
+            blank = Ours(algorithm, backend).row(dataset, STAGE, {})
+            store.get(blank, lambda blank=blank: measured(blank, parts, backend))  # type: ignore[misc]
             bar.advance(note=algorithm)
 
 
 def parts_of(ratings: gpu.Ratings) -> Parts:
-    """Cut a permutation of the ratings."""
+    """Divide a random permutation of the ratings into the parts of a stream."""
     order = np.random.default_rng(datasets.SEED).permutation(len(ratings))
     n_test = round(TEST_SHARE * len(order))
     n_first = (len(order) - n_test) // 2
@@ -76,28 +76,28 @@ def parts_of(ratings: gpu.Ratings) -> Parts:
     )
 
 
-def measured(wanted: Row, parts: Parts, backend: gpu.Backend) -> Row:
-    """RMSE of the three models on the test part, and the median milliseconds of a batch."""
-    params = params_for(wanted.method, {})
+def measured(blank: Row, parts: Parts, backend: gpu.Backend) -> Row:
+    """Measure the RMSE of the three models on the test part, and the median milliseconds of a batch."""
+    params = params_for(blank.method, {})
     model = gpu.fit(parts.first, params, backend=backend)
     static = gpu.evaluate.rmse(model, parts.first.by_user, *parts.test.coo())
     online, seconds = streamed(model, parts, backend)
     everything = parts.everything
     began = time.perf_counter()
-    again = gpu.fit(everything, params, backend=backend)
-    took = time.perf_counter() - began
-    retrained = gpu.evaluate.rmse(again, everything.by_user, *parts.test.coo())
+    retrained_model = gpu.fit(everything, params, backend=backend)
+    retraining_s = time.perf_counter() - began
+    retrained = gpu.evaluate.rmse(retrained_model, everything.by_user, *parts.test.coo())
     metrics = {
         "as trained": static,
         "online": online,
         "retrained": retrained,
         "ms a batch": 1e3 * statistics.median(seconds),
     }
-    return dataclasses.replace(wanted, metrics=metrics, seconds=took)
+    return dataclasses.replace(blank, metrics=metrics, seconds=retraining_s)
 
 
 def streamed(model: gpu.Model, parts: Parts, backend: gpu.Backend) -> tuple[float, list[float]]:
-    """(RMSE after the last batch, seconds of each batch until all of it is learned). `model` is changed."""
+    """(RMSE after the last batch, seconds to learn each batch). Changes `model`."""
     table, keys = RatingTable(model.n_users, model.n_items), (parts.first.user_keys, parts.first.item_keys)
     _apply(table, parts.first, 0)
     online = prepare_online(model, table, *keys, backend).follow(*keys, since=len(parts.first))
@@ -113,7 +113,7 @@ def streamed(model: gpu.Model, parts: Parts, backend: gpu.Backend) -> tuple[floa
 
 
 def _apply(table: RatingTable, ratings: gpu.Ratings, first: int) -> Changes:
-    """Let the table take ratings, at positions from `first`."""
+    """Add ratings to the table, at positions from `first`."""
     users, items, values = ratings.coo()
     positions = first + np.arange(len(values))
     return table.apply(users, items, values, positions.astype(np.float64), positions)

@@ -1,4 +1,4 @@
-"""Rows as Markdown, under the machines that they were measured on."""
+"""Formats rows as Markdown tables, with the machines of their measurement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNITS = (
 
 
 def defaults_table(store: Store) -> str:
-    """One line for each method on each set: its defaults, and the best of its grid where that was measured."""
+    """One line for each method on each set: its defaults, and the best of its grid if that was measured."""
     lines = [_line(HEADER), _line("---" for _ in HEADER)]
     for name in SOURCES:
         of_set = [row for row in store.rows if row.dataset == name and row.stage in (DEFAULT, GRID, BEST, TUNED)]
@@ -33,7 +33,7 @@ def defaults_table(store: Store) -> str:
 
 
 def metrics_table(store: Store, stage: str) -> str:
-    """One line for each row of `stage`, a column for each of its metrics."""
+    """One line for each row of `stage`, with a column for each of its metrics."""
     rows = list({(row.dataset, row.method): row for row in store.rows if row.stage == stage}.values())
     names = list(dict.fromkeys(name for row in rows for name in row.metrics))
     lines = [_line(["set", "algorithm", *names]), _line("---" for _ in range(len(names) + 2))]
@@ -43,7 +43,7 @@ def metrics_table(store: Store, stage: str) -> str:
 
 
 def number(value: float) -> str:
-    """With digits enough to compare."""
+    """The value with one digit from 100 up, else with four; NaN becomes `NONE`."""
     if math.isnan(value):
         return NONE
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.4f}"
@@ -72,7 +72,7 @@ def _cells(method: str, of_set: Sequence[Row]) -> list[str]:
 
 
 def _number_of(rows: Sequence[Row]) -> str:
-    """How many settings were compared, and how many of them failed."""
+    """Number of compared settings, and of failed ones."""
     tried = {_settings(row.settings): row.note for row in rows if row.stage == GRID}
     failed = sum(map(bool, tried.values()))
     return f"{len(tried)} ({failed} failed)" if failed else str(len(tried))

@@ -1,7 +1,7 @@
-"""`python -m benchmarks time-to-error`: do neighbors reach an error sooner? CULSH-MF beside CUSGD++ ([004]).
+"""`python -m benchmarks time-to-error`: seconds of CULSH-MF and of CUSGD++ to the same error ([004]).
 
-Both have the same number of factors, and each the λ that is best for it on a held-out tenth of the training part. Then
-both learn all of it. The target is the lowest test RMSE that both of them reach.
+Both have the same number of factors. Each gets its best λ on a held-out tenth of the training part, then both learn the
+whole training part. The target is the lowest test RMSE that both reach.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from benchmarks.report import say
 from gpu.params import SgdParams
 
 ALGORITHMS = ("sgd", "culsh")
-SHARES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)  # of the default λ
-HELD_OUT = 0.1  # of the training part, to choose λ
-Curve = list[tuple[float, float]]  # seconds, neighbors included, and test RMSE after each epoch
+SHARES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)  # multiples of the default λ
+HELD_OUT = 0.1  # share of the training part that chooses λ
+Curve = list[tuple[float, float]]  # seconds (with the search of neighbors) and test RMSE after each epoch
 
 
 @dataclass(frozen=True)
 class Row:
-    """One algorithm: its λ, when it reaches the target, and its lowest test RMSE; `seconds` include the neighbors."""
+    """One algorithm: its λ, epochs and seconds to the target, and its lowest test RMSE. Seconds include neighbors."""
 
     algorithm: str
     n_factors: int
@@ -39,7 +39,7 @@ class Row:
 def run(
     train: gpu.Ratings, test: gpu.Ratings, factors: Sequence[int], n_epochs: int, backend: gpu.Backend
 ) -> Iterator[Row]:
-    """Both algorithms with each number of factors."""
+    """A row for each number of factors and algorithm."""
     for n_factors in factors:
         settings = [_best(train, algorithm, n_factors, n_epochs, backend) for algorithm in ALGORITHMS]
         curves = [_curve(train, test, params, backend) for params in settings]
@@ -51,17 +51,17 @@ def run(
 def _best(train: gpu.Ratings, algorithm: str, n_factors: int, n_epochs: int, backend: gpu.Backend) -> SgdParams:
     inner, held_out = random_split(train, HELD_OUT)
     defaults = gpu.params_for(algorithm, {"n_factors": n_factors, "n_epochs": n_epochs})
-    assert isinstance(defaults, SgdParams)  # noqa: S101 - both are; this narrows the type
-    tried = []
+    assert isinstance(defaults, SgdParams)  # noqa: S101 - narrows the type
+    results = []
     for share in SHARES:
         params = dataclasses.replace(defaults, regularization=defaults.regularization * share)
-        tried.append((_lowest(inner, held_out, params, backend), params))
-        say(f"{algorithm}, F = {n_factors}, regularization = {params.regularization:.4g}: RMSE {tried[-1][0]:.4f}")
-    return min(tried, key=lambda one: one[0])[1]
+        results.append((_lowest(inner, held_out, params, backend), params))
+        say(f"{algorithm}, F = {n_factors}, regularization = {params.regularization:.4g}: RMSE {results[-1][0]:.4f}")
+    return min(results, key=lambda result: result[0])[1]
 
 
 def _lowest(train: gpu.Ratings, test: gpu.Ratings, params: SgdParams, backend: gpu.Backend) -> float:
-    """The lowest RMSE; infinite where λ is so small or so large that no model comes out."""
+    """The lowest RMSE; infinite if the training fails with this λ."""
     try:
         return min(rmse for _, rmse in _curve(train, test, params, backend))
     except (gpu.DeadFactors, gpu.TrainingDiverged):

@@ -1,7 +1,7 @@
 """`python -m benchmarks topn`: milliseconds of a batch of exact lists; on the host also of the package `implicit`.
 
-Factors are planted: normal, a standard deviation of 1/8. A call goes from parameters and ratings of the users in memory
-of the host to lists there; the item side has been placed. Codes that are compared take turns.
+Factors are random: normal with a standard deviation of 1/8. A call starts with parameters and ratings of users in host
+memory and ends with lists there. The items are uploaded before. Compared programs alternate.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gpu.ratings import Rows
 
 N_USERS, CHUNK = 1024, 1 << 18
 WARM_UP, ROUNDS, BUDGET_S = 2, 4, 1.0
-READ = 2.93e12  # bytes a second of an H100, measured by a copy
-PER_READ = 64  # users whose products share a read of the factors
+READ = 2.93e12  # bytes per second of an H100, measured by a copy
+PER_READ = 64  # users per read of the factors
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Time(Shape):
-    """Median milliseconds of a call, its extremes, and on a device the time to read the factors."""
+    """Median, least and most milliseconds of a call, and on a device the time to read the factors."""
 
     code: str
     ms: float
@@ -56,13 +56,13 @@ class Time(Shape):
 
 
 def run(shapes: Sequence[Shape], backend: gpu.Backend) -> Iterator[Time]:
-    """Measure every shape; shapes of one catalog follow each other."""
+    """Measure every shape. Consecutive shapes with the same catalog share an index."""
     peer = als_peer.installed() if backend.name == "host" else None
-    index, planted = None, None
+    index, catalog = None, None
     for shape in shapes:
-        if index is None or planted != (shape.items, shape.factors, shape.neighbors):
-            planted = shape.items, shape.factors, shape.neighbors
-            index = None  # its memory goes before the next is placed
+        if index is None or catalog != (shape.items, shape.factors, shape.neighbors):
+            catalog = shape.items, shape.factors, shape.neighbors
+            index = None  # frees its memory before the next upload
             index = ItemIndex(model_of(shape), backend)
         rows = ratings_of(shape)
         calls: dict[str, Callable[[], Any]] = {backend.name: _ours(index, rows, shape.n)}
@@ -72,10 +72,10 @@ def run(shapes: Sequence[Shape], backend: gpu.Backend) -> Iterator[Time]:
 
 
 def model_of(shape: Shape) -> Model:
-    """A model of planted factors; neighbors, if any, and their weights at random."""
-    rng, params = np.random.default_rng(0), AlsParams(n_factors=shape.factors)
-    given = CulshParams(n_factors=shape.factors, n_neighbors=shape.neighbors) if shape.neighbors else params
-    model = Model.zeros(given, 0.0, (0.0, 1.0), N_USERS, shape.items)
+    """A model with random factors, and random neighbors and weights if the shape has neighbors."""
+    rng, plain = np.random.default_rng(0), AlsParams(n_factors=shape.factors)
+    params = CulshParams(n_factors=shape.factors, n_neighbors=shape.neighbors) if shape.neighbors else plain
+    model = Model.zeros(params, 0.0, (0.0, 1.0), N_USERS, shape.items)
     for first in range(0, shape.items, CHUNK):
         part = model.item_factors[first : first + CHUNK]
         part[:] = rng.standard_normal(part.shape, dtype=np.float32) / 8
@@ -88,7 +88,7 @@ def model_of(shape: Shape) -> Model:
 
 
 def ratings_of(shape: Shape) -> Rows:
-    """Random items that the users have rated, ascending."""
+    """Random rated items of each user, ascending."""
     rng = np.random.default_rng(1)
     lists = [np.unique(rng.integers(0, shape.items, shape.rated)) for _ in range(shape.users)]
     lengths = np.array([len(items) for items in lists], dtype=np.int64)
@@ -102,7 +102,7 @@ def _ours(index: ItemIndex, rows: Rows, n: int) -> Callable[[], Any]:
 
 
 def _theirs(module: ModuleType, model: Model, rows: Rows, n: int) -> Callable[[], Any]:
-    from scipy.sparse import csr_matrix  # noqa: PLC0415 - only where there is a peer
+    from scipy.sparse import csr_matrix  # noqa: PLC0415 - only if the peer is installed
 
     theirs = module.AlternatingLeastSquares(
         factors=model.params.width, num_threads=len(os.sched_getaffinity(0)), random_state=0
@@ -114,22 +114,22 @@ def _theirs(module: ModuleType, model: Model, rows: Rows, n: int) -> Callable[[]
 
 
 def _times(calls: dict[str, Callable[[], Any]], shape: Shape) -> Iterator[Time]:
-    """Each code some calls in a row, in turns: threads of one that wait awake must not slow down the other."""
-    taken: dict[str, list[float]] = {code: [] for code in calls}
+    """Alternate rounds of consecutive calls, because idle threads of one program may spin and slow down the other."""
+    times_s: dict[str, list[float]] = {code: [] for code in calls}
     for _ in range(ROUNDS):
         for code, call in calls.items():
             for _ in range(WARM_UP):
                 call()
             until = time.perf_counter() + BUDGET_S / ROUNDS
-            while not taken[code] or time.perf_counter() < until:
+            while not times_s[code] or time.perf_counter() < until:
                 began = time.perf_counter()
                 call()
-                taken[code].append(time.perf_counter() - began)
+                times_s[code].append(time.perf_counter() - began)
     reads = -(-shape.users // PER_READ)
     floor_ms = 1e3 * reads * 4 * shape.factors * shape.items / READ
-    for code, seconds in taken.items():
+    for code, seconds in times_s.items():
         ms = [1e3 * one for one in seconds]
         median = statistics.median(ms)
         floor = floor_ms if code == "device" else float("nan")
-        given = {**dataclasses.asdict(shape), "code": code, "users_per_s": 1e3 * shape.users / median}
-        yield Time(**given, ms=median, least_ms=min(ms), most_ms=max(ms), floor_ms=floor)
+        columns = {**dataclasses.asdict(shape), "code": code, "users_per_s": 1e3 * shape.users / median}
+        yield Time(**columns, ms=median, least_ms=min(ms), most_ms=max(ms), floor_ms=floor)

@@ -1,6 +1,6 @@
-"""Other libraries on the same data. Nothing here imports the project, so another interpreter can run it.
+"""Other libraries on the same data. No module here imports the project, so another interpreter can run them.
 
-Each harness imports its library inside `fit` only; `contract.py` says what goes in and out, `child.py` runs one fit.
+Each module imports its library inside `fit` only. `contract.py` defines inputs and outputs; `child.py` runs one fit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One fit of one peer: `python -m benchmarks.peers.child FOLDER`, by whatever interpreter has the library.
+"""One fit of one peer: `python -m benchmarks.peers.child FOLDER`, in an interpreter that has the library.
 
-FOLDER holds `request.json` (name, settings) and `problem.npz` (a `Problem`); `answer.npz` (arrays) and `answer.json`
-(seconds, version) are written there. Exit status 3: the library is not installed.
+It reads `request.json` (name, settings) and `problem.npz` (a `Problem`) from FOLDER, and writes `answer.npz` (arrays)
+and `answer.json` (seconds, version) there. Exit status 3: the library is not installed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOT_INSTALLED = 3
 
 
 def main(folder: Path) -> int:
-    """Fit and write; returns the exit status."""
+    """Fit the peer and write its results; returns the exit status."""
     request = json.loads((folder / "request.json").read_text("utf-8"))
     peer = peers()[request["name"]]
     try:
@@ -35,12 +35,12 @@ def main(folder: Path) -> int:
 
 
 def write_problem(path: Path, problem: Problem) -> None:
-    """The other end of `read_problem`."""
+    """Write a file for `read_problem`."""
     np.savez(path, **problem._asdict())
 
 
 def read_problem(path: Path) -> Problem:
-    """What `write_problem` wrote."""
+    """Read a file of `write_problem`."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in Problem._fields}
     n_users, n_items = arrays.pop("shape").tolist()

@@ -1,4 +1,4 @@
-"""What a harness receives and returns. NumPy and the standard library only."""
+"""Inputs and outputs of a peer's fit. Imports only NumPy and the standard library."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 Settings = dict[str, Any]
 ESTIMATES, LISTS, FACTORS = "estimates", "lists", "factors"  # tasks
-SEED = 0  # of every library's random start
+SEED = 0  # seed of every library
 
 
 class Facts(NamedTuple):
-    """What a grid is relative to.
+    """Facts about the training part on which the settings of a grid depend.
 
     Attributes:
-        mean, std: of the training values.
-        density: training pairs over all pairs.
-        n_factors: size that both sides use for a non-negative factorization.
+        mean, std: mean and standard deviation of the training values.
+        density: training pairs divided by all pairs.
+        n_factors: number of factors of a non-negative factorization, for peers and for ours.
     """
 
     mean: float
@@ -35,7 +35,7 @@ class Problem(NamedTuple):
         users, items: int32 (N,), rows.
         values: float32 (N,).
         shape: (U, I).
-        test_users, test_items: int32 (B,), rows; some may have no training rating.
+        test_users, test_items: int32 (B,), rows; rows without a training rating are possible.
     """
 
     users: NDArray[np.int32]
@@ -47,10 +47,10 @@ class Problem(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What a fit leaves.
+    """Result of a fit.
 
     Attributes:
-        seconds: of the library's own `fit`, without loading and conversion.
+        seconds: time of the library's own `fit`, without loading and conversion.
         arrays: estimates (B,); or user_factors (U, F) and item_factors (I, F) whose products order the lists; or
             W (U, F) and H (F, I).
     """
@@ -63,12 +63,12 @@ class Peer(NamedTuple):
     """One model of a library.
 
     Attributes:
-        name: in the tables.
-        package: what has to be installed, by its name in a package index.
+        name: its name in the tables.
+        package: name of the library in a package index.
         task: `ESTIMATES`, `LISTS` or `FACTORS`.
-        grid: the settings among which its best is chosen.
-        fit: trains with settings over the library's defaults. Raises ModuleNotFoundError where it is not installed.
-        default: the settings that are called its defaults: none, or what the data decide.
+        grid: the settings to choose its best from.
+        fit: trains with the library's defaults and the given settings. Raises ModuleNotFoundError if it is missing.
+        default: the settings measured as its defaults; {} unless they depend on the data.
     """
 
     name: str
@@ -80,5 +80,5 @@ class Peer(NamedTuple):
 
 
 def rounded(number: float) -> float:
-    """Two significant digits, so that a table can show a setting as it was."""
+    """Round to two significant digits, so that tables show settings exactly."""
     return float(f"{number:.2g}")

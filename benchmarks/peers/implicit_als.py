@@ -9,7 +9,7 @@ from benchmarks.peers.contract import LISTS, SEED, Facts, Fitted, Peer, Problem,
 
 
 def grid(facts: Facts) -> list[Settings]:
-    """3 α × 4 λ. Its confidence of a rated pair is α·r, of all others 1; λ is the same for every row."""
+    """3 α × 4 λ. The library's confidence is α·r for rated pairs and 1 for others; λ is the same for every row."""
     center = 1 / (facts.mean * facts.density**0.5)
     return [
         {"factors": 128, "alpha": rounded(center * times), "regularization": ridge}
@@ -19,7 +19,7 @@ def grid(facts: Facts) -> list[Settings]:
 
 
 def fit(problem: Problem, settings: Settings) -> Fitted:
-    """Factors as its own `fit` leaves them."""
+    """The factors after the library's own `fit`."""
     als = importlib.import_module("implicit.cpu.als")
     sparse = importlib.import_module("scipy.sparse")
     matrix = sparse.csr_matrix((problem.values, (problem.users, problem.items)), shape=problem.shape)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.peers.contract import ESTIMATES, LISTS, SEED, Facts, Fitted, Peer, Problem, Settings, rounded
 
-DEFAULT_EPOCHS = 10  # of the library, whose trainer is driven here epoch by epoch
+DEFAULT_EPOCHS = 10  # the library's default; `_train` calls its trainer once per epoch
 
 
 def biased_grid(facts: Facts) -> list[Settings]:
@@ -24,7 +24,7 @@ def biased_grid(facts: Facts) -> list[Settings]:
 
 
 def implicit_grid(facts: Facts) -> list[Settings]:
-    """3 weights × 4 λ; every pair counts alike, as by default. λ is the same for every row."""
+    """3 weights × 4 λ; every pair has the same weight, which is the default. λ is the same for every row."""
     center = facts.density**-0.5
     return [
         {"embedding_size": 64, "epochs": 10, "weight": rounded(center * times), "regularization": ridge}
@@ -34,7 +34,7 @@ def implicit_grid(facts: Facts) -> list[Settings]:
 
 
 def fit_biased(problem: Problem, settings: Settings) -> Fitted:
-    """`BiasedMFScorer`. Users and items without ratings have no bias and no factors, as in its fallback."""
+    """`BiasedMFScorer`. Users and items without ratings get neither bias nor factors, as in the library's fallback."""
     als = importlib.import_module("lenskit.als")
     scorer = als.BiasedMFScorer(**settings)
     seconds = _train(scorer, problem, settings)
@@ -56,14 +56,14 @@ def fit_implicit(problem: Problem, settings: Settings) -> Fitted:
 
 
 def _train(scorer: Any, problem: Problem, settings: Settings) -> float:
-    """Train, then solve the users once more: it answers a user by factors solved against the final items."""
+    """Train, then solve the users again, because the library estimates with users solved against the final items."""
     data, training = importlib.import_module("lenskit.data"), importlib.import_module("lenskit.training")
     frame = importlib.import_module("pandas").DataFrame(
         {"user_id": problem.users, "item_id": problem.items, "rating": problem.values}
     )
-    known = data.from_interactions_df(frame)
+    dataset = data.from_interactions_df(frame)
     began = time.perf_counter()
-    trainer = scorer.create_trainer(known, training.TrainingOptions(rng=SEED))
+    trainer = scorer.create_trainer(dataset, training.TrainingOptions(rng=SEED))
     for _ in range(settings.get("epochs", DEFAULT_EPOCHS)):
         trainer.train_epoch()
     trainer.finalize()
@@ -78,7 +78,7 @@ def _factors(scorer: Any, shape: tuple[int, int]) -> tuple[NDArray[np.float32], 
 
 
 def _spread(rows: NDArray[Any], vocabulary: Any, n: int) -> NDArray[np.float32]:
-    """The library's rows, which are those of known ids, among `n`; zeros elsewhere."""
+    """An array of `n` rows with the library's rows at their ids and zeros elsewhere."""
     whole = np.zeros((n, *rows.shape[1:]), dtype=np.float32)
     whole[np.asarray(vocabulary.ids(), dtype=np.int64)] = rows
     return whole

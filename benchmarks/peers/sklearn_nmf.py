@@ -13,16 +13,16 @@ import numpy as np
 from benchmarks.peers.contract import FACTORS, SEED, Facts, Fitted, Peer, Problem, Settings
 
 N_ITERATIONS = 100
-DENSE_FROM = 0.15  # share of entries from which it gets the matrix as an array
+DENSE_FROM = 0.15  # least share of entries for a dense matrix
 
 
 def grid(facts: Facts) -> list[Settings]:
-    """Its starts."""
+    """The library's three initializations."""
     return [{**default(facts), "init": init} for init in ("nndsvda", "nndsvdar", "random")]
 
 
 def default(facts: Facts) -> Settings:
-    """As many factors as ours."""
+    """The number of factors of ours."""
     return {"n_components": facts.n_factors}
 
 
@@ -33,7 +33,7 @@ def fit(problem: Problem, settings: Settings, solver: str) -> Fitted:
     model = decomposition.NMF(**settings, solver=solver, tol=0, max_iter=N_ITERATIONS, random_state=SEED)
     began = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has not converged
+        warnings.simplefilter("ignore")  # about missing convergence
         W = model.fit_transform(matrix)
     return Fitted(time.perf_counter() - began, {"W": W, "H": model.components_})
 

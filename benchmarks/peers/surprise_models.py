@@ -15,7 +15,7 @@ from benchmarks.peers.contract import ESTIMATES, SEED, Facts, Fitted, Peer, Prob
 
 
 def svd_grid(facts: Facts) -> list[Settings]:
-    """5 λ × 2 steps × 2 numbers of epochs. λ grows with the scale of the ratings, the step shrinks with it."""
+    """5 λ × 2 steps × 2 numbers of epochs. λ is proportional to the scale, the step inversely."""
     return [
         {"n_epochs": n_epochs, "reg_all": rounded(ridge * facts.std), "lr_all": rounded(step / facts.std)}
         for ridge in (0.02, 0.05, 0.1, 0.2, 0.4)
@@ -35,23 +35,23 @@ def baseline_grid(facts: Facts) -> list[Settings]:
 
 
 def fit_svd(problem: Problem, settings: Settings) -> Fitted:
-    """`SVD`."""
+    """Fit `SVD`."""
     return _fit(problem, lambda surprise: surprise.SVD(**settings, random_state=SEED))
 
 
 def fit_baseline(problem: Problem, settings: Settings) -> Fitted:
-    """`BaselineOnly`."""
+    """Fit `BaselineOnly`."""
     return _fit(problem, lambda surprise: surprise.BaselineOnly(**settings, verbose=False))
 
 
 def _fit(problem: Problem, algorithm: Callable[[ModuleType], Any]) -> Fitted:
     surprise = importlib.import_module("surprise")
-    known = _trainset(surprise, problem)
+    trainset = _trainset(surprise, problem)
     model = algorithm(surprise)
     began = time.perf_counter()
-    model.fit(known)
+    model.fit(trainset)
     seconds = time.perf_counter() - began
-    return Fitted(seconds, {"estimates": _estimates(model, known, problem)})
+    return Fitted(seconds, {"estimates": _estimates(model, trainset, problem)})
 
 
 def _trainset(surprise: ModuleType, problem: Problem) -> Any:
@@ -61,7 +61,7 @@ def _trainset(surprise: ModuleType, problem: Problem) -> Any:
     return surprise.Dataset(surprise.Reader(rating_scale=scale)).construct_trainset(raw)
 
 
-def _estimates(model: Any, known: Any, problem: Problem) -> NDArray[np.float32]:
+def _estimates(model: Any, trainset: Any, problem: Problem) -> NDArray[np.float32]:
     pairs = zip(problem.test_users.tolist(), problem.test_items.tolist(), strict=True)
     return np.array([model.predict(user, item).est for user, item in pairs], dtype=np.float32)
 

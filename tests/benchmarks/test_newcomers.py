@@ -34,8 +34,8 @@ def test_the_share_of_each_side_is_new(train, held_out):
 
 def test_newcomers_were_not_trained_and_then_are_learned(train, trial):
     new = Newcomers.drawn(train, PARAMS.seed)
-    assert not trial._known.user_trained[new.users].any()
-    assert not trial._known.item_trained[new.items].any()
+    assert not trial._without_newcomers.user_trained[new.users].any()
+    assert not trial._without_newcomers.item_trained[new.items].any()
     for is_kept in (True, False):
         errors = trial.learned(is_kept=is_kept).errors
         others = trial.parts["others"]

@@ -1,4 +1,4 @@
-"""als-implicit and its peer learn from the same ones and are asked about the same items."""
+"""als-implicit and its peer learn from the same ones and rank the same items."""
 
 import dataclasses
 from types import SimpleNamespace

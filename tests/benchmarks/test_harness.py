@@ -30,7 +30,7 @@ answer = {"seconds": float(os.environ["OMP_NUM_THREADS"]), "version": "1.2"}
 
 @pytest.fixture
 def interpreter(tmp_path):
-    """Makes a fake one, which runs `code` whatever it is asked to run."""
+    """Makes a fake interpreter that always runs `code`."""
 
     def make(code):
         path = tmp_path / "python"

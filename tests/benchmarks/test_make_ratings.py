@@ -1,4 +1,4 @@
-"""Synthetic matrices have the sizes that were asked for, and each part of one can be drawn alone."""
+"""Synthetic matrices have the sizes of their shape, and each part of one can be drawn alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is new was not trained, and what is learned online is what the service would learn."""
+"""Newcomers are not trained before, and online learning is that of the service."""
 
 import numpy as np
 import pytest

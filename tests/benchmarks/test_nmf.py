@@ -17,7 +17,7 @@ from tests import reference
 
 @pytest.fixture
 def sklearn(monkeypatch):
-    """Stands in for the peer: the oracle's steps, and what it was asked for."""
+    """Stands in for the peer: makes the steps of the oracle and records its calls."""
     calls = []
 
     def factorize(matrix, W, H, n_components, init, solver, tol, max_iter):

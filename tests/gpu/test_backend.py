@@ -1,4 +1,4 @@
-"""Which backend is chosen, and what is said where the device cannot be."""
+"""The choice of a backend, and the messages if the device cannot be used."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_is_in_the_way_is_said_in_one_sentence(monkeypatch, fake, words):
     assert re.search(words, obstacle), obstacle
 
 
-def test_the_obstacle_is_asked_for_once(monkeypatch):
+def test_the_obstacle_is_determined_once(monkeypatch):
     assert with_cupy(monkeypatch, fake_cupy()) is None
     assert with_cupy(monkeypatch, fake_cupy(count=lambda: 0)) is None
 

@@ -1,4 +1,4 @@
-"""Data and parameters that nobody means well: each ends in a model, or in one error that says what to change."""
+"""Extreme data and parameters: each ends in a model, or in one error that says what to change."""
 
 from __future__ import annotations
 

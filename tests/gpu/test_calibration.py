@@ -53,7 +53,7 @@ def test_errors_are_the_same_in_units_of_the_scale(
 @pytest.mark.parametrize("params", EXPLICIT, ids=lambda params: params.algorithm)
 @pytest.mark.parametrize(("factor", "offset"), SCALES[:3])
 def test_refits_mean_the_same_on_every_scale(params: Params, factor: float, offset: float) -> None:
-    """Of users and items that training has not seen, and of somebody passing by."""
+    """Of users and items that training has not seen, and of anonymous users."""
     estimates = []
     for scale in ((1.0, 0.0), (factor, offset)):
         model = gpu.fit(with_values(planted(), *scale), params)

@@ -1,4 +1,4 @@
-"""What is free, where control groups of either version, ours or one above it, may say that less is."""
+"""Free memory under limits of control groups: of both versions, in our group or in one above it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Counting(Trainer[int]):
         return sum(call.startswith("learn") for call in self.calls)
 
 
-def test_epochs_follow_what_comes_once() -> None:
+def test_epochs_follow_the_preparation() -> None:
     trainer, reports = Counting({"train_rmse": 1.0}), list[EpochReport]()
     assert train(trainer, reports.append) == 4
     assert trainer.calls == ["compile", "prepare", "learn 0", "learn 1", "learn 2", "learn 3"]
@@ -62,7 +62,7 @@ def test_epochs_follow_what_comes_once() -> None:
     assert train(Counting(converged_at=2)) == 2
 
 
-def test_what_is_not_finite_ends_it() -> None:
+def test_a_model_that_is_not_finite_ends_the_training() -> None:
     with pytest.raises(TrainingDiverged, match="epoch 2"):
         train(Counting(finite_until=2))
     with pytest.raises(TrainingDiverged, match="epoch 0"):

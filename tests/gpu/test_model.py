@@ -53,7 +53,7 @@ def test_a_moved_model_predicts_the_same(matrix: np.ndarray, k: int, implicit: b
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_dropped_item_is_nobodys_neighbor() -> None:
+def test_a_dropped_item_is_no_neighbor() -> None:
     model = random_model(np.full((2, 4), np.nan), 2, False, 0)
     model.neighbors[:] = [[1, 2], [0, 3], [3, 1], [2, 0]]
     moved = model.mapped(np.array([0, -1]), np.array([2, -1, 0, 1]), 1, 3)

@@ -37,7 +37,7 @@ def test_the_last_of_a_repeated_pair_wins(entries: list[tuple[int, int, float]])
 
 
 @given(matrices(), st.randoms(use_true_random=False))
-def test_where_keeps_what_is_asked_for(matrix: np.ndarray, random) -> None:
+def test_where_keeps_the_chosen_ratings(matrix: np.ndarray, random) -> None:
     ratings = ratings_of(matrix)
     keep = np.array([random.random() < 0.5 for _ in range(len(ratings))], dtype=np.bool_)
     users, items, _ = ratings.coo()
@@ -70,7 +70,7 @@ def test_no_rating_at_all_is_a_matrix_without_a_scale() -> None:
         ([0], [0, 1], [1.0, 1.0], "three equal"),
     ],
 )
-def test_what_cannot_be_used_is_refused(users: list[int], items: list[int], values: list[float], says: str) -> None:
+def test_invalid_ratings_are_refused(users: list[int], items: list[int], values: list[float], says: str) -> None:
     with pytest.raises(InvalidRatings, match=says):
         Ratings.from_coo(np.array(users), np.array(items), np.array(values), (3, 2))
 

@@ -179,7 +179,7 @@ def test_the_reported_loss_is_the_objective(backend: Backend) -> None:
     assert als.penalty(side, placed, problem) == pytest.approx(penalty, rel=1e-5)
 
 
-def test_what_overflows_is_said_to_diverge(backend: Backend) -> None:
+def test_an_overflow_is_a_divergence(backend: Backend) -> None:
     huge = gpu.Ratings.from_coo(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([3e38, -3e38, 1.0]))
     with pytest.raises(TrainingDiverged, match="regularization"):
         check_trained(train(AlsTrainer(huge, replaced(SMALL, regularization=0.0), backend)), huge)

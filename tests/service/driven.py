@@ -1,6 +1,6 @@
-"""A program of `test_rehearsal`: rehearse, then ask a service with every model for everything that it can be asked for.
+"""A program of `test_rehearsal`: rehearse, then send every kind of request to a service with every model.
 
-Prints, as JSON, the kernels that gained a signature meanwhile and the answers that were neither 2xx nor 404.
+Prints, as JSON, the kernels that gained a signature since the rehearsal, and the answers that were neither 2xx nor 404.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ANONYMOUS = [{"item": "i0", "rating": 5}, {"item": "i1", "rating": -1}, {"item":
 
 
 def requests(model: str) -> list[tuple[str, str, object]]:
-    """Every route that asks a model, in each way in which it can be narrowed."""
+    """Every route that uses a model, with each of its filters."""
     of_model = f"model={model}"
     narrow = {
         "model": model,

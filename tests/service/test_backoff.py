@@ -21,7 +21,7 @@ class Waits(threading.Event):
         return False
 
 
-def test_it_waits_longer_each_time_and_says_once_that_it_fails_and_works() -> None:
+def test_waits_grow_and_failure_and_recovery_are_logged_once() -> None:
     waits = Waits()
     one = Backoff("the worker", waits)
     with capture_logs() as lines:

@@ -13,8 +13,8 @@ from service.errors import Overloaded, Unavailable
 HANGS_S, SOON_S = 20.0, 5.0
 
 
-def test_what_hangs_is_waited_for_so_long_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also by those for which no thread is left."""
+def test_hanging_calls_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So do calls that wait for a free thread."""
     monkeypatch.setattr(blocking_calls, "TIMEOUT_S", 0.2)
     is_over = threading.Event()
 
@@ -32,7 +32,7 @@ def test_what_hangs_is_waited_for_so_long_and_no_longer(monkeypatch: pytest.Monk
     assert time.monotonic() - begun_s < SOON_S
 
 
-def test_more_than_so_many_are_refused_at_once() -> None:
+def test_calls_beyond_the_limit_are_refused_at_once() -> None:
     is_over = threading.Event()
 
     async def check() -> None:

@@ -40,7 +40,7 @@ def test_a_corrupt_live_file_is_named_and_nothing_else_breaks(tmp_path: Path) ->
         eventually(lambda: service.get("/health/ready").status_code == 200)
 
 
-def test_a_missing_segment_is_told_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_segment_is_reported_and_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiver, "TIDY_EVERY_S", 0.1)
     monkeypatch.setattr(archiver, "LOOK_AGAIN_S", 0.1)
     data = Path(shutil.copytree(OLD, tmp_path / "data"))
@@ -67,7 +67,7 @@ def test_a_part_that_ends_ends_the_service(tmp_path: Path, monkeypatch: pytest.M
         assert service.get("/health/ready").status_code == 503
 
 
-def test_nobody_else_can_read_the_data(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_data(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
     service = Service(data, worker=False)

@@ -32,7 +32,7 @@ def test_a_rating_counts_in_the_next_list(ease: Whole) -> None:
     assert (liked.personalized, liked.model, len(liked.items)) == (True, "ease", 39)
     assert all(int(one.item[1:]) % 2 == 0 for one in liked.items[:10])
     best = liked.items[0].item
-    ease.rate(("fresh", "i6", 1.0))  # of the same taste: what is like it goes down
+    ease.rate(("fresh", "i6", 1.0))  # of the same taste: similar items rank lower
     assert scores(ease.recommend("fresh", n=39))[best] < scores(liked)[best]
     ease.rate(("fresh", "i6", None))
     assert scores(ease.recommend("fresh", n=39)) == scores(liked)

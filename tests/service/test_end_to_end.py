@@ -136,7 +136,7 @@ def test_a_rating_comes_back_as_it_was_written(service):
     assert service.get("/users/decimal/ratings", wait_for=seen).json()["ratings"][0]["rating"] == 4.1
 
 
-def test_an_estimate_about_nobody_says_so(trained):
+def test_an_estimate_for_an_unknown_user_has_a_warning(trained):
     known = trained.get("/estimate/u0/i0").json()
     assert known["personalized"] and not known["warnings"]
     nobody = trained.get("/estimate/nobody/i0").json()

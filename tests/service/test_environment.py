@@ -40,6 +40,6 @@ def test_every_setting_and_what_others_set_is_left_alone():
     assert unknown_variables(known | injected | own, Settings.model_fields) == []
 
 
-def test_any_other_name_is_told():
+def test_unknown_names_are_reported():
     given = {"NEARFIELD_BUILD": "7", "NEARFIELD_PORT": "8000"}
     assert unknown_variables(given, Settings.model_fields) == ["NEARFIELD_BUILD"]

@@ -1,4 +1,4 @@
-"""Lines that anybody can cause are bounded, and those that were left out are told."""
+"""Log lines that clients can cause are limited, and the number of dropped lines is logged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from service.logs import BURST_LINES, LineBudget
 
 
-def test_a_burst_is_written_then_so_many_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_burst_is_written_then_a_fixed_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("service.logs.time.monotonic", lambda: now)
     budget = LineBudget(per_s=2, burst=5)
@@ -33,7 +33,7 @@ for _ in range({3 * BURST_LINES}):
 
 
 def test_lines_of_the_web_server_are_bounded_too() -> None:
-    """In a process of its own: what is configured stays so."""
+    """In a separate process, because the configuration of logs is global."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     lines = done.stderr.splitlines()
     assert BURST_LINES <= len(lines) < 1.5 * BURST_LINES

@@ -1,4 +1,4 @@
-"""Names and units of what is counted."""
+"""Names and units of metrics."""
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
@@ -51,7 +51,7 @@ def test_the_format_that_is_asked_for(accept, kind):
     assert kind_for(accept) == kind
 
 
-def test_a_method_that_somebody_thinks_of_makes_no_series():
+def test_unknown_methods_make_no_series():
     metrics = Metrics()
     metrics.requests.count("GET", "/popular", 200, 0.001)
     n_lines = len(metrics.text().splitlines())

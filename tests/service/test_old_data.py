@@ -59,7 +59,7 @@ def test_it_answers_as_it_did_until_it_is_retrained(data: Path) -> None:
     assert calibration.middle is not None
 
 
-def test_what_nobody_asked_for_is_not_taken_for_given(data: Path) -> None:
+def test_defaults_are_not_among_given_parameters(data: Path) -> None:
     given = {
         name: snapshot.read_manifest(data / "snapshots", version).given
         for name, version in live_versions.read(data).items()

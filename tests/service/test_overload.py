@@ -79,7 +79,7 @@ def test_writes_beyond_the_bound_are_refused_and_the_others_are_learned(service:
     assert service.client.get("/users/overload/ratings", params={"wait_for": last}).json()["ratings"][0]["rating"] == 3
 
 
-def test_clients_that_do_not_finish_or_do_not_read_hold_nobody_up(service: Service) -> None:
+def test_clients_that_do_not_finish_or_do_not_read_do_not_delay_others(service: Service) -> None:
     path = "/recommend/u1?n=40"
     slow = [socket.create_connection(("127.0.0.1", service.client.base_url.port or 0)) for _ in range(50)]
     for number, connection in enumerate(slow):

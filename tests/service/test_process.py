@@ -29,7 +29,7 @@ def test_too_few_files_are_refused_at_the_start(tmp_path: Path, n_files: int) ->
     assert f"got {n_files}; raise it" in ended.stderr.replace("\n", " ")
 
 
-def test_fewer_files_than_asked_for_are_told(
+def test_a_limit_of_open_files_that_lowers_connections_is_logged(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("service.process.resource.getrlimit", lambda _: (1024, 1024))

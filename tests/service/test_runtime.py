@@ -20,7 +20,7 @@ def test_a_log_that_cannot_be_written_is_not_ready_and_still_answers(
         with monkeypatch.context() as patched:
             patched.setattr(RatingLog, "write", full)
             last = service.rate(("ann", "tea", 5))
-            service.runtime.jobs.submit_training("als", {})  # asks for everything to be in the log
+            service.runtime.jobs.submit_training("als", {})  # requests a commit of all entries
             eventually(lambda: service.get("/health/ready").status_code == 503)
             reason = service.get("/health/ready").json()["reason"]
             assert reason == "the rating log cannot be written: No space left on device"

@@ -10,7 +10,7 @@ from service.validation import in_words, reason_of
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "told"),
+    ("kind", "given", "message"),
     [
         (RecommendQuery, {"n": 0}, "expected 1 or more, got 0"),
         (RecommendQuery, {"n": "ten"}, "expected a whole number, got 'ten'"),
@@ -29,16 +29,16 @@ from service.validation import in_words, reason_of
         (Retrain, {"algorithm": "sgd", "params": []}, "expected an object"),
     ],
 )
-def test_what_pydantic_refuses(kind, given, told):
+def test_messages_of_pydantic(kind, given, message):
     with pytest.raises(ValidationError) as caught:
         kind.model_validate(given)
     reason = reason_of(caught.value.errors()[0])
-    assert told in reason
+    assert message in reason
     assert "Input" not in reason
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"user": "u", "item": "i", "rating": "5"}, "expected a number, got text"),
         ({"user": 5, "item": "i", "rating": 5}, "expected text, got a whole number"),
@@ -49,7 +49,7 @@ def test_what_pydantic_refuses(kind, given, told):
         (["u", "i", 5], "expected an object, got a list"),
     ],
 )
-def test_what_msgspec_refuses(given, told):
+def test_messages_of_msgspec(given, message):
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(given, RatingEvent)
-    assert in_words(str(caught.value).partition(" - at")[0]) == told
+    assert in_words(str(caught.value).partition(" - at")[0]) == message

@@ -41,7 +41,7 @@ def sparse_matrix(n_users: int, n_items: int, share: float = 0.3, seed: int = 0)
     matrix = generator.integers(1, 6, (n_users, n_items)).astype(np.float64)
     matrix[generator.random(matrix.shape) > share] = np.nan
     matrix[:, 0] = 3.0  # one very long column,
-    matrix[n_users // 2] = np.nan  # somebody without ratings,
+    matrix[n_users // 2] = np.nan  # a user without ratings,
     matrix[:, n_items // 2] = np.nan  # and an item without any
     return matrix
 

@@ -146,7 +146,7 @@ def test_equal_runs_give_equal_bits(solver, precision):
     np.testing.assert_array_equal(one.H, other.H)
 
 
-def test_what_overflows_is_not_hidden(hals):
+def test_an_overflow_is_not_hidden(hals):
     """A product that is not a number stays so, that training can say that it diverged."""
     W, H = tables(300, 20, 4, np.float32)
     side = hals.load_factors(W, 2)

@@ -1,4 +1,4 @@
-"""The item side on the device: growth, new lists, what is hidden; ranking by it as by one placed anew."""
+"""The item side on the device: after growth, new lists and hidden items it ranks like a new index."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_updates_add_and_take_away(n_bits, lsh):
     simlsh.update(sums, changes[0][:0], changes[1][:0], changes[2][:0], 7, DEVICE)
 
 
-def test_only_signatures_asked_for_are_refreshed(lsh):
+def test_only_requested_signatures_are_refreshed(lsh):
     cupy = importlib.import_module("cupy")
     sums = cupy.full((4, 64), -1, dtype=cupy.int32)
     packed = cupy.full((4, 1), 5, dtype=cupy.uint64)

@@ -133,7 +133,7 @@ def test_many_users_and_long_lists(n_factors):
 
 
 @pytest.mark.parametrize("kind", [PLAIN, NEAR])
-def test_equal_bits_however_it_is_asked(device, kind):
+def test_bits_do_not_depend_on_the_form_of_the_request(device, kind):
     """The scan, few users, many users, long pages and the sort of all scores: one order."""
     model, rows = model_of(kind, 90, 20_000, 40), rated(90, 20_000, 300)
     index = ItemIndex(model, DEVICE)
@@ -169,7 +169,7 @@ def test_scores_of_few_values_go_by_row():
 
 
 @pytest.mark.parametrize("kind", [PLAIN, NEAR])
-def test_whoever_has_seen_the_best(kind):
+def test_masks_of_the_best_items(kind):
     """A mask of thousands that lies over the top of the list."""
     model = model_of(kind, 3, 60_000, 64)
     empty = Rows(np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))

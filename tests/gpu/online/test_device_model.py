@@ -24,7 +24,8 @@ from gpu.param_kinds import Params
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
-from tests.gpu.followers import (
+from tests.gpu.models import SAMPLED_KINDS
+from tests.gpu.online_models import (
     ITEM_KEYS,
     N_ITEMS,
     N_USERS,
@@ -37,10 +38,9 @@ from tests.gpu.followers import (
     OnlineModel,
     assert_same_state,
     catch_up_in_slices,
-    follower_of,
     learn_in_turns,
+    online_model_of,
 )  # fmt: skip
-from tests.gpu.models import SAMPLED_KINDS
 
 LEARNING = [kind for kind in SAMPLED_KINDS if kind is not CulshImplicitParams]
 BEFORE = [Event(user, item, 1.0 + (user + 2 * item) % 5) for user in range(3) for item in range(TRAINED_ITEMS)]
@@ -169,7 +169,7 @@ class Mirrored(OnlineModel):
 
 
 def mirrored(kind: type[Params], events: Events, since: int | None) -> Mirrored:
-    online_model = follower_of(kind, events, since, made=Mirrored)
+    online_model = online_model_of(kind, events, since, model_class=Mirrored)
     assert isinstance(online_model, Mirrored)
     return online_model
 
@@ -190,10 +190,10 @@ def test_every_way_to_a_history_ends_in_the_state_of_the_host(
     kind: type[Params], before: Events, later: Events, gone: int | None, data: st.DataObject
 ) -> None:
     """Batches, turns of work, overwritten and deleted ratings, forgetting, and a start from the snapshot."""
-    n_heard = data.draw(st.integers(0, len(later)))  # before somebody is forgotten
+    n_heard = data.draw(st.integers(0, len(later)))  # before a user is forgotten
     heard, rest = later[:n_heard], [event for event in later[n_heard:] if event.user != gone]
     since, events = len(before), [*before, *heard, *rest]
-    on_host, restarted = follower_of(kind, events, since, gone), mirrored(kind, events, since)
+    on_host, restarted = online_model_of(kind, events, since, gone), mirrored(kind, events, since)
     winding = mirrored(kind, before, since)
     learn_in_turns(winding, heard, data)
     if gone is not None:
@@ -246,7 +246,7 @@ def test_without_a_position_trained_items_stay(kind: type[Params]) -> None:
 
 
 @pytest.mark.parametrize("kind", LEARNING)
-def test_who_is_told_of_nothing_new_reads_the_items_as_they_are_now(kind: type[Params]) -> None:
+def test_a_user_without_changes_reads_the_current_items(kind: type[Params]) -> None:
     online_model = mirrored(kind, [*BEFORE, Event(0, 5, 2.0)], len(BEFORE))
     catch_up_in_slices(online_model)
     online_model.learn([Event(user, 1, 5.0) for user in range(3, TRAINED_USERS)])
@@ -296,7 +296,7 @@ def test_readers_of_an_item_follow_in_batches(kind: type[Params]) -> None:
     """A full batch leaves no reader out, with rows of any length."""
     news = [Event(user, item, 2.0) for user in range(TRAINED_USERS) for item in range(4, TRAINED_ITEMS)]
     last = [Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)]
-    on_host, online_model = follower_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))
+    on_host, online_model = online_model_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))
     for each in (on_host, online_model):
         each.learn(news)
         catch_up_in_slices(each)
@@ -317,7 +317,7 @@ def test_rows_that_come_while_items_learn(kind: type[Params]) -> None:
     n_users, n_items = N_USERS + 3, N_ITEMS + 2
     keys = np.append(USER_KEYS, np.arange(3, dtype=np.uint64)), np.append(ITEM_KEYS, np.arange(2, dtype=np.uint64))
     news = [Event(user, item, 4.0) for user in range(3, n_users) for item in (0, 1, n_items - 1)]
-    on_host, online_model = follower_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))
+    on_host, online_model = online_model_of(kind, BEFORE, len(BEFORE)), mirrored(kind, BEFORE, len(BEFORE))
     for each in (on_host, online_model):
         catch_up_in_slices(each)
         each.table.grow(n_users, n_items)

@@ -19,7 +19,8 @@ from gpu.params import AlsImplicitParams, AlsParams, CulshImplicitParams, SgdPar
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from gpu.refit_rules import trained_item_rules
-from tests.gpu.followers import (
+from tests.gpu.models import KINDS, params_as
+from tests.gpu.online_models import (
     N_TRAINED,
     N_USERS,
     RATING,
@@ -30,10 +31,9 @@ from tests.gpu.followers import (
     OnlineModel,
     assert_same_state,
     catch_up_in_slices,
-    follower_of,
     learn_in_turns,
+    online_model_of,
 )  # fmt: skip
-from tests.gpu.models import KINDS, params_as
 
 LEARNING = [kind for kind in KINDS if kind is not CulshImplicitParams and not kind.has_item_weights]
 OF_ITEMS = "item_factors", "item_bias", "explicit_weights", "implicit_weights", "item_counts"
@@ -70,12 +70,12 @@ def test_the_way_to_a_history_leaves_no_trace(
 ) -> None:
     """Batches, turns of work, overwritten and deleted ratings, forgetting, and a start from the snapshot."""
     since, events = len(before), [*before, *later]
-    direct = follower_of(kind, events, since, gone)
+    direct = online_model_of(kind, events, since, gone)
     if gone is not None:
         direct.forget(gone)  # the snapshot knows them still
     direct.online.settle(None)
 
-    winding = follower_of(kind, before, since)
+    winding = online_model_of(kind, before, since)
     learn_in_turns(winding, later, data)
     if gone is not None:
         winding.forget(gone)
@@ -86,7 +86,7 @@ def test_the_way_to_a_history_leaves_no_trace(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_learn_from_new_ratings_and_unlearn_what_is_deleted(kind: type[Params]) -> None:
-    online_model = follower_of(kind, BEFORE, len(BEFORE))
+    online_model = online_model_of(kind, BEFORE, len(BEFORE))
     fresh = copy.deepcopy(online_model.online.model)
     online_model.learn([Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(3)])
     if not online_model.online.settle(0.0):
@@ -101,7 +101,7 @@ def test_items_learn_from_new_ratings_and_unlearn_what_is_deleted(kind: type[Par
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_without_a_position_trained_items_stay(kind: type[Params]) -> None:
-    online_model = follower_of(kind, BEFORE, None)
+    online_model = online_model_of(kind, BEFORE, None)
     fresh = copy.deepcopy(online_model.online.model)
     online_model.learn([Event(user, item, 1.0) for user in range(TRAINED_USERS) for item in range(TRAINED_ITEMS)])
     online_model.online.settle()
@@ -110,7 +110,7 @@ def test_without_a_position_trained_items_stay(kind: type[Params]) -> None:
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_an_item_learns_when_a_share_of_its_ratings_is_gone(kind: type[Params]) -> None:
-    online_model = follower_of(kind, BEFORE, len(BEFORE))  # of three ratings each, two were trained
+    online_model = online_model_of(kind, BEFORE, len(BEFORE))  # of three ratings each, two were trained
     fresh = copy.deepcopy(online_model.online.model)
     online_model.learn([Event(0, 0, None)])
     catch_up_in_slices(online_model)
@@ -122,7 +122,7 @@ def test_an_item_learns_when_a_share_of_its_ratings_is_gone(kind: type[Params]) 
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_ratings_of_new_users_leave_trained_items(kind: type[Params]) -> None:
-    online_model = follower_of(kind, BEFORE, len(BEFORE))
+    online_model = online_model_of(kind, BEFORE, len(BEFORE))
     fresh = copy.deepcopy(online_model.online.model)
     online_model.learn(
         [Event(user, item, 1.0) for user in range(TRAINED_USERS, N_USERS) for item in range(TRAINED_ITEMS)]
@@ -133,14 +133,14 @@ def test_ratings_of_new_users_leave_trained_items(kind: type[Params]) -> None:
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_users_read_the_items_as_they_are_now(kind: type[Params]) -> None:
-    """Who is told of nothing new is refitted too, once an item that they have rated is."""
-    online_model = follower_of(kind, [*BEFORE, Event(0, 5, 2.0)], len(BEFORE))
+    """A user without changes is refitted too, after an item that the user has rated."""
+    online_model = online_model_of(kind, [*BEFORE, Event(0, 5, 2.0)], len(BEFORE))
     catch_up_in_slices(online_model)
     online_model.learn([Event(user, 1, 5.0) for user in range(3, TRAINED_USERS)])
     catch_up_in_slices(online_model)
     model, (items, values, _, _) = online_model.online.model, online_model.table.row(0)
     found = online_model.online.fold_in(items, values)
-    if kind is not AlsImplicitParams:  # NMF and all others: what somebody with the same ratings would get
+    if kind is not AlsImplicitParams:  # NMF and all others: the factors of a user with the same ratings
         np.testing.assert_allclose(model.user_factors[0], found.factors[0], rtol=1e-6, atol=1e-7)
 
 
@@ -164,7 +164,7 @@ def test_lists_are_those_of_the_model(kind: type[Params]) -> None:
 
 
 def test_an_item_of_als_solves_the_system_of_its_training_beside_the_snapshots_users() -> None:
-    online_model = follower_of(AlsParams, BEFORE, len(BEFORE))
+    online_model = online_model_of(AlsParams, BEFORE, len(BEFORE))
     snapshot = copy.deepcopy(online_model.online.model)
     online_model.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
     catch_up_in_slices(online_model)
@@ -183,7 +183,7 @@ def test_an_item_of_als_solves_the_system_of_its_training_beside_the_snapshots_u
 
 
 def test_an_item_of_sgd_solves_a_ridge_regression_beside_the_snapshots_users() -> None:
-    online_model = follower_of(SgdParams, BEFORE, len(BEFORE))
+    online_model = online_model_of(SgdParams, BEFORE, len(BEFORE))
     snapshot = copy.deepcopy(online_model.online.model)
     online_model.learn([Event(user, 0, 5.0) for user in range(3, TRAINED_USERS)])
     catch_up_in_slices(online_model)

@@ -18,8 +18,8 @@ from gpu.ranking import explain, topn
 from gpu.ratings import Ratings
 from gpu.training import als
 from tests import data, reference
-from tests.gpu.followers import N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state, history_of, settled
 from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, table_of
+from tests.gpu.online_models import N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state, history_of, settled
 
 SMALL: dict[str, Any] = {"n_factors": 8, "n_epochs": 4, "solver": "cholesky"}
 PROBLEMS = [
@@ -31,7 +31,7 @@ TRAINED = pytest.mark.parametrize("params", PROBLEMS, ids=["biases", "plain", "i
 NEW = np.array([3, 50, 119])
 
 
-def follower_of(model: gpu.Model, ratings: Ratings) -> HostModel:
+def host_model_of(model: gpu.Model, ratings: Ratings) -> HostModel:
     matrix = np.full((ratings.n_users, ratings.n_items), np.nan)
     users, items, values = ratings.coo()
     matrix[users, items] = values
@@ -61,7 +61,7 @@ def test_refitting_a_trained_user_gives_what_training_gave(params: Params) -> No
     ratings = data.planted()
     model = gpu.fit(ratings, params)  # whose last half solved the users
     users, bias = model.user_factors.copy(), model.user_bias.copy()
-    online = follower_of(model, ratings)
+    online = host_model_of(model, ratings)
     online.touch(np.arange(ratings.n_users))
     assert online.settle()
     np.testing.assert_allclose(model.user_factors, users, rtol=1e-3, atol=1e-5)
@@ -81,7 +81,7 @@ def test_refitting_an_item_gives_what_training_would(params: AlsParams | AlsImpl
     half.solve(half.prepare(learned.by_item, ratings.n_users, problem), expected, users, problem)
     model.item_trained[NEW] = False
     model.item_factors[NEW], model.item_bias[NEW] = 0, 0
-    online = follower_of(model, ratings)
+    online = host_model_of(model, ratings)
     assert online.settle()
     np.testing.assert_allclose(tables_of(model, problem)[1][NEW], expected[NEW], rtol=1e-3, atol=1e-5)
     np.testing.assert_array_equal(tables_of(model, problem)[0], users)

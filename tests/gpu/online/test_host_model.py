@@ -16,7 +16,8 @@ from gpu.params import CulshImplicitParams, CulshParams, EsgdParams, SgdParams
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
 from tests import reference
-from tests.gpu.followers import (
+from tests.gpu.models import KINDS, dense, matrix_of, params_as, random_matrix
+from tests.gpu.online_models import (
     ITEM_KEYS,
     N_ITEMS,
     N_USERS,
@@ -30,7 +31,6 @@ from tests.gpu.followers import (
     history_of,
     settled,
 )  # fmt: skip
-from tests.gpu.models import KINDS, dense, matrix_of, params_as, random_matrix
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,4 @@
-"""Somebody who rates very many new items costs others nothing, and leaves no trace of the way."""
+"""A user who rates very many new items costs others nothing, and the order of learning changes no bits."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from gpu.online import exact, prolific
 from gpu.online.prolific import Prolific
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams, SgdParams
-from tests.gpu.followers import N_ITEMS, N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state
 from tests.gpu.models import KINDS
+from tests.gpu.online_models import N_ITEMS, N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state
 
 HOT, MOST = N_USERS - 1, 2
 NEW_ITEMS = range(TRAINED_ITEMS, N_ITEMS)
@@ -81,7 +81,7 @@ def test_one_more_rating_makes_no_new_item_wait(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("few")
-def test_who_rates_many_trained_items_is_followed() -> None:
+def test_a_user_who_rates_many_trained_items_is_followed() -> None:
     online_model = OnlineModel(SgdParams, {(HOT, item): 1.0 for item in range(TRAINED_ITEMS)})
     raters = np.array([HOT], dtype=np.int32)
     assert len(Prolific(online_model.online.model, online_model.table).others(raters)) == 1

@@ -9,7 +9,8 @@ from gpu.online import signatures
 from gpu.param_kinds import Params
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.training import simlsh
-from tests.gpu.followers import (
+from tests.gpu.models import params_as, random_model
+from tests.gpu.online_models import (
     ITEM_KEYS,
     N_ITEMS,
     N_USERS,
@@ -20,7 +21,6 @@ from tests.gpu.followers import (
     OnlineModel,
     settled,
 )  # fmt: skip
-from tests.gpu.models import params_as, random_model
 
 
 def sums_of(online_model: OnlineModel) -> np.ndarray:

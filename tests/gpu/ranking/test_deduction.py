@@ -59,7 +59,7 @@ def test_implicit_models_take_nothing_off(kind: type[Params]) -> None:
     assert Deduction.of(model).biases(model, np.arange(3)).tolist() == model.item_bias.tolist()
 
 
-def test_bits_do_not_depend_on_which_items_are_asked_together() -> None:
+def test_bits_do_not_depend_on_other_items_of_the_call() -> None:
     model = model_of(SgdParams, np.random.default_rng(0).integers(0, 3000, 500).tolist(), unit=0.9)
     deduction = Deduction.of(model)
     together = deduction.biases(model, np.arange(500))

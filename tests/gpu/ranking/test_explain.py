@@ -122,6 +122,6 @@ def test_reasons_are_positive_in_order_and_at_most_n(kind: type[Params]) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_somebody_without_ratings_has_no_reasons(kind: type[Params]) -> None:
+def test_a_user_without_ratings_has_no_reasons(kind: type[Params]) -> None:
     model = random_model(random_params(kind), 3, 10)
     assert explain.reasons(model, ITEMS[:0], VALUES[:0], [3, 4], 5) == [[], []]

@@ -147,7 +147,7 @@ def test_estimates(kind: type[Params]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_estimate_does_not_depend_on_what_else_is_asked(kind: type[Params]) -> None:
+def test_an_estimate_does_not_depend_on_other_pairs(kind: type[Params]) -> None:
     model, table = random_model(random_params(kind, 13), 6, 15), table_of(random_matrix(6, 15))
     several, items = np.array([4, 1, 5]), np.random.default_rng(0).integers(-1, 15, (3, 40))
     found = topn.estimate(model, topn.users_of(model, several), topn.rows_of(table.rows, several), items)

@@ -1,4 +1,4 @@
-"""ALS: both half-iterations against the oracle, the loop, and what is refused."""
+"""ALS: both half-iterations against the oracle, the loop, and refused input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.data import ML_1M, needs_ml_1m, planted, split
 from tests.gpu.training.test_sgd import assert_equal_models, last_metrics
 
 LENGTHS = [0, 1, 15, 16, 17, 4096, 200_000]
-# Three steps: from there on float32 and float64 part ways, whoever computes, before both arrive at the solution.
+# Three steps: after them float32 and float64 differ on every backend, until both reach the solution.
 EXPLICIT = AlsObjective(8, True, False, 0.0, 3.5, 0.05, 1.0, 0.0, 3, 1e-4, "cg", "float32")
 UNCENTERED = EXPLICIT._replace(biases=False, mean=0.0, prior=0.4)
 IMPLICIT = AlsObjective(8, False, True, 2.0, 0.0, 0.1, 0.5, 0.3, 3, 1e-4, "cg", "float32")
@@ -397,7 +397,7 @@ def test_stored_zeros_are_no_implicit_feedback(backend: Backend) -> None:
     assert_equal_models(*(gpu.fit(ratings, params, backend=backend) for ratings in (with_zeros, without)))
 
 
-def test_items_that_nobody_rated_change_no_implicit_model(backend: Backend) -> None:
+def test_items_without_ratings_change_no_implicit_model(backend: Backend) -> None:
     """N of ρ counts rows with ratings, not the length of a table."""
     users, items, values = planted().coo()
     params = replaced(SMALL_IMPLICIT, regularization=0.5)
@@ -409,7 +409,7 @@ def test_items_that_nobody_rated_change_no_implicit_model(backend: Backend) -> N
     np.testing.assert_allclose(beside.item_factors[:120], alone.item_factors, rtol=1e-3, atol=1e-5)
 
 
-def test_what_is_disliked_scores_below_what_is_unknown(backend: Backend) -> None:
+def test_disliked_items_score_below_unknown_ones(backend: Backend) -> None:
     users, items, values = planted(300, 120, 60).coo()
     opinions = gpu.Ratings.from_coo(users, items, np.where(values >= 3.5, 1, np.where(values < 2.5, -1, 0)), (300, 120))
     shown, hidden = split(opinions)
@@ -420,7 +420,7 @@ def test_what_is_disliked_scores_below_what_is_unknown(backend: Backend) -> None
     assert disliked < unknown < liked
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refused input ---------------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -467,7 +467,7 @@ def test_reports_count_epochs_and_training_time(backend: Backend) -> None:
     assert list(reports[0].metrics) == ["train_loss", "train_rmse"]
 
 
-def test_what_overflows_is_said_to_diverge(backend: Backend) -> None:
+def test_an_overflow_is_a_divergence(backend: Backend) -> None:
     huge = gpu.Ratings.from_coo(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([3e38, -3e38, 1.0]))
     losses: list[float] = []
     trainers = [AlsTrainer(huge, replaced(SMALL, regularization=0.0), backend) for _ in range(2)]

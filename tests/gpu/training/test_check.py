@@ -76,7 +76,7 @@ def test_one_side_of_zeros_is_enough_but_for_nmf() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["item_factors", "user_bias", "explicit_weights"])
-def test_what_is_not_finite_fails(name: str, bad: float) -> None:
+def test_values_that_are_not_finite_fail(name: str, bad: float) -> None:
     model = gpu.fit(planted(30, 20, 10), small_params("culsh"))
     getattr(model, name).flat[3] = bad
     with pytest.raises(gpu.TrainingDiverged, match="lower learning_rate"):

@@ -148,7 +148,7 @@ def test_empty_rows_and_columns_stay_next_to_zero(backend: Backend) -> None:
     assert found.H[:, 9].max() < 1e-9 * found.H.max()
 
 
-def test_it_finds_what_was_planted(backend: Backend) -> None:
+def test_it_finds_planted_factors(backend: Backend) -> None:
     generator = np.random.default_rng(1)
     W, H = (generator.random(shape) * (generator.random(shape) < 0.5) for shape in ((60, 4), (4, 50)))
     found = nmf.factorize(W @ H, tiled(0, 500, 4), backend)

@@ -19,7 +19,7 @@ from gpu.params import (
 from gpu.ranking import explain, topn
 from gpu.training.outliers import sane_range, winsorized
 from tests import data
-from tests.gpu.followers import TRAINED_ITEMS, Event, OnlineModel, assert_same_state
+from tests.gpu.online_models import TRAINED_ITEMS, Event, OnlineModel, assert_same_state
 
 ABSURD, LOWEST, HIGHEST = 1e6, 1.0, 5.0
 OF_RATINGS = AlsParams, SgdParams, CulshParams, EsgdParams
@@ -70,7 +70,7 @@ def test_a_training_is_the_same_with_an_absurd_rating_as_with_the_highest(kind: 
 
 
 def history_with(kind: type[Params], value: float) -> OnlineModel:
-    """Somebody known and somebody new rate a trained and a new item with `value`, after a snapshot."""
+    """A known and a new user rate a trained and a new item with `value`, after a snapshot."""
     given = {(user, item): float(1 + (user + item) % 5) for user in range(6) for item in range(TRAINED_ITEMS)}
     online_model = OnlineModel(kind, given, since=len(given), n_trained=6)
     if isinstance(online_model.online.model.params, NmfParams):

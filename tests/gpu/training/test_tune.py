@@ -29,7 +29,7 @@ def with_all_epochs(params: Params) -> Params:
 
 
 @pytest.mark.parametrize("params", [AlsParams(), SgdParams(), AlsImplicitParams()], ids=lambda p: p.algorithm)
-def test_the_grid_lies_around_what_is_asked_for(params: Params) -> None:
+def test_the_grid_lies_around_the_given_parameters(params: Params) -> None:
     settings = tune.grid(planted(), params)
     assert len(settings) == len(set(settings)) >= 14
     known = calibrate(planted(), params)
@@ -51,7 +51,7 @@ def test_rounds_get_smaller_and_longer(backend: Backend) -> None:
     assert outcome.best == min(last, key=lambda trial: trial.score).params
 
 
-def test_what_was_asked_for_is_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_given_parameters_are_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it looks worst after few epochs: with all of them it may be the best."""
     train, test = split(planted())
     params = SgdParams(n_factors=6, n_epochs=8)
@@ -67,7 +67,7 @@ def test_what_was_asked_for_is_in_every_round(monkeypatch: pytest.MonkeyPatch) -
     assert [epochs(one) for one in asked] == [2, 4, 8]
 
 
-def test_what_was_asked_for_takes_the_place_of_no_better_setting() -> None:
+def test_the_given_parameters_replace_no_better_setting() -> None:
     """With four factors a grid has one size, and the last round only a few settings."""
     train, test = split(planted())
     found = tune.tune(train, test, AlsParams(n_factors=4, n_epochs=8, regularization=0.4))

@@ -1,4 +1,4 @@
-"""Clients without a key that want to take the service down: it stays small, and answers everybody else meanwhile."""
+"""Clients without a key that attack the service: its memory stays small, and it answers all other clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def address(service: Service) -> tuple[str, int]:
 
 
 def seconds_of_health(service: Service) -> float:
-    """How long a new connection takes to be told that the service lives."""
+    """Seconds until a new connection has an answer of /health/live."""
     started = time.monotonic()
     with socket.create_connection(address(service), timeout=30) as probe:
         probe.sendall(HEALTH)
@@ -152,7 +152,7 @@ def test_clients_that_ask_for_much_and_do_not_read_get_little(service: Service, 
         connection.close()
 
 
-def test_half_requests_lock_nobody_out(service: Service) -> None:
+def test_half_requests_do_not_lock_out_others(service: Service) -> None:
     """Health is answered although every connection is taken; the others are free again when a deadline has passed."""
     half = []
     for number in range(MAX_CONNECTIONS + 100):

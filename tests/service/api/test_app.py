@@ -110,7 +110,7 @@ def test_bad_bodies_are_named(app, path, body, status, name):
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("/recommend/u?fallback=old", "Invalid query.fallback: expected 'popular' or 'none', got 'old'"),
         ("/recommend/u?offset=-1", "Invalid query.offset: expected 0 or more, got '-1'"),
@@ -118,33 +118,33 @@ def test_bad_bodies_are_named(app, path, body, status, name):
         ("/recommend/u?m=5", "Invalid query.m: expected no such name"),
     ],
 )
-def test_what_was_given_is_told(app, path, told):
-    assert app.get(path).json()["detail"] == told
+def test_messages_have_the_invalid_value(app, path, message):
+    assert app.get(path).json()["detail"] == message
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ({}, "Invalid body.users: expected a value, got none; Invalid body.ratings: expected a value, got none"),
         ({"users": ["u"], "n": 0}, "Invalid body.n: expected 1 or more, got 0; "),
     ],
 )
-def test_a_choice_of_bodies_is_no_riddle(app, body, told):
+def test_messages_do_not_name_the_union_of_bodies(app, body, message):
     detail = app.post("/recommend", body).json()["detail"]
-    assert detail.startswith(told)
+    assert detail.startswith(message)
     assert "Body" not in detail
 
 
-def test_unknown_ids_of_filters_are_told(app):
+def test_unknown_ids_of_filters_give_warnings(app):
     body = {"exclude": ["x", "no", "no"], "candidates": ["y", "a", "b", "c", "d"]}
-    told = ["unknown items in exclude: 'no'", "unknown items in candidates: 'a', 'b', 'c' and 1 more"]
+    warnings = ["unknown items in exclude: 'no'", "unknown items in candidates: 'a', 'b', 'c' and 1 more"]
     for answer in (
         app.post("/recommend/u", body).json(),
         app.post("/recommend", {"users": ["u", "stranger"], **body}).json()[1],
         app.post("/recommend", {"ratings": [{"item": "x", "rating": 5}], **body}).json(),
     ):
-        assert answer["warnings"][-2:] == told
-    assert app.get("/recommend/u", exclude="no").json()["warnings"][-1:] == told[:1]
+        assert answer["warnings"][-2:] == warnings
+    assert app.get("/recommend/u", exclude="no").json()["warnings"][-1:] == warnings[:1]
     assert not any("unknown" in one for one in app.get("/recommend/u", exclude="x").json()["warnings"])
 
 
@@ -165,7 +165,7 @@ def test_a_body_can_wait(app, path, body):
     assert app.post(path, {**body, "wait_for": "soon"}).status_code == 422
 
 
-def test_only_items_with_so_many_ratings_are_shown(app):
+def test_only_items_with_min_ratings_are_shown(app):
     seen = app.rate(("m1", "often", 5), ("m2", "often", 4), ("m3", "often", 1), ("m1", "seldom", 5))
     popular = app.get("/popular", min_ratings=3, n=1000, wait_for=seen).json()["items"]
     assert "often" in [one["item"] for one in popular]
@@ -196,7 +196,7 @@ def test_json_may_name_its_charset(app):
     assert app.request("POST", "/recommend/u", content=b'{"n": 1}', headers=kind).status_code == 200
 
 
-def test_a_missing_body_is_told_as_such(app):
+def test_a_missing_body_is_named(app):
     assert (
         app.request("POST", "/recommend/u", content=b"").json()["detail"] == "Invalid body: expected a value, got none"
     )
@@ -268,14 +268,14 @@ def test_documentation_is_served(app):
     assert app.request("HEAD", "/openapi.json").status_code == 200
 
 
-def test_the_description_is_not_encoded_for_each_who_asks(app, monkeypatch):
+def test_the_description_is_not_encoded_for_each_request(app, monkeypatch):
     """It is open to everybody, and encoding it takes longer than answering a hundred other requests."""
     expected = app.get("/openapi.json").content
     monkeypatch.setattr(openapi, "document", None)
     assert app.get("/openapi.json", any="thing").content == expected
 
 
-def test_metrics_are_not_rendered_for_each_who_asks(app, monkeypatch):
+def test_metrics_are_not_rendered_for_each_request(app, monkeypatch):
     time.sleep(CACHED_S)
     app.get("/metrics")
     monkeypatch.setattr(app.runtime.metrics, "text", None)
@@ -289,7 +289,7 @@ def test_counts_are_shown(app):
     assert "nearfield_ready 1.0" in text
 
 
-def test_an_openmetrics_parser_reads_what_the_service_holds(tmp_path):
+def test_an_openmetrics_parser_reads_the_metrics(tmp_path):
     with serving(tmp_path / "data", backend="host") as app:
         app.rate(("u", "x", 5.0), ("u", "y", 3.0), ("v", "x", 4.0), ("w", "z", 1.0))
         app.request("PUT", "/admin/items/y/hidden")
@@ -338,8 +338,8 @@ def test_a_folder_in_use_is_refused(app):
     second.close()
 
 
-def test_until_it_is_ready_the_service_says_why_not(tmp_path):
-    """Redis is not there yet: alive, not ready, every request told to come back, and then all is well by itself."""
+def test_readiness_has_a_reason_until_the_service_is_ready(tmp_path):
+    """Without Redis the service is alive and not ready, and refuses requests with a time to retry; then it recovers."""
     server = RedisServer(tmp_path / "elsewhere")
     with Local(tmp_path / "data", redis=server.url) as app:
         assert app.get("/health/live").status_code == 200
@@ -382,7 +382,7 @@ def test_when_the_log_cannot_be_written_nothing_is_acknowledged(tmp_path):
         first = app.rate(("u", "x", 5.0))
         folder, away = tmp_path / "data" / "ratings", tmp_path / "away"
         folder.rename(away)
-        app.post("/admin/retrain", {"algorithm": "sgd"})  # asks for a commit now
+        app.post("/admin/retrain", {"algorithm": "sgd"})  # requests a commit
 
         def refusal():
             answer = app.post("/ratings", {"user": "u", "item": "y", "rating": 1})
@@ -395,7 +395,7 @@ def test_when_the_log_cannot_be_written_nothing_is_acknowledged(tmp_path):
         assert "x" in {rating["item"] for rating in found}
 
 
-def test_when_a_part_fails_for_good_the_service_says_so_and_wants_to_end(tmp_path):
+def test_a_part_that_fails_for_good_is_reported_and_ends_the_service(tmp_path):
     ended = threading.Event()
     with serving(tmp_path / "data") as app:
         app.runtime.on_failure = ended.set

@@ -107,7 +107,7 @@ def test_open_paths_need_no_key(path):
         (["api_key", "admin_key"], []),
     ],
 )
-def test_what_no_key_guards(names, open_requests):
+def test_requests_without_a_key_are_open(names, open_requests):
     settings = Settings(**{name: KEYS[name] for name in names})
     keys = Keys(settings)
     assert [request for request in (READ, POST, JOBS) if outcome(settings, request, None) == 200] == open_requests
@@ -133,7 +133,7 @@ def test_rate_limit_counts_each_address_alone():
     limit.check(OPEN[0], "a")
 
 
-def test_only_so_many_addresses_are_remembered():
+def test_the_number_of_remembered_addresses_is_limited():
     limit = RateLimit(1)
     for number in range(MAX_BUCKETS + 100):
         limit.check(READ[1], str(number))

@@ -1,4 +1,4 @@
-"""Whom a limit counts: never whom a stranger names."""
+"""The address that limits count: never one that an untrusted peer names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def of(trusted: list[str], peer: tuple[str, int] | None, *forwarded: str) -> str
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "10.0.0.1"])
-def test_without_trusted_proxies_nobody_is_believed(peer: str) -> None:
+def test_without_trusted_proxies_headers_are_ignored(peer: str) -> None:
     assert of([], (peer, 5), CLIENT) == peer
 
 

@@ -25,7 +25,7 @@ LIMITS = ConnectionLimits(max_connections=8, url_bytes=100, head_bytes=200, ling
 
 
 class Server(asyncio.Protocol):
-    """Records what it is handed and when; answers at once, or when told to."""
+    """Records requests and their times; answers at once, or when the test calls for it."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -214,7 +214,9 @@ def test_all_connections_together_hold_no_more_than_allowed(play: Any) -> None:
         (POST.replace(b"Content-Length: 10", b"Transfer-Encoding: chunked") + b"no\r\n", 400),
     ],
 )
-def test_what_cannot_be_handed_on_is_refused_and_the_connection_closed(play: Any, data: bytes, status: int) -> None:
+def test_requests_that_cannot_be_passed_on_are_refused_and_the_connection_closed(
+    play: Any, data: bytes, status: int
+) -> None:
     setting = Setting()
     setting.answers = False
 
@@ -429,7 +431,7 @@ def test_blank_lines_are_not_handed_on(play: Any) -> None:
     assert setting.server.pieces == [GET, GET]
 
 
-def test_what_is_written_after_the_end_is_dropped(play: Any) -> None:
+def test_writes_after_the_end_are_dropped(play: Any) -> None:
     setting = Setting(ConnectionLimits(max_connections=8, sweep_s=0.01, body_s=SHORT_S, linger_s=SHORT_S))
     setting.answers = False
 

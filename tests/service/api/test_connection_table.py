@@ -1,4 +1,4 @@
-"""Shares of addresses, and that nothing is left of what is closed."""
+"""Shares of addresses; closed connections leave no entry."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_closed_connections_count_no_longer() -> None:
     assert not full._n_of_group
 
 
-def test_only_so_many_linger() -> None:
+def test_the_number_of_lingering_connections_is_limited() -> None:
     full = table(8, max_lingering=1)
     first, second = Connection(full), Connection(full)
     assert [full.may_linger(first), full.may_linger(second)] == [True, False]

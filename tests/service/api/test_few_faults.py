@@ -1,4 +1,4 @@
-"""A refused request costs little: few faults are told, and long lists are refused before an element is judged."""
+"""A refused request costs little: few faults are listed, and long lists are refused before their elements are read."""
 
 import json
 import time
@@ -27,15 +27,15 @@ def faults_of(kind, given):
     return caught.value.errors()
 
 
-def test_the_first_faults_are_told_with_their_places_and_the_others_counted():
+def test_the_first_faults_are_listed_with_their_positions_and_the_others_counted():
     given = ["good", ""] * 50
     faults = faults_of(RecommendBody, {"candidates": given})
-    told = [fault for fault in faults if fault["type"] != LEFT_OUT]
-    assert [fault["loc"] for fault in told] == [("candidates", 2 * n + 1) for n in range(MAX_FAULTS)]
+    listed = [fault for fault in faults if fault["type"] != LEFT_OUT]
+    assert [fault["loc"] for fault in listed] == [("candidates", 2 * n + 1) for n in range(MAX_FAULTS)]
     assert [fault["ctx"]["n_more"] for fault in faults if fault["type"] == LEFT_OUT] == [50 - MAX_FAULTS]
 
 
-def test_few_faults_are_all_told():
+def test_few_faults_are_all_listed():
     assert [fault["loc"] for fault in faults_of(RecommendBody, {"exclude": ["", "a", 5]})] == [
         ("exclude", 0),
         ("exclude", 2),

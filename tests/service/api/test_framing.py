@@ -106,6 +106,6 @@ def test_a_body_in_chunks_ends_where_the_parser_sees_its_end(
         b"1\r\nx\r\n" * (MAX_CHUNKS + 1),
     ],
 )
-def test_what_are_no_chunks_or_too_many_is_refused(body: bytes) -> None:
+def test_invalid_or_too_many_chunks_are_refused(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
         ChunkedBody().end(body, 0)

@@ -83,7 +83,7 @@ def test_scale_is_checked_where_set():
 @pytest.mark.parametrize(
     "body", [b"", b"[", b'[{"user":"u"', b"nonsense", b'"text"', b"7", b"null", b"\xff", b"[" * 100_000]
 )
-def test_what_is_not_an_object_or_array_is_malformed(body):
+def test_bodies_other_than_objects_and_arrays_are_malformed(body):
     with pytest.raises(MalformedBody):
         read_ratings(body, NOW_S)
 
@@ -101,7 +101,7 @@ ids = st.text(min_size=1, max_size=80)
 
 
 @given(st.lists(st.tuples(ids, ids, st.floats(-1e6, 1e6))))
-def test_what_is_accepted_passes_the_parser_of_the_stream(triples):
+def test_accepted_ratings_pass_the_parser_of_the_stream(triples):
     """What POST acknowledges is never a bad entry later."""
     body = msgspec.json.encode([{"user": u, "item": i, "rating": r} for u, i, r in triples])
     intake = read_ratings(body, NOW_S, max_ratings=10_000)

@@ -104,7 +104,7 @@ def test_a_head_that_is_too_long_is_refused_as_soon_as_it_is(
 
 
 @pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00", b" GET / HTTP/1.1\r\n\r\n", b"\r\n" * MAX_BLANK_BYTES])
-def test_what_does_not_begin_with_a_method_is_refused_at_once(data: bytes) -> None:
+def test_bytes_that_do_not_begin_with_a_method_are_refused_at_once(data: bytes) -> None:
     stream = RequestStream(MAX_URL, MAX_HEAD)
     stream.add(data)
     with pytest.raises(MalformedRequest):

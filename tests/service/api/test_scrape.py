@@ -25,7 +25,7 @@ class Page:
         return b"%d %s" % (self.n_rendered, kind.encode())
 
 
-def test_everybody_who_asks_within_a_second_gets_the_same_page() -> None:
+def test_requests_within_a_second_get_the_same_page() -> None:
     page = Page(0.05)
 
     async def ask() -> list[bytes]:
@@ -50,7 +50,7 @@ def test_after_that_a_new_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(ask()) == [b"%d text/plain" % n for n in (1, 2, 3)]
 
 
-def test_a_client_that_goes_takes_the_page_from_nobody() -> None:
+def test_a_client_that_disconnects_does_not_cancel_the_page_of_others() -> None:
     async def ask() -> bytes:
         pages = Scrape(Page(0.05))
         first, second = asyncio.create_task(pages.page(KIND)), asyncio.create_task(pages.page(KIND))

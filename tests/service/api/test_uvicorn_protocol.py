@@ -211,7 +211,7 @@ def test_the_rate_is_limited() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "status"), [(Overloaded("too many"), 503), (ValueError("boom"), 500)])
-def test_what_goes_wrong_is_a_problem_document(outcome: Exception, status: int) -> None:
+def test_errors_are_problem_documents(outcome: Exception, status: int) -> None:
     server = Server()
     server.outcome = outcome
     found = answered(server, PLAIN, PLAIN)

@@ -28,7 +28,7 @@ def test_generators_take_turns_and_return() -> None:
     assert (first.result(0), second.result(0), len(background)) == ("done", "done", 0)
 
 
-def test_an_exception_goes_to_whoever_waits() -> None:
+def test_an_exception_is_raised_in_the_waiting_caller() -> None:
     def failing() -> Generator[None, None, None]:
         yield
         raise ValueError("broken")

@@ -94,7 +94,7 @@ def assert_progress(seen: list[tuple[str, dict]]) -> None:
         assert "the model als is being prepared" in answer["warnings"][0]
 
 
-def test_without_a_cache_folder_the_log_says_so_in_one_line() -> None:
+def test_without_a_cache_folder_one_line_is_logged() -> None:
     done = subprocess.run([sys.executable, "-c", READ_ONLY], capture_output=True, text=True, timeout=200, check=True)
     assert "Traceback" not in done.stderr
     (line,) = done.stdout.splitlines()

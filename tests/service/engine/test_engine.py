@@ -82,7 +82,7 @@ def test_one_answer_does_not_depend_on_the_batch(whole: Whole) -> None:
     assert [one.personalized for one in together[40]] == [True, False, True]
 
 
-def test_waiting_for_what_never_comes(whole: Whole) -> None:
+def test_waiting_for_a_missing_entry_times_out(whole: Whole) -> None:
     last = whole.rate(("a", "b", 1.0))
 
     async def wait() -> None:
@@ -93,7 +93,7 @@ def test_waiting_for_what_never_comes(whole: Whole) -> None:
         asyncio.run_coroutine_threadsafe(wait(), whole.loop).result(60)
 
 
-def test_a_failing_slice_harms_nobody(whole: Whole) -> None:
+def test_a_failing_slice_affects_no_request(whole: Whole) -> None:
     def failing() -> Any:
         yield
         raise MemoryError
@@ -103,7 +103,7 @@ def test_a_failing_slice_harms_nobody(whole: Whole) -> None:
     assert whole.ask(Popular()).items == []
 
 
-def test_questions_are_answered_while_much_is_learned_and_mapped(whole: Whole) -> None:
+def test_queries_are_answered_while_much_is_learned_and_mapped(whole: Whole) -> None:
     whole.send(events())
     whole.train("culsh", **SMALL)
     done = threading.Event()
@@ -158,9 +158,7 @@ def sample(whole: Whole, name: str, **labels: str) -> float:
     return whole.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def test_who_asks_while_many_ratings_are_applied_does_not_wait_for_the_models(
-    whole: Whole, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queries_do_not_wait_for_the_refits_of_many_ratings(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     whole.send(events())
     whole.train("culsh", **SMALL)
     asked_then: list[Future[Any]] = []
@@ -185,7 +183,7 @@ def test_who_asks_while_many_ratings_are_applied_does_not_wait_for_the_models(
     assert waiting_at_settle[0] == 0
 
 
-def test_too_many_questions_are_refused(whole: Whole) -> None:
+def test_too_many_queries_are_refused(whole: Whole) -> None:
     with held(whole):
         answers = begun(whole, [Popular()] * (LIMITS.max_waiting + 5))
     found = answers.result(60)
@@ -208,7 +206,7 @@ async def asked(whole: Whole, query: Any) -> Any:
     return await whole.engine.ask(query)
 
 
-def test_questions_that_wait_together_are_answered_together(redis_url: str, tmp_path: Path) -> None:
+def test_waiting_queries_are_answered_in_batches(redis_url: str, tmp_path: Path) -> None:
     with Whole(redis_url, tmp_path, LIMITS._replace(max_batch=8)) as whole:
         with held(whole):
             answers = begun(whole, [Popular()] * 20)
@@ -220,7 +218,7 @@ def test_questions_that_wait_together_are_answered_together(redis_url: str, tmp_
         assert sample(whole, "nearfield_queue_length", queue="queries") == 0
 
 
-def test_questions_asked_as_the_engine_stops_are_answered(redis_url: str, tmp_path: Path) -> None:
+def test_queries_at_the_stop_of_the_engine_are_answered(redis_url: str, tmp_path: Path) -> None:
     with Whole(redis_url, tmp_path) as whole:
         with held(whole):
             answers = begun(whole, [Popular()] * 3)

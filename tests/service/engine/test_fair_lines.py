@@ -1,4 +1,4 @@
-"""Whose question comes next: those of whom little was asked before, and what costs little before what costs much."""
+"""The next query is of a client with little cost so far, and cheap queries come before expensive ones."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def test_two_clients_get_equal_parts_whatever_their_questions_cost() -> None:
     assert 0.9 < costs[ANN] / costs[BOB] < 1.1
 
 
-def test_questions_of_a_line_keep_their_order() -> None:
+def test_queries_of_a_client_keep_their_order() -> None:
     lines = lines_of(*[PendingQuery(ANN, 10, number=n) for n in range(100)])
     assert [pending.number for pending in lines.take(30) + lines.take(100)] == list(range(100))
 
 
-def test_a_batch_costs_no_more_than_its_bound_unless_one_question_does() -> None:
+def test_a_batch_costs_no_more_than_its_bound_unless_one_query_does() -> None:
     lines = lines_of(*[PendingQuery(Client(str(n)), MAX_COST // 2) for n in range(5)], PendingQuery(ANN, 10 * MAX_COST))
     sizes = []
     while lines:
@@ -70,7 +70,7 @@ def test_a_batch_costs_no_more_than_its_bound_unless_one_question_does() -> None
     assert sizes == [2, 2, 1, 1]
 
 
-def test_who_asked_nothing_for_long_has_saved_nothing_up() -> None:
+def test_an_idle_client_gains_no_priority() -> None:
     lines = lines_of(PendingQuery(BOB, HEAVY))
     lines.take(1)
     for n in range(50):
@@ -83,7 +83,7 @@ def test_who_asked_nothing_for_long_has_saved_nothing_up() -> None:
     assert 4 <= clients.count(BOB) <= 6
 
 
-def test_late_questions_are_taken_out() -> None:
+def test_late_queries_are_removed() -> None:
     lines = lines_of(
         PendingQuery(ANN, 10, 1.0), PendingQuery(ANN, 10, 2.0), PendingQuery(BOB, 10, 1.5), PendingQuery(BOB, 10, 3.0)
     )

@@ -85,7 +85,7 @@ def test_stream_and_log_end_in_the_same_state(
         assert row is None or loaded.table.row(row)[3].tolist() == streamed.table.row(user)[3].tolist()
 
 
-def test_positions_tell_what_is_newer_than_a_watermark(rating_entry: Callable[..., Entry]) -> None:
+def test_positions_separate_ratings_newer_than_a_watermark(rating_entry: Callable[..., Entry]) -> None:
     history, far = History(), 2**63 - 1  # a clock that is wrong
     for ms, *ratings in (
         (5, ("u", "a", 3.0), ("u", "b", 3.0)), (6, ("u", "c", 3.0), ("v", "a", 1.0)), (900, ("u", "a", 4.0)),
@@ -110,7 +110,7 @@ def test_changes_tell_old_and_new(rating_entry: Callable[..., Entry]) -> None:
     np.testing.assert_array_equal(changes.new, np.array([4, 1, math.nan], dtype=np.float32))
 
 
-def test_a_forgotten_user_starts_anew_with_a_new_row(rating_entry: Callable[..., Entry]) -> None:
+def test_a_forgotten_user_gets_a_new_row(rating_entry: Callable[..., Entry]) -> None:
     history = History()
     entries = [
         rating_entry(1, ("u", "a", 3.0), ("v", "a", 1.0)),
@@ -125,7 +125,7 @@ def test_a_forgotten_user_starts_anew_with_a_new_row(rating_entry: Callable[...,
     assert history.table.raters(0).tolist() == [1]
 
 
-def test_who_was_forgotten_and_came_back_was_not_known_before(rating_entry: Callable[..., Entry]) -> None:
+def test_a_forgotten_user_who_returns_is_known_from_then_on(rating_entry: Callable[..., Entry]) -> None:
     history = History()
     entries = [
         rating_entry(1, ("u", "a", 3.0), ("v", "a", 1.0)),
@@ -153,7 +153,7 @@ def test_noops_move_the_position() -> None:
     assert history.position == StreamId(9, 9)
 
 
-def test_loading_stops_where_asked_and_goes_on(log: RatingLog, rating_entry: Callable[..., Entry]) -> None:
+def test_loading_stops_at_a_position_and_continues(log: RatingLog, rating_entry: Callable[..., Entry]) -> None:
     commit(log, [rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(1, 6)])
     commit(log, [rating_entry(ms, ("u", f"i{ms}", 1.0)) for ms in range(6, 9)])
     history = History()

@@ -49,8 +49,8 @@ def test_no_insertion_pauses_for_long() -> None:
     assert max(durations) < 0.02
 
 
-def test_nobody_is_not_counted() -> None:
-    """The log names nobody where a forgotten user was the first to name an item."""
+def test_the_empty_id_is_not_counted() -> None:
+    """The log has the empty id if a forgotten user was the first to name an item."""
     table = IdTable()
     table.rows_or_new(["ann", "", "bob"])
     assert (len(table), table.n_known) == (3, 2)

@@ -34,7 +34,7 @@ def test_log_and_stream_are_read_before_the_service_is_ready(redis_url: str, tmp
         assert items_of(second, "ann") == {"from the log", "from the stream"}
 
 
-def test_what_was_trimmed_comes_from_the_log(redis_url: str, tmp_path: Path) -> None:
+def test_trimmed_entries_come_from_the_log(redis_url: str, tmp_path: Path) -> None:
     with Whole(redis_url, tmp_path) as first:
         last = first.rate(("ann", "x", 4.0), ("ann", "y", 4.0))
         first.stream.request_commit(last)
@@ -64,7 +64,7 @@ def test_an_entry_of_a_newer_version_makes_it_unready(whole: Whole) -> None:
 
 
 @pytest.mark.parametrize("value", ["tomorrow", "9223372036854775808-0"])
-def test_a_bad_trimmed_position_is_told_and_heals(whole: Whole, client: redis.Redis, value: str) -> None:
+def test_a_bad_trimmed_position_is_reported_and_heals(whole: Whole, client: redis.Redis, value: str) -> None:
     client.set("nearfield:trimmed", value)
     eventually(lambda: not whole.engine.readiness.ready)
     assert "Redis key nearfield:trimmed" in str(whole.engine.readiness.reason)

@@ -84,7 +84,7 @@ class Twins:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_backend_learns_what_the_host_learns(algorithm: str, backend: Backend) -> None:
+def test_every_backend_learns_the_same_as_the_host(algorithm: str, backend: Backend) -> None:
     twins = Twins(algorithm, backend)
     twins.tell(("u1", "i0", 2.0), ("early", "i3", 5.0))
     twins.slice()

@@ -50,7 +50,7 @@ def state(whole: Whole, algorithm: str) -> dict[str, np.ndarray]:
         rows_of_both = rows["U" if name.startswith("user") else "I"]
         found[name] = array if name == "item_weights" else array[rows_of_both]
     found["neighbors"] = np.array([[id_of.get(row, "") for row in line] for line in found["neighbors"].tolist()])
-    found["user_trained"] = np.zeros(0)  # whether a row is from the snapshot is not part of what is promised
+    found["user_trained"] = np.zeros(0)  # whether a row is from the snapshot may differ
     return found
 
 
@@ -99,7 +99,7 @@ def test_a_model_that_does_not_fit_beside_the_live_one_is_refused(
     eventually(lambda: whole.hotswap.served() == {"culsh": second})
 
 
-def test_what_the_model_before_had_is_given_back(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_the_replaced_model_is_released(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[dict[str, str]] = []
     monkeypatch.setattr(Backend, "release", lambda backend: served.append(whole.hotswap.served()))
     whole.send(events())
@@ -256,7 +256,7 @@ def test_a_swap_that_finds_the_device_gone_stops_the_service(
         assert isinstance(whole.engine.failure, BackendUnavailable)
 
 
-def test_a_start_with_a_corrupt_live_model_says_so_and_serves(redis_url: str, tmp_path: Path) -> None:
+def test_a_start_with_a_corrupt_live_model_is_logged_and_serves(redis_url: str, tmp_path: Path) -> None:
     with Whole(redis_url, tmp_path) as first:
         first.send(events())
         version = first.train("sgd", n_factors=8, n_epochs=2)

@@ -46,7 +46,7 @@ def test_users_and_items_count_once_a_request(clock: list[float]) -> None:
         ids.check([RatingEvent("user", "film", 1.0, 0.0)])
 
 
-def test_a_refusal_says_when_there_is_room_and_takes_nothing(clock: list[float]) -> None:
+def test_a_refusal_gives_the_time_to_retry_and_adds_nothing(clock: list[float]) -> None:
     ids = limit()
     ids.check(ratings(8))
     with pytest.raises(TooManyNewIds, match="3 new users or items") as caught:

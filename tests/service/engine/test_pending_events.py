@@ -22,7 +22,7 @@ def test_portions_keep_order_and_whole_entries() -> None:
     assert list(portions([entry(1, 0)])) == [[entry(1, 0)]]
 
 
-def test_what_waits_is_taken_together_up_to_a_limit() -> None:
+def test_waiting_batches_are_taken_together_up_to_a_limit() -> None:
     pending_events = PendingEvents()
     for ms in range(1, 6):
         pending_events.put([entry(ms, BATCH_RATINGS // 2)], lambda: False)

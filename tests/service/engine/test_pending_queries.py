@@ -45,7 +45,7 @@ def test_one_client_fills_the_queue_and_others_may_still_ask() -> None:
     assert asyncio.run(ask()) == [MOST, share, share, share, share, 0]
 
 
-def test_what_is_answered_counts_no_more() -> None:
+def test_answered_queries_are_not_counted() -> None:
     async def ask() -> int:
         pending_queries = PendingQueries(LIMITS)
         pending_queries.connect(asyncio.get_running_loop())

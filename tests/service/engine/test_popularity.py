@@ -97,6 +97,6 @@ def test_a_deep_page_does_not_make_later_ones_dear() -> None:
     assert popularity.best(3, 4095, shown)[0] == [4095, 4096, 4097]
 
 
-def test_nobody_has_rated_anything() -> None:
+def test_lists_without_any_rating() -> None:
     assert Popularity().best(10, 0, np.zeros(0, dtype=np.bool_)) == ([], [])
     assert Popularity().best(10, 0, np.ones(3, dtype=np.bool_), np.array([2])) == ([], [])  # come without a rating

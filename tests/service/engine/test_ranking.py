@@ -92,7 +92,7 @@ def test_every_model_finds_the_planted_taste(make: Make, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_somebody_anonymous_gets_what_a_user_would(make: Make, name: str) -> None:
+def test_an_anonymous_user_gets_a_personal_list(make: Make, name: str) -> None:
     ranking = make(name)
     taste = [(f"i{item}", 5.0 if item % 2 else 1.0) for item in range(20)]
     answer = ask(ranking, Recommend(ratings=[*taste, ("nowhere", 3.0)], n=5, explain=True))
@@ -144,7 +144,7 @@ def test_pages_go_beyond_the_longest_list(make: Make, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_lists_of_explicit_models_say_what_estimates_would(make: Make, name: str) -> None:
+def test_lists_of_explicit_models_have_the_estimates(make: Make, name: str) -> None:
     ranking = make(name)
     queries = [Recommend(user=f"u{user}", n=12, offset=user, include_seen=True, model=name) for user in range(3)]
     for user, answer in zip(("u0", "u1", "u2"), ranking.answer(queries, StreamId(1, 0)), strict=True):
@@ -158,7 +158,7 @@ def test_lists_of_explicit_models_say_what_estimates_would(make: Make, name: str
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_only_items_with_so_many_ratings_are_listed(name: str) -> None:
+def test_only_items_with_min_ratings_are_listed(name: str) -> None:
     history = History()
     history.apply(entries())
     ratings = [RatingEvent(f"u{user}", "few", 5.0, 0.0) for user in range(7)]
@@ -188,7 +188,7 @@ def test_only_items_with_so_many_ratings_are_listed(name: str) -> None:
         assert [one.item for one in both[2].items] == whole
 
 
-def test_ratings_that_come_and_go_decide_what_has_enough_of_them() -> None:
+def test_new_and_deleted_ratings_count_for_min_ratings() -> None:
     history = History()
     history.apply(entries())
     ranking = Ranking(history, [])
@@ -238,7 +238,7 @@ def test_which_model_answers(make: Make) -> None:
         ask(make(), Estimate(user="u1", item="i1"))
 
 
-def test_without_a_model_everybody_gets_what_is_popular(make: Make) -> None:
+def test_without_a_model_lists_have_popular_items(make: Make) -> None:
     answer = ask(make(), Recommend(user="u1", n=3))
     assert (answer.personalized, answer.model, answer.fallback) == (False, None, "popular")
     assert answer.warnings == ["no model is live yet: POST /admin/retrain trains one; these are the most popular items"]
@@ -349,7 +349,7 @@ def test_one_rating_makes_a_user_personal_and_none_unmakes_it() -> None:
 
 
 @pytest.mark.parametrize("is_live", [False, True])
-def test_who_has_deleted_every_rating_is_as_unknown_as_a_stranger(is_live: bool) -> None:
+def test_a_user_who_has_deleted_every_rating_is_unknown(is_live: bool) -> None:
     history = History()
     history.apply(entries())
     for ms, value in enumerate((5.0, None), 9001):
@@ -367,20 +367,20 @@ def test_who_has_deleted_every_rating_is_as_unknown_as_a_stranger(is_live: bool)
     assert ranking.answer(queries, StreamId(9002, 0))[1].personalized == is_live
 
 
-def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkeypatch):
+def test_the_index_is_updated_only_when_excluded_items_change(monkeypatch):
     history = History()
     history.apply(entries())
-    live_model, told, ms = resident_of(history, "sgd"), [], itertools.count(10_000)
+    live_model, updates, ms = resident_of(history, "sgd"), [], itertools.count(10_000)
     hide = live_model.online.index.hide
 
     def spy(hidden: np.ndarray) -> None:
-        told.append(hidden.copy())
+        updates.append(hidden.copy())
         hide(hidden)
 
     monkeypatch.setattr(live_model.online.index, "hide", spy)
 
     def after(*ratings: tuple[str, str, float | None], subject: Subject | None = None) -> list[int]:
-        """How often the index has been told, and the items that stay out."""
+        """How often the index was updated, and the excluded items."""
         events = [RatingEvent(*rating, 0.0) for rating in ratings]
         kind, name = subject or ("rating", None)
         entry = Entry(StreamId(next(ms), 0), kind, events, name)
@@ -388,7 +388,7 @@ def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkey
         live_model.settle(None)
         rows = topn.rows_of(history.table.rows, np.array([0]))
         live_model.recommend(topn.users_of(live_model.model, np.array([0])), rows, 3, history.hidden)
-        return [len(told), *np.flatnonzero(told[-1]).tolist()]
+        return [len(updates), *np.flatnonzero(updates[-1]).tolist()]
 
     user, item = history.users.id(0), history.items.id(0)
     assert after((user, item, 3.0)) == [1]
@@ -398,17 +398,17 @@ def test_the_index_is_told_what_stays_out_of_lists_only_when_that_changes(monkey
     assert after(subject=("show", item)) == [3]
     assert after((user, "new", 5.0))[1:] == []
     assert after((user, "new", None))[1:] == [history.items.row("new")]
-    n_told = len(told)
-    assert after((user, item, 1.0))[0] == n_told
+    n_updates = len(updates)
+    assert after((user, item, 1.0))[0] == n_updates
 
 
-def test_unknown_ids_of_filters_are_told_with_a_model_too(make: Make) -> None:
+def test_unknown_ids_of_filters_give_warnings_with_a_model_too(make: Make) -> None:
     ranking = make("culsh")
     filters: dict[str, Any] = {"exclude": ["i0", "no"], "candidates": ["i2", "i4", "never"]}
-    told = ["unknown items in exclude: 'no'", "unknown items in candidates: 'never'"]
+    warnings = ["unknown items in exclude: 'no'", "unknown items in candidates: 'never'"]
     (one,) = ask(ranking, Recommend(users=["u0"], **filters))
     assert one.personalized
-    assert one.warnings == ask(ranking, Recommend(user="u0", **filters)).warnings == told
+    assert one.warnings == ask(ranking, Recommend(user="u0", **filters)).warnings == warnings
     anonymous = ask(ranking, Recommend(ratings=[("i0", 5.0)], **filters))
-    assert (anonymous.personalized, anonymous.warnings) == (True, told)
+    assert (anonymous.personalized, anonymous.warnings) == (True, warnings)
     assert ask(ranking, Recommend(user="u0", exclude=["i0"])).warnings == []

@@ -61,7 +61,7 @@ def test_every_kernel_is_rehearsed_or_has_a_reason_why_not(by_algorithm: dict[st
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_is_counted_is_what_is_rehearsed(algorithm: str, by_algorithm: dict[str, set[str]]) -> None:
+def test_counted_kernels_are_the_rehearsed_ones(algorithm: str, by_algorithm: dict[str, set[str]]) -> None:
     assert needed(algorithm) == by_algorithm[algorithm]
 
 

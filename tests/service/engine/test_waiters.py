@@ -22,7 +22,7 @@ def test_older_ids_are_there_at_once_and_compare_as_numbers() -> None:
     assert not waiters
 
 
-def test_release_wakes_those_whose_entry_is_there() -> None:
+def test_release_wakes_waiters_whose_entry_has_arrived() -> None:
     clock = Clock()
     waiters = Waiters(lambda: clock.as_of, 9)
 

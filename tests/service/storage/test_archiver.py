@@ -124,7 +124,7 @@ def test_bad_entries_are_kept_aside_and_stop_nothing(
 def test_a_bad_entry_that_cannot_be_kept_aside_costs_no_other(
     stream: Stream, log: RatingLog, put: Callable, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Entries of the same read are in the log all the same, and what is bad is kept once Redis takes it."""
+    """Other entries of the same read are in the log, and bad ones are kept as soon as Redis accepts writes."""
     archiver = Archiver(stream, log)
     first = put("a")
     client.xadd(RATINGS, {"v": "1", "ratings": "{}"})
@@ -177,7 +177,7 @@ def test_death_frees_the_lock(redis_url: str, stream: Stream, log: RatingLog) ->
     archiver.stop()
 
 
-def test_what_was_not_committed_is_read_again(stream: Stream, log: RatingLog, put: Callable) -> None:
+def test_uncommitted_entries_are_read_again(stream: Stream, log: RatingLog, put: Callable) -> None:
     first = Archiver(stream, log)
     ids = [put("a"), put("b")]
     first.step(0)  # read, not committed, and then forgotten: the process was killed
@@ -189,7 +189,7 @@ def test_what_was_not_committed_is_read_again(stream: Stream, log: RatingLog, pu
 # --- trouble
 
 
-def test_a_full_disk_is_told_loses_nothing_and_heals(
+def test_a_full_disk_is_reported_loses_nothing_and_heals(
     archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -208,7 +208,7 @@ def test_a_full_disk_is_told_loses_nothing_and_heals(
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
 
 
-def test_an_error_that_nobody_foresaw_is_told_and_heals(
+def test_an_unexpected_error_is_reported_and_heals(
     archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def surprised(*_: object) -> None:
@@ -225,7 +225,7 @@ def test_an_error_that_nobody_foresaw_is_told_and_heals(
     eventually(lambda: log.last_id() == last)
 
 
-def test_a_thread_that_ends_is_told(stream: Stream, log: RatingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_the_thread_is_reported(stream: Stream, log: RatingLog, monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[BaseException] = []
     archiver = Archiver(stream, log, failures.append)
 
@@ -250,10 +250,10 @@ def test_text_where_a_wish_to_commit_should_be(
     eventually(lambda: log.last_id() == last)
 
 
-def test_a_damaged_log_is_told_until_it_is_mended(
+def test_a_damaged_log_is_reported_until_it_is_repaired(
     archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New ratings are written all the same; nothing leaves the stream meanwhile."""
+    """New ratings are still written; until then nothing leaves the stream."""
 
     def log_ends_at(stream_id: StreamId) -> bool:
         return log.last_id() == stream_id
@@ -391,7 +391,7 @@ def test_a_stream_that_lost_ids_is_an_obstacle(stream: Stream, log: RatingLog, c
     archiver.stop()
 
 
-def test_a_server_replaced_meanwhile_is_noticed_and_nothing_read_is_lost(
+def test_a_replaced_server_is_noticed_and_no_read_entry_is_lost(
     archiver: Archiver, stream: Stream, log: RatingLog, put: Callable, client: redis.Redis
 ) -> None:
     last = put("a")

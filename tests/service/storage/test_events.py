@@ -39,7 +39,7 @@ def test_malformed_stream_ids_are_refused(text: str) -> None:
 
 
 @given(ids, ids, st.one_of(st.none(), st.floats(-1e6, 1e6)), st.floats(0, 4e9))
-def test_what_is_encoded_is_parsed(user: str, item: str, rating: float | None, timestamp: float) -> None:
+def test_encoded_events_are_parsed(user: str, item: str, rating: float | None, timestamp: float) -> None:
     events = [RatingEvent(user, item, rating, timestamp), RatingEvent("u", "i", 1.0, 0.0)]
     entry = parse_entry(AT, encode_ratings(events))
     assert (entry.kind, entry.ratings, entry.id) == ("rating", events, AT)

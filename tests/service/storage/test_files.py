@@ -23,7 +23,7 @@ def test_shared_locks_exclude_exclusive_ones_only(tmp_path: Path) -> None:
     assert FileLock.try_take(path) is not None
 
 
-def test_nobody_waits_for_ever_for_a_lock(tmp_path: Path) -> None:
+def test_waiting_for_a_lock_times_out(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with FileLock.take(path), pytest.raises(LockTimeout, match=f"{path}: another process has held it for 0.1 s"):
         FileLock.take(path, 0.1)

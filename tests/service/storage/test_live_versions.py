@@ -72,7 +72,7 @@ def test_what_is_made_live_is_there_and_what_is_live_stays(tmp_path: Path) -> No
     assert live_versions.read(tmp_path) == {"als": f"als{SUFFIX}"}
 
 
-def test_nobody_waits_for_ever_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_the_lock_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taking: Any = FileLock.take
     monkeypatch.setattr(taking.__func__, "__defaults__", (0.1,))
     with FileLock.take(tmp_path / live_versions.LOCK_FILE), pytest.raises(LockTimeout, match=live_versions.LOCK_FILE):

@@ -32,7 +32,7 @@ def test_the_name_is_the_range(log: RatingLog, rating_entry: Make) -> None:
     assert {path.name for path in log.folder.glob("*.parquet")} == set(names(log))
 
 
-def test_what_is_committed_is_read_back(log: RatingLog, rating_entry: Make) -> None:
+def test_committed_entries_are_read_back(log: RatingLog, rating_entry: Make) -> None:
     entries = [
         rating_entry(1, ("u", "a/é", 1.5), ("u", "b", None)),
         Entry(StreamId(2, 0), "hide", subject="a/é"),

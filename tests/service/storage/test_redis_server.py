@@ -101,7 +101,7 @@ def test_an_adopted_server_is_watched_too(server: RedisServer) -> None:
     second.stop()
 
 
-def test_a_stranger_on_the_socket_is_refused(server: RedisServer, tmp_path: Path) -> None:
+def test_another_server_on_the_socket_is_refused(server: RedisServer, tmp_path: Path) -> None:
     other = RedisServer(tmp_path / "other")
     other.socket = server.socket
     with pytest.raises(ServerFailed, match="expected folder"):

@@ -25,7 +25,7 @@ def test_entries_to_rows_and_back(contents: list[list[RatingEvent]]) -> None:
     assert [e for batch in table_of(entries).to_batches() for e in entries_of(batch)] == entries
 
 
-def test_a_group_holds_what_was_written_at_once(tmp_path: Path) -> None:
+def test_a_group_has_the_rows_of_one_write(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     parts = [table_of([rating(1, "u"), rating(2, "v")]), table_of([]), table_of([rating(3, "w")])]
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""How long a call waits where Redis takes connections and does not answer; `verify` stands for what is asked first."""
+"""Time-outs of calls if Redis accepts connections and does not answer; `verify` is the first request."""
 
 from __future__ import annotations
 

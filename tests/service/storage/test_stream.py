@@ -42,7 +42,7 @@ async def append_many(stream: Stream, n: int) -> list[StreamId]:
     return list(await asyncio.gather(*(stream.append(FIELDS) for _ in range(n))))
 
 
-def test_what_is_appended_is_read_in_order(stream: Stream, run: Run) -> None:
+def test_appended_entries_are_read_in_order(stream: Stream, run: Run) -> None:
     ids = run(append_many(stream, 300))
     found = stream.read(ZERO, count=1000).entries
     assert [stream_id for stream_id, _ in found] == sorted(ids)
@@ -98,7 +98,7 @@ def test_commit_requests(stream: Stream) -> None:
     assert stream.requested_commit() == StreamId(7, 8)
 
 
-def test_rewriting_the_file_forgets_what_was_trimmed(
+def test_rewriting_the_file_removes_trimmed_entries(
     stream: Stream, redis_server: RedisServer, client: redis.Redis, run: Run
 ) -> None:
     secret = RatingEvent("somebody-to-forget", "i", 4.0, 1.0)
@@ -110,7 +110,7 @@ def test_rewriting_the_file_forgets_what_was_trimmed(
 
 
 @pytest.mark.parametrize("n_later", [1, 150, 2 * REPACKED])
-def test_no_byte_of_what_was_trimmed_stays_beside_later_entries(
+def test_no_byte_of_trimmed_entries_stays_among_later_ones(
     stream: Stream, redis_server: RedisServer, client: redis.Redis, n_later: int
 ) -> None:
     client.config_set("rdbcompression", "no")  # so that grep can see it

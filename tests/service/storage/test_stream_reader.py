@@ -74,7 +74,7 @@ def test_it_stops_before_an_entry_of_a_newer_version(
 
 @pytest.mark.parametrize("read_before", [0, 3, 10, 25])
 @pytest.mark.parametrize("trimmed", [1, 9, 10, 30, 40])
-def test_what_was_trimmed_unread_comes_from_the_log(
+def test_entries_trimmed_before_reading_come_from_the_log(
     stream: Stream, log: RatingLog, entries: list[Entry], fill: Callable, read_before: int, trimmed: int
 ) -> None:
     fill(entries)

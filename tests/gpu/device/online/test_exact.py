@@ -1,4 +1,4 @@
-"""Rows of ALS and NMF models solved on the device: against the host, and bit for bit whatever is solved beside them."""
+"""Rows of ALS and NMF models solved on the device: equal to the host, and independent of other rows bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpu.online.exact import solver_of
 from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
-from tests.gpu.device.online.test_ready_model import Told, run
+from tests.gpu.device.online.test_ready_model import Scenario, run
 from tests.gpu.models import random_model
 
 pytestmark = pytest.mark.gpu
@@ -97,7 +97,7 @@ def assert_same_rows(found: np.ndarray, expected: np.ndarray, tolerance: float =
 
 
 def oracle(model: Model, rows: RatedRows, b: int) -> np.ndarray:
-    """What row `b` of ALS solves, from plain NumPy; beside dislikes alone too."""
+    """The system of row `b` of ALS in plain NumPy, also for rows with dislikes only."""
     objective, sums = refit_rules.objective_of(model), sums_of(model)
     ratings = slice(rows.bounds[b], rows.bounds[b + 1])
     z, values = model.item_factors[rows.others[ratings]].astype(np.float64), rows.values[ratings].astype(np.float64)
@@ -145,7 +145,7 @@ def test_three_factors() -> None:
 
 @pytest.mark.parametrize("n_factors", [16, 65, 256])
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
-def test_bits_do_not_depend_on_what_is_solved_beside(
+def test_bits_do_not_depend_on_other_rows_of_the_call(
     kind: Callable[[int], Params], n_factors: int, exact: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of(kind(n_factors))
@@ -186,7 +186,7 @@ def test_items_that_change_are_read_as_they_are_then(kind: type[Params]) -> None
     solver, rows = placed(model, DEVICE), rows_of(model, LENGTHS)
     changed = np.random.default_rng(1).permutation(N_ITEMS)[:700]
     model.item_factors[changed], model.item_bias[changed] = 0.5, 0.25
-    model.grow(31, N_ITEMS + 2)  # what is newer is never read
+    model.grow(31, N_ITEMS + 2)  # newer rows are never read
     solver.refresh(np.append(changed, [N_ITEMS, N_ITEMS + 1]))
     fresh = placed(model, DEVICE)
     for one in (solver, fresh):
@@ -205,7 +205,7 @@ def test_what_fits_into_a_launch(exact: ModuleType) -> None:
 # --- a model that follows a table -------------------------------------------------------------------------------------
 
 
-class Calm(Told):
+class Calm(Scenario):
     """Followers whose models could have come from a training: that of NMF has no numbers below 0."""
 
     def model(self, kind: type[Params]) -> Model:
@@ -227,10 +227,10 @@ STEPS = ["touch", "rate7", "grow", "rate20", "slice", "forget", "rate7", "late",
 
 @EXACT
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_learned_is_what_the_host_learns(kind: type[Params], seed: int) -> None:
-    told = Calm(kind, seed, (HOST, DEVICE))
-    run(told, [*STEPS, "settle"])
-    assert_alike(*told.followers)
+def test_the_device_learns_the_same_as_the_host(kind: type[Params], seed: int) -> None:
+    scenario = Calm(kind, seed, (HOST, DEVICE))
+    run(scenario, [*STEPS, "settle"])
+    assert_alike(*scenario.online_models)
 
 
 def assert_same_bits(one: OnlineModel, other: OnlineModel) -> None:
@@ -247,31 +247,31 @@ def test_batches_leave_no_trace(kind: type[Params], seed: int) -> None:
     together, apart = (Calm(kind, seed, (DEVICE,)) for _ in range(2))
     run(together, [*steps, "settle"])
     run(apart, ["settle", *(part for step in steps for part in (step, "slice", "late"))])
-    while not (apart.followers[0].settle(0.0) and apart.followers[0].catch_up(0.0)):
+    while not (apart.online_models[0].settle(0.0) and apart.online_models[0].catch_up(0.0)):
         pass
-    assert_same_bits(together.followers[0], apart.followers[0])
+    assert_same_bits(together.online_models[0], apart.online_models[0])
 
 
 @EXACT
-def test_a_restart_gives_what_following_gave(kind: type[Params]) -> None:
-    told = Calm(kind, 6, (DEVICE,))
-    run(told, ["rate7", "slice", "grow", "rate20", "settle", "rate7", "grow", "slice", "rate20", "late", "settle"])
-    restarted = told.follow(kind, DEVICE)
-    restarted.touch(np.array(sorted(told.changed)))
-    told.settle()
-    assert_same_bits(*told.followers)
+def test_a_restart_gives_the_bits_that_streaming_gave(kind: type[Params]) -> None:
+    scenario = Calm(kind, 6, (DEVICE,))
+    run(scenario, ["rate7", "slice", "grow", "rate20", "settle", "rate7", "grow", "slice", "rate20", "late", "settle"])
+    restarted = scenario.follow(kind, DEVICE)
+    restarted.touch(np.array(sorted(scenario.changed)))
+    scenario.settle()
+    assert_same_bits(*scenario.online_models)
     assert not restarted.n_waiting
 
 
 @EXACT
 def test_trained_items_learn(kind: type[Params]) -> None:
     """Items that are refitted, and given back what they had, where users are refitted over them."""
-    told = Calm(kind, 2, (HOST, DEVICE))
-    trained = told.model(kind).item_factors[:9]
-    run(told, ["touch", "rate20", "settle"])
-    assert (told.followers[1].model.item_factors[:9] != trained).any()
-    run(told, ["rate20", "forget", "slice", "late", "rate7", "settle"])
-    assert_alike(*told.followers)
+    scenario = Calm(kind, 2, (HOST, DEVICE))
+    trained = scenario.model(kind).item_factors[:9]
+    run(scenario, ["touch", "rate20", "settle"])
+    assert (scenario.online_models[1].model.item_factors[:9] != trained).any()
+    run(scenario, ["rate20", "forget", "slice", "late", "rate7", "settle"])
+    assert_alike(*scenario.online_models)
 
 
 @pytest.mark.parametrize("params", [*SMALL, AlsParams(), AlsImplicitParams(n_factors=256), AlsParams(n_factors=1024)])
@@ -281,18 +281,18 @@ def test_no_more_memory_is_taken_than_is_counted(params: Params) -> None:
     model = Model.zeros(params, 3.5, (1, 5), n_users, n_items, 0, values)
     model.user_trained[:], model.item_trained[:] = True, True
     model.item_factors[:], model.user_factors[:] = 0.1, 0.1
-    told = Told(AlsParams, 0, ())
-    told.table.grow(n_users, n_items)
+    scenario = Scenario(AlsParams, 0, ())
+    scenario.table.grow(n_users, n_items)
     rng = np.random.default_rng(0)
     columns = rng.integers(0, n_users, 60_000), rng.integers(0, n_items, 60_000), rng.integers(1, 6, 60_000)
-    told.table.apply(*columns[:2], columns[2].astype(np.float32), np.zeros(60_000), 100 + np.arange(60_000))
+    scenario.table.apply(*columns[:2], columns[2].astype(np.float32), np.zeros(60_000), 100 + np.arange(60_000))
     keys = np.arange(n_users, dtype=np.uint64), np.arange(n_items, dtype=np.uint64)
 
     def learn() -> OnlineModel:
-        online_model = prepare_online(model, told.table, *keys, DEVICE).follow(*keys)
+        online_model = prepare_online(model, scenario.table, *keys, DEVICE).follow(*keys)
         online_model.touch(np.arange(200))
         while not online_model.settle(0.0):
             pass
         return online_model
 
-    assert memory.taken_by(learn) <= device_bytes(params, n_users, n_items, told.table.n_ratings, DEVICE)
+    assert memory.taken_by(learn) <= device_bytes(params, n_users, n_items, scenario.table.n_ratings, DEVICE)

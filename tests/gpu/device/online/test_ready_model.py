@@ -19,8 +19,8 @@ from gpu.param_kinds import Params
 from gpu.params import CulshImplicitParams, CulshParams, SgdParams
 from gpu.ranking import topn
 from tests.gpu.device.live import assert_near
-from tests.gpu.followers import MEANS
 from tests.gpu.models import SAMPLED_KINDS, random_model, random_params
+from tests.gpu.online_models import MEANS
 
 pytestmark = pytest.mark.gpu
 DEVICE = Backend("device", "under test")
@@ -40,8 +40,8 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("gpu.device.online.upload"), "RATINGS_AT_ONCE", 2)
 
 
-class Told:
-    """A table with followers, which are told of all that happens to it.
+class Scenario:
+    """A rating table and online models that learn all its changes.
 
     Attributes:
         since: position from which on ratings are newer than the models, whose items learn from them.
@@ -53,7 +53,7 @@ class Told:
     def __init__(self, kind: type[Params], seed: int, backends: tuple[Backend, ...] = (HOST, DEVICE)) -> None:
         self.rng, self.position = np.random.default_rng(seed), 0
         self.table = RatingTable(TRAINED_USERS + 1, TRAINED_ITEMS + 1)
-        self.followers: list[OnlineModel] = []
+        self.online_models: list[OnlineModel] = []
         self.gone: set[int] = set()
         self.rate(12)
         self.since, self.changed = self.position, set[int]()
@@ -67,10 +67,10 @@ class Told:
         return USER_KEYS[: self.table.n_users], ITEM_KEYS[: self.table.n_items]
 
     def follow(self, kind: type[Params], backend: Backend) -> OnlineModel:
-        """One follower more, of a model as it was trained."""
-        placed = prepare_online(self.model(kind), self.table, *self.keys, backend)
-        self.followers.append(placed.follow(*self.keys, self.since))
-        return self.followers[-1]
+        """Add an online model that starts as trained."""
+        ready_model = prepare_online(self.model(kind), self.table, *self.keys, backend)
+        self.online_models.append(ready_model.follow(*self.keys, self.since))
+        return self.online_models[-1]
 
     def model(self, kind: type[Params]) -> Model:
         model = random_model(random_params(kind), TRAINED_USERS, TRAINED_ITEMS)
@@ -85,21 +85,21 @@ class Told:
         self.give(users, items, new)
 
     def give(self, users: Any, items: Any, values: Any) -> None:
-        """Ratings of these, which are numbers or lists; NaN deletes."""
+        """Rate; arguments are numbers or lists, and NaN deletes a rating."""
         users, items, values = np.broadcast_arrays(users, items, np.asarray(values, dtype=np.float32))
         n = len(users)
         positions = np.arange(self.position, self.position + n)
         self.position += n
         changes = self.table.apply(users, items, values, np.zeros(n), positions)
-        if self.followers:
+        if self.online_models:
             self.changed.update(users.tolist())
-        for online_model in self.followers:
+        for online_model in self.online_models:
             online_model.note(changes)
 
     def grow(self) -> None:
         sizes = (min(n + int(self.rng.integers(0, 4)), MOST) for n in (self.table.n_users, self.table.n_items))
         self.table.grow(*sizes)
-        for online_model in self.followers:
+        for online_model in self.online_models:
             online_model.grow(*self.keys)
 
     def forget(self) -> None:
@@ -108,20 +108,20 @@ class Told:
             return
         self.gone.add(user)
         items, values = self.table.drop_user(user)
-        for online_model in self.followers:
+        for online_model in self.online_models:
             online_model.forget(user, items, values)
 
     def touch(self) -> None:
         users = np.array(sorted(set(range(TRAINED_USERS)) - self.gone))[::2]
-        for online_model in self.followers:
+        for online_model in self.online_models:
             online_model.touch(users)
 
     def settle(self) -> None:
-        for online_model in self.followers:
+        for online_model in self.online_models:
             assert online_model.settle()
 
     def assert_alike(self) -> None:
-        host, device = (online_model.model for online_model in self.followers)
+        host, device = (online_model.model for online_model in self.online_models)
         for name in ("user_trained", "item_trained"):
             np.testing.assert_array_equal(getattr(host, name), getattr(device, name))
         names = set(ARRAYS) - {"projections", "user_trained", "item_trained", "item_weights"}  # the last are of EASE
@@ -132,25 +132,25 @@ class Told:
         users = np.arange(self.table.n_users)
         answers = [
             topn.recommend(online_model.index, topn.users_of(online_model.model, users), self.table.rows, 5)
-            for online_model in self.followers
+            for online_model in self.online_models
         ]
         np.testing.assert_allclose(answers[0][1], answers[1][1], rtol=2e-3, atol=2e-3)
 
 
-def run(told: Told, steps: list[str]) -> None:
+def run(scenario: Scenario, steps: list[str]) -> None:
     for step in steps:
         if step == "slice":
-            for online_model in told.followers:
+            for online_model in scenario.online_models:
                 online_model.settle(0.0)
         elif step == "late":
-            for online_model in told.followers:
+            for online_model in scenario.online_models:
                 online_model.catch_up(0.0)
         elif step == "settle":
-            told.settle()
+            scenario.settle()
         elif step.startswith("rate"):
-            told.rate(int(step[4:]))
+            scenario.rate(int(step[4:]))
         else:
-            getattr(told, step)()
+            getattr(scenario, step)()
 
 
 STEPS = st.lists(
@@ -163,26 +163,29 @@ STEPS = st.lists(
 
 @given(kind=st.sampled_from(SAMPLED_KINDS), seed=st.integers(0, 10_000), steps=STEPS)
 @settings(max_examples=25)
-def test_what_is_learned_is_what_the_host_learns(kind: type[Params], seed: int, steps: list[str]) -> None:
-    told = Told(kind, seed)
-    run(told, steps)
-    told.settle()
-    told.assert_alike()
+def test_the_device_learns_the_same_as_the_host(kind: type[Params], seed: int, steps: list[str]) -> None:
+    scenario = Scenario(kind, seed)
+    run(scenario, steps)
+    scenario.settle()
+    scenario.assert_alike()
 
 
 @pytest.mark.usefixtures("small_slices")
 @KINDS
 def test_a_history_that_changes_while_it_is_copied(kind: type[Params]) -> None:
     for seed in range(4):
-        told = Told(kind, seed)
-        told.touch()
-        run(told, ["slice", "rate7", "slice", "forget", "grow", "slice", "rate20", "slice", "forget", "slice", "rate7"])
-        told.settle()
-        told.assert_alike()
+        scenario = Scenario(kind, seed)
+        scenario.touch()
+        run(
+            scenario,
+            ["slice", "rate7", "slice", "forget", "grow", "slice", "rate20", "slice", "forget", "slice", "rate7"],
+        )
+        scenario.settle()
+        scenario.assert_alike()
 
 
 @KINDS
-def test_what_waits_together_is_one_batch(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_changes_are_one_batch(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
     live = importlib.import_module("gpu.device.online.learner")
     sizes: list[int] = []
     apply = live.DeviceLearner.apply
@@ -191,31 +194,32 @@ def test_what_waits_together_is_one_batch(kind: type[Params], monkeypatch: pytes
         sizes.append(len(users))
         apply(self, users, *columns)
 
-    told = Told(kind, 1)
-    told.settle()
+    scenario = Scenario(kind, 1)
+    scenario.settle()
     monkeypatch.setattr(live.DeviceLearner, "apply", counting)
-    run(told, ["rate1"] * 9 + ["settle", "rate1", "forget", "rate1", "rate1", "settle"])
+    run(scenario, ["rate1"] * 9 + ["settle", "rate1", "forget", "rate1", "rate1", "settle"])
     assert sizes == [9, 1, 2]
 
 
 def test_batches_are_no_larger_than_lists_of_new_items_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    live, told, sizes = importlib.import_module("gpu.device.online.learner"), Told(CulshParams, 8, (DEVICE,)), []
+    live, sizes = importlib.import_module("gpu.device.online.learner"), list[int]()
+    scenario = Scenario(CulshParams, 8, (DEVICE,))
     apply = live.DeviceLearner.apply
 
     def counting(self: Any, users: np.ndarray, *rest: Any) -> None:
         sizes.append(len(users))
         apply(self, users, *rest)
 
-    told.settle()
+    scenario.settle()
     monkeypatch.setattr(live.DeviceLearner, "apply", counting)
     monkeypatch.setattr(live.DeviceLearner, "most_changes", 4)
-    run(told, ["rate7", "rate1", "rate7", "settle"])
+    run(scenario, ["rate7", "rate1", "rate7", "settle"])
     assert sizes == [4, 4, 4, 3]
 
 
 @KINDS
 def test_a_rehearsal_does_all_that_a_model_will_do(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
-    """On somebody or something each: CuPy compiles nothing for empty arrays."""
+    """Each step has at least one row, because CuPy compiles nothing for empty arrays."""
     ready_model, live = (importlib.import_module(f"gpu.device.online.{name}") for name in ("ready_model", "learner"))
     done: set[str] = set()
 
@@ -230,18 +234,18 @@ def test_a_rehearsal_does_all_that_a_model_will_do(kind: type[Params], monkeypat
     names = {"apply", "touch", "forget", "agreement"} | ({"write_items"} if learns(random_params(kind)) else set())
     for name in names:
         monkeypatch.setattr(live.DeviceLearner, name, spy(name, getattr(live.DeviceLearner, name)))
-    ready_model.rehearse(Told(kind, 0, ()).model(kind), DEVICE)
+    ready_model.rehearse(Scenario(kind, 0, ()).model(kind), DEVICE)
     assert done == names
 
 
 @KINDS
 def test_batches_leave_no_trace(kind: type[Params]) -> None:
     """Bit for bit: cut in another way, and read at another time."""
-    together, apart = Told(kind, 3, (DEVICE,)), Told(kind, 3, (DEVICE,))
+    together, apart = Scenario(kind, 3, (DEVICE,)), Scenario(kind, 3, (DEVICE,))
     steps = ["touch", "rate7", "grow", "rate20", "forget", "rate7", "grow", "rate20"]
     run(together, [*steps, "settle"])
     run(apart, ["settle", *(part for step in steps for part in (step, "settle"))])
-    one, other = together.followers[0].model, apart.followers[0].model
+    one, other = together.online_models[0].model, apart.online_models[0].model
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
@@ -267,11 +271,11 @@ def learned_items(model: Model, trained: Model) -> list[int]:
 
 @LEARNING
 def test_items_learn_after_events(kind: type[Params]) -> None:
-    told = Told(kind, 2, (DEVICE,))
-    (online_model,) = told.followers
-    told.settle()
+    scenario = Scenario(kind, 2, (DEVICE,))
+    (online_model,) = scenario.online_models
+    scenario.settle()
     before = online_model.model.item_factors[4].copy()
-    told.give([0, 1, 2, 3], 4, 1.0)
+    scenario.give([0, 1, 2, 3], 4, 1.0)
     while not online_model.settle(0.0):
         pass
     np.testing.assert_array_equal(online_model.model.item_factors[4], before)
@@ -282,61 +286,61 @@ def test_items_learn_after_events(kind: type[Params]) -> None:
 
 
 @LEARNING
-def test_an_item_gets_back_what_it_had_once_new_ratings_are_deleted(kind: type[Params]) -> None:
-    told = Told(kind, 4, (DEVICE,))
-    (online_model,), trained = told.followers, told.model(kind)
-    others = np.setdiff1d(np.arange(TRAINED_USERS), told.table.raters(4))
-    told.give(others, 4, 1.0)
-    told.settle()
+def test_an_item_is_restored_when_its_new_ratings_are_deleted(kind: type[Params]) -> None:
+    scenario = Scenario(kind, 4, (DEVICE,))
+    (online_model,), trained = scenario.online_models, scenario.model(kind)
+    others = np.setdiff1d(np.arange(TRAINED_USERS), scenario.table.raters(4))
+    scenario.give(others, 4, 1.0)
+    scenario.settle()
     assert learned_items(online_model.model, trained) == [4]
-    told.give(others, 4, np.nan)
-    told.settle()
+    scenario.give(others, 4, np.nan)
+    scenario.settle()
     assert learned_items(online_model.model, trained) == []
     assert_mirrored(online_model)
 
 
 @KINDS
 def test_a_restart_gives_the_bits_that_streaming_gave(kind: type[Params]) -> None:
-    told = Told(kind, 6, (DEVICE,))
-    run(told, ["rate7", "slice", "slice", "grow", "rate20", "settle", "rate7", "grow", "slice", "rate20", "settle"])
-    restarted = told.follow(kind, DEVICE)
-    restarted.touch(np.array(sorted(told.changed)))
-    told.settle()
+    scenario = Scenario(kind, 6, (DEVICE,))
+    run(scenario, ["rate7", "slice", "slice", "grow", "rate20", "settle", "rate7", "grow", "slice", "rate20", "settle"])
+    restarted = scenario.follow(kind, DEVICE)
+    restarted.touch(np.array(sorted(scenario.changed)))
+    scenario.settle()
     for name in ARRAYS:
-        one, other = (getattr(online_model.model, name) for online_model in told.followers)
+        one, other = (getattr(online_model.model, name) for online_model in scenario.online_models)
         np.testing.assert_array_equal(one, other, err_msg=name)
-    for online_model in told.followers:
+    for online_model in scenario.online_models:
         assert_mirrored(online_model)
         assert not online_model.n_waiting
 
 
 def test_two_models_side_by_side() -> None:
-    table_of_both = Told(CulshParams, 5, (DEVICE,))
+    table_of_both = Scenario(CulshParams, 5, (DEVICE,))
     second = table_of_both.follow(CulshImplicitParams, DEVICE).model
     run(table_of_both, ["slice", "rate20", "grow", "settle", "rate7", "forget", "settle"])
-    alone = Told(CulshImplicitParams, 5, (DEVICE,))
+    alone = Scenario(CulshImplicitParams, 5, (DEVICE,))
     run(alone, ["slice", "rate20", "grow", "settle", "rate7", "forget", "settle"])
     for name in ("user_factors", "item_factors", "neighbors"):
-        one, other = getattr(second, name), getattr(alone.followers[0].model, name)
+        one, other = getattr(second, name), getattr(alone.online_models[0].model, name)
         np.testing.assert_array_equal(one, other, err_msg=name)
 
 
 def test_agreement_is_that_of_the_host() -> None:
-    told = Told(CulshParams, 7)
-    run(told, ["rate20", "rate20", "settle"])
-    host, device = told.followers
+    scenario = Scenario(CulshParams, 7)
+    run(scenario, ["rate20", "rate20", "settle"])
+    host, device = scenario.online_models
     item = int(np.flatnonzero((host.model.neighbors >= 0).any(axis=1) & ~host.model.item_trained)[0])
     others = host.model.neighbors[item][host.model.neighbors[item] >= 0]
     np.testing.assert_array_equal(host.agreement(item, others), device.agreement(item, others))
-    sgd = Told(SgdParams, 7, (DEVICE,))
-    assert not sgd.followers[0].agreement(0, np.array([1, 2])).any()
+    sgd = Scenario(SgdParams, 7, (DEVICE,))
+    assert not sgd.online_models[0].agreement(0, np.array([1, 2])).any()
 
 
 def test_somebody_passing_through() -> None:
-    told = Told(CulshParams, 9)
-    run(told, ["rate20", "grow", "settle"])
+    scenario = Scenario(CulshParams, 9)
+    run(scenario, ["rate20", "grow", "settle"])
     items, values = np.array([0, 3, 8], dtype=np.int32), np.array([5.0, 1.0, 4.0], dtype=np.float32)
-    one, other = (online_model.fold_in(items, values) for online_model in told.followers)
+    one, other = (online_model.fold_in(items, values) for online_model in scenario.online_models)
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -346,5 +350,5 @@ def test_a_shape_is_rehearsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirror, "_rehearsed", set())
     monkeypatch.setattr(mirror, "rehearse", lambda model, backend: made.append(model.params))
     for kind in (SgdParams, CulshParams, CulshParams, SgdParams):
-        Told(kind, 0, (DEVICE,))
+        Scenario(kind, 0, (DEVICE,))
     assert made == [random_params(SgdParams), random_params(CulshParams)]

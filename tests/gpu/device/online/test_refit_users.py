@@ -15,7 +15,8 @@ from gpu.param_kinds import GradientParams, Params
 from gpu.params import CulshParams, SgdParams
 from tests import reference
 from tests.gpu.device.live import ON_DEVICE, World, assert_near, copy_of, fetched, world
-from tests.gpu.followers import (
+from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of, params_as, random_matrix, random_model, random_params
+from tests.gpu.online_models import (
     ITEM_KEYS,
     MEANS,
     N_ITEMS,
@@ -29,7 +30,6 @@ from tests.gpu.followers import (
     histories,
     history_of,
 )  # fmt: skip
-from tests.gpu.models import SAMPLED_KINDS, dense, matrix_of, params_as, random_matrix, random_model, random_params
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 150, 0, 299, 40, 300]
@@ -114,7 +114,7 @@ def test_new_items_of_refitted_users_are_due(kind: type[Params]) -> None:
 
 
 class Twins:
-    """A follower on the host and a live model on the device."""
+    """An online model on the host and a learner on the device."""
 
     def __init__(self, kind: type[Params], history: History) -> None:
         self.host = OnlineModel(kind, history)

@@ -60,7 +60,7 @@ def test_lists_are_those_of_the_host(
 
 
 @pytest.mark.parametrize("most_ratings", [1, 4, 200])
-def test_lists_stay_exact_while_only_outdated_ones_are_made_anew(
+def test_lists_stay_exact_while_only_outdated_ones_are_ranked_again(
     most_ratings: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, rng, made = world(CulshParams, (4, 8), LENGTHS, N_ITEMS, N_NEW), np.random.default_rng(most_ratings), []

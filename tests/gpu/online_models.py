@@ -1,4 +1,4 @@
-"""A table and a model that follows it, for tests of online learning."""
+"""Online models with their rating tables, for tests of online learning."""
 
 from __future__ import annotations
 
@@ -87,22 +87,23 @@ class OnlineModel:
         pytest.fail("never settled")
 
 
-def follower_of(
+def online_model_of(
     kind: type[Params],
     events: Events,
     since: int | None,
     gone: int | None = None,
-    made: type[OnlineModel] = OnlineModel,
+    model_class: type[OnlineModel] = OnlineModel,
 ) -> OnlineModel:
-    """What follows the last ratings of `events`; those from `since` on are newer than the snapshot."""
-    last = {(event.user, event.item): (prepare_online, event.value) for prepare_online, event in enumerate(events)}
+    """An online model with the last ratings of `events`, without those of the user `gone`.
+
+    Ratings from position `since` on are newer than the snapshot.
+    """
+    last = {(event.user, event.item): (position, event.value) for position, event in enumerate(events)}
     kept = sorted(
-        (prepare_online, pair, value)
-        for pair, (prepare_online, value) in last.items()
-        if value is not None and pair[0] != gone
+        (position, pair, value) for pair, (position, value) in last.items() if value is not None and pair[0] != gone
     )
     history = {pair: value for _, pair, value in kept}
-    online_model = made(kind, history, [prepare_online for prepare_online, _, _ in kept], since, N_TRAINED)
+    online_model = model_class(kind, history, [position for position, _, _ in kept], since, N_TRAINED)
     online_model.position = len(events)
     online_model.online.touch(np.array(sorted({event.user for event in events[since:]} - {gone}), dtype=np.int64))
     return online_model

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gpu.exchange import Exchange
 from gpu.free_memory import free_bytes
 from gpu.host import cg, columns, subspace
+from gpu.host.cg import Plan
 from gpu.host.solve import BATCH, add_observations
 from gpu.host.solve import solve as solve_symmetric
 from gpu.ratings import Rows
@@ -29,18 +30,10 @@ BYTES_PER_ROW = 64  # bytes of a row of a model without its factors, and of `pre
 
 
 class Side(NamedTuple):
-    """Ratings of one side and what does not change from one half-iteration to the next.
-
-    Attributes:
-        rows: the ratings.
-        order: int64, rows with ratings, in shares of the threads; `bounds` has the start of each share.
-        ridges: float64 (rows,), ρ.
-    """
+    """The ratings of one side, and which thread solves which of its rows."""
 
     rows: Rows
-    order: NDArray[np.int64]
-    bounds: NDArray[np.int64]
-    ridges: NDArray[np.float64]
+    plan: Plan
 
 
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
@@ -82,7 +75,7 @@ def prepare(
     shares = _shares(rows.lengths, ROW_COST + (problem.n_factors / 2 if problem.is_implicit else 0), get_num_threads())
     bounds = np.cumsum([0, *(len(share) for share in shares)], dtype=np.int64)
     ridges = problem.ridges(rows.lengths, n_columns if n_rated is None else n_rated)
-    return Side(rows, np.concatenate(shares), bounds, ridges)
+    return Side(rows, Plan(np.concatenate(shares), bounds, ridges))
 
 
 def _shares(lengths: NDArray[np.int64], row_cost: float, n: int) -> list[NDArray[np.int64]]:
@@ -148,13 +141,12 @@ def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> Non
         fixed: float32 (columns, D).
     """
     solved[side.rows.lengths == 0] = 0
-    plan = side.rows, side.order, side.bounds, side.ridges
     if is_blocked(problem):
-        subspace.solve_rows(*plan, subspace.system_of(fixed, problem), solved)
+        subspace.solve_rows(*side, subspace.system_of(fixed, problem), solved)
     elif problem.solver == "cg":
-        cg.solve_rows(*plan, system_of(fixed, problem), solved)
+        cg.solve_rows(*side, system_of(fixed, problem), solved)
     else:
-        _solve_exactly(*plan, system_of(fixed, problem), solved)
+        _solve_exactly(*side, system_of(fixed, problem), solved)
 
 
 def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> cg.System:
@@ -191,14 +183,11 @@ def _aligned_zeros(n_rows: int, n_columns: int) -> Table:
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _solve_exactly(
-    rows: Rows, order: NDArray[np.int64], bounds: NDArray[np.int64], ridges: NDArray[np.float64], system: cg.System,
-    solved: Table,
-) -> None:  # fmt: skip
-    """Solve the rows of `solved` that `order` names by Cholesky, in double precision."""
-    for run in prange(len(bounds) - 1):
-        for x in range(bounds[run], bounds[run + 1]):
-            _solve_row(rows, order[x], ridges[order[x]], system, solved)
+def _solve_exactly(rows: Rows, plan: Plan, system: cg.System, solved: Table) -> None:
+    """Solve the rows of `solved` that `plan.order` names by Cholesky, in double precision."""
+    for share in prange(len(plan.bounds) - 1):
+        for x in range(plan.bounds[share], plan.bounds[share + 1]):
+            _solve_row(rows, plan.order[x], plan.ridges[plan.order[x]], system, solved)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -326,4 +315,4 @@ def penalty(side: Side, table: Table, problem: AlsObjective) -> float:
     """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
     del problem
     squares = np.einsum("rd,rd->r", table, table, dtype=np.float64)
-    return float(side.ridges @ squares)
+    return float(side.plan.ridges @ squares)

@@ -28,6 +28,20 @@ _ZERO, _SHIFT = np.float32(0), np.uintp(4)
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
 
 
+class Plan(NamedTuple):
+    """Which thread solves which rows of a side; it stays the same for all half-iterations.
+
+    Attributes:
+        order: int64, rows with ratings, share by share; each thread takes a share.
+        bounds: int64 (shares + 1,), share s is `order[bounds[s] : bounds[s + 1]]`.
+        ridges: float64 (rows,), ρ of every row.
+    """
+
+    order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    ridges: NDArray[np.float64]
+
+
 class System(NamedTuple):
     """Inputs shared by all rows of a half-iteration. LD is D rounded up to a multiple of `LANES`.
 
@@ -94,26 +108,21 @@ def batch_of(rows: NDArray[np.int64], padded: int) -> Batch:
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def solve_rows(
-    rows: Rows, order: NDArray[np.int64], bounds: NDArray[np.int64], ridges: NDArray[np.float64], system: System,
-    solved: NDArray[np.float32],
-) -> None:  # fmt: skip
-    """Solve the rows of `solved` that `order` names, in place; `bounds` deals them to threads."""
-    for run in prange(len(bounds) - 1):
-        _solve_run(rows, order, bounds[run], bounds[run + 1], ridges, system, solved)
+def solve_rows(rows: Rows, plan: Plan, system: System, solved: NDArray[np.float32]) -> None:
+    """Solve the rows of `solved` that `plan.order` names, in place."""
+    for share in prange(len(plan.bounds) - 1):
+        _solve_share(rows, plan, share, system, solved)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_run(
-    rows: Rows, order: NDArray[np.int64], start: int, end: int, ridges: NDArray[np.float64], system: System,
-    solved: NDArray[np.float32],
-) -> None:  # fmt: skip
+def _solve_share(rows: Rows, plan: Plan, share: int, system: System, solved: NDArray[np.float32]) -> None:
+    ridges, end = plan.ridges, plan.bounds[share + 1]
     size = BATCH_FLOATS // system.z.shape[1]
-    for first in range(start, end, size):
-        batch = batch_of(order[first : min(first + size, end)], system.z.shape[1])
+    for first in range(plan.bounds[share], end, size):
+        batch = batch_of(plan.order[first : min(first + size, end)], system.z.shape[1])
         _copy(solved, batch.rows, batch.x, False)
         _apply(rows, ridges, system, batch, batch.x, True)
-        _turn(system.tolerance, batch)
+        _begin(system.tolerance, batch)
         for _ in range(system.n_steps):
             step(rows, ridges, system, batch)
         _copy(solved, batch.rows, batch.x, True)
@@ -131,7 +140,7 @@ def _copy(solved: NDArray[np.float32], rows: NDArray[np.int64], x: NDArray[np.fl
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
-def _turn(tolerance: np.float32, batch: Batch) -> None:
+def _begin(tolerance: np.float32, batch: Batch) -> None:
     """First residual and direction."""
     right, applied, residual, p = batch.right, batch.applied, batch.residual, batch.p
     for g in range(np.uintp(len(right))):

@@ -33,6 +33,7 @@ from gpu.host.blocks import (
     to_blocks,
     to_rows,
 )
+from gpu.host.jit.forms import serial_and_parallel
 from gpu.ratings import Ratings
 
 # [002]'s ε: no column can vanish. It bounds W after the norms too: below it, squares in float32 would be denormal, and
@@ -160,7 +161,7 @@ def sweep(side: Side, gram: Floats, *, tile: int, normalize: bool) -> None:
     if not tile:
         _sweep_plain(side, gram, epsilon, normalize)
     elif normalize:
-        _sweep_normalizing(side.blocks, side.products, side.changes, gram, tile, len(side.rows), epsilon)
+        _sweep_normalizing(side, gram, epsilon)
     else:
         _sweep_blocks(side.blocks, side.products, side.changes, gram, len(side.rows), epsilon)
     to_rows(side.blocks, side.rows)
@@ -272,45 +273,35 @@ def _sweep_block(block: Floats, products: Floats, change: Floats, gram: Floats, 
             _scale(block[k, :n], change[t], one, epsilon)
 
 
+def _update_column(side: Side, gram: Floats, k: int, factor: Any, epsilon: Any, parts: NDArray[np.float64]) -> None:
+    """Divide column k − 1 by its norm, update column k, and write the sums of its squares to `parts` (B,)."""
+    tile = side.changes.shape[1]
+    first = k - k % tile
+    for b in prange(len(side.blocks)):
+        block, products, changes = side.blocks[b], side.products[b], side.changes[b]
+        n = min(LANES, len(side.rows) - b * LANES)
+        if k:
+            _scale(block[k - 1, :n], changes[(k - 1) % tile], factor, epsilon)
+        if k == first:
+            _subtract_all(products[first : first + tile], block, gram, first)
+        _subtract(products[k], changes[: k - first], gram[k, first:k])
+        _update(block[k, :n], products[k], changes[k - first], gram[k, k], epsilon)
+        parts[b] = dot(block[k, :n], block[k, :n])
+
+
+update_column, update_column_parallel = serial_and_parallel(_update_column, error_model="numpy")
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sweep_normalizing(
-    blocks: Floats, products: Floats, changes: Floats, gram: Floats, tile: int, n: int, epsilon: Any
-) -> None:
+def _sweep_normalizing(side: Side, gram: Floats, epsilon: Any) -> None:
     """A sweep with norms: every column waits for the norm of the one before."""
+    blocks, n_rows = side.blocks, len(side.rows)
     parts, factor = np.zeros(len(blocks)), np.ones(1, blocks.dtype)
     for k in range(blocks.shape[1]):
         if len(blocks) >= PARALLEL_FROM:
-            _pass_parallel(blocks, products, changes, gram, tile, k, n, factor[0], epsilon, parts)
+            update_column_parallel(side, gram, k, factor[0], epsilon, parts)
         else:
-            for b in range(len(blocks)):
-                rest = n - b * LANES
-                parts[b] = _pass(blocks[b], products[b], changes[b], gram, tile, k, rest, factor[0], epsilon)
+            update_column(side, gram, k, factor[0], epsilon, parts)
         factor[0] = 1 / np.sqrt(parts.sum())
     for b in range(len(blocks)):
-        _scale(blocks[b, -1, : min(LANES, n - b * LANES)], changes[b, 0], factor[0], epsilon)
-
-
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _pass_parallel(
-    blocks: Floats, products: Floats, changes: Floats, gram: Floats, tile: int, k: int, n: int, factor: Any,
-    epsilon: Any, parts: NDArray[np.float64],
-) -> None:  # fmt: skip
-    for b in prange(len(blocks)):
-        rest = n - b * LANES
-        parts[b] = _pass(blocks[b], products[b], changes[b], gram, tile, k, rest, factor, epsilon)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _pass(
-    block: Floats, products: Floats, changes: Floats, gram: Floats, tile: int, k: int, rest: int, factor: Any,
-    epsilon: Any,
-) -> float:  # fmt: skip
-    """Divide column k − 1 of a block by its norm, and update column k; the sum of its squares."""
-    first, n = k - k % tile, min(LANES, rest)
-    if k:
-        _scale(block[k - 1, :n], changes[(k - 1) % tile], factor, epsilon)
-    if k == first:
-        _subtract_all(products[first : first + tile], block, gram, first)
-    _subtract(products[k], changes[: k - first], gram[k, first:k])
-    _update(block[k, :n], products[k], changes[k - first], gram[k, k], epsilon)
-    return dot(block[k, :n], block[k, :n])
+        _scale(blocks[b, -1, : min(LANES, n_rows - b * LANES)], side.changes[b, 0], factor[0], epsilon)

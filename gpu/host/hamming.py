@@ -12,6 +12,7 @@ from numba import njit, prange, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lsh import GOLDEN, mix
 
 ROW_MASK = np.int64(0xFFFFFFFF)
@@ -58,49 +59,35 @@ def insert(best: NDArray[np.int64], key: np.int64) -> None:
     best[position] = key
 
 
-@njit(cache=True, nogil=True)
-def rank_block(
-    best: NDArray[np.int64],
-    signatures: NDArray[np.uint64],
-    candidates: NDArray[np.int64],
-    queries: NDArray[np.int64],
+def _rank_blocks(
+    best: NDArray[np.int64], signatures: NDArray[np.uint64], candidates: NDArray[np.int64], queries: NDArray[np.int64]
 ) -> None:
-    """Exact ranking: every candidate against every query; the queries share each pass over the candidates.
+    """Exact ranking: every candidate against every query; the queries of a block share each pass over the candidates.
 
     Args:
         best: (B, K) rank keys, descending, padded with −1; filled in place.
-        candidates, queries: item rows.
+        candidates, queries: item rows, the queries (B,).
     """
-    for j in candidates:
-        for q in range(len(queries)):
-            if queries[q] != j:
-                key = rank_key(signatures[queries[q]], signatures[j], j)
-                if key > best[q, -1]:
-                    insert(best[q], key)
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def rank_blocks(
-    best: NDArray[np.int64],
-    signatures: NDArray[np.uint64],
-    candidates: NDArray[np.int64],
-    queries: NDArray[np.int64],
-) -> None:
-    """`rank_block` by all threads, for many queries."""
     for block in prange((len(queries) + QUERY_BLOCK - 1) // QUERY_BLOCK):
-        some = slice(block * QUERY_BLOCK, (block + 1) * QUERY_BLOCK)
-        rank_block(best[some], signatures, candidates, queries[some])
+        part = slice(block * QUERY_BLOCK, (block + 1) * QUERY_BLOCK)
+        owners, lists = queries[part], best[part]
+        for j in candidates:
+            for q in range(len(owners)):
+                if owners[q] != j:
+                    key = rank_key(signatures[owners[q]], signatures[j], j)
+                    if key > lists[q, -1]:
+                        insert(lists[q], key)
+
+
+rank_blocks, rank_blocks_parallel = serial_and_parallel(_rank_blocks)
 
 
 def rank_all(
-    best: NDArray[np.int64],
-    signatures: NDArray[np.uint64],
-    candidates: NDArray[np.int64],
-    queries: NDArray[np.int64],
+    best: NDArray[np.int64], signatures: NDArray[np.uint64], candidates: NDArray[np.int64], queries: NDArray[np.int64]
 ) -> None:
-    """`rank_block` on one thread, or on all where they can share queries, and enough to pay for waking them."""
+    """`rank_blocks`, on all threads if these can share the queries and the work pays for waking them."""
     is_long = len(queries) > QUERY_BLOCK and len(queries) * len(candidates) > SERIAL_PAIRS
-    rank = rank_blocks if is_long else rank_block
+    rank = rank_blocks_parallel if is_long else rank_blocks
     rank(best, signatures, candidates, queries)
 
 
@@ -124,7 +111,7 @@ def rank_buckets(
     """Rank each item's bucket mates for it, for one table of coarse keys.
 
     Args:
-        best: (I, K) rank keys as in `rank_block`, carried from table to table.
+        best: (I, K) rank keys as in `rank_blocks`, carried from table to table.
         order: candidate rows sorted by coarse word.
         keys: the sorted coarse words; a bucket is a run of words with equal leading `n_key_bits`.
         window: number of bucket mates compared before and after an item, at most: those whose words share the longest
@@ -150,7 +137,7 @@ def rank_second_hand(
     """Rank for each candidate the neighbors of its neighbors.
 
     Args:
-        best: (I, K) rank keys as in `rank_block`, improved in place.
+        best: (I, K) rank keys as in `rank_blocks`, improved in place.
         lists: (I, K) item rows of `best` before the call, so that the result does not depend on the threads.
     """
     for c in prange(len(candidates)):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.item_index import Tables
+from gpu.host.jit.forms import serial_and_parallel
 from gpu.ranking.requests import RankingRequests
 
 BLOCK = 16  # items of a block; panels of the ranked items have whole blocks
@@ -37,6 +38,20 @@ class Touched(NamedTuple):
     scores: NDArray[np.float32]
 
 
+class NeighborSums(NamedTuple):
+    """Sums of one user's neighbor terms over the neighbors of each item; work space for I items.
+
+    Attributes:
+        n_rated: uint32 (I,), neighbors that the user has rated.
+        explicit: float32 (I,), Σ residual · w over these.
+        implicit: float32 (I,), Σ c over the other neighbors.
+    """
+
+    n_rated: NDArray[np.uint32]
+    explicit: NDArray[np.float32]
+    implicit: NDArray[np.float32]
+
+
 @njit(cache=True, nogil=True)
 def count(requests: RankingRequests, tables: Tables, bounds: NDArray[np.int64]) -> None:
     """Set `bounds` (B + 1,) to upper bounds of each user's blocks: all blocks, or the entries of inverse lists."""
@@ -50,29 +65,17 @@ def count(requests: RankingRequests, tables: Tables, bounds: NDArray[np.int64]) 
 
 
 @njit(cache=True, nogil=True)
-def open_blocks(
-    first: Int,
-    last: Int,
-    tables: Tables,
-    n_rated: NDArray[np.uint32],
-    explicit: NDArray[np.float32],
-    implicit: NDArray[np.float32],
-) -> None:
+def open_blocks(first: Int, last: Int, tables: Tables, sums: NeighborSums) -> None:
     """Set the sums of blocks `first` to `last` (excluded) to those of a user without ratings."""
+    n_rated, explicit, implicit = sums
     for j in range(first * BLOCK, last * BLOCK):
         n_rated[j], explicit[j], implicit[j] = 0, 0, tables.implicit_sums[j]
 
 
 @njit(cache=True, nogil=True, fastmath={"nnan", "contract"}, error_model="numpy")
-def score_blocks(
-    blocks: NDArray[np.int32],
-    tables: Tables,
-    n_rated: NDArray[np.uint32],
-    explicit: NDArray[np.float32],
-    implicit: NDArray[np.float32],
-    scores: NDArray[np.float32],
-) -> None:
+def score_blocks(blocks: NDArray[np.int32], tables: Tables, sums: NeighborSums, scores: NDArray[np.float32]) -> None:
     """Compute fixed + |R|^-½ explicit + |N|^-½ implicit of blocks, in vectors."""
+    n_rated, explicit, implicit = sums
     one, fixed, n_slots = np.float32(1), tables.fixed, tables.n_slots
     for n in range(len(blocks)):
         first = np.uint32(blocks[n]) * np.uint32(BLOCK)
@@ -91,11 +94,10 @@ def add_ratings(
     tables: Tables,
     is_open: NDArray[np.bool_],
     are_all_open: bool | np.bool_,
-    n_rated: NDArray[np.uint32],
-    explicit: NDArray[np.float32],
-    implicit: NDArray[np.float32],
+    sums: NeighborSums,
 ) -> None:
     """Add the terms of each rated item to the items that have it as a neighbor."""
+    n_rated, explicit, implicit = sums
     start = requests.starts[request]
     for n in range(start, start + requests.lengths[request]):
         x = requests.items[n]
@@ -112,70 +114,48 @@ def add_ratings(
                 block = owner // np.uint32(BLOCK)
                 if not is_open[block]:
                     is_open[block] = True
-                    open_blocks(block, block + np.uint32(1), tables, n_rated, explicit, implicit)
+                    open_blocks(block, block + np.uint32(1), tables, sums)
             n_rated[owner] += np.uint32(1)
             explicit[owner] += weight * tables.explicit_weights[position]
             implicit[owner] -= tables.implicit_weights[position]
 
 
-@njit(cache=True, nogil=True)
-def touch(
-    first: Int,
-    last: Int,
-    requests: RankingRequests,
-    tables: Tables,
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    blocks: NDArray[np.int32],
-    scores: NDArray[np.float32],
-) -> None:
-    """Fill `Touched` for the users `first` to `last` (excluded)."""
-    n_items = len(tables.plain)
-    n_rated, is_open = np.empty(n_items, dtype=np.uint32), np.empty(n_items // BLOCK, dtype=np.bool_)
-    explicit, implicit = np.empty(n_items, dtype=np.float32), np.empty(n_items, dtype=np.float32)
-    ends = np.append(starts, len(blocks))
-    for b in range(first, last):
-        are_all_open = ends[b + 1] - ends[b] == len(is_open)
-        is_open[:] = are_all_open
-        if are_all_open:
-            open_blocks(0, len(is_open), tables, n_rated, explicit, implicit)
-        add_ratings(b, requests, tables, is_open, are_all_open, n_rated, explicit, implicit)
-        end = starts[b]
-        for block in range(len(is_open)):
-            if is_open[block]:
-                blocks[end] = block
-                end += 1
-        lengths[b] = end - starts[b]
-        score_blocks(blocks[starts[b] : end], tables, n_rated, explicit, implicit, scores[starts[b] : end])
+def _touch(n_parts: Int, requests: RankingRequests, tables: Tables, out: Touched) -> None:
+    """Write the blocks of all users, who come in `n_parts` parts; a part allocates one set of sums."""
+    starts, lengths, blocks, scores = out.starts, out.lengths, out.blocks, out.scores
+    n_users, n_items, ends = len(starts), len(tables.plain), np.append(starts, len(blocks))
+    for part in prange(n_parts):
+        n_rated, is_open = np.empty(n_items, dtype=np.uint32), np.empty(n_items // BLOCK, dtype=np.bool_)
+        sums = NeighborSums(n_rated, np.empty(n_items, dtype=np.float32), np.empty(n_items, dtype=np.float32))
+        for b in range(part * n_users // n_parts, (part + 1) * n_users // n_parts):
+            are_all_open = ends[b + 1] - ends[b] == len(is_open)
+            is_open[:] = are_all_open
+            if are_all_open:
+                open_blocks(0, len(is_open), tables, sums)
+            add_ratings(b, requests, tables, is_open, are_all_open, sums)
+            end = starts[b]
+            for block in range(len(is_open)):
+                if is_open[block]:
+                    blocks[end] = block
+                    end += 1
+            lengths[b] = end - starts[b]
+            score_blocks(blocks[starts[b] : end], tables, sums, scores[starts[b] : end])
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def touch_parallel(
-    requests: RankingRequests,
-    tables: Tables,
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    blocks: NDArray[np.int32],
-    scores: NDArray[np.float32],
-) -> None:
-    """`touch` on all threads, which share the users."""
-    n_users = len(starts)
-    for part in prange(PARTS):
-        first, last = part * n_users // PARTS, (part + 1) * n_users // PARTS
-        touch(first, last, requests, tables, starts, lengths, blocks, scores)
+touch, touch_parallel = serial_and_parallel(_touch)
 
 
 @njit(cache=True, nogil=True)
-def touched(requests: RankingRequests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
+def touched_blocks(requests: RankingRequests, tables: Tables, is_parallel: bool | np.bool_) -> Touched:
     """The touched blocks of every user."""
     n_users = len(requests.starts)
     bounds, lengths = np.zeros(n_users + 1, dtype=np.int64), np.zeros(n_users, dtype=np.int64)
     if len(tables.owners):
         count(requests, tables, bounds)
     starts, n = bounds[:-1], bounds[-1]
-    blocks, scores = np.empty(n, dtype=np.int32), np.empty((n, BLOCK), dtype=np.float32)
+    out = Touched(starts, lengths, np.empty(n, dtype=np.int32), np.empty((n, BLOCK), dtype=np.float32))
     if n and is_parallel:
-        touch_parallel(requests, tables, starts, lengths, blocks, scores)
+        touch_parallel(PARTS, requests, tables, out)
     elif n:
-        touch(0, n_users, requests, tables, starts, lengths, blocks, scores)
-    return Touched(starts, lengths, blocks, scores)
+        touch(1, requests, tables, out)
+    return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
@@ -10,6 +12,20 @@ from gpu.baselines import baselines
 from gpu.host.lsh import GOLDEN, TASKS, mix
 from gpu.params import CulshParams
 from gpu.ratings import Ratings, Rows
+
+
+class CenteredRows(NamedTuple):
+    """Ratings less the mean of their item, row by row.
+
+    Attributes:
+        bounds: int64 (R + 1,), row r has the ratings `bounds[r]` to `bounds[r + 1]`.
+        others: int32 (N,), rows of the other side.
+        values: float64 (N,).
+    """
+
+    bounds: NDArray[np.int64]
+    others: NDArray[np.int32]
+    values: NDArray[np.float64]
 
 
 def bytes_needed(ratings: Ratings, params: CulshParams) -> int:
@@ -37,9 +53,8 @@ def gsm(ratings: Ratings, k: int, shrinkage: float) -> NDArray[np.int32]:
     row_values = rows.values - (means.mean + means.item[rows.items].astype(np.float64))
     owner = np.repeat(np.arange(ratings.n_items), columns.lengths)
     column_values = columns.values - (means.mean + means.item[owner].astype(np.float64))
-    correlate(
-        best, _bounds(rows), rows.items, row_values, _bounds(columns), columns.items, column_values, shrinkage, TASKS
-    )
+    by_user = CenteredRows(_bounds(rows), rows.items, row_values)
+    correlate(best, by_user, CenteredRows(_bounds(columns), columns.items, column_values), shrinkage, TASKS)
     return best
 
 
@@ -101,21 +116,12 @@ def keep_largest(similarity: NDArray[np.float64], best: NDArray[np.int32]) -> No
 
 @njit(cache=True, nogil=True, parallel=True)
 def correlate(
-    neighbors: NDArray[np.int32],
-    user_starts: NDArray[np.int64],
-    items: NDArray[np.int32],
-    values: NDArray[np.float64],
-    item_starts: NDArray[np.int64],
-    users: NDArray[np.int32],
-    item_values: NDArray[np.float64],
-    shrinkage: float,
-    n_tasks: int,
+    neighbors: NDArray[np.int32], by_user: CenteredRows, by_item: CenteredRows, shrinkage: float, n_tasks: int
 ) -> None:
     """Fill `neighbors` (I, K), padded with −1. It takes Σ|Ω_i|² steps, and 6·I doubles of memory a task.
 
     Args:
-        user_starts, items, values: ratings by user, centered by item; `user_starts` (U + 1,).
-        item_starts, users, item_values: the same by item; `item_starts` (I + 1,).
+        by_user, by_item: all ratings, twice.
         n_tasks: task t owns items t, t + n_tasks, …
     """
     n_items = len(neighbors)
@@ -124,9 +130,10 @@ def correlate(
         similarity = np.empty(n_items)
         for j in range(task, n_items, n_tasks):
             moments[:] = 0.0
-            for n in range(item_starts[j], item_starts[j + 1]):
-                row = slice(user_starts[users[n]], user_starts[users[n] + 1])
-                add_common(moments, item_values[n], items[row], values[row])
+            for n in range(by_item.bounds[j], by_item.bounds[j + 1]):
+                user = by_item.others[n]
+                row = slice(by_user.bounds[user], by_user.bounds[user + 1])
+                add_common(moments, by_item.values[n], by_user.others[row], by_user.values[row])
             for other in range(n_items):
                 similarity[other] = pearson(moments[other], shrinkage) if other != j else 0.0
             keep_largest(similarity, neighbors[j])

@@ -7,6 +7,8 @@ prevents vector instructions.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -14,6 +16,18 @@ from numpy.typing import NDArray
 from gpu.refit_rules import N_SWEEPS, TOLERANCE
 
 BATCH = 4  # observations added in one pass over the matrix
+
+
+class LinearSystem(NamedTuple):
+    """matrix · x = right.
+
+    Attributes:
+        matrix: float64 (D, D), symmetric; only the upper triangle is read.
+        right: float64 (D,).
+    """
+
+    matrix: NDArray[np.float64]
+    right: NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")

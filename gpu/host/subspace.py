@@ -82,27 +82,21 @@ def system_of(fixed: NDArray[np.float32], problem: AlsObjective) -> System:
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def solve_rows(
-    rows: Rows, order: NDArray[np.int64], bounds: NDArray[np.int64], ridges: NDArray[np.float64], system: System,
-    solved: NDArray[np.float32],
-) -> None:  # fmt: skip
-    """Improve the rows of `solved` that `order` names, in place; `bounds` deals them to threads."""
-    for run in prange(len(bounds) - 1):
-        _solve_run(rows, order, bounds[run], bounds[run + 1], ridges, system, solved)
+def solve_rows(rows: Rows, plan: cg.Plan, system: System, solved: NDArray[np.float32]) -> None:
+    """Improve the rows of `solved` that `plan.order` names, in place."""
+    for share in prange(len(plan.bounds) - 1):
+        _solve_share(rows, plan, share, system, solved)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_run(
-    rows: Rows, order: NDArray[np.int64], start: int, end: int, ridges: NDArray[np.float64], system: System,
-    solved: NDArray[np.float32],
-) -> None:  # fmt: skip
-    first = start
+def _solve_share(rows: Rows, plan: cg.Plan, share: int, system: System, solved: NDArray[np.float32]) -> None:
+    order, first, end = plan.order, plan.bounds[share], plan.bounds[share + 1]
     while first < end:
         last, n_ratings = first + 1, rows.lengths[order[first]]
         while last < min(first + BATCH_ROWS, end) and n_ratings + rows.lengths[order[last]] <= BATCH_RATINGS:
             n_ratings += rows.lengths[order[last]]
             last += 1
-        _solve_batch(rows, order[first:last], n_ratings, ridges, system, solved)
+        _solve_batch(rows, order[first:last], n_ratings, plan.ridges, system, solved)
         first = last
 
 

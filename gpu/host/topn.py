@@ -15,7 +15,7 @@ that this leaves no trace.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.item_index import LANE, PANEL, RankedItems, Tables
+from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lists import collect, collect_some, join
-from gpu.host.neighbor_blocks import BLOCK, Touched, touched
+from gpu.host.neighbor_blocks import BLOCK, Touched, touched_blocks
 from gpu.host.online.rating_table import find
 from gpu.host.online.weighted import weighted
 from gpu.ranking.requests import RankingRequests
@@ -33,6 +34,14 @@ from gpu.ranking.requests import RankingRequests
 PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
 READ_COST = 4  # multiplications that take as long as reading a factor from memory
 SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user that ascend by item, and are read as panels go by
+
+
+class ScoreInputs(NamedTuple):
+    """What the scores of a call depend on: B users, the items of the model, and the users' blocks."""
+
+    requests: RankingRequests
+    tables: Tables
+    touched: Touched
 
 
 def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -98,15 +107,16 @@ def multiply_four(
 
 
 @njit(cache=True, nogil=True)
-def skip_to(first: Int, requests: RankingRequests, near: Touched, places: NDArray[np.int64]) -> None:
-    """Set the places (B, 4) of all lists to their first entry of item `first` or a later one."""
-    for b in range(len(places)):
-        places[b, SEEN] = find(requests.items, requests.starts[b], requests.lengths[b], first)
+def skip_to(first: Int, inputs: ScoreInputs, positions: NDArray[np.int64]) -> None:
+    """Set the positions (B, 4) in all lists to the first entry of item `first` or a later one."""
+    requests, touched = inputs.requests, inputs.touched
+    for b in range(len(positions)):
+        positions[b, SEEN] = find(requests.items, requests.starts[b], requests.lengths[b], first)
         start, end = requests.exclude_starts[b], requests.exclude_starts[b + 1]
-        places[b, EXCLUDED] = find(requests.excluded, start, end - start, first)
+        positions[b, EXCLUDED] = find(requests.excluded, start, end - start, first)
         start, end = requests.candidate_starts[b], requests.candidate_starts[b + 1]
-        places[b, CANDIDATES] = find(requests.candidates, start, end - start, first)
-        places[b, TOUCHED] = find(near.blocks, near.starts[b], near.lengths[b], first // BLOCK)
+        positions[b, CANDIDATES] = find(requests.candidates, start, end - start, first)
+        positions[b, TOUCHED] = find(touched.blocks, touched.starts[b], touched.lengths[b], first // BLOCK)
 
 
 @njit(cache=True, nogil=True)
@@ -121,41 +131,36 @@ def mask(items: NDArray[Any], position: Int, end: Any, first: Int, scores: NDArr
 
 @njit(cache=True, nogil=True)
 def begin(
-    request: Int,
-    first: Int,
-    requests: RankingRequests,
-    tables: Tables,
-    near: Touched,
-    places: NDArray[np.int64],
-    scores: NDArray[np.float32],
+    request: Int, first: Int, inputs: ScoreInputs, positions: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Set the scores of a panel that begins at item `first` to everything but the product; masked ones to −inf."""
+    """Set the scores of the panel that begins at item `first` to everything but the product; masked ones to −inf."""
+    requests, touched = inputs.requests, inputs.touched
     bias = requests.biases[request]
-    plain = tables.plain[first : first + PANEL]
+    plain = inputs.tables.plain[first : first + PANEL]
     for j in range(PANEL):
         scores[j] = plain[j] + bias
-    position, last = places[TOUCHED], near.starts[request] + near.lengths[request]
-    while position < last and near.blocks[position] * BLOCK < first + PANEL:
-        start = near.blocks[position] * BLOCK - first
+    position, last = positions[TOUCHED], touched.starts[request] + touched.lengths[request]
+    while position < last and touched.blocks[position] * BLOCK < first + PANEL:
+        start = touched.blocks[position] * BLOCK - first
         if start >= 0:  # else the panel was left out
             for j in range(BLOCK):
-                scores[start + j] = near.scores[position, j] + bias
+                scores[start + j] = touched.scores[position, j] + bias
         position += 1
-    places[TOUCHED] = position
+    positions[TOUCHED] = position
     if not requests.include_seen:
         last = requests.starts[request] + requests.lengths[request]
-        places[SEEN] = mask(requests.items, places[SEEN], last, first, scores)
+        positions[SEEN] = mask(requests.items, positions[SEEN], last, first, scores)
     last = requests.exclude_starts[request + 1]
-    places[EXCLUDED] = mask(requests.excluded, places[EXCLUDED], last, first, scores)
+    positions[EXCLUDED] = mask(requests.excluded, positions[EXCLUDED], last, first, scores)
 
 
 @njit(cache=True, nogil=True)
-def n_candidates(request: Int, first: Int, requests: RankingRequests, places: NDArray[np.int64]) -> int:
+def n_candidates(request: Int, first: Int, requests: RankingRequests, positions: NDArray[np.int64]) -> int:
     """Candidates of a user in the panel that begins at item `first`."""
-    position, end = places[CANDIDATES], requests.candidate_starts[request + 1]
+    position, end = positions[CANDIDATES], requests.candidate_starts[request + 1]
     while position < end and requests.candidates[position] < first + PANEL:
         position += 1
-    n: int = position - places[CANDIDATES]
+    n: int = position - positions[CANDIDATES]
     return n
 
 
@@ -163,74 +168,59 @@ def n_candidates(request: Int, first: Int, requests: RankingRequests, places: ND
 def scan_one(
     request: Int,
     panel: Int,
-    requests: RankingRequests,
-    tables: Tables,
-    near: Touched,
-    places: NDArray[np.int64],
+    inputs: ScoreInputs,
+    positions: NDArray[np.int64],
     scores: NDArray[np.float32],
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
     """Take a panel into the list of one user; where there are candidates, only panels that hold any are scored."""
-    first, n = panel * PANEL, 0
+    requests, first, n = inputs.requests, panel * PANEL, 0
     if requests.has_candidates[request]:
-        n = n_candidates(request, first, requests, places)
+        n = n_candidates(request, first, requests, positions)
         if n == 0:
             return
-    begin(request, first, requests, tables, near, places, scores)
-    multiply_one(requests.factors[request], tables.panels[panel], scores)
+    begin(request, first, inputs, positions, scores)
+    multiply_one(requests.factors[request], inputs.tables.panels[panel], scores)
     if requests.has_candidates[request]:
-        position = places[CANDIDATES]
+        position = positions[CANDIDATES]
         collect_some(scores, first, requests.candidates[position : position + n], best, rows)
-        places[CANDIDATES] = position + n
+        positions[CANDIDATES] = position + n
     else:
         collect(scores, first, best, rows)
 
 
-@njit(cache=True, nogil=True)
-def scan(
-    first_panel: Int,
-    last_panel: Int,
-    requests: RankingRequests,
-    tables: Tables,
-    near: Touched,
-    best: NDArray[np.float32],
-    rows: NDArray[np.int32],
-) -> None:
-    """Take the panels `first_panel` to `last_panel` (excluded) into the lists (B, m) of all users."""
-    n_users = len(best)
-    scores = np.empty((LANE, PANEL), dtype=np.float32)
-    places = np.empty((n_users, 4), dtype=np.int64)
-    skip_to(first_panel * PANEL, requests, near, places)
-    for panel in range(first_panel, last_panel):
-        for b in range(0, n_users, LANE):
-            last = min(b + LANE, n_users)
-            if last - b < LANE or requests.has_candidates[b:last].any():
-                for c in range(b, last):
-                    scan_one(c, panel, requests, tables, near, places[c], scores[0], best[c], rows[c])
-                continue
-            for c in range(LANE):
-                begin(b + c, panel * PANEL, requests, tables, near, places[b + c], scores[c])
-            panel_factors = tables.panels[panel]
-            multiply_four(requests.factors[b:last], panel_factors, scores[0], scores[1], scores[2], scores[3])
-            for c in range(LANE):
-                collect(scores[c], panel * PANEL, best[b + c], rows[b + c])
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def scan_parallel(
+def _scan(
     parts: NDArray[np.int64],
     requests: RankingRequests,
     tables: Tables,
-    near: Touched,
+    touched: Touched,
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """Fill the lists (P, B, m) from the panels `parts[p]` to `parts[p + 1]` on all threads, and join them."""
+    """Fill the lists (P, B, m) from the panels `parts[p]` to `parts[p + 1]`, and join them in the first."""
+    n_users, factors = best.shape[1], requests.factors
     for p in prange(len(parts) - 1):
-        scan(parts[p], parts[p + 1], requests, tables, near, best[p], rows[p])
-    for b in prange(best.shape[1]):
+        inputs = ScoreInputs(requests, tables, touched)
+        scores, positions = np.empty((LANE, PANEL), dtype=np.float32), np.empty((n_users, 4), dtype=np.int64)
+        skip_to(parts[p] * PANEL, inputs, positions)
+        for panel in range(parts[p], parts[p + 1]):
+            for b in range(0, n_users, LANE):
+                last = min(b + LANE, n_users)
+                if last - b < LANE or requests.has_candidates[b:last].any():
+                    for c in range(b, last):
+                        scan_one(c, panel, inputs, positions[c], scores[0], best[p, c], rows[p, c])
+                    continue
+                for c in range(LANE):
+                    begin(b + c, panel * PANEL, inputs, positions[b + c], scores[c])
+                multiply_four(factors[b:last], tables.panels[panel], scores[0], scores[1], scores[2], scores[3])
+                for c in range(LANE):
+                    collect(scores[c], panel * PANEL, best[p, b + c], rows[p, b + c])
+    for b in prange(n_users):
         join(best[:, b], rows[:, b])
+
+
+scan, scan_parallel = serial_and_parallel(_scan)
 
 
 @njit(cache=True, nogil=True)
@@ -244,12 +234,10 @@ def fill(
     """Fill the first of `best` and `rows` (P, B, m), all −inf and −1; a thread for each part of the panels."""
     is_parallel = len(best) > 1
     if len(tables.item_weights):
-        near = weighted(requests, tables, is_parallel)
+        touched = weighted(requests, tables, is_parallel)
     else:
-        near = touched(requests, tables, is_parallel)
+        touched = touched_blocks(requests, tables, is_parallel)
     if is_parallel:
-        scan_parallel(parts, requests, tables, near, best, rows)
+        scan_parallel(parts, requests, tables, touched, best, rows)
     else:
-        scan(parts[0], parts[1], requests, tables, near, best[0], rows[0])
-        for b in range(best.shape[1]):
-            join(best[:, b], rows[:, b])
+        scan(parts, requests, tables, touched, best, rows)

@@ -125,8 +125,7 @@ class Drift:
         is_trained, n_old = self._model.user_trained, np.zeros_like(self._n_new)
         for first in range(0, len(is_trained), USERS_PER_SLICE):
             users = first, min(first + USERS_PER_SLICE, len(is_trained))
-            table = self._table.rows, self._table.positions
-            kernels.count(*users, is_trained, *table, self._since, self._n_new, n_old)
+            kernels.count(*users, is_trained, self._table.ordered_rows, self._since, self._n_new, n_old)
             yield
         differs = np.maximum(self._n_new, self._n_trained - n_old) >= self._next
         self.due.update(np.flatnonzero(differs & self._is_trained).tolist())
@@ -157,7 +156,7 @@ class Drift:
         self.due.discard(item)
         raters = self._table.raters(item)
         raters = raters[self._model.user_trained[raters]]
-        positions = kernels.positions_of(item, raters, self._table.rows, self._table.positions)
+        positions = self._table.positions[self._table.entries(np.full(len(raters), item), raters)]
         new, n_trained = np.sort(positions[positions >= self._since]), int(self._n_trained[item])
         n_read, self._next[item] = looks(len(new), n_trained)
         self._n_new[item] = len(new)

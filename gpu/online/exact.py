@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpu.backend import Backend
 from gpu.host.online import exact as on_host
-from gpu.host.online.gather_rows import newest_of_users, values_of_pairs
+from gpu.host.online.gather_rows import newest_of_users
 from gpu.model import Model
 from gpu.online.drift import AsTrained, Column
 from gpu.online.exact_rows import RatedRows, Solver, Sums
@@ -100,7 +100,7 @@ class ExactRefits:
         rows = self._learned(items[is_trained], values[is_trained], bounds, self._n_items)
         solution, model = np.zeros((1, self._model.params.width + 1)), self._model
         fixed = on_host.Fixed(model.item_factors, model.item_bias, *self._of_items)
-        on_host.solve_rows(*rows, fixed, self._objective, solution)
+        on_host.solve_rows(rows, fixed, self._objective, solution)
         return solution[0], 0.0
 
     def first_users(self, users: NDArray[np.int64]) -> int:
@@ -117,7 +117,7 @@ class ExactRefits:
         Works in slices, or on all threads for many users.
         """
         model, table = self._model, self._table
-        rated = newest_of_users(users, table.rows, table.positions, MAX_RATINGS_OF_USERS, model.item_trained)
+        rated = newest_of_users(users, table.ordered_rows, MAX_RATINGS_OF_USERS, model.item_trained)
         solution = yield from self._solver.users(self._learned(*rated, self._n_items))
         model.user_factors[users], model.user_bias[users] = solution[:, :-1], solution[:, -1]
 
@@ -127,7 +127,8 @@ class ExactRefits:
         follows = self._prolific.are_followed(raters)
         owners = np.repeat(items, np.diff(bounds))
         raters, owners, bounds = raters[follows], owners[follows], _bounds_where(follows, bounds)
-        rows = self._learned(raters, values_of_pairs(owners, raters, self._table.rows), bounds, self._n_users)
+        values = self._table.rows.values[self._table.entries(owners, raters)]
+        rows = self._learned(raters, values, bounds, self._n_users)
         solution = yield from self._solver.items(
             rows, lambda users: (model.user_factors[users], model.user_bias[users])
         )
@@ -137,7 +138,7 @@ class ExactRefits:
         """Refit trained items against the users of the snapshot, in slices like `refit_users`."""
         model, items = self._model, np.array([column.item for column in columns])
         raters, bounds = _joined([column.raters for column in columns])
-        values = values_of_pairs(np.repeat(items, np.diff(bounds)), raters, self._table.rows)
+        values = self._table.rows.values[self._table.entries(np.repeat(items, np.diff(bounds)), raters)]
         rows = self._learned(raters, values, bounds, self._n_users)
         solution = yield from self._solver.items(rows, self._as_trained_users)
         model.item_factors[items], model.item_bias[items] = solution[:, :-1], solution[:, -1]

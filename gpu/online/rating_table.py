@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpu.errors import InvalidInput
 from gpu.host.arena import Arena
 from gpu.host.online import rating_table as kernels
+from gpu.host.online.rating_table import OrderedRows
 from gpu.ratings import Ratings, Rows
 
 
@@ -91,6 +92,11 @@ class RatingTable:
         """Position of each entry of `rows`; a user's newest ratings have the highest ones."""
         return self._by_user.columns[3]
 
+    @property
+    def ordered_rows(self) -> OrderedRows:
+        """`rows` with `positions`."""
+        return OrderedRows(*self.rows, self.positions)
+
     def grow(self, n_users: int, n_items: int) -> None:
         """Grow to at least (n_users, n_items); new rows are empty."""
         self._by_user.grow(n_users)
@@ -164,8 +170,12 @@ class RatingTable:
 
     def values(self, item: int, users: NDArray[np.int32]) -> NDArray[np.float32]:
         """Rating of `item` by each of `users` (B,), who have all rated it; float32 (B,)."""
-        values: NDArray[np.float32] = kernels.values_of(item, users, self.rows)
-        return values
+        return self.rows.values[self.entries(np.full(len(users), item), users)]
+
+    def entries(self, items: NDArray[np.int64], users: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Index into `rows.items` of the rating of `items[n]` by `users[n]`, (B,); every pair must have one."""
+        entries: NDArray[np.int64] = kernels.entries_of(items, users, self.rows)
+        return entries
 
     def ratings(
         self, user_keys: NDArray[np.uint64] | None = None, item_keys: NDArray[np.uint64] | None = None
@@ -187,11 +197,9 @@ class RatingTable:
             self._make_room()
 
     def _apply_from(self, first: int, changes: Changes, timestamps: NDArray[np.float64]) -> int:
-        users, items, old, new, positions = changes
-        by_user, by_item, kept = self._by_user, self._by_item, (new, timestamps, positions)
-        done: int = kernels.apply(
-            first, users, items, kept, old, by_user.directory, by_user.columns, by_item.directory, by_item.columns[0]
-        )
+        by_user, by_item = self._by_user, self._by_item
+        table = kernels.TableColumns(by_user.directory, by_user.columns, by_item.directory, by_item.columns[0])
+        done: int = kernels.apply(first, changes, timestamps, table)
         return done
 
     def _make_room(self) -> None:

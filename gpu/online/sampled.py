@@ -18,12 +18,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
 from gpu.host.online.drift import picked
+from gpu.host.online.refit_items import UserGroups, UserPool
+from gpu.host.online.refit_users import ItemPool, UserRow
 from gpu.model import Model
 from gpu.online import exact
 from gpu.online.drift import AsTrained, Column
@@ -31,14 +34,14 @@ from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import GradientParams
 from gpu.ratings import Rows
-from gpu.refit_rules import PARALLEL_FROM, beside_items, item_rules, trained_item_rules, user_rules
-from gpu.views import arrays_of
+from gpu.refit_rules import PARALLEL_FROM, Rules, beside_items, item_rules, trained_item_rules, user_rules
+from gpu.views import Arrays, arrays_of
 
 ANONYMOUS_KEY = np.uint64(0)
 SORTED_AT_ONCE = 50_000  # rows; sorting them takes a few milliseconds
 POLL_S = 0.001  # seconds
 ITEMS_AT_ONCE = 256  # trained items; with 1,024 raters each and 32 neighbors they take 70 MB
-NOBODY = np.zeros(0, dtype=np.int64)
+NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 class SampledRefits:
@@ -71,8 +74,8 @@ class SampledRefits:
             backend.primitives("online.refit_users"),
             backend.primitives("online.refit_items"),
         )
-        self._trained_items = self._trained_users = np.zeros(0, dtype=np.int64)  # sorted by key, filled by `prepare`
-        self._trained_user_keys = np.zeros(0, dtype=np.uint64)
+        self._trained_items = NO_ROWS  # sorted by key, filled by `prepare`; so is the pool of users
+        self._user_pool = UserPool(NO_ROWS, np.zeros(0, dtype=np.uint64))
         self._user_keys, self._item_keys = user_keys, item_keys
         self._absent_from: dict[int, set[int]] = {}  # user -> new items they were drawn as a negative of
         self._absent: dict[int, NDArray[np.int64]] = {}  # new item -> those users
@@ -82,8 +85,8 @@ class SampledRefits:
         model, is_trained = self._model, self._model.item_trained
         factors = model.item_factors  # as long as `is_trained`: the model may grow between two slices
         self._trained_items = yield from _by_key(is_trained, self._item_keys)
-        self._trained_users = yield from _by_key(model.user_trained, self._user_keys)
-        self._trained_user_keys = self._user_keys[self._trained_users]
+        trained_users = yield from _by_key(model.user_trained, self._user_keys)
+        self._user_pool = UserPool(trained_users, self._user_keys[trained_users])
         if model.is_implicit:
             return
         gram = np.zeros((model.params.width, model.params.width))
@@ -114,39 +117,32 @@ class SampledRefits:
 
     def forget(self, user: int) -> Collection[int]:
         """Remove the user from the draws; returns new items that had drawn the user."""
-        stays = self._trained_users != user
-        self._trained_users, self._trained_user_keys = self._trained_users[stays], self._trained_user_keys[stays]
+        users, keys = self._user_pool
+        self._user_pool = UserPool(users[users != user], keys[users != user])
         return self._absent_from.get(user, ())
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
         """([u; b], b̄_i) of a user with these ratings, items ascending."""
         line = np.full(self._model.n_items, self._of_users.UNRATED)
-        user: tuple[NDArray[np.float64], float] = self._of_users.fold_in(
-            ANONYMOUS_KEY, items, items, values, line, arrays_of(self._model), self._trained_items,
-            self._model.item_trained, self._item_keys, self.user_rules,
-        )  # fmt: skip
+        row = UserRow(ANONYMOUS_KEY, items, items, values)
+        arrays = arrays_of(self._model)
+        user: tuple[NDArray[np.float64], float]
+        user = self._of_users.fold_in(row, line, arrays, self._item_pool, self.user_rules)
         return user
 
     def refit_users(self, users: NDArray[np.int64]) -> Iterator[None]:
         """Refit `users` (B,) in one slice."""
         kernels = self._of_users
         refit = kernels.refit_users_parallel if len(users) >= PARALLEL_FROM else kernels.refit_users
-        refit(
-            users, self._user_keys[users], self._table.rows, self._table.positions, arrays_of(self._model),
-            self._trained_items, self._model.item_trained, self._item_keys, self.user_rules,
-        )  # fmt: skip
+        arrays, keys = arrays_of(self._model), self._user_keys[users]
+        refit(users, keys, self._table.ordered_rows, arrays, self._item_pool, self.user_rules)
         return iter(())
 
     def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
         """Refit new `items` (B,) in one slice."""
-        kernels = self._of_items
-        pairs = [self._observed(item) for item in items.tolist()]
-        raters, absent = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        refit = kernels.refit_items_parallel if len(items) >= PARALLEL_FROM else kernels.refit_items
-        refit(
-            items, np.concatenate(raters), _bounds(raters), np.concatenate(absent), _bounds(absent), self._table.rows,
-            arrays_of(self._model), self._item_rules,
-        )  # fmt: skip
+        raters, absent = zip(*(self._observed(item) for item in items.tolist()), strict=True)
+        groups = _groups(raters), _groups(absent)
+        self._solve_items(items, *groups, self._table.rows, arrays_of(self._model), self._item_rules)
         return iter(())
 
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:
@@ -166,30 +162,39 @@ class SampledRefits:
         factors, biases, baselines = self._as_trained.users(np.concatenate(raters))
         arrays = arrays_of(self._model)._replace(user_factors=factors, user_bias=biases, user_baseline=baselines)
         rows = _joined([self._read(*pair) for pair in zip(columns, raters, strict=True)])
-        refit = kernels.refit_items_parallel if len(columns) >= PARALLEL_FROM else kernels.refit_items
-        refit(
-            np.array(items), np.arange(len(biases), dtype=np.int32), _bounds(raters), NOBODY,
-            _bounds([NOBODY] * len(items)), rows, arrays, self._trained_item_rules,
-        )  # fmt: skip
+        copies = _groups(raters)._replace(users=np.arange(len(biases), dtype=np.int32))
+        absent = _groups([NO_ROWS] * len(columns))
+        self._solve_items(np.array(items), copies, absent, rows, arrays, self._trained_item_rules)
+
+    def _solve_items(
+        self, items: NDArray[np.int64], raters: UserGroups, absent: UserGroups, rows: Rows, arrays: Arrays, rules: Rules
+    ) -> None:
+        """Refit `items` (B,), on all threads if there are many."""
+        kernels = self._of_items
+        refit = kernels.refit_items_parallel if len(items) >= PARALLEL_FROM else kernels.refit_items
+        refit(items, raters, absent, rows, arrays, rules)
+
+    @property
+    def _item_pool(self) -> ItemPool:
+        return ItemPool(self._trained_items, self._model.item_trained, self._item_keys)
 
     def _read(self, column: Column, raters: NDArray[np.int32]) -> Rows:
         """The ratings by `raters` of the item and its neighbors, as new rows."""
         neighbors = self._model.neighbors[column.item]
         items = np.unique(np.append(neighbors[neighbors >= 0], column.item)).astype(np.int64)
-        return picked(items, raters, self._table.rows, self._table.positions, column.upto)
+        return picked(items, raters, self._table.ordered_rows, column.upto)
 
     def _observed(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """(raters, absent users) that a new item learns from; records the absent users in `_absent_from`."""
         kernels, rules, key = self._of_items, self._item_rules, self._item_keys[item]
-        for user in self._absent.pop(item, np.zeros(0, dtype=np.int64)).tolist():
+        for user in self._absent.pop(item, NO_ROWS).tolist():
             self._absent_from[user].discard(item)
         raters = self._table.raters(item)
         read = kernels.sampled(key, self._prolific.others(raters), self._user_keys, rules)
         if not self._model.is_implicit:
-            return read, np.zeros(0, dtype=np.int64)
-        pool = self._trained_users, self._trained_user_keys
+            return read, NO_ROWS
         likers = kernels.likers(item, read, self._table.rows, np.float32(self._model.middle))
-        self._absent[item] = kernels.draw_absences(key, likers, raters, self._user_keys, *pool, rules)
+        self._absent[item] = kernels.draw_absences(key, likers, raters, self._user_keys, self._user_pool, rules)
         for user in self._absent[item].tolist():
             self._absent_from.setdefault(user, set()).add(item)
         return read, self._absent[item]
@@ -221,5 +226,7 @@ def _joined(parts: list[Rows]) -> Rows:
     return Rows(starts, lengths, items, values)
 
 
-def _bounds(parts: list[NDArray[np.int32]] | list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.append(0, np.cumsum([len(part) for part in parts])).astype(np.int64)
+def _groups(users: Sequence[NDArray[Any]]) -> UserGroups:
+    """The users of each item, B arrays."""
+    bounds = np.append(0, np.cumsum([len(group) for group in users])).astype(np.int64)
+    return UserGroups(np.concatenate(users), bounds)

@@ -35,8 +35,8 @@ _ANSWERS = ("bounds", "estimate", "item_index", "lists", "neighbor_blocks", "top
 _BY_FACTORS, _BY_RATINGS = {"lists.cosine", "lists.cosines"}, {"weighted.cosines_of_rows"}  # neighbors
 _EXACT = ("exact", "gather_rows", "solve")
 _SAMPLED = ("refit_items", "refit_users", "solve.add_observations", "solve.factorize", "solve.solve")
-_HASHED = ("hamming", "lsh", "rating_table.values_of")
-_DRIFT = ("drift.count", "drift.positions_of")
+_HASHED = ("hamming", "lsh")
+_DRIFT = ("drift.count",)
 _SUMS = ("exact.add_gram",)
 _ABSENCES = ("refit_items.draw_absences", "refit_items.draw_absent", "refit_items.likers")
 
@@ -54,7 +54,7 @@ OFFLINE = {
     "subspace": "blocks of factors in a training",
     "estimate.predict": "errors on held-out pairs, after a training",
     "exact.solve_rows_parallel": "refits without a budget: the engine always has one",
-    "hamming.rank_blocks": "lists of more items than the engine makes at a time",
+    "hamming.rank_blocks_parallel": "lists of more items than the engine makes at a time",
     "hamming.rank_buckets": "lists of all items of a training",
     "hamming.rank_second_hand": "the same",
     "lsh.add_columns": "signatures of a training",
@@ -74,14 +74,13 @@ def needed(algorithm: str) -> set[str]:
     lacking |= _BY_FACTORS if params.has_item_weights else _BY_RATINGS
     if isinstance(params, GradientParams):
         names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]
-        lacking |= set() if isinstance(params, CulshParams) else {"rating_table.values_of"}
         names += _HASHED if isinstance(params, CulshParams) else ()
         lacking |= set() if params.is_implicit else set(_ABSENCES)
     elif params.has_item_weights:
-        lacking |= {"rating_table.values_of"}
+        lacking |= {"rating_table.entries_of"}
     else:
         names += [*_EXACT, *_drift(params, *_DRIFT)]
-        lacking |= {"rating_table.values_of", *(() if params.is_implicit else _SUMS)}
+        lacking |= set() if params.is_implicit else set(_SUMS)
     return _of(names) - lacking
 
 

@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.online.rating_table import find
+from gpu.host.online.rating_table import OrderedRows, find
 from gpu.ratings import Rows
 
 
@@ -16,8 +16,7 @@ def count(
     first: Int,
     last: Int,
     is_trained: NDArray[np.bool_],
-    rows: Rows,
-    positions: NDArray[np.int64],
+    rows: OrderedRows,
     since: Int,
     n_new: NDArray[np.int64],
     n_old: NDArray[np.int64],
@@ -32,25 +31,14 @@ def count(
         for position in range(rows.starts[user], rows.starts[user] + rows.lengths[user]):
             item = rows.items[position]
             if item < len(n_new):
-                if positions[position] >= since:
+                if rows.positions[position] >= since:
                     n_new[item] += 1
                 else:
                     n_old[item] += 1
 
 
 @njit(cache=True, nogil=True)
-def positions_of(item: Int, users: NDArray[np.int32], rows: Rows, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Position of the rating of `item` by each of `users` (B,), who have all rated it; int64 (B,)."""
-    of_item = np.empty(len(users), dtype=np.int64)
-    for n in range(len(users)):
-        of_item[n] = positions[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], item)]
-    return of_item
-
-
-@njit(cache=True, nogil=True)
-def picked(
-    items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows, positions: NDArray[np.int64], upto: Int
-) -> Rows:
+def picked(items: NDArray[np.int64], users: NDArray[np.int32], rows: OrderedRows, upto: Int) -> Rows:
     """The ratings of `items` (ascending) by `users` (B,) up to position `upto`, as B new rows."""
     starts, lengths = np.zeros(len(users), dtype=np.int64), np.zeros(len(users), dtype=np.int64)
     columns = np.empty(len(users) * len(items), dtype=np.int32)
@@ -61,7 +49,7 @@ def picked(
         position, end = rows.starts[users[b]], rows.starts[users[b]] + rows.lengths[users[b]]
         for item in items:
             position = find(rows.items, position, end - position, item)
-            if position < end and rows.items[position] == item and positions[position] <= upto:
+            if position < end and rows.items[position] == item and rows.positions[position] <= upto:
                 columns[n], values[n] = item, rows.values[position]
                 n += 1
         lengths[b] = n - starts[b]

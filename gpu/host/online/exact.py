@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from gpu.host.solve import BATCH, add_observations, solve, solve_nonnegative
+from gpu.host.jit.forms import serial_and_parallel
+from gpu.host.solve import BATCH, LinearSystem, add_observations, solve, solve_nonnegative
 from gpu.model import Model
 from gpu.online.exact_rows import RatedRows, Read, Solved, Sums, n_fitting, parts_of
 from gpu.refit_rules import PARALLEL_FROM, SMALLEST_RIDGE, TINY, Objective
@@ -57,27 +58,22 @@ def add_gram(gram: NDArray[np.float64], factors: NDArray[np.float32], sign: floa
 
 
 @njit(cache=True, nogil=True)
-def empty_system(fixed: Fixed, objective: Objective) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(matrix (D, D), right (D,)) before the first rating; D = F, or F + 1 with biases."""
+def empty_system(fixed: Fixed, objective: Objective) -> LinearSystem:
+    """The system of a row before the first rating; D = F, or F + 1 with biases."""
     n_factors = fixed.factors.shape[1]
     n_terms = n_factors + 1 if objective.has_biases else n_factors
     matrix = np.zeros((n_terms, n_terms))
     matrix[:n_factors, :n_factors] = fixed.gram
-    return matrix, np.zeros(n_terms)
+    return LinearSystem(matrix, np.zeros(n_terms))
 
 
 @njit(cache=True, nogil=True)
 def add_ratings(
-    matrix: NDArray[np.float64],
-    right: NDArray[np.float64],
-    others: NDArray[np.int32],
-    values: NDArray[np.float32],
-    fixed: Fixed,
-    objective: Objective,
+    system: LinearSystem, others: NDArray[np.int32], values: NDArray[np.float32], fixed: Fixed, objective: Objective
 ) -> None:
-    """Add Σ w z zᵀ to `matrix` and Σ y z to `right`, over ratings (B,) of the rows `others` of the fixed side."""
+    """Add Σ w z zᵀ to the matrix and Σ y z to the right side, over ratings (B,) of the rows `others` of `fixed`."""
     n_factors = fixed.factors.shape[1]
-    observed, weights, targets = np.zeros((BATCH, len(right))), np.zeros(BATCH), np.zeros(BATCH)
+    observed, weights, targets = np.zeros((BATCH, len(system.right))), np.zeros(BATCH), np.zeros(BATCH)
     observed[:, n_factors:] = 1
     for first in range(0, len(others), BATCH):
         weights[:], targets[:] = 0, 0
@@ -92,7 +88,7 @@ def add_ratings(
                 targets[b] = 1.0 + weights[b] if value > 0 else 0.0  # below 0 it is a dislike
             else:
                 weights[b], targets[b] = 1.0, value - objective.mean - fixed.biases[other]
-        add_observations(matrix, right, observed, weights, targets)
+        add_observations(system.matrix, system.right, observed, weights, targets)
 
 
 @njit(cache=True, nogil=True)
@@ -134,44 +130,24 @@ def solved(
     return solution
 
 
-@njit(cache=True, nogil=True)
-def solve_rows(
-    others: NDArray[np.int32],
-    values: NDArray[np.float32],
-    bounds: NDArray[np.int64],
-    ridges: NDArray[np.float64],
-    fixed: Fixed,
-    objective: Objective,
-    found: NDArray[np.float64],
-) -> None:
-    """Solve rows (B,) into `found` (B, F + 1); row b has the ratings `bounds[b]` to `bounds[b + 1]`.
+def _solve_rows(rows: RatedRows, fixed: Fixed, objective: Objective, solutions: NDArray[np.float64]) -> None:
+    """Write [x; b] of all rows to `solutions` (B, F + 1), zeros for rows without ratings.
 
-    Rows without ratings get zeros.
+    Args:
+        rows: `others` are rows of `fixed`.
     """
-    for b in range(len(ridges)):
-        part = slice(bounds[b], bounds[b + 1])
-        found[b] = 0
-        if bounds[b] < bounds[b + 1]:
+    for b in prange(len(rows.ridges)):
+        own = slice(rows.bounds[b], rows.bounds[b + 1])
+        solutions[b] = 0
+        if own.start < own.stop:
             matrix, right = empty_system(fixed, objective)
-            add_ratings(matrix, right, others[part], values[part], fixed, objective)
+            add_ratings(LinearSystem(matrix, right), rows.others[own], rows.values[own], fixed, objective)
             if objective.is_implicit:
-                keep_usual(right, fixed, ridges[b])
-            found[b] = solved(matrix, right, ridges[b], fixed.factors.shape[1], objective)
+                keep_usual(right, fixed, rows.ridges[b])
+            solutions[b] = solved(matrix, right, rows.ridges[b], fixed.factors.shape[1], objective)
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def solve_rows_parallel(
-    others: NDArray[np.int32],
-    values: NDArray[np.float32],
-    bounds: NDArray[np.int64],
-    ridges: NDArray[np.float64],
-    fixed: Fixed,
-    objective: Objective,
-    found: NDArray[np.float64],
-) -> None:
-    """`solve_rows` on all threads."""
-    for b in prange(len(ridges)):
-        solve_rows(others, values, bounds[b : b + 2], ridges[b : b + 1], fixed, objective, found[b : b + 1])
+solve_rows, solve_rows_parallel = serial_and_parallel(_solve_rows)
 
 
 def per_slice(n_terms: int) -> int:
@@ -243,7 +219,7 @@ class Solver:
         for first, last in parts_of(rows.counts, RATINGS_AT_ONCE):
             part = rows.part(first, last)
             fixed, others = beside(part.others)
-            solve_all(others, part.values, part.bounds, part.ridges, fixed, self._objective, solutions[first:last])
+            solve_all(part._replace(others=others), fixed, self._objective, solutions[first:last])
         return solutions
 
     def _solved_one(
@@ -251,15 +227,15 @@ class Solver:
     ) -> Solved:
         """[x; b] (F + 1,) of one row, in slices; between them the model's arrays may move, but their values stay."""
         ridge = float(row.ridges[0])
-        matrix, right = empty_system(beside(row.others[:0])[0], self._objective)
-        n_ratings = per_slice(len(right))
+        system: LinearSystem = empty_system(beside(row.others[:0])[0], self._objective)
+        n_ratings = per_slice(len(system.right))
         for first in range(0, len(row.others), n_ratings):
             if first:
                 yield
             part = slice(first, first + n_ratings)
             fixed, others = beside(row.others[part])
-            add_ratings(matrix, right, others, row.values[part], fixed, self._objective)
+            add_ratings(system, others, row.values[part], fixed, self._objective)
         if self._objective.is_implicit:
-            keep_usual(right, fixed, ridge)
-        solution: NDArray[np.float64] = solved(matrix, right, ridge, self._n_factors, self._objective)
+            keep_usual(system.right, fixed, ridge)
+        solution: NDArray[np.float64] = solved(*system, ridge, self._n_factors, self._objective)
         return solution

@@ -7,21 +7,19 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
-from gpu.host.online.rating_table import find
-from gpu.ratings import Rows
+from gpu.host.online.rating_table import OrderedRows
 
 BEFORE_ALL = np.int64(-(2**63))  # below every position
 
 
 @njit(cache=True, nogil=True)
 def newest_of_users(
-    users: NDArray[np.int64], rows: Rows, positions: NDArray[np.int64], most: Int, is_read: NDArray[np.bool_]
+    users: NDArray[np.int64], rows: OrderedRows, most: Int, is_read: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
     """The ratings of items with `is_read` (I,) among the `most` newest ratings of each user.
 
     Args:
         users: rows of users, (B,).
-        positions: of the ratings in `rows`; the newest have the highest.
 
     Returns:
         (items int32 (N,), values float32 (N,), bounds int64 (B + 1,)): user b has the ratings `bounds[b]` to
@@ -36,19 +34,10 @@ def newest_of_users(
         first, length = rows.starts[users[b]], rows.lengths[users[b]]
         oldest = BEFORE_ALL
         if length > most:
-            oldest = np.partition(positions[first : first + length], length - most)[length - most]
+            oldest = np.partition(rows.positions[first : first + length], length - most)[length - most]
         for position in range(first, first + length):
-            if is_read[rows.items[position]] and positions[position] >= oldest:
+            if is_read[rows.items[position]] and rows.positions[position] >= oldest:
                 items[n], values[n] = rows.items[position], rows.values[position]
                 n += 1
         bounds[b + 1] = n
     return items[:n], values[:n], bounds
-
-
-@njit(cache=True, nogil=True)
-def values_of_pairs(items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows) -> NDArray[np.float32]:
-    """Rating of `items[n]` by `users[n]`, for each n; float32 (B,). Every pair must have a rating."""
-    values = np.empty(len(users), dtype=np.float32)
-    for n in range(len(users)):
-        values[n] = rows.values[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], items[n])]
-    return values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -11,8 +11,35 @@ from numpy.typing import NDArray
 from gpu.host.arena import FULL, Directory, Int, clear, give_back, new_place
 from gpu.ratings import Rows
 
+if TYPE_CHECKING:
+    from gpu.online.rating_table import Changes
+
 LONG = 1024  # ratings of a row; from here on a batch merges its new ratings into the row in one pass
 UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
+
+
+class OrderedRows(NamedTuple):
+    """`gpu.ratings.Rows` of users, and the position of each rating: a user's newest ratings have the highest ones."""
+
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    items: NDArray[np.int32]
+    values: NDArray[np.float32]
+    positions: NDArray[np.int64]
+
+
+class TableColumns(NamedTuple):
+    """The arrays of a table of ratings.
+
+    Attributes:
+        by_user, columns: rows of users, ascending by item.
+        by_item, raters: users of each item, in no order; int32.
+    """
+
+    by_user: Directory
+    columns: UserColumns
+    by_item: Directory
+    raters: NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
@@ -82,28 +109,21 @@ def remove_rater(item: Int, user: Int, rows: Directory, users: NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
-def missing_items(
-    first: Int,
-    users: NDArray[np.int64],
-    items: NDArray[np.int64],
-    values: NDArray[np.float32],
-    row: tuple[NDArray[np.int32], Int, Int],
-    most: Int,
-) -> tuple[NDArray[np.int64], Int]:
+def missing_items(first: Int, changes: Changes, table: TableColumns, most: Int) -> tuple[NDArray[np.int64], Int]:
     """Items that changes of one user, from `first` on, rate and that the user's row lacks.
 
     Args:
-        row: (column of items, start and length of the row in it).
         most: items to return, at most.
 
     Returns:
         (the items, ascending; the first change that was not looked at).
     """
-    column, start, length = row
+    users, items, column = changes.users, changes.items, table.columns[0]
+    start, length = table.by_user[0][users[first]], table.by_user[1][users[first]]
     missing, n_missing, n = np.empty(most, dtype=np.int64), 0, first
     while n < len(users) and users[n] == users[first] and n_missing < most:
         position = find(column, start, length, items[n])
-        if not np.isnan(values[n]) and not (position < start + length and column[position] == items[n]):
+        if not np.isnan(changes.new[n]) and not (position < start + length and column[position] == items[n]):
             missing[n_missing] = items[n]
             n_missing += 1
         n += 1
@@ -111,28 +131,19 @@ def missing_items(
 
 
 @njit(cache=True, nogil=True)
-def merge(
-    first: Int,
-    users: NDArray[np.int64],
-    items: NDArray[np.int64],
-    values: NDArray[np.float32],
-    by_user: Directory,
-    columns: UserColumns,
-    by_item: Directory,
-    raters: NDArray[np.int32],
-) -> Int:
+def merge(first: Int, changes: Changes, table: TableColumns) -> Int:
     """Insert entries of NaN for the new items of one user's changes, from `first` on, in one pass over the row.
 
     Returns:
         The first change that still lacks an entry; `FULL`, with the table unchanged, if an arena is full.
     """
-    user, (starts, lengths, capacities, _) = users[first], by_user
-    if not ensure_user_room(user, by_user, columns):
+    user, columns, (starts, lengths, capacities, _) = changes.users[first], table.columns, table.by_user
+    if not ensure_user_room(user, table.by_user, columns):
         return FULL
     start, room = starts[user], capacities[user] - lengths[user]
-    new, end = missing_items(first, users, items, values, (columns[0], start, lengths[user]), room)
+    new, end = missing_items(first, changes, table, room)
     for item in new:
-        if not ensure_item_room(item, by_item, raters):
+        if not ensure_item_room(item, table.by_item, table.raters):
             return FULL
     source = start + lengths[user] - 1
     for n in range(len(new) - 1, -1, -1):
@@ -144,40 +155,30 @@ def merge(
             columns[0][target], columns[1][target] = columns[0][position], columns[1][position]
             columns[2][target], columns[3][target] = columns[2][position], columns[3][position]
         columns[0][source + n + 1], columns[1][source + n + 1] = new[n], np.nan
-        raters[by_item[0][new[n]] + by_item[1][new[n]]] = user
-        by_item[1][new[n]] += 1
+        table.raters[table.by_item[0][new[n]] + table.by_item[1][new[n]]] = user
+        table.by_item[1][new[n]] += 1
     lengths[user] += len(new)
     return end
 
 
 @njit(cache=True, nogil=True)
-def apply(
-    first: Int,
-    users: NDArray[np.int64],
-    items: NDArray[np.int64],
-    new: tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]],
-    old: NDArray[np.float32],
-    by_user: Directory,
-    columns: UserColumns,
-    by_item: Directory,
-    raters: NDArray[np.int32],
-) -> int:
-    """Apply changes `first`, `first` + 1, … in order.
+def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], table: TableColumns) -> int:
+    """Apply changes `first`, `first` + 1, … in order, and write the values that they replace to `changes.old`.
 
     Args:
-        new: value (NaN deletes), timestamp and position of each change.
-        old: gets the value that each change replaced, NaN for none.
+        timestamps: (B,), stored with the ratings.
 
     Returns:
         The first change that did not fit; the number of changes if all are applied.
     """
+    users, items, old, values, positions = changes
+    by_user, columns, by_item, raters = table
     starts, lengths = by_user[0], by_user[1]
-    values, timestamps, positions = new
     merged = first
     for n in range(first, len(users)):
         user, item = users[n], items[n]
         if n >= merged and lengths[user] >= LONG:
-            merged = merge(n, users, items, values, by_user, columns, by_item, raters)
+            merged = merge(n, changes, table)
             if merged == FULL:
                 return n
         position = find(columns[0], starts[user], lengths[user], item)
@@ -221,12 +222,12 @@ def forget_raters(user: Int, items: NDArray[np.int32], by_item: Directory, rater
 
 
 @njit(cache=True, nogil=True)
-def values_of(item: Int, users: NDArray[np.int32], rows: Rows) -> NDArray[np.float32]:
-    """Rating of `item` by each of `users` (B,), who have all rated it; float32 (B,)."""
-    values = np.empty(len(users), dtype=np.float32)
+def entries_of(items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows) -> NDArray[np.int64]:
+    """Index into `rows.items` of the rating of `items[n]` by `users[n]`, int64 (B,); every pair must have one."""
+    entries = np.empty(len(users), dtype=np.int64)
     for n in range(len(users)):
-        values[n] = rows.values[find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], item)]
-    return values
+        entries[n] = find(rows.items, rows.starts[users[n]], rows.lengths[users[n]], items[n])
+    return entries
 
 
 @njit(cache=True, nogil=True)

@@ -7,18 +7,59 @@ absences: for each rater who likes the item, users drawn from those who have not
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
+from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.online.rating_table import find
 from gpu.host.online.refit_users import MAX_DRAWS, curvature, dot, draw, sigmoid
-from gpu.host.solve import BATCH, add_observations, solve
+from gpu.host.solve import BATCH, LinearSystem, add_observations, solve
 from gpu.ratings import Rows
 from gpu.refit_rules import Rules
 from gpu.views import Arrays
+
+
+class UserPool(NamedTuple):
+    """Users whose absence can be drawn.
+
+    Attributes:
+        users: int64 (n,), rows of the trained users, sorted by key.
+        keys: uint64 (n,), their keys, ascending.
+    """
+
+    users: NDArray[np.int64]
+    keys: NDArray[np.uint64]
+
+
+class UserGroups(NamedTuple):
+    """Users of each of B items.
+
+    Attributes:
+        users: int32 or int64, rows of users, item by item.
+        bounds: int64 (B + 1,), item b has the users `bounds[b]` to `bounds[b + 1]`.
+    """
+
+    users: NDArray[Any]
+    bounds: NDArray[np.int64]
+
+
+class Observers(NamedTuple):
+    """The users from whom one item learns.
+
+    Attributes:
+        item: row of the item.
+        users: int64 (n,), its raters, then the users who are counted as absent.
+        n_raters: number of its raters.
+    """
+
+    item: Int
+    users: NDArray[np.int64]
+    n_raters: Int
 
 
 @njit(cache=True, nogil=True)
@@ -91,13 +132,7 @@ def observe(
 
 @njit(cache=True, nogil=True)
 def draw_absent(
-    item_key: np.uint64,
-    rater_key: np.uint64,
-    number: Int,
-    raters: NDArray[np.int32],
-    pool: NDArray[np.int64],
-    pool_keys: NDArray[np.uint64],
-    seed: np.uint64,
+    item_key: np.uint64, rater_key: np.uint64, number: Int, raters: NDArray[np.int32], pool: UserPool, seed: np.uint64
 ) -> Int:
     """A user of `pool` who is not in `raters` (ascending): the first at or after a random key; −1 if no draw hits one.
 
@@ -105,7 +140,7 @@ def draw_absent(
     """
     for attempt in range(MAX_DRAWS):
         word = draw(seed, item_key, rater_key, number * MAX_DRAWS + attempt)
-        user: Int = pool[np.searchsorted(pool_keys, word) % len(pool)]
+        user: Int = pool.users[np.searchsorted(pool.keys, word) % len(pool.users)]
         position = find(raters, 0, len(raters), user)
         if position == len(raters) or raters[position] != user:
             return user
@@ -118,16 +153,15 @@ def draw_absences(
     likers: NDArray[np.int32],
     raters: NDArray[np.int32],
     user_keys: NDArray[np.uint64],
-    pool: NDArray[np.int64],
-    pool_keys: NDArray[np.uint64],
+    pool: UserPool,
     rules: Rules,
 ) -> NDArray[np.int64]:
     """Users whose absence counts against the item: `n_negatives` for each of `likers`, none of them in `raters`."""
     absent = np.empty(len(likers) * rules.n_negatives, dtype=np.int64)
     n = 0
-    for rater in likers if len(pool) else likers[:0]:
+    for rater in likers if len(pool.users) else likers[:0]:
         for number in range(rules.n_negatives):
-            user = draw_absent(item_key, user_keys[rater], number, raters, pool, pool_keys, rules.seed)
+            user = draw_absent(item_key, user_keys[rater], number, raters, pool, rules.seed)
             if user >= 0:
                 absent[n] = user
                 n += 1
@@ -147,35 +181,29 @@ def ridge_of(term: Int, n: Int, n_factors: Int, n_neighbors: Int, rules: Rules) 
 
 @njit(cache=True, nogil=True)
 def step(
-    found: NDArray[np.float64],
-    matrix: NDArray[np.float64],
-    right: NDArray[np.float64],
-    item: Int,
-    users: NDArray[np.int64],
-    n_raters: Int,
-    rows: Rows,
-    arrays: Arrays,
+    solution: NDArray[np.float64], system: LinearSystem, observers: Observers, rows: Rows, arrays: Arrays
 ) -> NDArray[np.int64]:
-    """Add all observations to the system for the step from `found`; the first `n_raters` of `users` are the raters.
+    """Add all observations to the system for the step from `solution`.
 
     Returns:
         int64 (D,), number of observations in which each term takes part.
     """
-    counts = np.zeros(len(found), dtype=np.int64)
-    observed, weights, targets = np.zeros((BATCH, len(found))), np.zeros(BATCH), np.zeros(BATCH)
+    item, users, n_raters = observers
+    counts = np.zeros(len(solution), dtype=np.int64)
+    observed, weights, targets = np.zeros((BATCH, len(solution))), np.zeros(BATCH), np.zeros(BATCH)
     for first in range(0, len(users), BATCH):
         weights[:], targets[:], observed[:] = 0, 0, 0
         for b in range(min(BATCH, len(users) - first)):
             user = users[first + b]
             observe(observed[b], counts, item, user, rows, arrays)
-            score = arrays.mean + arrays.user_bias[user] + dot(found, observed[b])
+            score = arrays.mean + arrays.user_bias[user] + dot(solution, observed[b])
             if arrays.is_implicit:
                 expected = sigmoid(score)
                 is_like = first + b < n_raters and rating_of(user, item, rows) >= arrays.middle
                 targets[b], weights[b] = (1.0 if is_like else 0.0) - expected, curvature(score)
             else:
                 targets[b], weights[b] = learned(rating_of(user, item, rows), arrays) - score, 1.0
-        add_observations(matrix, right, observed, weights, targets)
+        add_observations(system.matrix, system.right, observed, weights, targets)
     return counts
 
 
@@ -186,20 +214,19 @@ def fit_item(
     """[v; b̂; w; c] (D,) of a new item: ridge regression, or `n_steps` Newton steps from zero for implicit models."""
     n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
     n_terms = n_factors + 1 + 2 * n_neighbors
-    users = np.concatenate((raters.astype(np.int64), absent))
-    found, right = np.zeros(n_terms), np.empty(n_terms)
-    matrix = np.empty((n_terms, n_terms))
+    observers = Observers(item, np.concatenate((raters.astype(np.int64), absent)), len(raters))
+    solution, matrix, right = np.zeros(n_terms), np.empty((n_terms, n_terms)), np.empty(n_terms)
     for _ in range(rules.n_steps if arrays.is_implicit else 1):
         matrix[:], right[:] = 0, 0
-        counts = step(found, matrix, right, item, users, len(raters), rows, arrays)
+        counts = step(solution, LinearSystem(matrix, right), observers, rows, arrays)
         for a in range(n_terms):
             ridge = ridge_of(a, counts[a], n_factors, n_neighbors, rules)
             matrix[a, a] += ridge
-            right[a] -= ridge * found[a]
+            right[a] -= ridge * solution[a]
         solve(matrix, right)
         for a in range(n_terms):
-            found[a] += right[a]
-    return found
+            solution[a] += right[a]
+    return solution
 
 
 @njit(cache=True, nogil=True)
@@ -208,48 +235,25 @@ def refit_item(
 ) -> None:
     """Refit one item over its raters and drawn absences, in place in `arrays`; without raters it gets zeros."""
     n_factors, n_neighbors = arrays.user_factors.shape[1], arrays.neighbors.shape[1]
-    found = np.zeros(n_factors + 1 + 2 * n_neighbors)
+    solution = np.zeros(n_factors + 1 + 2 * n_neighbors)
     if len(raters):
-        found = fit_item(item, raters, absent, rows, arrays, rules)
+        solution = fit_item(item, raters, absent, rows, arrays, rules)
     for f in range(n_factors):
-        arrays.item_factors[item, f] = found[f]
-    arrays.item_bias[item] = found[n_factors]
+        arrays.item_factors[item, f] = solution[f]
+    arrays.item_bias[item] = solution[n_factors]
     for k in range(n_neighbors):
-        arrays.explicit_weights[item, k] = found[n_factors + 1 + k]
-        arrays.implicit_weights[item, k] = found[n_factors + 1 + n_neighbors + k]
+        arrays.explicit_weights[item, k] = solution[n_factors + 1 + k]
+        arrays.implicit_weights[item, k] = solution[n_factors + 1 + n_neighbors + k]
 
 
-@njit(cache=True, nogil=True)
-def refit_items(
-    items: NDArray[np.int64],
-    raters: NDArray[np.int32],
-    rater_bounds: NDArray[np.int64],
-    absent: NDArray[np.int64],
-    absent_bounds: NDArray[np.int64],
-    rows: Rows,
-    arrays: Arrays,
-    rules: Rules,
+def _refit_items(
+    items: NDArray[np.int64], raters: UserGroups, absent: UserGroups, rows: Rows, arrays: Arrays, rules: Rules
 ) -> None:
-    """`refit_item` for items (B,). Item b has `raters[rater_bounds[b] : rater_bounds[b + 1]]`; so for absences."""
-    for b in range(len(items)):
-        part = slice(rater_bounds[b], rater_bounds[b + 1])
-        drawn = slice(absent_bounds[b], absent_bounds[b + 1])
-        refit_item(items[b], raters[part], absent[drawn], rows, arrays, rules)
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def refit_items_parallel(
-    items: NDArray[np.int64],
-    raters: NDArray[np.int32],
-    rater_bounds: NDArray[np.int64],
-    absent: NDArray[np.int64],
-    absent_bounds: NDArray[np.int64],
-    rows: Rows,
-    arrays: Arrays,
-    rules: Rules,
-) -> None:
-    """`refit_items` on all threads."""
+    """`refit_item` for `items` (B,), each with its `raters` and its drawn `absent` users."""
     for b in prange(len(items)):
-        part = slice(rater_bounds[b], rater_bounds[b + 1])
-        drawn = slice(absent_bounds[b], absent_bounds[b + 1])
-        refit_item(items[b], raters[part], absent[drawn], rows, arrays, rules)
+        own = slice(raters.bounds[b], raters.bounds[b + 1])
+        drawn = slice(absent.bounds[b], absent.bounds[b + 1])
+        refit_item(items[b], raters.users[own], absent.users[drawn], rows, arrays, rules)
+
+
+refit_items, refit_items_parallel = serial_and_parallel(_refit_items)

@@ -14,16 +14,46 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.bounds import learned
+from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lsh import GOLDEN, mix
-from gpu.host.online.rating_table import find
-from gpu.host.solve import BATCH, add_observations, solve
-from gpu.ratings import Rows
+from gpu.host.online.rating_table import OrderedRows, find
+from gpu.host.solve import BATCH, LinearSystem, add_observations, solve
 from gpu.refit_rules import Rules
 from gpu.views import Arrays
 
 UNRATED = np.float32(-1e30)
 MAX_DRAWS = 64  # attempts at one negative; a user who has rated nearly all items gets fewer negatives
 CHUNK = 8  # users that one thread refits one after the other
+
+
+class ItemPool(NamedTuple):
+    """Items that refits of users read and draw.
+
+    Attributes:
+        items: int64, rows of the trained items, sorted by key.
+        is_trained: bool (I,).
+        keys: uint64 (I,), keys of all items.
+    """
+
+    items: NDArray[np.int64]
+    is_trained: NDArray[np.bool_]
+    keys: NDArray[np.uint64]
+
+
+class UserRow(NamedTuple):
+    """Ratings of one user.
+
+    Attributes:
+        key: the user's key; draws depend on it.
+        rated: int32, all items of the user, ascending; never drawn.
+        items: int32 (n,), the items whose ratings the refit learns, a part of `rated`.
+        values: float32 (n,), their ratings.
+    """
+
+    key: np.uint64
+    rated: NDArray[np.int32]
+    items: NDArray[np.int32]
+    values: NDArray[np.float32]
 
 
 class Samples(NamedTuple):
@@ -104,17 +134,12 @@ def neighbor_terms(item: Int, line: NDArray[np.float32], arrays: Arrays) -> floa
 
 @njit(cache=True, nogil=True)
 def draw_unrated(
-    key: np.uint64,
-    item_key: np.uint64,
-    number: Int,
-    rated: NDArray[np.int32],
-    pool: NDArray[np.int64],
-    seed: np.uint64,
+    key: np.uint64, item_key: np.uint64, number: Int, rated: NDArray[np.int32], pool: ItemPool, seed: np.uint64
 ) -> Int:
     """A uniformly drawn item of `pool` that is not in `rated` (ascending); −1 if no draw hits one."""
     for attempt in range(MAX_DRAWS):
         word = draw(seed, key, item_key, number * MAX_DRAWS + attempt)
-        item: Int = pool[np.int64(((word >> np.uint64(32)) * np.uint64(len(pool))) >> np.uint64(32))]
+        item: Int = pool.items[np.int64(((word >> np.uint64(32)) * np.uint64(len(pool.items))) >> np.uint64(32))]
         position = find(rated, 0, len(rated), item)
         if position == len(rated) or rated[position] != item:
             return item
@@ -122,37 +147,25 @@ def draw_unrated(
 
 
 @njit(cache=True, nogil=True)
-def samples_of(
-    key: np.uint64,
-    rated: NDArray[np.int32],
-    items: NDArray[np.int32],
-    values: NDArray[np.float32],
-    line: NDArray[np.float32],
-    arrays: Arrays,
-    pool: NDArray[np.int64],
-    is_trained: NDArray[np.bool_],
-    item_keys: NDArray[np.uint64],
-    rules: Rules,
-) -> Samples:
+def samples_of(user: UserRow, line: NDArray[np.float32], arrays: Arrays, pool: ItemPool, rules: Rules) -> Samples:
     """The samples of a user's refit: ratings of trained items and, for implicit models, draws for each like.
 
     Args:
-        rated: all items of the user, ascending; never drawn.
-        items, values: the ratings to learn from, a part of `rated`.
-        pool: trained items, sorted by key.
+        line: (I,), the residuals of the user, see `fill_line`.
     """
+    items, values = user.items, user.values
     n_draws = min(rules.n_negatives, max(1, rules.max_negatives // max(1, len(items)))) if arrays.is_implicit else 0
     chosen = np.empty((1 + n_draws) * len(items), dtype=np.int64)
     targets, counts = np.empty(len(chosen)), np.ones(len(chosen))
     n = 0
     for p in range(len(items)):
-        if not is_trained[items[p]]:
+        if not pool.is_trained[items[p]]:
             continue
         is_like = values[p] >= arrays.middle
         chosen[n], targets[n] = items[p], is_like if arrays.is_implicit else learned(values[p], arrays)
         n += 1
         for number in range(n_draws if is_like else 0):
-            item = draw_unrated(key, item_keys[items[p]], number, rated, pool, rules.seed)
+            item = draw_unrated(user.key, pool.keys[items[p]], number, user.rated, pool, rules.seed)
             if item >= 0:
                 chosen[n], targets[n], counts[n] = item, 0.0, rules.n_negatives / n_draws
                 n += 1
@@ -203,14 +216,13 @@ def dot(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
 
 @njit(cache=True, nogil=True)
 def step(
-    found: NDArray[np.float64],
-    matrix: NDArray[np.float64],
-    right: NDArray[np.float64],
-    rows: NDArray[np.float64],
-    samples: Samples,
-    arrays: Arrays,
+    solution: NDArray[np.float64], system: LinearSystem, rows: NDArray[np.float64], samples: Samples, arrays: Arrays
 ) -> None:
-    """Add all samples to the system for the step from `found`: x = [v_j; 1], and the error of the score at `found`."""
+    """Add all samples to the system for the step from `solution`: x = [v_j; 1], and the error of the score there.
+
+    Args:
+        rows: work space (BATCH, F + 1).
+    """
     n_factors = arrays.item_factors.shape[1]
     weights, targets = np.zeros(BATCH), np.zeros(BATCH)
     for first in range(0, len(samples.items), BATCH):
@@ -220,93 +232,58 @@ def step(
             for f in range(n_factors):
                 rows[b, f] = arrays.item_factors[samples.items[s], f]
             rows[b, n_factors] = 1
-            score = samples.offsets[s] + dot(found, rows[b])
+            score = samples.offsets[s] + dot(solution, rows[b])
             expected = sigmoid(score) if arrays.is_implicit else score
             targets[b] = samples.counts[s] * (samples.targets[s] - expected)
             weights[b] = samples.counts[s] * (curvature(score) if arrays.is_implicit else 1.0)
-        add_observations(matrix, right, rows, weights, targets)
+        add_observations(system.matrix, system.right, rows, weights, targets)
 
 
 @njit(cache=True, nogil=True)
 def fit_user(samples: Samples, arrays: Arrays, rules: Rules) -> NDArray[np.float64]:
     """[u; b] (F + 1,) fitted to the samples: by ridge regression, or by `n_steps` Newton steps for implicit models."""
     n_factors = arrays.item_factors.shape[1]
-    found, right = np.zeros(n_factors + 1), np.empty(n_factors + 1)
-    matrix, rows = np.empty((n_factors + 1, n_factors + 1)), np.empty((BATCH, n_factors + 1))
+    solution, rows = np.zeros(n_factors + 1), np.empty((BATCH, n_factors + 1))
+    system = LinearSystem(np.empty((n_factors + 1, n_factors + 1)), np.empty(n_factors + 1))
     for _ in range(rules.n_steps if arrays.is_implicit else 1):
-        set_ridge(matrix, samples.counts.sum(), n_factors, rules)
+        set_ridge(system.matrix, samples.counts.sum(), n_factors, rules)
         for a in range(n_factors + 1):
-            right[a] = -matrix[a, a] * found[a]
-        step(found, matrix, right, rows, samples, arrays)
-        solve(matrix, right)
+            system.right[a] = -system.matrix[a, a] * solution[a]
+        step(solution, system, rows, samples, arrays)
+        solve(system.matrix, system.right)
         for a in range(n_factors + 1):
-            found[a] += right[a]
-    return found
+            solution[a] += system.right[a]
+    return solution
 
 
 @njit(cache=True, nogil=True)
 def fold_in(
-    key: np.uint64,
-    rated: NDArray[np.int32],
-    items: NDArray[np.int32],
-    values: NDArray[np.float32],
-    line: NDArray[np.float32],
-    arrays: Arrays,
-    pool: NDArray[np.int64],
-    is_trained: NDArray[np.bool_],
-    item_keys: NDArray[np.uint64],
-    rules: Rules,
+    user: UserRow, line: NDArray[np.float32], arrays: Arrays, pool: ItemPool, rules: Rules
 ) -> tuple[NDArray[np.float64], float]:
-    """([u; b], b̄_i) of a user, see `samples_of`; `line` must be all `UNRATED`, and is so again on return."""
-    baseline = shrunk_mean(values, arrays, rules)
-    fill_line(line, items, values, baseline, arrays)
-    samples = samples_of(key, rated, items, values, line, arrays, pool, is_trained, item_keys, rules)
-    for item in items:
+    """([u; b] (F + 1,), b̄_i) of a user; `line` (I,) must be all `UNRATED`, and is so again on return."""
+    baseline = shrunk_mean(user.values, arrays, rules)
+    fill_line(line, user.items, user.values, baseline, arrays)
+    samples = samples_of(user, line, arrays, pool, rules)
+    for item in user.items:
         line[item] = UNRATED
     return fit_user(samples, arrays, rules), baseline
 
 
-@njit(cache=True, nogil=True)
-def refit_users(
-    users: NDArray[np.int64],
-    keys: NDArray[np.uint64],
-    rows: Rows,
-    positions: NDArray[np.int64],
-    arrays: Arrays,
-    pool: NDArray[np.int64],
-    is_trained: NDArray[np.bool_],
-    item_keys: NDArray[np.uint64],
-    rules: Rules,
+def _refit_users(
+    users: NDArray[np.int64], keys: NDArray[np.uint64], rows: OrderedRows, arrays: Arrays, pool: ItemPool, rules: Rules
 ) -> None:
-    """Refit `users` (B,) with `keys` (B,) over their ratings, in place in `arrays`."""
-    line = np.full(len(arrays.item_bias), UNRATED)
-    n_factors = arrays.item_factors.shape[1]
-    for b in range(len(users)):
-        first = rows.starts[users[b]]
-        last = first + rows.lengths[users[b]]
-        rated = rows.items[first:last]
-        items, values = newest(rated, rows.values[first:last], positions[first:last], rules.max_ratings)
-        found, baseline = fold_in(
-            keys[b], rated, items, values, line, arrays, pool, is_trained, item_keys, rules
-        )  # fmt: skip
-        for f in range(n_factors):
-            arrays.user_factors[users[b], f] = found[f]
-        arrays.user_bias[users[b]], arrays.user_baseline[users[b]] = found[n_factors], baseline
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def refit_users_parallel(
-    users: NDArray[np.int64],
-    keys: NDArray[np.uint64],
-    rows: Rows,
-    positions: NDArray[np.int64],
-    arrays: Arrays,
-    pool: NDArray[np.int64],
-    is_trained: NDArray[np.bool_],
-    item_keys: NDArray[np.uint64],
-    rules: Rules,
-) -> None:
-    """`refit_users` on all threads."""
+    """Refit `users` (B,) with `keys` (B,) over their newest ratings, in place in `arrays`."""
+    factors, biases, baselines = arrays.user_factors, arrays.user_bias, arrays.user_baseline
     for chunk in prange((len(users) + CHUNK - 1) // CHUNK):
-        part = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, len(users)))
-        refit_users(users[part], keys[part], rows, positions, arrays, pool, is_trained, item_keys, rules)
+        line = np.full(len(arrays.item_bias), UNRATED)
+        for b in range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(users))):
+            own = slice(rows.starts[users[b]], rows.starts[users[b]] + rows.lengths[users[b]])
+            rated = rows.items[own]
+            items, values = newest(rated, rows.values[own], rows.positions[own], rules.max_ratings)
+            solution, baseline = fold_in(UserRow(keys[b], rated, items, values), line, arrays, pool, rules)
+            for f in range(factors.shape[1]):
+                factors[users[b], f] = solution[f]
+            biases[users[b]], baselines[users[b]] = solution[-1], baseline
+
+
+refit_users, refit_users_parallel = serial_and_parallel(_refit_users)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 from gpu.host.item_index import Tables
+from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lists import ROWS_AT_ONCE
 from gpu.host.neighbor_blocks import BLOCK, Touched
 from gpu.ranking.requests import RankingRequests
@@ -40,22 +41,19 @@ def add_ratings(request: Int, requests: RankingRequests, tables: Tables, sums: N
                 add_scaled(x, weights[slots[item], first : first + CHUNK], part)
 
 
-@njit(cache=True, nogil=True)
-def score(request: Int, requests: RankingRequests, tables: Tables, scores: NDArray[np.float32]) -> None:
-    """Set `scores` (I,) of a request to the fixed part, which masks hidden items, plus the sums of item weights."""
-    sums, slots = np.empty(len(tables.item_weights), dtype=np.float32), tables.item_slots
-    add_ratings(request, requests, tables, sums)
-    scores[:] = tables.fixed
-    for j in range(len(slots)):
-        if slots[j] >= 0:
-            scores[j] += sums[slots[j]]
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def score_parallel(requests: RankingRequests, tables: Tables, scores: NDArray[np.float32]) -> None:
-    """`score` of all requests (B,), in parallel."""
+def _score(requests: RankingRequests, tables: Tables, scores: NDArray[np.float32]) -> None:
+    """Set `scores` (B, I) to the fixed part, which masks hidden items, plus the sums of item weights."""
+    slots = tables.item_slots
     for b in prange(len(scores)):
-        score(b, requests, tables, scores[b])
+        sums = np.empty(len(tables.item_weights), dtype=np.float32)
+        add_ratings(b, requests, tables, sums)
+        scores[b] = tables.fixed
+        for j in range(len(slots)):
+            if slots[j] >= 0:
+                scores[b, j] += sums[slots[j]]
+
+
+score, score_parallel = serial_and_parallel(_score)
 
 
 @njit(cache=True, nogil=True)
@@ -67,8 +65,7 @@ def weighted(requests: RankingRequests, tables: Tables, is_parallel: bool | np.b
     if is_parallel:
         score_parallel(requests, tables, scores)
     else:
-        for b in range(n_users):
-            score(b, requests, tables, scores[b])
+        score(requests, tables, scores)
     starts, blocks = np.arange(n_users) * n_blocks, np.empty(n_users * n_blocks, dtype=np.int32)
     for position in range(len(blocks)):
         blocks[position] = position % n_blocks

@@ -44,6 +44,6 @@ def test_all_threads_rank_as_one(seed: int, n_queries: int) -> None:
     signatures = rng.integers(0, 2**16, (50, 3), dtype=np.uint64)
     candidates, queries = np.flatnonzero(rng.random(50) < 0.7), rng.integers(0, 50, n_queries)
     alone, together = np.full((2, n_queries, 4), -1, dtype=np.int64)
-    hamming.rank_block(alone, signatures, candidates, queries)
-    hamming.rank_blocks(together, signatures, candidates, queries)
+    hamming.rank_blocks(alone, signatures, candidates, queries)
+    hamming.rank_blocks_parallel(together, signatures, candidates, queries)
     np.testing.assert_array_equal(alone, together)

@@ -68,13 +68,14 @@ def test_counted_kernels_are_the_rehearsed_ones(algorithm: str, by_algorithm: di
 def test_every_declared_kernel_is_found() -> None:
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "gpu" / "host").rglob("*.py"))
     declared = [part.split(")\n")[0] for part in sources.split("\n@njit(")[1:]]
-    assert (
-        len(compilation.kernels()) == len([options for options in declared if 'inline="always"' not in options]) > 100
-    )
+    n_single = len([options for options in declared if 'inline="always"' not in options])
+    assert len(compilation.kernels()) == n_single + 2 * sources.count(" = serial_and_parallel(") > 100
 
 
 def test_the_engine_makes_no_more_lists_at_a_time_than_one_thread_takes() -> None:
-    assert LISTED_PER_SLICE <= QUERY_BLOCK  # else `hamming.rank_blocks` is called by a request for the first time
+    assert (
+        LISTED_PER_SLICE <= QUERY_BLOCK
+    )  # else `hamming.rank_blocks_parallel` is called by a request for the first time
 
 
 def test_no_request_compiles_anything(redis_url: str, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_the_newest_ratings_of_many_users_are_those_of_each(most: int) -> None:
     rng = np.random.default_rng(most)
     table, is_read = random_table(most), rng.random(N_ITEMS) < 0.7
     users = rng.permutation(N_USERS)
-    items, values, bounds = gather_rows.newest_of_users(users, table.rows, table.positions, most, is_read)
+    items, values, bounds = gather_rows.newest_of_users(users, table.ordered_rows, most, is_read)
     assert (bounds[0], len(bounds)) == (0, N_USERS + 1)
     assert bounds[-1] == len(items) == len(values)
     for b, user in enumerate(users.tolist()):
@@ -42,12 +42,12 @@ def test_the_newest_ratings_of_many_users_are_those_of_each(most: int) -> None:
         assert values[part].tolist() == given[read].tolist()
 
 
-def test_values_of_pairs_are_those_that_were_given() -> None:
+def test_entries_of_pairs_are_their_ratings() -> None:
     table = random_table(0)
     users, items, values = table.ratings().coo()
     order = np.random.default_rng(0).permutation(len(users))
-    found = gather_rows.values_of_pairs(items[order].astype(np.int64), users[order].astype(np.int32), table.rows)
-    assert found.tolist() == values[order].tolist()
+    entries = table.entries(items[order].astype(np.int64), users[order].astype(np.int32))
+    assert table.rows.values[entries].tolist() == values[order].tolist()
 
 
 def test_items_that_are_left_out_are_found_for_all_users_together() -> None:

@@ -33,10 +33,9 @@ def empty_line(model: Model) -> np.ndarray:
 def samples_of(model: Model, items: np.ndarray, values: np.ndarray) -> refit_users.Samples:
     line, arrays = empty_line(model), arrays_of(model)
     refit_users.fill_line(line, items, values, 0.0, arrays)
-    pool = np.flatnonzero(model.item_trained)
-    rules = user_rules(params_as(CulshImplicitParams, model))
-    keys = KEYS[: model.n_items]
-    return refit_users.samples_of(KEYS[0], items, items, values, line, arrays, pool, model.item_trained, keys, rules)
+    pool = refit_users.ItemPool(np.flatnonzero(model.item_trained), model.item_trained, KEYS[: model.n_items])
+    user, rules = refit_users.UserRow(KEYS[0], items, items, values), user_rules(params_as(CulshImplicitParams, model))
+    return refit_users.samples_of(user, line, arrays, pool, rules)
 
 
 def test_the_newest_ratings_stay_in_the_order_of_items() -> None:
@@ -103,10 +102,11 @@ def test_many_steps_reach_the_optimum_for_an_item(middle: float) -> None:
     model, matrix = implicit_model(12, 10), random_matrix(12, 10, 0.4)
     model.calibration = Calibration(middle=middle)
     table, rules = table_of(matrix), item_rules(params_as(CulshImplicitParams, model))._replace(n_steps=MANY_STEPS)
-    raters, pool = table.raters(ITEM), np.argsort(KEYS[:12])
+    raters, by_key = table.raters(ITEM), np.argsort(KEYS[:12])
+    pool = refit_items.UserPool(by_key, KEYS[:12][by_key])
     likers = refit_items.likers(ITEM, raters, table.rows, np.float32(middle))
     assert likers.tolist() == raters[matrix[raters, ITEM] >= middle].tolist()
-    absent = refit_items.draw_absences(KEYS[20], likers, raters, KEYS[:12], pool, KEYS[:12][pool], rules)
+    absent = refit_items.draw_absences(KEYS[20], likers, raters, KEYS[:12], pool, rules)
     assert len(absent) == rules.n_negatives * len(likers)
     assert not np.isin(absent, raters).any()
     found = refit_items.fit_item(ITEM, raters, absent, table.rows, arrays_of(model), rules)
@@ -132,6 +132,9 @@ def test_a_step_never_runs_away() -> None:
 
 @pytest.mark.parametrize("n_trained", [0, 1])
 def test_absences_need_somebody_to_be_absent(n_trained: int) -> None:
-    raters, pool = np.array([0, 2], dtype=np.int32), np.zeros(n_trained, dtype=np.int64)
+    raters, pool = (
+        np.array([0, 2], dtype=np.int32),
+        refit_items.UserPool(np.zeros(n_trained, np.int64), KEYS[:n_trained]),
+    )
     rules = item_rules(random_params(CulshImplicitParams))
-    assert len(refit_items.draw_absences(KEYS[0], raters, raters, KEYS, pool, KEYS[:n_trained], rules)) == 0
+    assert len(refit_items.draw_absences(KEYS[0], raters, raters, KEYS, pool, rules)) == 0

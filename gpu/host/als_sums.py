@@ -44,9 +44,8 @@ def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> 
         n_rated: number of rows of the whole fixed side that have ratings.
     """
     part = within_columns(rows, columns)
-    side = als.prepare(part, columns.stop - columns.start, problem)._replace(
-        ridges=problem.ridges(rows.lengths, n_rated)
-    )
+    side = als.prepare(part, columns.stop - columns.start, problem)
+    side = side._replace(plan=side.plan._replace(ridges=problem.ridges(rows.lengths, n_rated)))
     n, n_rows = max(1, SUMS_BYTES // (8 * width(problem) * (width(problem) + 1))), len(rows.starts)
     batches = [(first, min(first + n, n_rows)) for first in range(0, n_rows, n)]
     return Sums(side, rows.lengths > 0, batches)
@@ -79,7 +78,7 @@ def solve(
     first = batch[0]
     known = np.zeros((0, table.shape[1])) if gram is None else gram
     mine = totals[own.start - first : own.stop - first]
-    _solve_rows(mine, known, sums.side.ridges[own], sums.is_rated[own], table[own])
+    _solve_rows(mine, known, sums.side.plan.ridges[own], sums.is_rated[own], table[own])
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")

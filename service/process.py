@@ -21,6 +21,7 @@ from service import logs, threads, tuning
 from service.api.app import Application, create_app
 from service.components import Components, Worker
 from service.errors import InvalidSetting
+from service.jobs import cluster
 from service.runtime import Runtime
 from service.settings import Settings
 
@@ -52,9 +53,12 @@ def run(settings: Settings) -> int:
     Raises:
         InvalidSetting: other machines can reach the address and no keys are set; or the process may open too few files.
         DataInUse: another process holds the data folder.
+        ClusterUnavailable: the cluster in the settings needs a package that is not installed.
         OSError: the process cannot listen on the address.
     """
     settings.check_exposure()
+    if settings.worker:
+        cluster.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -98,7 +102,12 @@ def _check_files(allowed: int, least: int) -> None:
 
 
 def run_worker(settings: Settings) -> int:
-    """Supervise trainings until SIGTERM or SIGINT; exit status as for `run`."""
+    """Supervise trainings until SIGTERM or SIGINT; exit status as for `run`.
+
+    Raises:
+        InvalidSetting, ClusterUnavailable: the cluster in the settings cannot be used.
+    """
+    cluster.check(settings)
     os.umask(PRIVATE)
     logs.configure(settings.log_level, settings.log_format)
     tuning.prefer_as_victim(tuning.WORKER_OOM_SCORE)

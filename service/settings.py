@@ -59,9 +59,18 @@ class Settings(BaseSettings):
     worker: bool = Field(True, description="Whether this process also starts and supervises trainer processes.")
     trainer_ranks: PositiveInt = Field(
         1,
-        description="Processes that train one model together on this machine, each with a GPU or a share of the cores."
-        " ease, esgd and nmf train in one.",
+        description="Processes that train one model together, on this machine or in `cluster`, each with a GPU or a"
+        " share of the cores. ease, esgd and nmf train in one.",
     )
+    cluster: str | None = Field(
+        None,
+        description="Dask scheduler (tls://HOST:PORT) whose workers hold the ranks of trainings. Unset: this machine.",
+    )
+    cluster_tls_ca: Path | None = Field(
+        None, description="Certificate of the authority that has signed those of all machines of the cluster, in PEM."
+    )
+    cluster_tls_cert: Path | None = Field(None, description="Certificate of this machine in the cluster, in PEM.")
+    cluster_tls_key: Path | None = Field(None, description="Private key for cluster_tls_cert, in PEM.")
 
     api_key: Keys = Field(
         None,

@@ -4,6 +4,7 @@ ServiceError
 ├── CorruptWorkFile: a file that the ranks share is torn or altered
 ├── ForeignCheckpoint: a checkpoint belongs to another training
 ├── WorkFolderUnavailable: the work folder cannot be written (disk full)
+├── ClusterUnavailable: the cluster of NEARFIELD_CLUSTER cannot be reached, or has too few workers
 ├── RankRefused: a rank runs another version of Nearfield, NumPy or Python
 └── RanksFailed: ranks were lost again and again
 """
@@ -30,6 +31,10 @@ class WorkFolderUnavailable(ServiceError):
     def of(cls, folder: Path, error: OSError) -> WorkFolderUnavailable:
         """The error for a work folder and what the system reports."""
         return cls(f"The work folder {folder} cannot be written: {error.strerror or error}; make room on its disk")
+
+
+class ClusterUnavailable(ServiceError):
+    """The Dask cluster cannot be used: its scheduler does not answer, or it has too few workers."""
 
 
 class RankRefused(ServiceError):

@@ -1,4 +1,4 @@
-"""The command line: `nearfield serve | worker | import | train | tune | evaluate | topics`.
+"""The command line: `nearfield serve | worker | cluster | import | train | tune | evaluate | topics`.
 
 Each command imports its modules when it runs, so that `nearfield --help` and `serve` start fast.
 """
@@ -20,6 +20,7 @@ from service.cli.console import FAILED, Printer, complain, progress, stderr
 if TYPE_CHECKING:
     import gpu
     from service.cli.ratings_file import RatingsFile
+    from service.jobs.cluster_address import ClusterAddress
     from service.settings import Settings
 
 N_BAD_SHOWN = 10
@@ -89,6 +90,19 @@ def worker(data: Data = None, redis: Redis = None, backend: Place = None) -> int
     return run_worker(settings)
 
 
+@app.command(
+    "cluster",
+    short_help="Let several machines train together: scheduler, worker.",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def cluster_(context: typer.Context) -> int:
+    """Run `nearfield cluster scheduler` or `nearfield cluster worker`."""
+    from service.cli.cluster import app as commands
+
+    return commands(context.args or ["--help"], prog_name="nearfield cluster", standalone_mode=False) or 0
+
+
 @app.command("import", short_help="Post a file of ratings to a service.")
 def import_(
     file: Annotated[Path, typer.Argument(help="CSV, TSV, MovieLens, JSONL, Parquet, .npz or .mat.", metavar="FILE")],
@@ -126,6 +140,12 @@ def train(
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
     ranks: Annotated[int, typer.Option(help="Processes that train together; not for ease, esgd and nmf.", min=1)] = 1,
+    cluster: Annotated[
+        str | None, typer.Option(help="tls://HOST:PORT of the scheduler whose workers hold the ranks.", metavar="URL")
+    ] = None,
+    tls_ca: Annotated[Path | None, typer.Option(help="Certificate of the cluster's authority.", metavar="FILE")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate of this machine.", metavar="FILE")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of this machine.", metavar="FILE")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", metavar="DIR")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show how GPUs would share the training, and exit.")] = False,
     gpus: Annotated[int | None, typer.Option(help="GPUs to plan for. Default: those here.", min=1, max=64)] = None,
@@ -145,6 +165,10 @@ def train(
     from service.cli.several import ranks_of
 
     check_ranks(algorithm, ranks)
+    tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
+    place = _cluster({"cluster": cluster} | tls) if ranks > 1 else None
+    if cluster is not None and place is None:
+        raise typer.BadParameter("expected --ranks 2 or more with --cluster, got 1")
     chosen = _backend(backend)
     file = _read(ratings, key, skip_bad)
     if test is not None:
@@ -157,7 +181,7 @@ def train(
 
         return printer.report(*shown(data.train, params, gpus, memory))
     n_epochs = getattr(params, "n_epochs", 1)
-    with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks) as group:
+    with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks, place) as group:
 
         def on_line(line: dict[str, Any]) -> None:
             metrics = "  ".join(f"{name} {line[name]:.4f}" for name in offline.BEST if name in line)
@@ -270,6 +294,12 @@ def _settings(options: dict[str, Any]) -> Settings:
     if unknown := unknown_variables():
         complain(f"ignored: {', '.join(unknown)}; no setting has this name", 0)
     return Settings(**{name: value for name, value in options.items() if value is not None})
+
+
+def _cluster(options: dict[str, Any]) -> ClusterAddress | None:
+    from service.jobs.cluster_address import ClusterAddress
+
+    return ClusterAddress.of(_settings(options))
 
 
 def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:

@@ -1,4 +1,4 @@
-"""`nearfield train --ranks`: several processes, with a temporary folder that is removed even after a signal."""
+"""`nearfield train --ranks [--cluster]`: several processes, with a temporary folder, removed even after a signal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 from types import FrameType
 
 from service.cli.console import complain
+from service.jobs.cluster import Cluster
+from service.jobs.cluster_address import ClusterAddress
 from service.jobs.ranks import Ranks
 
 
 @contextlib.contextmanager
-def ranks_of(n_ranks: int) -> Iterator[Ranks | None]:
+def ranks_of(n_ranks: int, cluster: ClusterAddress | None = None) -> Iterator[Ranks | None]:
     """The ranks of a training; None for one. SIGTERM ends the block, and then this process, in an orderly way."""
     if n_ranks == 1:
         yield None
@@ -22,7 +24,8 @@ def ranks_of(n_ranks: int) -> Iterator[Ranks | None]:
     before = signal.signal(signal.SIGTERM, _end)
     try:
         with tempfile.TemporaryDirectory(prefix="nearfield-") as folder:
-            yield Ranks(n_ranks, Path(folder) / "work", _report)
+            launcher = None if cluster is None else Cluster(cluster)
+            yield Ranks(n_ranks, Path(folder) / "work", _report, launcher=launcher)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -1,14 +1,13 @@
 """`Attempt`: one attempt of a training on several ranks. It starts all ranks, and succeeds with all or fails.
 
-The ranks connect to a listener on loopback and prove that they know the key of the attempt. When all are there, each
-learns the ports of all. From then on the coordinator only listens: for progress, signs of life and closed connections.
+The ranks connect to a listener and prove that they know the key of the attempt. When all are there, each learns the
+addresses of all. From then on the coordinator only listens: for progress, signs of life and closed connections.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
-import re
 import secrets
 import selectors
 import socket
@@ -20,10 +19,13 @@ from typing import NamedTuple
 import msgspec
 
 from gpu.backend import Backend
+from service.jobs.launcher import Ended, Launcher, Rank
 from service.jobs.rank_messages import (
     Challenge,
     Connection,
+    Deliver,
     Failed,
+    Fetch,
     Finished,
     Hello,
     Joined,
@@ -31,19 +33,21 @@ from service.jobs.rank_messages import (
     PartDone,
     Refused,
     Start,
+    listen,
     proof,
     versions,
 )
-from service.jobs.rank_process import RankProcess
 from service.jobs.rank_watch import Limits, Watch
+from service.jobs.transfers import Transfers
+from service.storage import array_folder, checkpoints, partition_store
 from service.training_errors import RankRefused
 
-LOOPBACK = "127.0.0.1"
 POLL_S = 0.1  # seconds between two looks at processes and limits
 GRACE_S = 0.5  # seconds after the first loss: the rank that caused it may show later than its neighbors
 KEY_BYTES, NONCE_BYTES = 32, 32
-BY_SIGNAL, BY_ERROR, BY_ITSELF, BY_NEIGHBOR = range(4)  # ways to lose a rank; the first is the likeliest cause
-_VMSTAT = Path("/proc/vmstat")
+BY_SIGNAL, BY_ERROR, BY_ITSELF, BY_CONNECTION, BY_NEIGHBOR = range(
+    5
+)  # ways to lose a rank; the first is the likeliest cause
 
 
 class Plan(NamedTuple):
@@ -91,6 +95,7 @@ class _Peer:
 
     def __init__(self, accepted: socket.socket) -> None:
         self.connection, self.nonce = Connection(accepted), secrets.token_hex(NONCE_BYTES)
+        self.host: str = accepted.getpeername()[0]
         self.rank: int | None = None
 
 
@@ -101,26 +106,30 @@ class Attempt:
         processes: the processes of the ranks, in their order.
     """
 
-    def __init__(self, plan: Plan, limits: Limits, on_message: Callable[[int, Message], None]) -> None:
+    def __init__(
+        self, plan: Plan, launcher: Launcher, limits: Limits, on_message: Callable[[int, Message], None]
+    ) -> None:
         """Prepare.
 
         Args:
             plan: see `Plan`.
+            launcher: starts the ranks.
             limits: when a rank counts as lost.
             on_message: called with each message of a rank that has started.
         """
-        self._plan, self._on_message = plan, on_message
+        self._plan, self._launcher, self._on_message = plan, launcher, on_message
         self._key = secrets.token_bytes(KEY_BYTES)
         self._watch = Watch(plan.n_ranks, limits, time.monotonic())
         self._selector = selectors.DefaultSelector()
         self._peers: list[_Peer] = []
-        self._hellos: dict[int, Hello] = {}
         self._connected: set[int] = set()
+        self._addresses: dict[int, tuple[str, int]] = {}
         self._finished: set[int] = set()
+        self._failed: set[int] = set()  # they have said why
         self._losses: dict[int, _Loss] = {}
         self._lost_s = 0.0
-        self._n_oom_kills = _n_oom_kills()
-        self.processes: list[RankProcess] = []
+        self._transfers, self._n_moved = Transfers(plan.work), 0
+        self.processes: list[Rank] = []
 
     def run(self) -> None:
         """Return when all ranks have done everything; no process is left then, nor after an error.
@@ -129,10 +138,10 @@ class Attempt:
             AttemptLost: a rank was lost; another attempt may succeed.
             EngineError, ServiceError: the training failed; another attempt would fail too.
         """
-        with socket.create_server((LOOPBACK, 0), backlog=2 * self._plan.n_ranks) as listener:
+        with listen(self._launcher.host()) as listener:
             self._selector.register(listener, selectors.EVENT_READ)
             try:
-                self._start(listener.getsockname()[1])
+                self._start(listener.getsockname()[:2])
                 while len(self._finished) < self._plan.n_ranks:
                     self._receive(listener)
                     self._check()
@@ -141,11 +150,11 @@ class Attempt:
             finally:
                 self._end()
 
-    def _start(self, port: int) -> None:
+    def _start(self, coordinator: tuple[str, int]) -> None:
         n_ranks, backend = self._plan.n_ranks, self._plan.backend
         for rank in range(n_ranks):
             try:
-                self.processes.append(RankProcess(rank, n_ranks, port, self._key, backend))
+                self.processes.append(self._launcher.start(rank, n_ranks, coordinator, self._key, backend))
             except OSError as error:
                 raise AttemptLost(f"rank {rank} cannot be started: {error}", is_start=True) from error
 
@@ -153,6 +162,7 @@ class Attempt:
         """End the processes before their connections, so that none takes the coordinator for dead."""
         for process in self.processes:
             process.end()
+        self._transfers.end()
         for peer in self._peers:
             peer.connection.close()
         self._selector.close()
@@ -177,7 +187,11 @@ class Attempt:
 
     def _accept(self, listener: socket.socket) -> None:
         accepted, _ = listener.accept()
-        peer = _Peer(accepted)
+        try:
+            peer = _Peer(accepted)
+        except OSError:  # it is gone already
+            accepted.close()
+            return
         self._peers.append(peer)
         self._selector.register(accepted, selectors.EVENT_READ, peer)
         self._send(peer, Challenge(peer.nonce))
@@ -190,8 +204,8 @@ class Attempt:
         if peer.rank is None:
             return
         self._connected.discard(peer.rank)
-        if peer.rank not in self._finished:
-            self._lose(peer.rank, _Loss(BY_NEIGHBOR, "closed its connection"))
+        if peer.rank not in self._finished | self._failed:
+            self._lose(peer.rank, _Loss(BY_CONNECTION, "closed its connection"))
 
     def _handle(self, peer: _Peer, message: Message) -> None:
         if peer.rank is None:
@@ -216,26 +230,34 @@ class Attempt:
         Raises:
             RankRefused: a rank has other versions.
         """
-        if not isinstance(message, Hello) or not hmac.compare_digest(
+        if not isinstance(message, Hello | Fetch | Deliver) or not hmac.compare_digest(
             message.proof, proof(self._key, peer.nonce, message.rank)
         ):
             self._send(peer, Refused("expected a rank with the key of this training, got another process"))
+            return
+        if not isinstance(message, Hello):
+            self._selector.unregister(peer.connection.socket)
+            self._transfers.serve(peer.connection, message)
             return
         if message.versions != versions():
             reason = f"Invalid rank {message.rank}: expected {_shown(versions())}, got {_shown(message.versions)}"
             self._send(peer, Refused(reason))
             raise RankRefused(f"{reason}; install the same versions for all ranks")
         peer.rank = message.rank
-        self._hellos[message.rank] = message
+        self._addresses[message.rank] = peer.host, message.port
         self._connected.add(message.rank)
         self._watch.heard(message.rank, time.monotonic())
-        if len(self._hellos) == self._plan.n_ranks:
+        if len(self._addresses) == self._plan.n_ranks:
             self._send_start()
 
     def _send_start(self) -> None:
-        plan, ports = self._plan, [self._hellos[rank].port for rank in range(self._plan.n_ranks)]
+        plan, addresses = self._plan, [self._addresses[rank] for rank in range(self._plan.n_ranks)]
         backend = plan.backend
-        start = Start(ports, str(plan.work), backend.name, backend.kept_bytes, plan.n_parts, plan.has_reports)
+        names = [partition_store.STORE, *([checkpoints.name_of(plan.n_parts)] if plan.n_parts else [])]
+        folders = {name: array_folder.digest_of(plan.work / name) for name in names}
+        start = Start(
+            addresses, str(plan.work), folders, backend.name, backend.kept_bytes, plan.n_parts, plan.has_reports
+        )
         for peer in self._peers:
             if peer.rank is not None:
                 self._send(peer, start)
@@ -246,6 +268,7 @@ class Attempt:
         """Note the failure of one rank; raise that of the training."""
         if (error := failed.error()) is not None:
             raise error
+        self._failed.add(rank)
         is_memory, is_neighbor = failed.kind.endswith("MemoryError"), failed.kind == "RankLost"
         reason = f"failed with {failed.kind}: {failed.message}"
         self._lose(rank, _Loss(BY_NEIGHBOR if is_neighbor else BY_ERROR, reason, is_memory=is_memory))
@@ -257,15 +280,21 @@ class Attempt:
             self._losses[rank] = loss
 
     def _check(self) -> None:
-        """Raise `AttemptLost` if a rank is lost.
+        """Raise `AttemptLost` if a rank is lost, or the error of the work folder.
 
         A process that has ended counts only after its connection is read to the end: its last message may say why, or
         that it has finished.
         """
         for rank, process in enumerate(self.processes):
-            if rank not in self._finished | self._connected and (code := process.code()) is not None:
-                self._lose(rank, self._loss_of(rank, process, code))
+            is_heard = rank in self._finished | self._failed | self._connected
+            if not is_heard and (ended := process.ended()) is not None:
+                self._lose(rank, self._loss_of(rank, ended))
         now_s = time.monotonic()
+        if self._transfers.failure is not None:
+            raise self._transfers.failure
+        if self._transfers.n_bytes != self._n_moved:
+            self._n_moved = self._transfers.n_bytes
+            self._watch.moved(now_s)
         if self._losses:
             rank, loss = min(self._losses.items(), key=lambda one: one[1].order)
             if loss.order == BY_SIGNAL or now_s - self._lost_s >= GRACE_S:
@@ -273,20 +302,11 @@ class Attempt:
         elif (complaint := self._watch.complaint(now_s)) is not None:
             raise AttemptLost(complaint)
 
-    def _loss_of(self, rank: int, process: RankProcess, code: int) -> _Loss:
+    def _loss_of(self, rank: int, ended: Ended) -> _Loss:
         """The loss of a rank whose process has ended: a signal comes first, whatever others report."""
-        words = process.last_words()
-        if code < 0:
-            return _Loss(BY_SIGNAL, f"ended by {words}", is_memory=_n_oom_kills() > self._n_oom_kills)
-        return _Loss(BY_ITSELF, f"ended with {words}", is_start=rank not in self._hellos)
-
-
-def _n_oom_kills() -> int:
-    """Processes that Linux has killed since the start of the machine because memory ran out; 0 if it does not count."""
-    with contextlib.suppress(OSError):
-        if found := re.search(r"^oom_kill (\d+)$", _VMSTAT.read_text("ascii"), re.MULTILINE):
-            return int(found[1])
-    return 0
+        if ended.code < 0:
+            return _Loss(BY_SIGNAL, f"ended by {ended.words}", is_memory=ended.is_memory)
+        return _Loss(BY_ITSELF, f"ended with {ended.words}", is_start=rank not in self._addresses)
 
 
 def _shown(found: dict[str, str]) -> str:

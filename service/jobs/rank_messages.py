@@ -1,15 +1,18 @@
 """Messages between the coordinator of a training (`service.jobs.ranks`) and its ranks: JSON lines over TCP.
 
 The coordinator sends `Challenge` and `Start`, or `Refused`. A rank sends `Hello`, `Joined`, `Alive` every second,
-`PartDone`, and in the end `Finished` or `Failed`. Rank 0 also sends `EpochDone`.
+`PartDone`, and in the end `Finished` or `Failed`. Rank 0 also sends `EpochDone`. All other messages belong to
+`service.jobs.transfers`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import platform
 import socket
 import threading
+from importlib import metadata
 from typing import Any
 
 import msgspec
@@ -51,15 +54,17 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     """All ranks are there.
 
     Attributes:
-        ports: of the rings of all ranks, on loopback.
-        work: work folder of the training.
+        addresses: host and port of the ring of each rank.
+        work: work folder of the training, on the coordinator's machine.
+        folders: folders in it that the rank needs, and the SHA-256 of the manifest of each.
         backend, kept_bytes: see `gpu.backend.Backend`.
         n_parts: completed parts of the checkpoint to go on from; 0: none.
         has_reports: whether metrics are computed after each epoch.
     """
 
-    ports: list[int]
+    addresses: list[tuple[str, int]]
     work: str
+    folders: dict[str, str]
     backend: str
     kept_bytes: int
     n_parts: int
@@ -119,7 +124,35 @@ class Finished(msgspec.Struct, tag=True, frozen=True):
     """The rank has done everything; rank 0 has written the model."""
 
 
-Message = Challenge | Hello | Refused | Start | Joined | Alive | PartDone | EpochDone | Failed | Finished
+class Fetch(msgspec.Struct, tag=True, frozen=True):
+    """A rank wants a folder of the coordinator's work folder; rank and proof are those of `Hello`."""
+
+    rank: int
+    proof: str
+    folder: str
+
+
+class Deliver(msgspec.Struct, tag=True, frozen=True):
+    """A rank has a folder for the coordinator's work folder, with these files and their bytes."""
+
+    rank: int
+    proof: str
+    folder: str
+    sizes: dict[str, int]
+
+
+class Sizes(msgspec.Struct, tag=True, frozen=True):
+    """The files of the folder that a rank wants, and their bytes."""
+
+    sizes: dict[str, int]
+
+
+class Accepted(msgspec.Struct, tag=True, frozen=True):
+    """The other side may send the files, or: they have arrived unaltered."""
+
+
+_Training = Start | Joined | Alive | PartDone | EpochDone | Failed | Finished
+Message = Challenge | Hello | Refused | _Training | Fetch | Deliver | Sizes | Accepted
 
 
 class Connection:
@@ -172,6 +205,11 @@ class Connection:
         self.socket.close()
 
 
+def listen(host: str) -> socket.socket:
+    """A socket that listens at an address of this machine, on a free port."""
+    return socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
 def proof(key: bytes, nonce: str, rank: int) -> str:
     """The proof that a rank knows the key."""
     return hmac.new(key, f"{nonce} {rank}".encode(), "sha256").hexdigest()
@@ -179,4 +217,7 @@ def proof(key: bytes, nonce: str, rank: int) -> str:
 
 def versions() -> dict[str, str]:
     """Versions that all ranks of a training must share, so that they compute the same."""
-    return {"nearfield": service.__version__, "numpy": np.__version__, "python": platform.python_version()}
+    found = {"nearfield": service.__version__, "numpy": np.__version__, "python": platform.python_version()}
+    with contextlib.suppress(metadata.PackageNotFoundError):  # only in the extra `cluster`
+        found["distributed"] = metadata.version("distributed")
+    return found

@@ -1,54 +1,79 @@
-"""`RankProcess`: the process of a rank as the coordinator sees it."""
+"""`RankProcess`: the process of a rank, and `Here`, which starts ranks on this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
+from pathlib import Path
 
 from gpu.backend import Backend
 from service.jobs.last_words import LastWords
+from service.jobs.launcher import Ended
 
 LEAVE_S = 2.0  # seconds that a rank that has finished gets to end by itself
+LOOPBACK = "127.0.0.1"
+_VMSTAT = Path("/proc/vmstat")
 
 
 class RankProcess:
-    """A rank, in a process group of its own: Ctrl-C of a terminal reaches the coordinator alone."""
+    """A rank, in a process group of its own: Ctrl-C of a terminal reaches the coordinator alone.
 
-    def __init__(self, rank: int, n_ranks: int, port: int, key: bytes, backend: Backend) -> None:
+    Its standard input stays open: when it closes, this process is gone, and the rank ends.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        coordinator: tuple[str, int],
+        key: bytes,
+        environment: dict[str, str],
+        folder: Path | None = None,
+    ) -> None:
         """Start it.
+
+        Args:
+            rank: its number, from 0.
+            coordinator: host and port.
+            key: secret of the attempt.
+            environment: see `environment`.
+            folder: for copies of ratings and checkpoints, if the work folder of the coordinator may be elsewhere.
 
         Raises:
             OSError: the system refuses another process.
         """
+        self._n_oom_kills = n_oom_kills()
+        host, port = coordinator
+        command = [sys.executable, "-m", "service.jobs.rank", "--host", host, "--port", str(port), "--rank", str(rank)]
         self._process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
-            [sys.executable, "-m", "service.jobs.rank", "--port", str(port), "--rank", str(rank)],
+            command if folder is None else [*command, "--folder", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             process_group=0,
-            env=environment(dict(os.environ), rank, n_ranks, backend),
+            env=environment,
         )
         assert self._process.stdin is not None and self._process.stderr is not None  # noqa: S101
         self._last_words = LastWords(self._process.stderr, "rank-stderr")
-        with contextlib.suppress(OSError), self._process.stdin as pipe:  # it has ended already
-            pipe.write(key.hex().encode() + b"\n")
+        with contextlib.suppress(OSError):  # it has ended already
+            self._process.stdin.write(key.hex().encode() + b"\n")
+            self._process.stdin.flush()
 
     @property
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
 
-    def code(self) -> int | None:
-        """Its return code; None while it runs."""
-        return self._process.poll()
-
-    def last_words(self) -> str:
-        """How it ended, and the last line of its stderr."""
+    def ended(self) -> Ended | None:
+        """See `service.jobs.launcher.Rank`."""
+        if (code := self._process.poll()) is None:
+            return None
         self._last_words.thread.join(1.0)
-        return self._last_words.after(self._process.returncode)
+        return Ended(code, self._last_words.after(code), code < 0 and n_oom_kills() > self._n_oom_kills)
 
     def leave(self) -> None:
         """Wait until it has ended by itself, for a short time."""
@@ -60,11 +85,45 @@ class RankProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        with contextlib.suppress(OSError):  # the key was not read
+            assert self._process.stdin is not None  # noqa: S101 (tells the type checker)
+            self._process.stdin.close()
         self._last_words.thread.join()
 
 
+class Here:
+    """Starts ranks as processes of this machine; see `service.jobs.launcher.Launcher`."""
+
+    def available(self, n_ranks: int) -> int:
+        """All of them."""
+        return n_ranks
+
+    def host(self) -> str:
+        """Loopback."""
+        return LOOPBACK
+
+    def start(self, rank: int, n_ranks: int, coordinator: tuple[str, int], key: bytes, backend: Backend) -> RankProcess:
+        """A process of this machine."""
+        return RankProcess(rank, coordinator, key, environment(inherited(), rank, n_ranks, backend))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def inherited(without: Collection[str] = ()) -> dict[str, str]:
+    """The environment of this process, without some variables."""
+    return {name: value for name, value in os.environ.items() if name not in without}
+
+
 def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Backend) -> dict[str, str]:
-    """The environment of a rank: its share of the cores, or its GPU among those that this process may use."""
+    """The environment of a rank: its share of the cores, or its GPU among those that this process may use.
+
+    Args:
+        inherited: the environment of this process.
+        rank: number of the rank among those of this machine.
+        n_ranks: number of ranks on this machine.
+        backend: where it computes.
+    """
     n_cores = len(os.sched_getaffinity(0))
     n_threads = min(n_cores, int(inherited.get("NUMBA_NUM_THREADS", n_cores)))
     own = {"NUMBA_NUM_THREADS": str(max(1, n_threads // n_ranks))}
@@ -75,3 +134,11 @@ def environment(inherited: dict[str, str], rank: int, n_ranks: int, backend: Bac
         own["CUDA_VISIBLE_DEVICES"] = devices[rank] if rank < len(devices) else ""
         own["NCCL_NVLS_ENABLE"] = "0"  # multicast needs rights that containers lack
     return inherited | own
+
+
+def n_oom_kills() -> int:
+    """Processes that Linux has killed since the start of the machine because memory ran out; 0 if it does not count."""
+    with contextlib.suppress(OSError):
+        if found := re.search(r"^oom_kill (\d+)$", _VMSTAT.read_text("ascii"), re.MULTILINE):
+            return int(found[1])
+    return 0

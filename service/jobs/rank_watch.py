@@ -10,7 +10,7 @@ class Limits:
     """Times after which a training on several ranks starts a new attempt, and the number of attempts.
 
     Attributes:
-        start_s: seconds until all ranks have joined.
+        start_s: seconds until all ranks have joined, after the last byte of what they fetch.
         silent_s: seconds without any sign of life from one rank.
         least_part_s, n_longest: no rank ends a part for `n_longest` times the longest part so far, or for
             `least_part_s` if that is more.
@@ -45,6 +45,10 @@ class Watch:
     def heard(self, rank: int, now_s: float) -> None:
         """Any message came."""
         self._heard_s[rank] = now_s
+
+    def moved(self, now_s: float) -> None:
+        """Ratings or a checkpoint are on the way to a rank, which joins only when it has them."""
+        self._started_s = now_s
 
     def joined(self, rank: int, now_s: float) -> None:
         """A rank has reached its neighbors."""

@@ -1,4 +1,4 @@
-"""`Ranks`: trains a model by several processes of this machine, with restarts from checkpoints.
+"""`Ranks`: trains a model by several processes, with restarts from checkpoints.
 
 An attempt is all or nothing: if one rank is lost, all end, and the next attempt goes on from the newest checkpoint. At
 most one part of an epoch is lost. The next attempt has one rank fewer if a rank could not be started, and after memory
@@ -7,10 +7,11 @@ has run out twice.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +24,11 @@ from gpu.param_kinds import Params
 from gpu.ratings import Ratings
 from gpu.training.loop import OnEpoch
 from service.jobs.attempt import Attempt, AttemptLost, Plan
+from service.jobs.cluster import Cluster
+from service.jobs.cluster_address import ClusterAddress
+from service.jobs.launcher import Launcher
 from service.jobs.rank_messages import EpochDone, Message, PartDone
+from service.jobs.rank_process import Here
 from service.jobs.rank_watch import Limits
 from service.storage import checkpoints, partition_store
 from service.training_errors import RanksFailed, WorkFolderUnavailable
@@ -65,6 +70,7 @@ class Ranks:
         work: Path,
         on_loss: Callable[[str], None],
         limits: Limits | None = None,
+        launcher: Launcher | None = None,
     ) -> None:
         """Prepare.
 
@@ -73,8 +79,10 @@ class Ranks:
             work: folder for ratings, checkpoints and the model; `run` makes and removes it.
             on_loss: called with a sentence after each lost attempt, before the next one starts.
             limits: default: those of `Limits`.
+            launcher: starts the processes; default: on this machine.
         """
         self.n_ranks, self.n_restarts = n_ranks, 0
+        self._n_wanted, self._launcher = n_ranks, launcher or Here()
         self._work, self._on_loss, self._limits = work, on_loss, limits or Limits()
         self.attempt: Attempt | None = None
 
@@ -104,23 +112,19 @@ class Ranks:
             EngineError: the training failed as it would in one process.
         """
         check_ranks(params.algorithm, self.n_ranks)
-        try:
-            self._work.mkdir(mode=0o700, parents=True)
-        except OSError as error:
-            raise WorkFolderUnavailable.of(self._work, error) from error
-        try:
+        with contextlib.closing(self._launcher), _folder(self._work):
+            self.n_ranks = self._launcher.available(self._n_wanted)
             digest = partition_store.write(self._work, ratings, test, params, calibration)
             self._train(backend, on_epoch, digest)
             return partition_store.read_model(self._work, params)
-        finally:
-            shutil.rmtree(self._work, ignore_errors=True)
 
     def _train(self, backend: Backend, on_epoch: OnEpoch | None, digest: str) -> None:
         """Make attempts until one succeeds."""
         progress = _Progress()
         while True:
             plan = Plan(self._work, backend, self.n_ranks, progress.n_parts, on_epoch is not None)
-            self.attempt = Attempt(plan, self._limits, functools.partial(_note, progress, plan.n_parts, on_epoch))
+            note = functools.partial(_note, progress, plan.n_parts, on_epoch)
+            self.attempt = Attempt(plan, self._launcher, self._limits, note)
             try:
                 self.attempt.run()
             except AttemptLost as lost:
@@ -142,9 +146,23 @@ class Ranks:
             raise RanksFailed(f"{progress.n_fruitless} attempts in a row made no progress; in the last one {lost}")
         progress.n_memory += lost.is_memory
         if self.n_ranks > 1 and (lost.is_start or progress.n_memory == MAX_MEMORY_LOSSES):
-            self.n_ranks, progress.n_memory = self.n_ranks - 1, 0
+            self._n_wanted, progress.n_memory = self.n_ranks - 1, 0
+        self.n_ranks = self._launcher.available(self._n_wanted)
         resumed = f"the next one goes on after part {newest} with {self.n_ranks} ranks"
         self._on_loss(f"attempt {self.n_restarts} lost: {lost}; {resumed}")
+
+
+@contextlib.contextmanager
+def _folder(work: Path) -> Iterator[None]:
+    """A new folder that is removed at the end."""
+    try:
+        work.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise WorkFolderUnavailable.of(work, error) from error
+    try:
+        yield
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _note(progress: _Progress, n_before: int, on_epoch: OnEpoch | None, rank: int, message: Message) -> None:
@@ -162,9 +180,14 @@ def _note(progress: _Progress, n_before: int, on_epoch: OnEpoch | None, rank: in
         on_epoch(gpu.EpochReport(message.epoch, message.n_epochs, before_s + message.seconds, metrics))
 
 
-def ranks_for(algorithm: str, n_ranks: int, work: Path, on_loss: Callable[[str], None]) -> Ranks | None:
+def ranks_for(
+    algorithm: str, n_ranks: int, work: Path, on_loss: Callable[[str], None], cluster: ClusterAddress | None = None
+) -> Ranks | None:
     """Several ranks, if they are wanted and the algorithm can use them; else None, which means this process."""
-    return Ranks(n_ranks, work, on_loss) if n_ranks > 1 and has_ranks(algorithm) else None
+    if n_ranks == 1 or not has_ranks(algorithm):
+        return None
+    launcher = None if cluster is None else Cluster(cluster)
+    return Ranks(n_ranks, work.absolute(), on_loss, launcher=launcher)  # another machine has another working directory
 
 
 def remark(algorithm: str, n_ranks: int) -> str:

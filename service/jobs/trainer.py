@@ -36,6 +36,7 @@ from gpu.training.loop import OnEpoch
 from service import threads, tuning
 from service.engine.rehearsal import rehearse_model
 from service.errors import CorruptSnapshot, UnknownVersion
+from service.jobs.cluster_address import ClusterAddress
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.ranks import ranks_for, remark
 from service.jobs.trials import changed, line_of
@@ -99,13 +100,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--ranks", type=int, default=1, help="processes that train together, if the algorithm can")
+    parser.add_argument("--cluster", type=_cluster, help="JSON of a ClusterAddress; its workers hold the ranks")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _cancel)
     tuning.limit_blas()
     try:
         training = options.algorithm, options.params, options.watermark, options.backend
         last = train(
-            options.data, *training, _send, options.values, tune=options.tune, n_ranks=options.ranks, job=options.job
+            options.data,
+            *training,
+            _send,
+            options.values,
+            tune=options.tune,
+            n_ranks=options.ranks,
+            job=options.job,
+            cluster=options.cluster,
         )
     except Cancelled:
         last = TrainerMessage(outcome="cancelled")
@@ -127,6 +136,7 @@ def train(
     tune: bool = False,
     n_ranks: int = 1,
     job: str = "job",
+    cluster: ClusterAddress | None = None,
 ) -> TrainerMessage:
     """Read the log, fit, compare, write a snapshot; return the last message.
 
@@ -141,6 +151,7 @@ def train(
         tune: whether to search around `params` first, judged by the held-out pairs (`gpu.training.tune`).
         n_ranks: processes that train the model together; one if the algorithm cannot use several.
         job: name of the work folder of several ranks, below `data`/work.
+        cluster: whose workers hold the ranks; None: this machine.
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, DeadFactors, CorruptLog:
@@ -148,7 +159,8 @@ def train(
             model in the service, so that loading a model there does not fail because of the training.
     """
     chosen = gpu.choose(backend)
-    ranks = ranks_for(algorithm, n_ranks, data / exclusion.WORK / job, lambda loss: send(TrainerMessage(loss=loss)))
+    work = data / exclusion.WORK / job
+    ranks = ranks_for(algorithm, n_ranks, work, lambda loss: send(TrainerMessage(loss=loss)), cluster)
     where = f"{chosen.name}: {chosen.reason}{remark(algorithm, n_ranks)}"
     requested = msgspec.json.decode(params)
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
@@ -288,6 +300,10 @@ def _live_model(data: Path, model: Model, corpus: Corpus) -> Model | None:
 def _rows(ids: Iterable[str], target_ids: list[str]) -> NDArray[np.int64]:
     row_of = {identifier: row for row, identifier in enumerate(target_ids)}
     return np.array([row_of.get(identifier, -1) for identifier in ids], dtype=np.int64)
+
+
+def _cluster(text: str) -> ClusterAddress:
+    return msgspec.json.decode(text, type=ClusterAddress)
 
 
 def _cancel(signal_number: int, frame: FrameType | None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from service import threads, tuning
+from service.jobs.cluster_address import ClusterAddress
 from service.jobs.last_words import LastWords
 from service.jobs.table import Job
 from service.jobs.trainer import TrainerMessage
@@ -99,6 +100,8 @@ def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerPr
         "ranks": settings.trainer_ranks,
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    if (cluster := ClusterAddress.of(settings)) is not None:
+        arguments += ["--cluster", msgspec.json.encode(cluster).decode()]
     arguments += ["--tune"] * (job.get("tune") == "1")
     process = TrainerProcess([sys.executable, "-m", "service.jobs.trainer", *arguments], lock)
     try:

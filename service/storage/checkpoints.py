@@ -10,6 +10,7 @@ import functools
 import re
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,15 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 class CheckpointWriter:
     """Writes checkpoints in a thread, one at a time."""
 
-    def __init__(self, work: Path, digest: str) -> None:
-        """Write into the work folder `work`; `digest` is that of the training's store."""
-        self._work, self._digest = work, digest
+    def __init__(self, work: Path, digest: str, on_written: Callable[[Path], None] | None = None) -> None:
+        """Prepare.
+
+        Args:
+            work: folder to write into.
+            digest: that of the training's store.
+            on_written: called in the thread of the writer with the folder of each checkpoint.
+        """
+        self._work, self._digest, self._on_written = work, digest, on_written
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -57,6 +64,8 @@ class CheckpointWriter:
     def _write(self, n_parts: int, state: State) -> None:
         try:
             write(self._work, self._digest, n_parts, state)
+            if self._on_written is not None:
+                self._on_written(_path(self._work, n_parts))
         except BaseException as error:
             self._failure = error
 
@@ -68,8 +77,18 @@ def write(work: Path, digest: str, n_parts: int, state: State) -> None:
         WorkFolderUnavailable: the disk is full or broken.
     """
     array_folder.write(_path(work, n_parts), state, {"digest": digest})
+    prune(work)
+
+
+def prune(work: Path) -> None:
+    """Remove all but the newest two checkpoints."""
     for old in numbers(work)[N_KEPT:]:
         shutil.rmtree(_path(work, old))
+
+
+def name_of(n_parts: int) -> str:
+    """The name of the folder with the parameters after `n_parts` parts."""
+    return f"checkpoint-{n_parts}"
 
 
 def numbers(work: Path) -> list[int]:
@@ -113,4 +132,4 @@ def read(work: Path, digest: str, n_parts: int) -> State:
 
 
 def _path(work: Path, n_parts: int) -> Path:
-    return work / f"checkpoint-{n_parts}"
+    return work / name_of(n_parts)

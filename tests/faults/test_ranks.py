@@ -17,6 +17,7 @@ import pytest
 
 import gpu
 from service.jobs.attempt import Attempt
+from service.jobs.rank_process import RankProcess
 from service.jobs.ranks import Ranks
 from tests.data import planted
 from tests.faults import results
@@ -68,7 +69,9 @@ class Killer:
                 continue
             n_early = 0 if self._has_parts(3) else n_early + 1
             killed_s = time.monotonic()
-            os.kill(self._draw.choice(attempt.processes).pid, signal.SIGKILL)
+            rank = self._draw.choice(attempt.processes)
+            assert isinstance(rank, RankProcess)
+            os.kill(rank.pid, signal.SIGKILL)
             self.n_kills += 1
             eventually(functools.partial(self._is_replaced, attempt), 60)
             self._measure(killed_s)

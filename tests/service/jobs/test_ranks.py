@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -20,9 +21,10 @@ import pytest
 import gpu
 from gpu.errors import NotEnoughMemory
 from gpu.ratings import Ratings
-from service.jobs import attempt
+from service.jobs import attempt, rank_process
+from service.jobs.launcher import Launcher, Rank
 from service.jobs.rank_messages import Failed
-from service.jobs.rank_process import RankProcess, environment
+from service.jobs.rank_process import Here, RankProcess, environment
 from service.jobs.rank_watch import Limits
 from service.jobs.ranks import Ranks
 from service.storage import checkpoints
@@ -41,9 +43,11 @@ LONG = gpu.params_for("als", {"n_factors": 4, "n_epochs": N_LONG})
 class Watched(Ranks):
     """Ranks with the sentences about lost attempts."""
 
-    def __init__(self, work: Path, n_ranks: int = 2, limits: Limits | None = None) -> None:
+    def __init__(
+        self, work: Path, n_ranks: int = 2, limits: Limits | None = None, launcher: Launcher | None = None
+    ) -> None:
         self.losses: list[str] = []
-        super().__init__(n_ranks, work, self.losses.append, limits)
+        super().__init__(n_ranks, work, self.losses.append, limits, launcher)
 
 
 @pytest.fixture
@@ -76,7 +80,12 @@ def at_epoch(epoch: int, do: Callable[[], None]) -> tuple[list[int], Callable[[g
 
 def send(ranks: Watched, number: signal.Signals, rank: int = 1) -> None:
     assert ranks.attempt is not None
-    os.kill(ranks.attempt.processes[rank].pid, number)
+    os.kill(pid_of(ranks.attempt.processes[rank]), number)
+
+
+def pid_of(rank: Rank) -> int:
+    assert isinstance(rank, RankProcess)
+    return rank.pid
 
 
 @pytest.mark.parametrize("algorithm", ["als", "als-implicit"])
@@ -117,10 +126,10 @@ def test_a_rank_that_finishes_first_is_not_lost(ranks: Watched) -> None:
         assert ranks.attempt is not None
         first, second = ranks.attempt.processes
         with contextlib.suppress(psutil.Error):  # it was quicker
-            process = psutil.Process(first.pid)
+            process = psutil.Process(pid_of(first))
             process.suspend()
             threading.Timer(1.5, process.resume).start()
-        eventually(lambda: second.code() is not None, 30)
+        eventually(lambda: second.ended() is not None, 30)
 
     _, on_epoch = at_epoch(3, hold_rank_0)
     gpu.fit(planted(), ALS, on_epoch=on_epoch, run=ranks.run)
@@ -164,22 +173,24 @@ def test_ranks_that_are_lost_again_and_again_fail_the_training(ranks: Watched, t
 def test_memory_that_runs_out_twice_means_one_rank_fewer(
     ranks: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "_n_oom_kills", itertools.count().__next__)
+    monkeypatch.setattr(rank_process, "n_oom_kills", itertools.count().__next__)
     with killed(lambda: ranks.n_restarts < 2):
         gpu.fit(planted(), ALS, run=ranks.run)
     assert (ranks.n_restarts, ranks.n_ranks) == (2, 1)
     assert [loss.split("with ")[-1] for loss in ranks.losses] == ["2 ranks", "1 ranks"]
 
 
-def test_a_rank_that_cannot_be_started_means_one_rank_fewer(
-    ranks: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start(rank: int, n_ranks: int, *others: object) -> RankProcess:
+class FullMachine(Here):
+    """Cannot start the second of two ranks."""
+
+    def start(self, rank: int, n_ranks: int, *others: Any) -> RankProcess:
         if n_ranks == 2 and rank == 1:
             raise BlockingIOError(11, "Resource temporarily unavailable")
-        return RankProcess(rank, n_ranks, *others)  # type: ignore[arg-type]
+        return super().start(rank, n_ranks, *others)
 
-    monkeypatch.setattr(attempt, "RankProcess", start)
+
+def test_a_rank_that_cannot_be_started_means_one_rank_fewer(tmp_path: Path) -> None:
+    ranks = Watched(tmp_path / "work", launcher=FullMachine())
     gpu.fit(planted(), ALS, run=ranks.run)
     assert (ranks.n_restarts, ranks.n_ranks) == (1, 1)
     assert "rank 1 cannot be started: " in ranks.losses[0]
@@ -240,7 +251,7 @@ def test_a_stranger_is_refused_and_disturbs_nothing(ranks: Watched) -> None:
 
     def intrude() -> None:
         process = eventually(lambda: ranks.attempt.processes[0] if ranks.attempt and ranks.attempt.processes else None)
-        rank = psutil.Process(process.pid)
+        rank = psutil.Process(pid_of(process))
         rank.suspend()
         command = [sys.executable, *rank.cmdline()[1:]]
         found.append(subprocess.run(command, input="00" * 32, capture_output=True, text=True, check=False))

@@ -1,0 +1,112 @@
+"""`nearfield cluster scheduler` and `nearfield cluster worker`: Dask on our terms, for the ranks of trainings.
+
+Without these commands, ports of Dask listen on all interfaces, and a web server of the scheduler does so without TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import tempfile
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.console import stderr
+from service.jobs.cluster import WAIT_S, dask, security, toward
+from service.jobs.cluster_address import ClusterAddress
+from service.training_errors import ClusterUnavailable
+
+OWN_WEB_SERVER = "127.0.0.1:0"  # it cannot be switched off
+
+app = typer.Typer(
+    help="Let several machines train together: a scheduler, and a worker per rank.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+Ca = Annotated[str | None, typer.Option("--tls-ca", help="Certificate of the authority of all machines, in PEM.")]
+Cert = Annotated[str | None, typer.Option("--tls-cert", help="Certificate of this machine, in PEM.")]
+PrivateKey = Annotated[str | None, typer.Option("--tls-key", help="Private key of this machine, in PEM.")]
+
+
+@app.command(short_help="Bring the machines together.")
+def scheduler(
+    host: Annotated[str, typer.Option(help="Address to listen on; needs TLS unless it is loopback.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="TCP port.", min=1, max=65535)] = 8786,
+    tls_ca: Ca = None,
+    tls_cert: Cert = None,
+    tls_key: PrivateKey = None,
+) -> None:
+    """Bring workers and trainings together, until a signal comes. Needs the extra `cluster`."""
+    place = ClusterAddress(f"{'tls' if tls_cert else 'tcp'}://{host}:{port}", tls_ca, tls_cert, tls_key)
+    asyncio.run(_schedule(place))
+
+
+@app.command(short_help="Lend this machine to trainings.")
+def worker(
+    scheduler: Annotated[str, typer.Option(help="tls://HOST:PORT of `nearfield cluster scheduler`.", metavar="URL")],
+    tls_ca: Ca = None,
+    tls_cert: Cert = None,
+    tls_key: PrivateKey = None,
+) -> None:
+    """Hold one rank at a time, until a signal comes or the scheduler ends. Needs the extra `cluster`.
+
+    On a machine with several GPUs start one worker for each; the ranks divide the GPUs among themselves.
+    """
+    asyncio.run(_work(ClusterAddress(scheduler, tls_ca, tls_cert, tls_key)))
+
+
+async def _schedule(place: ClusterAddress) -> None:
+    server = dask().Scheduler(
+        host=place.host,
+        port=place.port,
+        protocol=place.scheme,
+        security=security(place),
+        dashboard=False,
+        dashboard_address=OWN_WEB_SERVER,
+    )
+    await _run(server, f"scheduler {place.address}")
+
+
+async def _work(place: ClusterAddress) -> None:
+    with tempfile.TemporaryDirectory(prefix="nearfield-worker-") as folder:
+        server = dask().Worker(
+            place.address,
+            host=toward(place.host),
+            nthreads=1,
+            memory_limit=0,  # of this process, which is small: the rank is another one
+            security=security(place),
+            dashboard_address=OWN_WEB_SERVER,
+            local_directory=folder,
+            death_timeout=WAIT_S,
+        )
+        await _run(server, f"worker of {place.address}")
+
+
+async def _run(server: Any, what: str) -> None:
+    """Run until the server ends, or a signal comes."""
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    waits = [asyncio.ensure_future(stopped.wait()), asyncio.ensure_future(_served(server, what))]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            await task
+    finally:
+        with contextlib.suppress(Exception):
+            await server.close()
+        for task in waits:
+            task.cancel()
+
+
+async def _served(server: Any, what: str) -> None:
+    try:
+        await server
+    except (OSError, RuntimeError) as error:  # Dask wraps some errors
+        raise ClusterUnavailable(
+            f"The {what} cannot start: {str(error.__cause__ or error) or 'nothing answers there'}"
+        ) from error
+    stderr.print(what, markup=False)
+    await server.finished()

@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from service import tuning
 from service.cli.console import FAILED, Printer, complain, progress, stderr
+from service.cli.options import Backend, Data, Json, Key, Place, Redis, Scheduler, SkipBad, TlsCa, TlsCert, TlsKey
 
 if TYPE_CHECKING:
     import gpu
@@ -35,14 +36,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-Data = Annotated[Path | None, typer.Option(help="Folder of all state.", metavar="DIR")]
-Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embedded one.", metavar="URL")]
-Place = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
-Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
-Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
-Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping.")]
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -140,12 +133,10 @@ def train(
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
     ranks: Annotated[int, typer.Option(help="Processes that train together; not for ease, esgd and nmf.", min=1)] = 1,
-    cluster: Annotated[
-        str | None, typer.Option(help="tls://HOST:PORT of the scheduler whose workers hold the ranks.", metavar="URL")
-    ] = None,
-    tls_ca: Annotated[Path | None, typer.Option(help="Certificate of the cluster's authority.", metavar="FILE")] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate of this machine.", metavar="FILE")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key of this machine.", metavar="FILE")] = None,
+    cluster: Scheduler = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", metavar="DIR")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show how GPUs would share the training, and exit.")] = False,
     gpus: Annotated[int | None, typer.Option(help="GPUs to plan for. Default: those here.", min=1, max=64)] = None,

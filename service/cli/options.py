@@ -1,0 +1,22 @@
+"""Options that several commands of `nearfield` have, or that have long texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[Path | None, typer.Option(help="Folder of all state.", metavar="DIR")]
+Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embedded one.", metavar="URL")]
+Place = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
+Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
+Key = Annotated[str | None, typer.Option(help="Variable of a .mat or .npz file.", metavar="NAME")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of stopping.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="tls://HOST:PORT of the scheduler whose workers hold the ranks.", metavar="URL")
+]
+TlsCa = Annotated[Path | None, typer.Option(help="Certificate of the cluster's authority.", metavar="FILE")]
+TlsCert = Annotated[Path | None, typer.Option(help="Certificate of this machine.", metavar="FILE")]
+TlsKey = Annotated[Path | None, typer.Option(help="Private key of this machine.", metavar="FILE")]

@@ -44,6 +44,7 @@ _ABSENCES = ("refit_items.draw_absences", "refit_items.draw_absent", "refit_item
 # `tests/service/engine/test_rehearsal.py`.
 OFFLINE = {
     "als": "half-iterations of a training",
+    "als_sums": "sums of several ranks in a training",
     "blocks": "NMF in tiles, a training",
     "cg": "conjugate gradients of a training",
     "columns": "sums of a training",

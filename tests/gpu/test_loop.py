@@ -134,5 +134,5 @@ def test_all_epochs_may_run_elsewhere(algorithm: str) -> None:
 def test_several_ranks_are_refused_for_algorithms_that_cannot_use_them() -> None:
     exchange = Alone()
     exchange.size = 2
-    with pytest.raises(InvalidParams, match="expected 1 for nmf, got 2; only als, als-implicit train on several"):
+    with pytest.raises(InvalidParams, match="expected 1 for nmf, got 2; only als, als-implicit, culsh"):
         trainer_of(planted(), gpu.params_for("nmf", {}), gpu.HOST, None, NEUTRAL, exchange)

@@ -63,6 +63,6 @@ class Gauges(NamedTuple):
 async def read(client: Client) -> Gauges:
     """Read all present values of `/metrics`."""
     answer = await client.get("/metrics")
-    lines = [line for line in answer.body.decode().splitlines() if not line.startswith("#")]
+    lines = [line for line in answer.body.decode().splitlines() if line.startswith(("nearfield_", "process_"))]
     pairs = [line.rpartition(" ") for line in lines]
     return Gauges({name: float(value) for name, _, value in pairs}, time.perf_counter())

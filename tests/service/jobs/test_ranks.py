@@ -239,7 +239,7 @@ def test_errors_keep_their_type_message_and_attributes() -> None:
 
 def test_other_versions_are_refused(ranks: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "versions", lambda: {"nearfield": "0.0.1", "numpy": "2", "python": "3"})
-    with pytest.raises(RankRefused, match=r"rank \d: expected nearfield 0\.0\.1, numpy 2, python 3, got nearfield"):
+    with pytest.raises(RankRefused, match=r"rank \d: expected nearfield 0\.0\.1, numpy 2, python 3, got .*nearfield"):
         gpu.fit(planted(), ALS, run=ranks.run)
     assert ranks.n_restarts == 0
     assert_nothing_is_left(tmp_path / "work")

@@ -1,11 +1,11 @@
-"""Hyperparameters: one frozen object per algorithm, each default written here and nowhere else.
+"""Hyperparameters: one frozen object per algorithm, with every default.
 
-The names are shared by every algorithm that has them. Defaults were chosen on held-out parts of training parts of
-several data sets, never on a test set (docs/algorithms.md). None is taken from the data: see
-`gpu.calibration`.
+A parameter has the same name in all algorithms. The defaults were chosen on held-out parts of the training parts of
+several data sets, never on a test set (docs/algorithms.md). If a default is None, `gpu.calibration` computes the value
+from the training data.
 
-Explicit models learn ratings in units of what shrunk biases leave unexplained (`Calibration.unit`), so step lengths and
-ridges mean the same on every scale.
+Explicit models divide ratings by the spread that shrunk biases leave unexplained (`Calibration.unit`). So step lengths
+and ridges mean the same on every rating scale.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ Confidence = Literal["auto", "linear", "log"]
 
 @dataclass(frozen=True)
 class AlsParams(RegularizedParams):
-    """ALS ([000]; [001]): each row's factors and bias solved exactly, one side of the matrix at a time.
+    """ALS ([000]; [001]): solves the factors and bias of each row, one side of the matrix at a time.
 
-    The objective is Σ (r − r̂)² + λ Σ n (|x|² + b²), n the ratings of the row: `regularization` is weighted by counts.
+    The objective is Σ (r − r̂)² + λ Σ n (|x|² + b²), where n is the number of ratings of the row. So `regularization` is
+    weighted by counts.
 
     Attributes (beyond `RegularizedParams`):
-        n_cg_steps: f_s of [000] Alg. 1, steps of conjugate gradients from the row's last solution. More solve each
-            half exactly and cost time.
-        cg_tolerance: ε, a row stops early once its residual is below this share of its right-hand side.
-        solver: `cg`, or `cholesky` for the exact solution (several times slower).
-        precision: what a device computes A in: `float16` on tensor cores with sums in float32 (solutions within about
-            1 % of exact, test errors the same to four digits), or `float32`. The host always uses float32.
-        biases: whether rows have a bias and ratings are centered; without, it is the objective of cuMF.
+        n_cg_steps: f_s of [000] Alg. 1, steps of conjugate gradients from the row's last solution. More steps solve
+            each half-iteration more exactly, and take more time.
+        cg_tolerance: ε; a row stops early when its residual is below this share of its right-hand side.
+        solver: `cg`, or `cholesky` for the exact solution, which takes several times as long.
+        precision: number format of A on a device. `float16` uses tensor cores with sums in float32; solutions are
+            within about 1 % of exact, and test errors agree to four digits. The host always uses float32.
+        biases: whether rows have biases and ratings are centered. False gives the objective of cuMF.
     """
 
     algorithm: ClassVar[str] = "als"
@@ -62,22 +63,24 @@ class AlsParams(RegularizedParams):
 
 @dataclass(frozen=True)
 class AlsImplicitParams(FactorParams):
-    """Implicit ALS ([000] §5.6): every pair counts, those with a value x with confidence c = 1 + α·|x|.
+    """Implicit ALS ([000] §5.6): learns from all pairs; a rated pair has the confidence c = 1 + α·|x|.
 
-    The preference p is 1, or 0 where x is a dislike; x is a value in units of the typical one
-    (`gpu.calibration`). The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |x|², n the ratings of a row
-    and N the rows of the other side that have some: with ν = 0 every row is held back alike, with ν = 1 by its share
-    of the confidence (iALS revisited, whose weight of an unrated pair is 1/α of a rated one's).
+    x is the value of the pair in units of the typical value (`gpu.calibration`). The preference p is 1 for a rated
+    pair, and 0 for a dislike or an unrated pair. The objective is Σ_all c (p − u·v)² + λ Σ (n + N/α)^ν |u|², plus the
+    same penalty for every v. n is the number of ratings of a row, and N the number of rows of the other side that have
+    ratings. With ν = 0 all rows have the same ridge. With ν = 1 the ridge is proportional to the total confidence of
+    the row (iALS revisited, where an unrated pair has 1/α of the weight of a rated pair).
 
     Attributes (beyond `FactorParams`):
-        regularization: λ of both factor matrices. None: from the number of rows, so that factors that chance alone
-            would give stay zero.
-        alpha: α, the average weight of a rated pair. More trusts what was rated over what was not. None: from the
-            density of the data.
+        regularization: λ of both factor matrices. None: computed from the number of rows, so that factors no stronger
+            than those of random data stay zero.
+        alpha: α, the average weight of a rated pair. A larger α gives rated pairs more weight against unrated ones.
+            None: computed from the density of the data.
         regularization_exponent: ν.
-        values: `ratings` on a scale, of which those below its middle are dislikes, or `counts` (clicks are counts of
-            1). `auto` tells from the values.
-        confidence: `linear` in a count, or `log`: 1 + ln. `auto` takes `log` where counts have a long tail.
+        values: `ratings` on a scale, where those below the middle are dislikes, or `counts`, where a click is a count
+            of 1. `auto` decides by the values.
+        confidence: how it grows with a count: `linear`, or `log` for 1 + ln(count / lowest count). `auto` takes `log`
+            if the counts have a long tail.
         n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
     """
 
@@ -102,9 +105,9 @@ class AlsImplicitParams(FactorParams):
 
 @dataclass(frozen=True)
 class EsgdParams(GradientParams):
-    """ESGD ([003]): factors of what fixed biases leave over, visited as the ratings lie in memory, with a fixed step.
+    """ESGD ([003]): factorizes the residuals of fixed biases, in the memory order of the ratings, with a fixed step.
 
-    Attributes: as in `GradientParams`; `learning_rate` is γ of every epoch, `regularization` is λ_p and λ_q.
+    Attributes: as in `GradientParams`; `learning_rate` is γ of every epoch, and `regularization` is λ_p and λ_q.
     """
 
     algorithm: ClassVar[str] = "esgd"
@@ -115,14 +118,14 @@ class EsgdParams(GradientParams):
 
 @dataclass(frozen=True)
 class SgdParams(GradientParams):
-    """CUSGD++ ([004] Alg. 2): factors and biases by stochastic gradient descent, eq. 5 without neighbors.
+    """CUSGD++ ([004] Alg. 2): learns factors and biases by stochastic gradient descent, eq. 5 without neighbors.
 
     Attributes (beyond `GradientParams`):
-        learning_rate, learning_rate_decay: α and β of γ_t = α / (1 + β·t^1.5) (eq. 7), t = epoch from 0.
+        learning_rate, learning_rate_decay: α and β of γ_t = α / (1 + β·t^1.5) (eq. 7); t is the epoch, from 0.
         bias_regularization: λ of the biases.
-        precision: of the users' factors while a device trains; the host always uses float32.
-        deterministic: whether a device visits ratings in a fixed order, several times slower, so that equal seeds give
-            equal models; the host always does.
+        precision: number format of the users' factors while a device trains. The host always uses float32.
+        deterministic: whether a device visits ratings in a fixed order. Then equal seeds give equal models, but
+            training takes several times as long. The host always uses a fixed order.
     """
 
     algorithm: ClassVar[str] = "sgd"
@@ -141,15 +144,15 @@ class SgdParams(GradientParams):
 
 @dataclass(frozen=True)
 class CulshParams(SgdParams):
-    """CULSH-MF ([004] eq. 1, 5, 7): factors, biases and the weights W, C of K neighbors found by hashing.
+    """CULSH-MF ([004] eq. 1, 5, 7): learns factors, biases, and the weights W and C of K neighbors found by hashing.
 
     Attributes (beyond `SgdParams`):
-        n_neighbors: K, neighbors per item. 0 turns the model into CUSGD++.
+        n_neighbors: K, neighbors of each item. 0 gives the model of CUSGD++.
         weight_learning_rate, weight_regularization: α and λ of W and C.
-        similarity: how neighbors are chosen; all but `simlsh` are comparators for measuring.
-        n_bits: length of the simLSH signature; more ranks neighbors better and costs time and memory.
-        psi: weight of a rating in the hash: `power` (r², the paper) finds items that the same users rate, `residual`
-            (r − b_ij) items that they rate alike; implicit models ignore it (1 for a like, −1 for a dislike).
+        similarity: how neighbors are chosen. All values but `simlsh` exist for comparison.
+        n_bits: H, length of the simLSH signature. A longer one ranks neighbors better, and takes more time and memory.
+        psi: weight of a rating in the hash. `power` (r², as in the paper) finds items that the same users rate.
+            `residual` (r − b_ij) finds items that users rate alike. Implicit models ignore it.
     """
 
     algorithm: ClassVar[str] = "culsh"
@@ -170,13 +173,13 @@ class CulshParams(SgdParams):
 class CulshImplicitParams(CulshParams):
     """CULSH-MF for implicit feedback ([004] §5.4): cross-entropy of likes against dislikes and sampled negatives.
 
-    A rating below the middle of the model is a dislike, every other one a like. In the hash a like weighs 1 and a
-    dislike −1: `psi` makes no difference.
+    A rating below the middle of the model is a dislike; every other rating is a like. In the hash, a like has weight 1
+    and a dislike −1, so `psi` has no effect.
 
     Attributes (beyond `CulshParams`):
         values: as in `AlsImplicitParams`.
-        n_negatives: s, items drawn per like and epoch from those the user has not rated. More rank the top of long
-            lists better and cost time in proportion.
+        n_negatives: s, items that each epoch draws for each like from the items that the user has not rated. A larger s
+            ranks the top of long lists better, and takes time in proportion.
     """
 
     algorithm: ClassVar[str] = "culsh-implicit"
@@ -200,16 +203,16 @@ class CulshImplicitParams(CulshParams):
 
 @dataclass(frozen=True)
 class NmfParams(FactorParams):
-    """Non-negative factorization by FAST-HALS ([002]): A ≈ W H, no entry below 0, where an unrated pair is a 0.
+    """Non-negative factorization by FAST-HALS ([002]): A ≈ W H without negative numbers; an unrated pair is a 0 in A.
 
     Attributes (beyond `FactorParams`):
-        tolerance: it stops before `n_epochs` once an epoch lowers the relative error by less than this share of it.
-            0 never stops early: errors fall slowly for long, so a share that is small at last stops too soon at first.
-        start: `random`, or `nndsvd`, which starts from the singular vectors: a lower error in the first epochs, but it
-            takes the time of some of them.
-        solver: `tiled` (PL-NMF, [002] Alg. 2), or `plain` ([002] Alg. 1), the same up to rounding and slower.
-        tile: T, columns of a tile. 0 is the minimum of [002] eq. 9, √n_factors.
-        precision: of all arrays while training; a model keeps float32.
+        tolerance: training stops before `n_epochs` when an epoch lowers the relative error by less than this share of
+            it. 0 never stops early. Errors fall slowly for many epochs, so even a small share can stop too soon.
+        start: `random`, or `nndsvd`, which starts from the singular vectors. It has a lower error in the first epochs,
+            but takes as long as several of them.
+        solver: `tiled` (PL-NMF, [002] Alg. 2), or `plain` ([002] Alg. 1), which is equal up to rounding, and slower.
+        tile: T, columns of a tile. 0 takes √n_factors, the minimum of [002] eq. 9.
+        precision: number format of all arrays during training. The model is stored in float32.
     """
 
     algorithm: ClassVar[str] = "nmf"
@@ -232,11 +235,12 @@ class NmfParams(FactorParams):
 
 @dataclass(frozen=True)
 class EaseParams(Params):
-    """EASE (Steck 2019, arXiv:1905.03375): weights between items, in closed form; a user is what was rated.
+    """EASE (Steck 2019, arXiv:1905.03375): weights between items in closed form; users have no factors, only ratings.
 
     Attributes (beyond `Params`):
-        regularization: λ on the diagonal of XᵀX. More trusts pairs of items with few common raters less. None: from
-            the number of rows and the density, the strength of what chance alone would give.
+        regularization: λ on the diagonal of XᵀX. A larger λ lowers the weights of items with few common raters. None:
+            computed from the number of rows and the density, in proportion to the largest eigenvalue of XᵀX that random
+            likes would give.
         values, confidence: as in `AlsImplicitParams`.
     """
 
@@ -258,20 +262,22 @@ PARAMETERS: dict[str, type[Params]] = {  # by algorithm; see `gpu.algorithms`
 }  # fmt: skip
 
 
-def params_for(algorithm: str, given: Mapping[str, Any]) -> Params:
-    """The parameters of `algorithm` with `given` over the defaults; text values ("32") are converted.
+def params_for(algorithm: str, values: Mapping[str, Any]) -> Params:
+    """The parameters of `algorithm`: `values` by name, and the defaults of all others.
+
+    Values may be text ("32").
 
     Raises:
-        InvalidParams: unknown algorithm or parameter name, a value of the wrong type or out of range.
+        InvalidParams: unknown algorithm or parameter name, or a value of the wrong type or out of range.
     """
     if algorithm not in PARAMETERS:
         raise InvalidParams(f"Invalid algorithm: expected one of {', '.join(sorted(PARAMETERS))}, got {algorithm!r}")
     kind = PARAMETERS[algorithm]
-    check_names(algorithm, {field.name for field in dataclasses.fields(kind)}, given)
+    check_names(algorithm, {field.name for field in dataclasses.fields(kind)}, values)
     types = get_type_hints(kind)
-    return kind(**{name: converted(name, value, types[name]) for name, value in given.items()})
+    return kind(**{name: converted(name, value, types[name]) for name, value in values.items()})
 
 
 def with_changes(params: Params, **changes: Any) -> Params:
-    """`params` with other values of some fields, which its algorithm must have."""
+    """A copy of `params` with `changes`, whose names must be parameters of its algorithm."""
     return dataclasses.replace(params, **changes)

@@ -1,4 +1,4 @@
-"""Item weights of EASE on a device, by CuPy's linear algebra; the twin of `gpu.host.ease`."""
+"""Item weights of EASE on a device, with CuPy's linear algebra; the twin of `gpu.host.ease`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ from numpy.typing import NDArray
 
 from gpu.training.ease import no_inverse
 
-BLOCK_BYTES = 2**28  # of X, dense, at once
+BLOCK_BYTES = 2**28  # bytes of a dense block of X
 A_LIKE = 12  # bytes of an entry of X
-N_MATRICES = 4  # XᵀX, the unit matrix, and the copies of both that are solved
+N_MATRICES = 4  # XᵀX, the identity matrix, and the solver's copies of both
 
 
 def bytes_needed(n_items: int, n_likes: int) -> int:
-    """Memory that a training takes on the device: matrices, blocks of X, and X twice."""
+    """Bytes that a training takes on the device: matrices (T, T), two blocks of X, and X twice.
+
+    Args:
+        n_items, n_likes: T, and the entries of X.
+    """
     return 8 * N_MATRICES * n_items**2 + 2 * BLOCK_BYTES + 2 * A_LIKE * n_likes
 
 
 def item_weights(likes: Any, ridge: float) -> NDArray[np.float32]:
-    """B, float32 (T, T), of X, float64 (U, T).
+    """B, float32 (T, T) on the host.
+
+    Args:
+        likes: X, a SciPy CSR matrix, float64 (U, T).
+        ridge: λ.
 
     Raises:
         TrainingDiverged: XᵀX + λ I has no inverse in float64.
@@ -44,7 +52,7 @@ def item_weights(likes: Any, ridge: float) -> NDArray[np.float32]:
 
 
 def gram(likes: Any) -> Any:
-    """XᵀX, float64 (T, T), some columns at a time."""
+    """XᵀX, float64 (T, T), computed in blocks of columns: a dense block of X takes `BLOCK_BYTES`."""
     n_users, n_items = likes.shape
     by_item, found = likes.T.tocsr(), cupy.empty((n_items, n_items))
     n_columns = max(BLOCK_BYTES // (8 * n_users), 1)

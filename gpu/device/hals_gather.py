@@ -1,6 +1,6 @@
-"""Products of sparse rows with a table of factors on a CUDA device; kernels, and who owns what: kernels/hals_gather.cu.
+"""Products of sparse rows with a table of factors on a CUDA device. Kernels and ownership: kernels/hals_gather.cu.
 
-A warp takes an item: a row, or a part of a long one (`gpu.device.hals_parts`).
+A warp computes an item: a row, or a part of a long row (`gpu.device.hals_parts`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpu.device.kernels import kernel
 from gpu.ratings import Rows
 
 NAME = "hals_gather"
-PIECE_BYTES = 16  # what a lane reads at once
+PIECE_BYTES = 16  # bytes of one read of a lane
 WARP, THREADS = 32, 256
 
 
@@ -26,8 +26,8 @@ class Entries(NamedTuple):
 
     Attributes:
         columns, values: int32 and float32 (N,), in the order of the rows.
-        items, splits: `ITEM` and `SPLIT` as bytes.
-        n_rows, n_items, n_splits, n_slots: how many rows, items, rows in parts, and parts of them.
+        items, splits: arrays of `ITEM` and `SPLIT` structures, as bytes.
+        n_rows, n_items, n_splits, n_slots: numbers of rows, of items, of rows in parts, and of these parts.
     """
 
     columns: Any
@@ -41,7 +41,7 @@ class Entries(NamedTuple):
 
 
 def entries_of(rows: Rows) -> Entries:
-    """Place sparse rows with their plan."""
+    """Copy sparse rows and their plan to the device."""
     items, splits = parts_of(rows, longest(len(rows.values)))
     n_slots = int(np.count_nonzero(items["slot"] != WHOLE))
     ratings = to_device(rows.items), to_device(rows.values)
@@ -50,9 +50,12 @@ def entries_of(rows: Rows) -> Entries:
 
 
 def multiply(entries: Entries, table: Any, to: Any) -> None:
-    """Write the product with `table` (columns, width) to the first rows of `to` (rows or more, width).
+    """Write the product with `table` (columns, width) to the first `n_rows` rows of `to` (n_rows or more, width).
 
-    Both in float32 or float64, `width` whole pieces of 16 bytes. Equal inputs give equal bits.
+    Equal inputs give equal bits.
+
+    Args:
+        table, to: float32 or float64, both the same; a row of `width` numbers is a multiple of 16 bytes (`width_of`).
     """
     width, count = np.int32(table.shape[1]), np.int32(entries.n_items)
     slots = cupy.empty((entries.n_slots, table.shape[1]), dtype=table.dtype)
@@ -69,11 +72,11 @@ def _launch(function: str, table: Any, n_warps: int, arguments: tuple[Any, ...])
 
 
 def width_of(n_factors: int, dtype: np.dtype[Any]) -> int:
-    """Numbers of a table's row with its zeros: whole pieces."""
+    """Numbers in a row of a table for `multiply`: `n_factors`, rounded up to whole pieces of 16 bytes."""
     per_piece = PIECE_BYTES // dtype.itemsize
     return -(-n_factors // per_piece) * per_piece
 
 
 def defines(dtype: np.dtype[Any], width: int) -> dict[str, int]:
-    """The macros of `kernels/hals_gather.cu` for tables of rows of `width` numbers."""
+    """The macros of `kernels/hals_gather.cu` for tables of `dtype` with `width` numbers in a row."""
     return {"DOUBLE": int(dtype.itemsize == 8), "HELD": -(-width * dtype.itemsize // (PIECE_BYTES * WARP))}

@@ -1,8 +1,7 @@
-"""The plan of a product of sparse rows: which rows a warp takes whole, which come in parts, in what order.
+"""The plan of a product of sparse rows: it splits long rows into parts, and orders parts and rows.
 
-Parts go first, in the order of the columns they begin at, so that those at work together gather neighboring rows of
-the table, which stay in the cache; then whole rows, longest first. Rows without entries are among them: they become
-zero.
+Parts come first, ordered by their first column, so that parts that run together gather nearby rows of the table, which
+stay in the cache. Whole rows follow, longest first. They include rows without entries, whose product is zero.
 """
 
 from __future__ import annotations
@@ -13,22 +12,26 @@ from numpy.typing import NDArray
 from gpu.device.als_forms.plan import ITEM, SPLIT, WHOLE
 from gpu.ratings import Rows
 
-N_WARPS = 1 << 14  # a few times those at work: each should have a part of about equal length
-LONGEST = 128, 1024  # entries of a part: least, so that sums of parts cost little, and most, so that warps end together
+N_WARPS = 1 << 14  # target number of items: a few for each warp that runs at a time, so that all get about equal work
+LONGEST = 128, 1024  # bounds of `longest`: shorter parts cost more to sum up; longer ones let warps end far apart
 
 
 def longest(n_entries: int) -> int:
-    """Entries of an item, at most."""
+    """The largest number of entries of an item, for rows with `n_entries` entries together."""
     return min(max(n_entries // N_WARPS, LONGEST[0]), LONGEST[1])
 
 
 def slots_bound(n_entries: int) -> int:
-    """Parts of rows, at most: a row in parts has more than `longest` entries, and one part above its share at most."""
+    """Upper bound on the number of parts: a row of L > `longest` entries has at most L / `longest` + 1 parts."""
     return 2 * n_entries // longest(n_entries)
 
 
 def parts_of(rows: Rows, most: int) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """(`ITEM` of every row or part of one, `SPLIT` of every row with more than `most` entries)."""
+    """(`ITEM` of every whole row and every part, in the order of work; `SPLIT` of every row with parts).
+
+    Args:
+        most: largest number of entries of an item; longer rows are split into parts of about equal length.
+    """
     lengths = rows.lengths
     n_parts = np.maximum(-(-lengths // most), 1)
     first = np.cumsum(n_parts) - n_parts

@@ -1,8 +1,8 @@
-"""Tables of factors in blocks of transposed rows, and products with sparse rows that are written in that form.
+"""Tables of factors in blocks of transposed rows, and products with sparse rows in that layout.
 
-A block holds `LANES` rows, column by column, so that loops over one column run over neighboring numbers; the last one
-is filled up with zeros. A row is computed by one thread, and sums over rows are made of the sums of blocks: results do
-not depend on the number of threads. Indices are unsigned: signed ones keep loops from becoming vectors.
+A block holds `LANES` rows, column by column, so that loops over one column run over adjacent numbers. Zeros fill the
+last block. One thread computes a row, and sums over rows add the sums of blocks in order. So results do not depend on
+the number of threads. Indices are unsigned, because signed ones prevent vector instructions.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 from gpu.ratings import Rows
 
 Floats = NDArray[Any]  # float32 or float64
-LANES = 256  # rows of a block; with 240 columns in float32 240 KiB, a part of the second-level cache
-GROUP = 16  # rows whose products are gathered together: a cache line of a block's column
-N_RUNS = 64  # of groups of about equal work, whatever the number of threads
-N_GRAMS = 16  # runs of blocks with a sum of their own
+LANES = 256  # rows of a block; with 240 columns in float32 it takes 240 KiB, a part of the second-level cache
+GROUP = 16  # rows whose products are computed together; their numbers in a column fill a cache line
+N_RUNS = 64  # runs of groups; constant, so that results do not depend on the number of threads
+N_GRAMS = 16  # runs of blocks, each with its own partial sum of XᵀX
 _ONE, _FOUR, _LANES = np.uintp(1), np.uintp(4), np.uintp(LANES)
 
 
 class Entries(NamedTuple):
-    """Sparse rows, and `runs` int64 (N_RUNS + 1,): bounds of runs of groups that hold about equally many entries."""
+    """Sparse rows, and `runs`, int64 (N_RUNS + 1,): bounds of runs of groups with about equal numbers of entries."""
 
     rows: Rows
     runs: NDArray[np.int64]
 
 
 def runs_of(rows: Rows) -> NDArray[np.int64]:
-    """Bounds of `N_RUNS` runs of groups of about equal work: their entries, and what a row costs without any."""
+    """Bounds, int64 (N_RUNS + 1,), of runs of groups with about equal work: entries, and a fixed cost of each row."""
     n_groups = -(-len(rows.starts) // GROUP)
     ends = np.cumsum(np.add.reduceat(rows.lengths + GROUP, np.arange(0, len(rows.starts), GROUP)))
     inside = np.searchsorted(ends, np.arange(1, N_RUNS) * (ends[-1] / N_RUNS))
@@ -60,7 +60,7 @@ def to_rows(blocks: Floats, rows: Floats) -> None:
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def gather(rows: Rows, runs: NDArray[np.int64], table: Floats, products: Floats) -> None:
-    """Write the product of sparse rows with `table` to `products`, in blocks; whole cache lines at a time."""
+    """Write the product of sparse rows with `table` (columns, K) to `products` (B, K, LANES), in whole cache lines."""
     for run in prange(N_RUNS):
         totals = np.empty((GROUP, table.shape[1]), table.dtype)
         for group in range(runs[run], runs[run + 1]):
@@ -77,7 +77,7 @@ def gather(rows: Rows, runs: NDArray[np.int64], table: Floats, products: Floats)
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def _add_entries(rows: Rows, row: int, table: Floats, total: Floats) -> None:
-    """Add every entry of one sparse row, times the row of `table` that it points to; four at a time."""
+    """Add Σ value · row of `table` over the entries of one sparse row to `total` (K,); four entries at a time."""
     n, p = np.uintp(len(total)), np.uintp(rows.starts[row])
     end = p + np.uintp(rows.lengths[row])
     while p + _FOUR <= end:
@@ -97,14 +97,14 @@ def _add_entries(rows: Rows, row: int, table: Floats, total: Floats) -> None:
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def inner_products(blocks: Floats, others: Floats, parts: NDArray[np.float64]) -> None:
-    """The inner product of each block with the other of its place, in `parts` (B,)."""
+    """Write the inner product of each block with the block of `others` at the same index to `parts` (B,)."""
     for b in prange(len(blocks)):
         parts[b] = dot(blocks[b].ravel(), others[b].ravel())
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def dot(one: Floats, other: Floats) -> float:
-    """The inner product of two vectors, summed up in float64."""
+    """Inner product of two vectors, summed in float64."""
     total = 0.0
     for position in range(np.uintp(len(one))):
         total += np.float64(one[position]) * np.float64(other[position])
@@ -112,7 +112,7 @@ def dot(one: Floats, other: Floats) -> float:
 
 
 def gram_of(blocks: Floats) -> Floats:
-    """XᵀX (K, K) of a table in blocks (B, K, LANES); in kernels: the threads of BLAS wait for each other."""
+    """XᵀX (K, K) of a table in blocks (B, K, LANES); not by BLAS, whose threads would wait for each other."""
     n_columns = blocks.shape[1]
     n_fours = -(-n_columns // 4)
     parts = np.zeros((N_GRAMS, n_fours, n_fours, 16), dtype=blocks.dtype)
@@ -125,7 +125,11 @@ def gram_of(blocks: Floats) -> Floats:
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def _add_grams(blocks: Floats, parts: Floats) -> None:
-    """Inner products of columns of runs of blocks, four by four, of the upper triangle; a last column may repeat."""
+    """Write the upper triangle of XᵀX of each run to `parts`, in squares of 4 × 4; the last column fills up squares.
+
+    Args:
+        parts: (N_GRAMS, Q, Q, 16), Q = K / 4 rounded up.
+    """
     last = blocks.shape[1] - 1
     for run in prange(N_GRAMS):
         for b in range(len(blocks) * run // N_GRAMS, len(blocks) * (run + 1) // N_GRAMS):
@@ -141,7 +145,7 @@ def _add_grams(blocks: Floats, parts: Floats) -> None:
 def _add_4_by_4(
     a: Floats, b: Floats, c: Floats, d: Floats, x: Floats, y: Floats, z: Floats, w: Floats, sums: Floats
 ) -> None:
-    """The inner products of a, b, c, d with x, y, z, w in one pass; in `sums` (16,)."""
+    """Add the inner products of a, b, c, d with x, y, z, w to `sums` (16,), in one pass."""
     ax = ay = az = aw = bx = by = bz = bw = cx = cy = cz = cw = dx = dy = dz = dw = sums.dtype.type(0)
     for v in range(_LANES):
         av, bv, cv, dv, xv, yv, zv, wv = a[v], b[v], c[v], d[v], x[v], y[v], z[v], w[v]
@@ -161,6 +165,6 @@ def _add_4_by_4(
         dy += dv * yv
         dz += dv * zv
         dw += dv * wv
-    found = (ax, ay, az, aw, bx, by, bz, bw, cx, cy, cz, cw, dx, dy, dz, dw)
+    products = (ax, ay, az, aw, bx, by, bz, bw, cx, cy, cz, cw, dx, dy, dz, dw)
     for position in range(16):
-        sums[position] += found[position]
+        sums[position] += products[position]

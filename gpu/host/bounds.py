@@ -1,4 +1,4 @@
-"""What ratings beyond the scale of a model count as, on the host."""
+"""Clips ratings to the scale of a model, on the host."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from gpu.views import Arrays
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def learned(value: np.float32, arrays: Arrays) -> Any:
-    """What a model of ratings learns of one: no less than the lowest and no more than the highest it was trained on."""
+    """The rating that an explicit model learns: `value`, clipped to the range of its training ratings."""
     return min(max(value, arrays.low), arrays.high)

@@ -1,13 +1,13 @@
-"""Conjugate gradients ([000] Alg. 1) for many rows at once on the CPU; A is never formed.
+"""Conjugate gradients ([000] Alg. 1) for many rows at once on the CPU, without forming A.
 
-A p = VᵀV p + ρ p + Σ w (z·p) z over the ratings of the row: per rating and step an inner product and a sum of length F.
-Each step reads every z from memory again. So a batch of rows goes through its steps together. It reads the fixed side
-in blocks that stay in the second-level cache: each row takes its ratings in the block, then all go on to the next
-block. A row is summed in the order of its ratings, `TOGETHER` at a time, independent of its batch.
+A p = VᵀV p + ρ p + Σ w (z·p) z over the ratings of the row. A step costs an inner product and a sum of length F for
+each rating, and reads every z from memory again. So the rows of a batch do each step together. They read the fixed side
+in blocks that stay in the second-level cache: all rows add their ratings in one block before the next block is read.
+The sum of a row follows the order of its ratings, `TOGETHER` at a time, so it does not depend on the batch.
 
-Cost of a half-iteration with s steps: 4F(s + 1) + 2F operations a rating and, for implicit problems, 2F²(s + 1) a row.
-Each z is loaded twice in each of the s + 1 passes. With vectors of 8 floats and two loads a cycle that is F/8 cycles
-a rating and pass, the floor; the sums across vectors that end eight inner products come on top.
+A half-iteration with s steps costs 4F(s + 1) + 2F operations for each rating. Implicit problems add 2F²(s + 1) for each
+row. Each of the s + 1 passes loads each z twice. With vectors of 8 floats and two loads a cycle, the floor is F/8
+cycles for each rating and pass. The horizontal sums of the inner products come on top.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from gpu.ratings import Rows
 
-LANES = 16  # columns of all arrays here are a multiple of it, filled up with zeros, which change no sum
+LANES = 16  # all arrays here have a multiple of it as columns; the zeros beyond D change no sum
 TOGETHER = 8  # ratings that share one pass over a vector
-BLOCK_FLOATS = 262_144  # numbers of a block of the fixed side: half of a second-level cache of 2 MiB
-BATCH_FLOATS = 65_536  # numbers of each vector of all rows of a batch
+BLOCK_FLOATS = 262_144  # numbers in a block of the fixed side: half of a second-level cache of 2 MiB
+BATCH_FLOATS = 65_536  # numbers in each table of a batch, such as `Batch.x`
 _ZERO, _SHIFT = np.float32(0), np.uintp(4)
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
 
@@ -48,10 +48,10 @@ class System(NamedTuple):
     Attributes:
         z (columns, LD): fixed side, [v; 1; 0 …] with biases and [v; 0 …] without.
         offsets (columns,): biases of the fixed side, or zeros.
-        gram (LD, LD): VᵀV; nothing, (0, LD), for explicit problems.
-        slope, level: w = slope · |r| + level;
-        target_slope, target_level: y = target_slope · r + target_level − offset, or 0 where slope · r + level is not
-            above 0: there r is no rating, or a dislike.
+        gram (LD, LD): VᵀV; empty, (0, LD), for explicit problems.
+        slope, level: w = slope · |r| + level.
+        target_slope, target_level: y = target_slope · r + target_level − offset. If slope · r + level ≤ 0, r is a
+            dislike or no rating, and y = 0.
         n_steps, tolerance: as in `gpu.params.AlsParams`.
     """
 
@@ -72,15 +72,15 @@ class Batch(NamedTuple):
     Attributes:
         rows (G,): the rows.
         active (G,): whether the row needs more steps.
-        places (G,): the first rating that the present pass has not visited.
+        positions (G,): the first rating that the present pass has not read.
         x, p, residual, applied, right (G, LD): [000] Alg. 1; `applied` is A p and `right` is b.
         squares, goals (G,): |residual|², and the value at which the row stops.
-        part (LD,): sum over one visit.
+        part (LD,): work space, the sum of one row over one block.
     """
 
     rows: NDArray[np.int64]
     active: NDArray[np.bool_]
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     x: NDArray[np.float32]
     p: NDArray[np.float32]
     residual: NDArray[np.float32]
@@ -92,13 +92,13 @@ class Batch(NamedTuple):
 
 
 def batch_bytes() -> int:
-    """Memory that one thread needs, about."""
+    """Approximate bytes of work space for one thread."""
     return 4 * 6 * BATCH_FLOATS
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def batch_of(rows: NDArray[np.int64], padded: int) -> Batch:
-    """A batch of these rows, all active, at zero."""
+    """A batch of these rows (G,) with tables (G, `padded`) of zeros; all rows are active."""
     n, f = len(rows), np.float32
     return Batch(
         rows, np.ones(n, np.bool_), np.zeros(n, np.int64), np.zeros((n, padded), f), np.zeros((n, padded), f),
@@ -130,7 +130,7 @@ def _solve_share(rows: Rows, plan: Plan, share: int, system: System, solved: NDA
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _copy(solved: NDArray[np.float32], rows: NDArray[np.int64], x: NDArray[np.float32], back: bool) -> None:
-    """Set x to these rows of `solved`, or the other way round."""
+    """Copy these rows of `solved` to `x` (G, LD), or `back` to `solved`."""
     for g in range(len(rows)):
         for f in range(solved.shape[1]):
             if back:
@@ -141,7 +141,7 @@ def _copy(solved: NDArray[np.float32], rows: NDArray[np.int64], x: NDArray[np.fl
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _begin(tolerance: np.float32, batch: Batch) -> None:
-    """First residual and direction."""
+    """Set the first residual and direction."""
     right, applied, residual, p = batch.right, batch.applied, batch.residual, batch.p
     for g in range(np.uintp(len(right))):
         squares, length = _ZERO, _ZERO
@@ -155,10 +155,10 @@ def _begin(tolerance: np.float32, batch: Batch) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def step(rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch) -> None:
-    """One step of all rows that are not good enough yet."""
+    """Do one step for all rows that have not reached their goal."""
     active, squares, goals = batch.active, batch.squares, batch.goals
     for g in range(len(active)):
-        if squares[g] <= goals[g] < np.inf:  # what overflowed shall become NaN and be noticed
+        if squares[g] <= goals[g] < np.inf:  # a row that has overflowed goes on to NaN, so that it is detected
             active[g] = False
     _apply(rows, ridges, system, batch, batch.p, False)
     x, p, residual, applied = batch.x, batch.p, batch.residual, batch.applied
@@ -172,7 +172,7 @@ def _advance(
     x: NDArray[np.float32], p: NDArray[np.float32], residual: NDArray[np.float32], applied: NDArray[np.float32],
     g: int, squares: np.float32,
 ) -> np.float32:  # fmt: skip
-    """Go along p to the minimum and turn p; returns |residual|², or 0 where A p is not positive: nothing is left."""
+    """Move x along p to the minimum, set the next p, and return |residual|²; 0 if p·A p ≤ 0: the row is solved."""
     n = np.uintp(p.shape[1])
     curvature, left = _ZERO, _ZERO
     for f in range(n):
@@ -193,42 +193,42 @@ def _advance(
 def _apply(
     rows: Rows, ridges: NDArray[np.float64], system: System, batch: Batch, p: NDArray[np.float32], is_first: bool
 ) -> None:
-    """Set `applied` to A p and, the first time, `right` to b, of all active rows."""
+    """Set `applied` to A p for all active rows; if `is_first`, also `right` to b."""
     n_columns, n_block = len(system.z), BLOCK_FLOATS // system.z.shape[1]
-    order, active, places, starts = batch.rows, batch.active, batch.places, rows.starts
+    order, active, positions, starts = batch.rows, batch.active, batch.positions, rows.starts
     gram, applied = system.gram, batch.applied
     for g in range(np.uintp(len(order))):
         if active[g]:
             _apply_fixed(gram, np.float32(ridges[order[g]]), p, g, applied)
-            places[g] = starts[order[g]]
+            positions[g] = starts[order[g]]
     for limit in range(n_block, n_columns + n_block, n_block):
         _visit_block(rows, system, batch, p, limit, is_first)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _visit_block(rows: Rows, system: System, batch: Batch, p: NDArray[np.float32], limit: int, is_first: bool) -> None:
-    """Add w (z·p) z and, the first time, y z of all ratings of columns below `limit` that are not visited yet.
+    """Add w (z·p) z of all remaining ratings of columns below `limit`; if `is_first`, also y z.
 
-    A group of `TOGETHER` ratings that `limit` cuts is left for the next block.
+    A group of `TOGETHER` ratings that crosses `limit` waits for the next block.
     """
     starts, lengths, items, values = rows.starts, rows.lengths, rows.items, rows.values
     z, offsets, slope, level = system.z, system.offsets, system.slope, system.level
-    places, active, applied, right, order, part = (
-        batch.places, batch.active, batch.applied, batch.right, batch.rows, batch.part,
+    positions, active, applied, right, order, part = (
+        batch.positions, batch.active, batch.applied, batch.right, batch.rows, batch.part,
     )  # fmt: skip
-    least = TOGETHER * z.size // BLOCK_FLOATS  # below it a row has too few ratings to come in blocks
-    for g in range(np.uintp(len(places))):
-        position, stop = places[g], starts[order[g]] + lengths[order[g]]
+    least = TOGETHER * z.size // BLOCK_FLOATS  # ratings; rows with fewer are read as a whole, not in blocks
+    for g in range(np.uintp(len(positions))):
+        position, stop = positions[g], starts[order[g]] + lengths[order[g]]
         end = len(z) if lengths[order[g]] < least else limit
         if not active[g] or position == stop or items[min(position + TOGETHER, stop) - 1] >= end:
             continue
         clear(part)
-        places[g] = _sum_applied(items, values, position, stop, end, z, slope, level, p, g, part)
+        positions[g] = _sum_applied(items, values, position, stop, end, z, slope, level, p, g, part)
         _add(part, applied, g)
         if is_first:
             clear(part)
             line = system.target_slope, system.target_level
-            _sum_targets(items, values, position, places[g], z, (slope, level), line, offsets, part)
+            _sum_targets(items, values, position, positions[g], z, (slope, level), line, offsets, part)
             _add(part, right, g)
 
 
@@ -237,9 +237,9 @@ def _sum_applied(
     items: NDArray[np.int32], values: NDArray[np.float32], first: int, last: int, end: int, z: NDArray[np.float32],
     slope: np.float32, level: np.float32, p: NDArray[np.float32], g: int, out: NDArray[np.float32],
 ) -> int:  # fmt: skip
-    """Add w (z·p) z of the ratings from `first` on until a group reaches beyond column `end`.
+    """Add w (z·p) z of the ratings from `first` on to `out`, until a group contains a column from `end` on.
 
-    Returns where it stopped. What a row has beyond its last group of `TOGETHER` is added one by one.
+    Ratings after the last whole group of `TOGETHER` are added one by one. Returns the first rating not added.
     """
     n_columns = np.uintp(len(out)) >> _SHIFT << _SHIFT  # so that the compiler sees whole vectors
     k, stop = np.uintp(first), np.uintp(last)
@@ -283,7 +283,7 @@ def _sum_targets(
     weight: tuple[np.float32, np.float32], target: tuple[np.float32, np.float32], offsets: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Add y z of the ratings from `first` to `stop`."""
+    """Add y z of the ratings `first` to `stop` (excluded) to `out`; `weight` and `target` are (slope, level)."""
     for k in range(np.uintp(first), np.uintp(stop)):
         if weight[0] * values[k] + weight[1] > 0:
             column = np.uintp(items[k])
@@ -294,7 +294,7 @@ def _sum_targets(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def clear(vector: NDArray[np.float32]) -> None:
-    """Set all numbers to zero."""
+    """Set a vector to zero."""
     for f in range(np.uintp(len(vector))):
         vector[f] = 0
 
@@ -309,7 +309,7 @@ def _add(vector: NDArray[np.float32], table: NDArray[np.float32], g: int) -> Non
 def _apply_fixed(
     gram: NDArray[np.float32], ridge: np.float32, p: NDArray[np.float32], g: int, out: NDArray[np.float32]
 ) -> None:
-    """Set `out` to VᵀV p + ρ p."""
+    """Set row `g` of `out` to VᵀV p + ρ p."""
     n = np.uintp(p.shape[1]) >> _SHIFT << _SHIFT
     for f in range(n):
         out[g, f] = ridge * p[g, f]

@@ -1,8 +1,8 @@
-"""Tables of factors cut into blocks of `BLOCK` columns, each contiguous, and VᵀV of such a table.
+"""Tables of factors in contiguous blocks of `BLOCK` columns, and VᵀV of such a table.
 
-A row of a whole table of 1,024 factors is 4 KiB long, and the same columns of all rows would meet in few sets of a
-cache; cut into blocks, what a pass over one block reads lies together. Every pair of blocks is multiplied by one thread
-in one order, so VᵀV does not depend on their number.
+A pass over one block reads contiguous memory. In a table with rows of 4 KiB (1,024 factors), the same columns of all
+rows would compete for few sets of the cache. One thread multiplies each pair of blocks, in a fixed order, so VᵀV does
+not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from gpu.training.als import BLOCK
 
-GROUP = 8  # rows whose products are added together
-RUN = 1024  # rows whose products are summed in float32
+GROUP = 8  # rows whose products are added in one pass
+RUN = 1024  # rows whose products are summed in float32 before they are added in float64
 _SHIFT = np.uintp(4)
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
 
 
 def blocks_of(table: NDArray[np.float32], n_columns: int) -> NDArray[np.float32]:
-    """The first `n_columns` columns of a table, block by block: (B, rows, W), zeros where W or `GROUP` is not full."""
+    """The first `n_columns` columns of `table` in blocks, float32 (B, rows, W), W = `BLOCK`.
+
+    Zeros fill the last block, and the rows up to a multiple of `GROUP`.
+    """
     blocks = np.zeros((-(-n_columns // BLOCK), len(table) + -len(table) % GROUP, BLOCK), dtype=np.float32)
     for block, first in enumerate(range(0, n_columns, BLOCK)):
         last = min(first + BLOCK, n_columns)
@@ -29,7 +32,7 @@ def blocks_of(table: NDArray[np.float32], n_columns: int) -> NDArray[np.float32]
 
 
 def gram_of(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
-    """VᵀV of a table in blocks: (B, B W, W), entry [c, k, f] that of columns k and c W + f."""
+    """VᵀV of a table in blocks, float32 (B, B W, W): entry [c, k, f] belongs to columns k and c W + f."""
     n = len(blocks)
     gram = np.empty((n, n * BLOCK, BLOCK), dtype=np.float32)
     _add_grams(blocks, gram)
@@ -37,13 +40,13 @@ def gram_of(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def square(gram: NDArray[np.float32], n_columns: int) -> NDArray[np.float64]:
-    """`gram_of` as a matrix (n_columns, n_columns)."""
+    """The result of `gram_of` as a matrix, float64 (n_columns, n_columns)."""
     whole = gram.transpose(1, 0, 2).reshape(gram.shape[1], -1)
     return whole[:n_columns, :n_columns].astype(np.float64)
 
 
 def bytes_needed(n_rows: int, n_columns: int, has_gram: bool) -> int:
-    """Memory of a table in blocks and, where wanted, of VᵀV in blocks, of two squares and a product of them."""
+    """Bytes of a table in blocks; with `has_gram` also of VᵀV in blocks, two square matrices and their product."""
     return 4 * (n_rows + GROUP) * n_columns + (4 + 3 * 8) * n_columns**2 * has_gram
 
 
@@ -61,7 +64,7 @@ def _add_grams(blocks: NDArray[np.float32], gram: NDArray[np.float32]) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _products(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Σ of outer products of the rows of two blocks, (W, W)."""
+    """Σ of the outer products of the rows of two blocks, float64 (W, W)."""
     whole = np.zeros((BLOCK, BLOCK))
     for first in range(0, len(one), RUN):
         part = np.zeros((BLOCK, BLOCK), np.float32)
@@ -74,7 +77,7 @@ def _products(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[n
 def _add_products(
     one: NDArray[np.float32], other: NDArray[np.float32], first: int, last: int, out: NDArray[np.float32]
 ) -> None:
-    """Add the outer products of the rows from `first` to `last`, a multiple of 8 of them."""
+    """Add the outer products of rows `first` to `last` (excluded) to `out`; their number is a multiple of 8."""
     n = np.uintp(out.shape[1]) >> _SHIFT << _SHIFT
     for k in range(np.uintp(first), np.uintp(last), _8):
         for a in range(n):

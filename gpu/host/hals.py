@@ -1,16 +1,17 @@
-"""FAST-HALS on the CPU, plain and locality-optimized (PL-NMF, [002] Alg. 1 and 2); see `gpu.training.nmf` for the loop.
+"""FAST-HALS on the CPU, plain and in tiles (PL-NMF, [002] Alg. 1 and 2); `gpu.training.nmf` has the loop.
 
-W and Hᵀ are both tables of rows with K columns, and one sweep over the columns solves either. A *side* keeps its table
-twice: as rows, which products with A gather, and in blocks of `LANES` rows, transposed inside a block, so that every
-loop of a sweep runs over neighboring numbers of one column.
+W and Hᵀ are both tables of rows with K columns, and one sweep over the columns solves either. A *side* stores its table
+twice. Products with A read the rows. The sweep reads blocks of `LANES` rows, transposed inside a block, so that its
+loops run over adjacent numbers of one column.
 
-The sweep is [002] Alg. 2 with phases 1 and 3 drawn together: just before a tile is updated, one product subtracts what
-all columns take from it, new ones on its left and old ones on its right. The table is read once a tile, as by the two
-phases, but only the tile is written, and there is no second copy. The tile's own old columns are subtracted as well, so
-phase 2 only adds what has changed inside the tile. H has no norms: a block of it goes through all columns without
-leaving the cache. These products run in the kernels and not in BLAS, which packs the whole table anew for every tile.
+The sweep is [002] Alg. 2 with phases 1 and 3 merged. Just before a tile is updated, one product subtracts the
+contributions of all columns: new columns on its left, old ones on its right. Each tile reads the table once, as in the
+paper, but only the tile is written, and there is no second copy. The product also subtracts the old columns of the tile
+itself. So phase 2 adds only the changes inside the tile. H has no norms, so a block of H goes through all columns while
+it stays in the cache. The kernels compute these products themselves, because BLAS would pack the whole table again for
+every tile.
 
-Blocks are of constant length and indices unsigned: both let loops become vectors.
+Blocks have a constant length, and indices are unsigned. Both allow vector instructions.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from gpu.host.blocks import (
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.ratings import Ratings
 
-# [002]'s ε: no column can vanish. It bounds W after the norms too: below it, squares in float32 would be denormal, and
-# arithmetic with those is a hundred times slower.
+# ε of [002]: no column can vanish. It also bounds W after the division by the norms. Squares of smaller numbers would
+# be denormal in float32, and arithmetic with denormal numbers is a hundred times slower.
 EPSILON = 1e-16
-PARALLEL_FROM = 16  # blocks; below, threads take longer to wake than a column to be updated
+PARALLEL_FROM = 16  # blocks; with fewer, waking threads takes longer than updating a column
 _ONE, _FOUR, _LANES = np.uintp(1), np.uintp(4), np.uintp(LANES)
 _SECOND, _THIRD, _FOURTH = np.uintp(LANES), np.uintp(2 * LANES), np.uintp(3 * LANES)
 
 
 class Matrix(NamedTuple):
-    """A where the backend computes: dense (V, D), or its entries by row and by column."""
+    """A in the backend's memory: dense (V, D), or its entries by row and by column."""
 
     dense: Floats | None
     by_row: Entries
@@ -53,13 +54,13 @@ class Matrix(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One factor and its work space; n rows, K columns, B blocks.
+    """One factor and its work space: n rows, K columns, B blocks, tiles of T columns. All arrays have one float dtype.
 
     Attributes:
-        rows: (n, K), the factor; work space while it is solved.
-        blocks: (B, K, LANES), the same transposed inside blocks; zeros beyond n.
-        products: (B, K, LANES), A or Aᵀ times the other side's rows, in the same form.
-        changes: (B, T, LANES), what phase 2 has changed inside a tile.
+        rows: (n, K), the factor; work space during a sweep.
+        blocks: (B, K, LANES), the factor, transposed inside blocks; zeros beyond row n.
+        products: (B, K, LANES), A or Aᵀ times the rows of the other side, in the same layout.
+        changes: (B, T, LANES), new minus old columns of a tile, from phase 2.
     """
 
     rows: Floats
@@ -69,14 +70,14 @@ class Side(NamedTuple):
 
 
 def load(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
-    """Take `matrix` (V, D) as it is; a dense one in `dtype`."""
+    """A for `multiply` and `product`; a dense matrix (V, D) is converted to `dtype`, ratings are not copied."""
     dense = None if isinstance(matrix, Ratings) else np.ascontiguousarray(matrix, dtype=dtype)
-    ratings = matrix if isinstance(matrix, Ratings) else _nothing()
+    ratings = matrix if isinstance(matrix, Ratings) else _no_ratings()
     return Matrix(dense, *(Entries(rows, runs_of(rows)) for rows in (ratings.by_user, ratings.by_item)))
 
 
 def load_factors(rows: Floats, tile: int) -> Side:
-    """A side that starts from `rows` (n, K), to be solved in tiles of `tile` columns."""
+    """The side that starts from `rows` (n, K), with work space for tiles of `tile` columns."""
     n, k = rows.shape
     n_blocks = -(-n // LANES)
     blocks = np.zeros((n_blocks, k, LANES), dtype=rows.dtype)
@@ -86,18 +87,23 @@ def load_factors(rows: Floats, tile: int) -> Side:
 
 
 def fetch(side: Side) -> Floats:
-    """The factor (n, K) on the host: here the rows themselves."""
+    """The factor (n, K) on the host: the rows of the side, not a copy."""
     return side.rows
 
 
 def finish() -> None:
-    """Wait for what was begun: here all is done already."""
+    """Do nothing: all work is done already."""
 
 
 def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors: int, tile: int, itemsize: int) -> int:
-    """Memory that a training takes beside its ratings: two sides, and A itself where it is dense (`n_dense` cells).
+    """Bytes that a training takes in addition to its ratings: two sides, and A if it is dense.
 
-    The entries of a sparse A (`n_sparse`) are taken as they are.
+    Args:
+        shape: (V, D).
+        n_sparse: entries of a sparse A; ignored, because they are not copied.
+        n_dense: cells of a dense A, else 0.
+        tile: T.
+        itemsize: bytes of a number.
     """
     del n_sparse
     n_rows = sum(-(-n // LANES) * LANES for n in shape)
@@ -116,7 +122,7 @@ def squares(matrix: Matrix) -> float:
 
 
 def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
-    """Write A · `fixed` (`by_row`), or Aᵀ · `fixed`, to the products of `solved`, whose rows become work space."""
+    """Write A · `fixed` (`by_row`) or Aᵀ · `fixed` to the products of `solved`; its rows are overwritten."""
     if matrix.dense is not None:
         np.matmul(matrix.dense if by_row else matrix.dense.T, fixed.rows, out=solved.rows)
         to_blocks(solved.rows, solved.products)
@@ -125,10 +131,10 @@ def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
 
 
 def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
-    """A · `rows` (`by_row`), or Aᵀ · `rows`, of any sign: (V, k) or (D, k)."""
+    """A · `rows` (`by_row`), (V, k), or Aᵀ · `rows`, (D, k); `rows` may have any sign."""
     if matrix.dense is not None:
-        found: Floats = (matrix.dense if by_row else matrix.dense.T) @ rows
-        return found
+        dense: Floats = (matrix.dense if by_row else matrix.dense.T) @ rows
+        return dense
     entries = matrix.by_row if by_row else matrix.by_column
     solved = load_factors(np.zeros((len(entries.rows.starts), rows.shape[1]), dtype=rows.dtype), 0)
     gather(*entries, rows, solved.products)
@@ -137,25 +143,27 @@ def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
 
 
 def inner(side: Side) -> float:
-    """Σ of the factor times its products, entry by entry, in float64."""
+    """Inner product of the factor and its products, summed in float64."""
     parts = np.zeros(len(side.blocks))
     inner_products(side.blocks, side.products, parts)
     return float(parts.sum())
 
 
 def sum_of_products(one: Floats, other: Floats) -> float:
-    """Σ of two small matrices, entry by entry, in float64."""
+    """Inner product of two small matrices, summed in float64."""
     return float(np.einsum("ij,ij->", one, other, dtype=np.float64))
 
 
 def sweep(side: Side, gram: Floats, *, tile: int, normalize: bool) -> None:
-    """Update every column in turn: x_k ← max(ε, x_k d + p_k − Σ_s gram_sk x_s), new values left of k, old from k on.
+    """Update every column in turn, in place: x_k ← max(ε, x_k d + p_k − Σ_s gram_sk x_s).
+
+    The sum takes new columns left of k, and old ones from k on.
 
     Args:
-        side: holds the products; with `normalize` they are used up.
-        gram: (K, K) of the other side.
-        tile: T; 0 for plain FAST-HALS, one column after the other.
-        normalize: divide each column by its norm, then d = gram_kk (W); else d = 1 (H).
+        side: with its products, which `normalize` overwrites.
+        gram: (K, K), XᵀX of the other side.
+        tile: T, as in `load_factors`; 0 for plain FAST-HALS, column by column.
+        normalize: true for W: d = gram_kk, and each column is divided by its norm. False for H: d = 1.
     """
     epsilon = side.blocks.dtype.type(EPSILON)
     if not tile:
@@ -180,13 +188,13 @@ def _sweep_plain(side: Side, gram: Floats, epsilon: Any, normalize: bool) -> Non
     to_blocks(rows, side.blocks)
 
 
-def _nothing() -> Ratings:
+def _no_ratings() -> Ratings:
     return Ratings.from_coo(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1))
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def _subtract_4_from_4(x: Floats, f: Floats, gram: Floats, k: Any, s: Any) -> None:
-    """Columns k … k + 3 in `x` (4 · LANES,) less gram · columns s … s + 3 in `f` (4, LANES)."""
+    """Subtract gram · columns s … s + 3 in `f` (4, LANES) from columns k … k + 3 in `x` (4 · LANES,)."""
     f0, f1, f2, f3 = f[0], f[1], f[2], f[3]
     s1, s2, s3 = s + _ONE, s + np.uintp(2), s + np.uintp(3)
     one, two, three, four = gram[k], gram[k + _ONE], gram[k + np.uintp(2)], gram[k + np.uintp(3)]
@@ -203,7 +211,7 @@ def _subtract_4_from_4(x: Floats, f: Floats, gram: Floats, k: Any, s: Any) -> No
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def _subtract(x: Floats, f: Floats, weights: Floats) -> None:
-    """One column `x` (LANES,) less the columns `f` (S, LANES) times `weights` (S,)."""
+    """Subtract the columns `f` (S, LANES) times `weights` (S,) from one column `x` (LANES,)."""
     n, s = np.uintp(len(weights)), np.uintp(0)
     while s + _FOUR <= n:
         f0, f1, f2, f3 = f[s], f[s + _ONE], f[s + np.uintp(2)], f[s + np.uintp(3)]
@@ -220,7 +228,7 @@ def _subtract(x: Floats, f: Floats, weights: Floats) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _subtract_all(x: Floats, block: Floats, gram: Floats, first: int) -> None:
-    """Phases 1 and 3: the tile's columns `x` (n, LANES), from column `first` on, less all columns' share in them."""
+    """Phases 1 and 3: subtract the contributions of all columns from a tile's columns `x` (n, LANES), `first` on."""
     flat, n_by_4, k_by_4 = x.ravel(), len(x) // 4 * 4, len(block) // 4 * 4
     for s in range(0, k_by_4, 4):
         f = block[s : s + 4]
@@ -235,7 +243,7 @@ def _subtract_all(x: Floats, block: Floats, gram: Floats, first: int) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def _update(column: Floats, target: Floats, change: Floats, diagonal: Any, epsilon: Any) -> None:
-    """Phase 2 of one column of a block: the new values, and −old in `change`."""
+    """Phase 2 of one column of a block: write the new values, and −old to `change`."""
     for v in range(np.uintp(len(column))):
         old = column[v]
         column[v] = max(epsilon, old * diagonal + target[v])
@@ -244,7 +252,7 @@ def _update(column: Floats, target: Floats, change: Floats, diagonal: Any, epsil
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _scale(column: Floats, change: Floats, factor: Any, epsilon: Any) -> None:
-    """Scale new values, and complete the change by them."""
+    """Scale new values, and add them to `change`, which holds −old."""
     for v in range(np.uintp(len(column))):
         column[v] = max(epsilon, column[v] * factor)
         change[v] += column[v]
@@ -252,7 +260,7 @@ def _scale(column: Floats, change: Floats, factor: Any, epsilon: Any) -> None:
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def _sweep_blocks(blocks: Floats, products: Floats, changes: Floats, gram: Floats, n: int, epsilon: Any) -> None:
-    """A sweep without norms: no row waits for another, so each block is swept at once."""
+    """A sweep without norms: rows are independent, so each block goes through all columns alone."""
     for b in prange(len(blocks)):
         _sweep_block(blocks[b], products[b], changes[b], gram, min(LANES, n - b * LANES), epsilon)
 
@@ -294,7 +302,7 @@ update_column, update_column_parallel = serial_and_parallel(_update_column, erro
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sweep_normalizing(side: Side, gram: Floats, epsilon: Any) -> None:
-    """A sweep with norms: every column waits for the norm of the one before."""
+    """A sweep with norms: each column needs the norm of the one before, over all blocks."""
     blocks, n_rows = side.blocks, len(side.rows)
     parts, factor = np.zeros(len(blocks)), np.ones(1, blocks.dtype)
     for k in range(blocks.shape[1]):

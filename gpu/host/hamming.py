@@ -1,6 +1,7 @@
-"""Neighbors by agreement of signatures on the host: ranking, random filling, and finding outdated lists.
+"""Neighbors by agreement of signatures on the host: ranking, random neighbors for empty slots, and outdated lists.
 
-A rank key holds agreement · 2³² + (2³² − 1 − row): the larger key is the better neighbor, ties go to the lower row.
+A rank key is agreement · 2³² + (2³² − 1 − row). The larger key belongs to the better neighbor; ties go to the lower
+row.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lsh import GOLDEN, mix
 
 ROW_MASK = np.int64(0xFFFFFFFF)
-QUERY_BLOCK = 16
-SERIAL_PAIRS = 1_000_000  # about 10 ms on one thread
+QUERY_BLOCK = 16  # queries that share a pass over the candidates
+SERIAL_PAIRS = 1_000_000  # pairs; one thread ranks them in about 10 ms
 
 
 def _count_bits(typing_context: Any, word: Any) -> Any:
@@ -27,7 +28,7 @@ def _count_bits(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), build
 
 
-# Number of set bits of a uint64; LLVM turns a loop of it into vector instructions.
+# Number of set bits of a uint64; LLVM vectorizes loops over it.
 popcount: Any = intrinsic(_count_bits)
 
 
@@ -48,7 +49,7 @@ def rank_key(one: NDArray[np.uint64], other: NDArray[np.uint64], row: np.int64) 
 
 @njit(cache=True, nogil=True)
 def insert(best: NDArray[np.int64], key: np.int64) -> None:
-    """Put `key` into the descending list `best`, dropping the last; a key that is there already changes nothing."""
+    """Insert `key` into the descending list `best` (K,) and drop the last key; does nothing if `best` contains it."""
     position = len(best)
     while position > 0 and best[position - 1] < key:
         position -= 1
@@ -92,7 +93,7 @@ def rank_all(
 
 
 def coarse_words(signatures: NDArray[np.uint64], candidates: NDArray[np.int64], table: int) -> NDArray[np.uint64]:
-    """16 bits of each candidate's signature from slice `table` on and the 48 of the slices after it, cyclic; (C,)."""
+    """64 bits of each candidate's signature, uint64 (C,): the four slices of 16 bits from slice `table` on, cyclic."""
     slices = signatures.view(np.uint16)
     four = (table + np.arange(4)) % slices.shape[1]
     words: NDArray[np.uint64] = slices[np.ix_(candidates, four)].view(np.uint64).ravel()
@@ -108,14 +109,14 @@ def rank_buckets(
     n_key_bits: np.int64,
     window: np.int64,
 ) -> None:
-    """Rank each item's bucket mates for it, for one table of coarse keys.
+    """Rank the other items of each item's bucket as its neighbors, for one table of coarse keys.
 
     Args:
-        best: (I, K) rank keys as in `rank_blocks`, carried from table to table.
-        order: candidate rows sorted by coarse word.
-        keys: the sorted coarse words; a bucket is a run of words with equal leading `n_key_bits`.
-        window: number of bucket mates compared before and after an item, at most: those whose words share the longest
-            prefixes. So a huge bucket (many items rated by one user alone) costs no more than another.
+        best: (I, K) rank keys as in `rank_blocks`, improved in place from table to table.
+        order: candidate rows, sorted by coarse word.
+        keys: the sorted coarse words. A bucket is a run of words with equal leading `n_key_bits`.
+        window: largest number of items to compare before and after an item: those whose words share the longest
+            prefixes. So a huge bucket, such as items that only one user has rated, costs no more than others.
     """
     shift = np.uint64(64 - n_key_bits)
     for position in prange(len(order)):
@@ -134,11 +135,11 @@ def rank_buckets(
 def rank_second_hand(
     best: NDArray[np.int64], signatures: NDArray[np.uint64], candidates: NDArray[np.int64], lists: NDArray[np.int32]
 ) -> None:
-    """Rank for each candidate the neighbors of its neighbors.
+    """Rank the neighbors of each candidate's neighbors as its own.
 
     Args:
         best: (I, K) rank keys as in `rank_blocks`, improved in place.
-        lists: (I, K) item rows of `best` before the call, so that the result does not depend on the threads.
+        lists: (I, K) item rows of `best` before the call; so the result does not depend on the order of threads.
     """
     for c in prange(len(candidates)):
         item = candidates[c]
@@ -154,7 +155,7 @@ def rank_second_hand(
 
 @njit(cache=True, nogil=True)
 def rows_of(best: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Item rows of rank keys; −1 for an empty slot."""
+    """Item rows of rank keys (B, K), int32; −1 for an empty slot."""
     rows = np.empty(best.shape, dtype=np.int32)
     for q in range(best.shape[0]):
         for k in range(best.shape[1]):
@@ -170,9 +171,16 @@ def fill_at_random(
     item_keys: NDArray[np.uint64],
     seed: np.uint64,
 ) -> int:
-    """Fill empty slots with distinct random candidates, drawn by (seed, item key); returns how many were filled.
+    """Fill empty slots of `neighbors` (B, K) with distinct random candidates, drawn by (seed, item key).
 
-    Slots stay empty where there are fewer candidates than slots. `candidates` ascends.
+    Slots stay empty if there are fewer candidates than slots.
+
+    Args:
+        candidates: item rows, ascending.
+        queries: (B,), the items that the lists belong to.
+
+    Returns:
+        The number of filled slots.
     """
     n_filled = 0
     for q in range(len(queries)):
@@ -202,15 +210,15 @@ def outdated(
     signatures: NDArray[np.uint64],
     is_candidate: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Which lists may differ from a fresh ranking, now that the items `changed` have new signatures (or counts).
+    """Which lists could differ from a new ranking after the items `changed` got new signatures or counts; bool (B,).
 
-    A list is outdated if its owner or one of its members changed, or if a changed candidate now ranks before its
-    worst member. Every other list is exact as it stands.
+    A list is outdated if its owner or one of its members has changed, or if a changed candidate ranks before its worst
+    member. All other lists are still exact.
 
     Args:
-        neighbors: (B, K) exact lists from before the change, best first.
+        neighbors: (B, K), exact lists from before the change, best first.
         owners: (B,), the items that the lists belong to.
-        signatures, is_candidate: (I, W), (I,) after the change.
+        signatures, is_candidate: (I, W) and (I,), after the change.
     """
     is_changed = np.zeros(len(signatures), dtype=np.bool_)
     is_changed[changed] = True

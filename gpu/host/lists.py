@@ -1,4 +1,7 @@
-"""Lists of the best rows on the host: heaps, worst entry first, ordered by score and row; and cosines to rank by."""
+"""Lists of the best rows on the host, and cosines by which rows are ranked.
+
+While a list is filled, it is a heap with the worst entry first, ordered by score and row.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from numpy.typing import NDArray
 
 from gpu.host.arena import Int
 
-ROWS_AT_ONCE = 2048  # rows of a thread at a time
-STRIP = 64  # scores compared at a time; they are checked one by one only if one of them enters the list
+ROWS_AT_ONCE = 2048  # rows that a thread takes at a time
+STRIP = 64  # scores compared at a time; they are checked one by one only if one of them is above the worst entry
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -20,7 +23,7 @@ def ranks_below(score: float, row: Int, other_score: float, other_row: Int) -> b
 
 @njit(cache=True, nogil=True)
 def sift_down(scores: NDArray[np.float32], rows: NDArray[np.int32], length: Int) -> None:
-    """Restore the heap (worst entry first) after its first entry was replaced."""
+    """Restore the heap of `length` entries after its first entry was replaced."""
     parent = 0
     while 2 * parent + 1 < length:
         child = 2 * parent + 1
@@ -44,7 +47,7 @@ def sort_best_first(scores: NDArray[np.float32], rows: NDArray[np.int32]) -> Non
 
 @njit(cache=True, nogil=True)
 def n_above(scores: NDArray[np.float32], worst: np.float32) -> int:
-    """How many scores are above `worst`: counted in vectors, which LLVM does not do for the largest of them."""
+    """Number of scores above `worst`. LLVM vectorizes this count, but not the search for the largest score."""
     n = 0
     for j in range(len(scores)):
         n += scores[j] > worst
@@ -53,7 +56,7 @@ def n_above(scores: NDArray[np.float32], worst: np.float32) -> int:
 
 @njit(cache=True, nogil=True)
 def collect(scores: NDArray[np.float32], first: Int, best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
-    """Take the scores of items `first`, `first` + 1, … into a heap of lower rows. −inf is never taken."""
+    """Insert the scores of items `first`, `first` + 1, … into a heap of lower rows; −inf is never inserted."""
     worst = best[0]
     if n_above(scores, worst) == 0:
         return
@@ -76,7 +79,7 @@ def collect_some(
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """`collect` of ascending `candidates` alone."""
+    """`collect` for `candidates` only, item rows that ascend; `scores` begins at item `first`."""
     for j in candidates:
         if scores[j - first] > best[0]:
             best[0], rows[0] = scores[j - first], j
@@ -85,7 +88,7 @@ def collect_some(
 
 @njit(cache=True, nogil=True)
 def join(best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
-    """Take the lists of one user (parts, m) into the first of them, best first."""
+    """Merge the heaps of one user, (parts, m), into the first, and sort that best first."""
     for part in range(1, len(best)):
         for n in range(best.shape[1]):
             if ranks_below(best[0, 0], rows[0, 0], best[part, n], rows[part, n]):
@@ -98,7 +101,12 @@ def join(best: NDArray[np.float32], rows: NDArray[np.int32]) -> None:
 def best_of_all(
     scores: NDArray[np.float32], hidden: NDArray[np.bool_], best: NDArray[np.float32], rows: NDArray[np.int32]
 ) -> None:
-    """The `len(best)` best rows that are not hidden, best first, padded with −inf and −1; `scores` are overwritten."""
+    """Write the `len(best)` best rows that are not hidden to `best` and `rows`, best first, padded with −inf and −1.
+
+    Args:
+        scores: float32 (R,), overwritten.
+        hidden: bool (R,).
+    """
     best[:], rows[:] = -np.inf, -1
     for row in range(len(scores)):
         if hidden[row]:
@@ -109,7 +117,7 @@ def best_of_all(
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
-    """The cosine of two rows; −inf where `other` has no direction."""
+    """Cosine of two vectors (F,); −inf if `other` is zero."""
     product, of_one, of_other = np.float32(0), np.float32(0), np.float32(0)
     for f in range(len(one)):
         product += one[f] * other[f]
@@ -119,8 +127,8 @@ def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def cosines(factors: NDArray[np.float32], row: Int, found: NDArray[np.float32]) -> None:
-    """Write the cosine of `row`, which has a direction, and each row of `factors` (R, F) to `found` (R,)."""
+def cosines(factors: NDArray[np.float32], row: Int, out: NDArray[np.float32]) -> None:
+    """Write the cosine of `row`, which is not zero, and each row of `factors` (R, F) to `out` (R,)."""
     for part in prange((len(factors) + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE):
         for other in range(part * ROWS_AT_ONCE, min((part + 1) * ROWS_AT_ONCE, len(factors))):
-            found[other] = cosine(factors[row], factors[other])
+            out[other] = cosine(factors[row], factors[other])

@@ -1,16 +1,16 @@
-"""simLSH on the host ([004] eq. 3): Ψ of ratings, sums of signed weights and their signs.
+"""simLSH on the host ([004] eq. 3): Ψ of ratings, sums of signed weights, and the signs of these sums.
 
-Layout. A signature has S = H / 32 half-words of 32 bits. Bit b of half-word s belongs to projection b·S + s: then the
-sums of one bit position lie side by side and a rating is added to a whole vector of them at once, without ever
-spreading a word over its bits: about 9 additions a nanosecond with AVX-512. Φ is made anew for every rating, which
-takes a small part of the time of adding it and saves a table of all users.
+Layout. A signature has S = H / 32 half-words of 32 bits. Bit b of half-word s belongs to projection b·S + s. So the
+sums of one bit position are adjacent, and vector instructions add a rating to them without unpacking bits: about 9
+additions a nanosecond with AVX-512. Φ is computed again for every rating. This takes a small part of the time of the
+additions, and needs no table of all users.
 
-Φ of a user. 256 bits are drawn by splitmix64, keyed by (seed, user key): the half-words s_0 … s_7. Half-word w of Φ is
-the exclusive or of three of them, two turned by whole bytes (`fill_bits` says which). No two bits of Φ are made of the
-same three drawn ones, so any two are independent over users, and so are the sums of any two projections: agreements of
-signatures have the mean and variance of those of wholly random bits. (Four bits may depend: with 2,432 bits, 5,376 sets
-of four do, half as many as three chosen at random would give.) It costs an operation a half-word where a hash takes
-twenty, and a device transposes 256 bits of a user instead of 2,432.
+Φ of a user. splitmix64, keyed by (seed, user key), draws 256 bits: the half-words s_0 … s_7. Half-word w of Φ is the
+exclusive or of three of them, two of which are rotated by whole bytes (see `fill_bits`). No two bits of Φ come from the
+same three drawn bits. So any two bits are independent over users, and so are the sums of any two projections.
+Agreements of signatures have the same mean and variance as with random bits. Sets of four bits can be dependent: with
+2,432 bits 5,376 sets are, half as many as with random triples. A half-word costs one operation instead of twenty for a
+hash, and a device transposes 256 bits of a user instead of 2,432.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 STATE = 8  # drawn half-words
-MOST_HALVES = 512  # of a signature: 16,384 bits
-TASKS = 256  # pieces of like size for the threads
+MOST_HALVES = 512  # half-words of the longest signature, 16,384 bits
+TASKS = 256  # pieces of similar size that threads share
 
 
 def items_of(ratings: Ratings) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """(ratings of each item, keys of the items)."""
+    """(number of ratings of each item, int64 (I,); keys of the items, uint64 (I,))."""
     return ratings.by_item.lengths, ratings.item_keys
 
 
@@ -49,27 +49,31 @@ def fetch(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def weights(ratings: Ratings, known: Baselines | None, params: CulshParams) -> NDArray[np.int8]:
-    """Ψ of every rating, int8 (N,), in the order of `ratings.by_item`; without `known`, μ and baselines are 0."""
-    columns, fixed = ratings.by_item, known or Baselines(0.0, *np.zeros((2, 1), np.float32))
-    mean, users, items, middle = fixed
+def weights(ratings: Ratings, fixed: Baselines | None, params: CulshParams) -> NDArray[np.int8]:
+    """Ψ of every rating, int8 (N,), in the order of `ratings.by_item`.
+
+    Args:
+        fixed: μ, the baselines and the middle of the ratings. None: zeros, and every rating is a like.
+    """
+    columns, zeros = ratings.by_item, Baselines(0.0, *np.zeros((2, 1), np.float32))
+    mean, users, items, middle = fixed or zeros
     scale = ratings.scale if len(ratings) else (0.0, 1.0)
     origin = origin_of(scale)
-    if known is None:
+    if fixed is None:
         return simlsh.psi(params, scale, origin, columns.values, mean, users, items, middle)
     item = np.repeat(np.arange(ratings.n_items), columns.lengths)
     return simlsh.psi(params, scale, origin, columns.values, mean, users[columns.items], items[item], middle)
 
 
 def cosine_weights(ratings: Ratings) -> NDArray[np.int8]:
-    """Every rating in units of the largest, in steps as Ψ; int8 (N,), in the order of `ratings.by_item`."""
+    """Every rating as a share of the largest one, in the steps of Ψ; int8 (N,), in the order of `ratings.by_item`."""
     values = ratings.by_item.values
     largest = float(np.abs(values).max(initial=0.0)) or 1.0
     return simlsh.in_steps(values.astype(np.float64) / largest)
 
 
 def project(ratings: Ratings, weights: NDArray[np.int8], n_words: int, seed: int) -> NDArray[np.int32]:
-    """Sums of all columns, int32 (I, 64·n_words): Σ weights · Φ over the ratings of each."""
+    """Sums of all items, int32 (I, 64·n_words): Σ weight · Φ over the ratings of each item."""
     sums = np.zeros((ratings.n_items, n_words * simlsh.WORD_BITS), dtype=np.int32)
     n = len(ratings.by_item.values)
     bounds = np.append(ratings.by_item.starts, n)
@@ -81,14 +85,14 @@ def project(ratings: Ratings, weights: NDArray[np.int8], n_words: int, seed: int
 
 @njit(cache=True, nogil=True, inline="always")
 def mix(word: np.uint64) -> np.uint64:
-    """Finaliser of splitmix64: a bijection of uint64 whose every output bit depends on every input bit."""
+    """Finalizer of splitmix64: a bijection of uint64 in which every output bit depends on every input bit."""
     word = (word ^ (word >> np.uint64(30))) * MIX_1
     word = (word ^ (word >> np.uint64(27))) * MIX_2
     return word ^ (word >> np.uint64(31))
 
 
 def _turned_from() -> NDArray[np.uint64]:
-    """Where in `drawn` of `fill_bits` the second and the third eight begin, for each eight of half-words; (64, 2)."""
+    """Where the second and the third operand of `fill_bits` start in `drawn`, for each eight half-words; (64, 2)."""
     eights = np.arange(MOST_HALVES // STATE, dtype=np.uint64)
     kind = eights % 7
     turn = (eights // 7 + 15 * kind) % 16
@@ -101,7 +105,7 @@ TURNED_FROM = _turned_from()
 
 
 def _exclusive_or(typing_context: Any, to: Any, at: Any, drawn: Any, second: Any, third: Any) -> Any:
-    """Code of eight half-words at once; LLVM would suspect that `to` and `drawn` overlap, and take them one by one."""
+    """Code for eight half-words at once. LLVM would not vectorize a loop, since `to` and `drawn` could overlap."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         eight = ir.VectorType(ir.IntType(32), STATE)
@@ -122,20 +126,21 @@ def _exclusive_or(typing_context: Any, to: Any, at: Any, drawn: Any, second: Any
     return types.void(to, types.uint64, drawn, types.uint64, types.uint64), build
 
 
-# to[at + x] = drawn[x] ^ drawn[second + x] ^ drawn[third + x], x = 0 … 7; contiguous uint32, uint64 places.
+# to[at + x] = drawn[x] ^ drawn[second + x] ^ drawn[third + x], x = 0 … 7; contiguous uint32 arrays, uint64 indices.
 _xor_eight: Any = intrinsic(_exclusive_or)
 
 
 @njit(cache=True, nogil=True)
 def fill_bits(bits: NDArray[np.uint32], drawn: NDArray[np.uint32], seed: np.uint64, key: np.uint64) -> None:
-    """Φ(H_i) of the user with `key`, as half-words.
+    """Write Φ(H_i) of the user with `key` to `bits`, as half-words.
 
-    Eight half-words w = 8·o + x, x = 0 … 7, are made alike, of s_x, s_{x+d} and s_{x+e} (mod 8): (d, e) is one of the
-    seven ways to choose three of eight in a circle, by o mod 7; how far the latter two are turned moves on with o.
+    Half-words w = 8·o + x, x = 0 … 7, combine s_x, s_{x+d} and s_{x+e} (indices mod 8). o mod 7 selects (d, e), one of
+    the seven ways to choose three of eight on a circle. The rotations of the second and third operand depend on o.
 
     Args:
-        bits: (S rounded up to whole eights,), filled.
-        drawn: work space (64,): the drawn half-words twice in a row, then turned right by one, two and three bytes.
+        bits: uint32 (S rounded up to a multiple of 8,), overwritten.
+        drawn: uint32 (64,), work space: the drawn half-words twice in a row, then rotated right by one, two and three
+            bytes.
     """
     state = mix(key ^ mix(seed))
     for n in range(STATE // 2):
@@ -151,7 +156,7 @@ def fill_bits(bits: NDArray[np.uint32], drawn: NDArray[np.uint32], seed: np.uint
 
 @njit(cache=True, nogil=True)
 def add_signed(sums: NDArray[np.int32], bits: NDArray[np.uint32], weight: np.int32) -> None:
-    """sums[b·S + s] += weight where bit b of bits[s] is set, −weight where it is not."""
+    """Add `weight` to sums[b·S + s] if bit b of bits[s] is set, else subtract it."""
     n_words = len(bits)
     twice = np.int32(2) * weight
     for b in range(32):
@@ -170,7 +175,7 @@ def update(
     weights: NDArray[np.int32],
     seed: np.uint64,
 ) -> None:
-    """projections[items[n]] += weights[n] · Φ(keys[n]), in place; an item may occur any number of times."""
+    """Add weights[n] · Φ(keys[n]) to projections[items[n]] for each n, in place; items may repeat."""
     n_halves = projections.shape[1] // 32
     bits, drawn = np.empty(n_halves + STATE - 1, dtype=np.uint32), np.empty(8 * STATE, dtype=np.uint32)
     for n in range(len(items)):
@@ -188,11 +193,11 @@ def add_columns(
     weights: NDArray[np.int8],
     seed: np.uint64,
 ) -> None:
-    """Sums of all columns: projections[j] += Σ weights · Φ over ratings starts[j] to starts[j + 1].
+    """Add Σ weight · Φ over the ratings starts[j] to starts[j + 1] to projections[j], for every item j.
 
     Args:
-        chunks: item rows that bound pieces of like size, ascending, the last one N; one task each.
-        starts: (N + 1,) first rating of each column.
+        chunks: ascending item rows, the last one I; they bound pieces of similar size, one for each task.
+        starts: int64 (I + 1,), first rating of each item.
     """
     for c in prange(len(chunks) - 1):
         n_halves = projections.shape[1] // 32
@@ -205,7 +210,7 @@ def add_columns(
 
 @njit(cache=True, nogil=True)
 def sign(signatures: NDArray[np.uint32], projections: NDArray[np.int32], items: NDArray[np.int64]) -> None:
-    """Refresh the signatures of `items`: a bit is 1 where its sum is ≥ 0. `signatures` as half-words (I, S)."""
+    """Write the signatures of `items` to `signatures`, half-words (I, S): a bit is 1 if its sum is ≥ 0."""
     n_words = signatures.shape[1]
     for j in items:
         signatures[j, :] = 0

@@ -1,14 +1,14 @@
-"""ALS with many factors on the CPU: rows are improved block by block of `BLOCK` factors (iALS++, Rendle et al. 2021).
+"""ALS with many factors on the CPU: improves rows in blocks of `BLOCK` factors (iALS++, Rendle et al. 2021).
 
-The residual of each rating, t = y − w (z·x), is kept up to date. The gradient of a block B of factors is then
-g = Σ t z_B − (VᵀV x)_B − ρ x_B. Conjugate gradients on the block's own A, from zero, give the step. Conjugate gradients
-over all factors would multiply VᵀV by a row in every step; here it is once a row. Each block also sees the changes of
-the blocks before it.
+The residual of each rating, t = y − w (z·x), is updated after every block. The gradient of a block B of factors is g =
+Σ t z_B − (VᵀV x)_B − ρ x_B. Conjugate gradients with the A of the block alone, from zero, give the step. So VᵀV is
+multiplied by a row once; over all factors, conjugate gradients would do it in every step. Each block also takes the
+changes of the blocks before it into account. The bias of a row is a block of its own, the first one.
 
-Cost of a half-iteration with s steps: 4F(s + 1.5) operations a rating; implicit problems 2F² a row, 2 BLOCK F s more
-for the steps, and 2F² for each row of the fixed side. The bias of a row is a block of its own, the first one.
+A half-iteration with s steps costs 4F(s + 1.5) operations for each rating. Implicit problems add 2F² for each row, 2
+BLOCK F s for the steps of a row, and 2F² for each row of the fixed side.
 
-A row is computed by one thread in an order of its own, so a result depends on neither threads nor batches.
+One thread computes a row, in a fixed order. So a result depends on neither threads nor batches.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(1, 9))
 
 
 class System(NamedTuple):
-    """What all rows of a half-iteration have in common. B blocks of W = `BLOCK` columns, filled up with zeros.
+    """Inputs shared by all rows of a half-iteration: B blocks of W = `BLOCK` columns; zeros fill the last block.
 
     Attributes:
-        z (B, columns, W): factors of the fixed side, block by block; zero rows up to a multiple of 8.
+        z (B, columns, W): factors of the fixed side in blocks, with rows of zeros up to a multiple of 8.
         offsets (columns,): biases of the fixed side, or zeros.
-        gram (B, B W, W): VᵀV, the columns of each block; nothing, (B, 0, W), for explicit problems.
+        gram (B, B W, W): columns of VᵀV, block by block; empty, (B, 0, W), for explicit problems.
         slope, level, target_slope, target_level, n_steps, tolerance: as in `gpu.host.cg.System`.
         n_factors: F.
-        biases: whether rows have one.
+        biases: whether rows have biases.
     """
 
     z: NDArray[np.float32]
@@ -55,7 +55,7 @@ class System(NamedTuple):
 
 
 def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np.int64], problem: AlsObjective) -> int:
-    """Memory that a half-iteration takes: the fixed side block by block, VᵀV and a batch a thread."""
+    """Bytes that a half-iteration takes: the fixed side in blocks, VᵀV, and a batch for each thread."""
     padded = n_blocks(problem) * BLOCK
     n_longer = max(len(by_user_lengths), len(by_item_lengths))
     longest = max(int(lengths.max(initial=0)) for lengths in (by_user_lengths, by_item_lengths))
@@ -64,7 +64,7 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
 
 
 def system_of(fixed: NDArray[np.float32], problem: AlsObjective) -> System:
-    """The system for this fixed side (columns, D)."""
+    """The system of a half-iteration against the fixed side, float32 (columns, D)."""
     z = columns.blocks_of(fixed, problem.n_factors)
     gram = columns.gram_of(z) if problem.is_implicit else np.zeros((len(z), 0, BLOCK), dtype=np.float32)
     offsets = fixed[:, -1].copy() if problem.biases else np.zeros(len(fixed), dtype=np.float32)
@@ -105,7 +105,7 @@ def _solve_batch(
     rows: Rows, order: NDArray[np.int64], n_ratings: int, ridges: NDArray[np.float64], system: System,
     solved: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Every block of every row of the batch: `x` (G, B W) and what its ratings lack, `targets` (n_ratings,)."""
+    """Improve all blocks of the G rows of a batch, whose ratings are `n_ratings` together."""
     batch, targets = cg.batch_of(order, BLOCK), np.empty(n_ratings, np.float32)
     x = np.zeros((len(order), len(system.z) * BLOCK), np.float32)
     for g in range(len(order)):
@@ -133,7 +133,7 @@ def _solve_batch(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _set_targets(rows: Rows, order: NDArray[np.int64], system: System, targets: NDArray[np.float32]) -> None:
-    """Set `targets` to y of every rating."""
+    """Set `targets` (n_ratings,) to y of every rating of the batch."""
     position = 0
     for row in order:
         for k in range(rows.starts[row], rows.starts[row] + rows.lengths[row]):
@@ -149,7 +149,7 @@ def _solve_biases(
     rows: Rows, order: NDArray[np.int64], ridges: NDArray[np.float64], biases: NDArray[np.float32],
     targets: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Solve the biases (rows,) of the batch while all factors stand still."""
+    """Solve the biases (rows,) of the batch's rows with fixed factors, and update `targets`."""
     position = 0
     for row in order:
         n, total = rows.lengths[row], np.float64(0)
@@ -168,7 +168,7 @@ def _begin(
     rows: Rows, ridges: NDArray[np.float64], system: System, block: int, x: NDArray[np.float32],
     targets: NDArray[np.float32], batch: cg.Batch,
 ) -> None:  # fmt: skip
-    """Set the batch to a step of zero: the gradient is its residual and its first direction."""
+    """Begin a step of zero for this block: the gradient is the residual and the first direction."""
     order, residual, p = batch.rows, batch.residual, batch.p
     batch.x[:], batch.active[:] = 0, True
     position, width = 0, np.uintp(BLOCK)
@@ -192,7 +192,7 @@ def _sum_targets(
     items: NDArray[np.int32], first: int, last: int, targets: NDArray[np.float32], position: int,
     z: NDArray[np.float32], out: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Add t z of the ratings from `first` to `last`, whose t begin at `position`."""
+    """Add t z of the ratings `first` to `last` (excluded) to `out` (W,); their t start at `targets[position]`."""
     n = np.uintp(len(out)) >> _SHIFT << _SHIFT  # so that the compiler sees whole vectors
     t, k, stop = np.uintp(position), np.uintp(first), np.uintp(last)
     while k + _8 <= stop:
@@ -217,7 +217,7 @@ def _sum_targets(
 def _subtract_fixed(
     gram: NDArray[np.float32], ridge: np.float32, x: NDArray[np.float32], g: int, first: int, out: NDArray[np.float32]
 ) -> None:
-    """Subtract VᵀV x + ρ x of a block that begins at column `first`."""
+    """Subtract VᵀV x + ρ x, for the block that begins at column `first`, from `out` (W,)."""
     n, row, begin = np.uintp(len(out)) >> _SHIFT << _SHIFT, np.uintp(g), np.uintp(first)
     for f in range(n):
         out[f] -= ridge * x[row, begin + f]
@@ -235,7 +235,7 @@ def _explain(
     rows: Rows, order: NDArray[np.int64], system: System, block: int, steps: NDArray[np.float32],
     targets: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Subtract the predictions of `steps` (G, W) in this block from all targets of the batch."""
+    """Subtract the contributions of `steps` (G, W) in this block from all `targets` of the batch."""
     position = 0
     for g in range(len(order)):
         start, n = rows.starts[order[g]], rows.lengths[order[g]]
@@ -251,7 +251,7 @@ def _subtract(
     items: NDArray[np.int32], values: NDArray[np.float32], first: int, last: int, z: NDArray[np.float32],
     slope: np.float32, level: np.float32, p: NDArray[np.float32], row: int, targets: NDArray[np.float32], position: int,
 ) -> None:  # fmt: skip
-    """Subtract w (z·p) of the ratings from `first` to `last`, whose t begin at `position`."""
+    """Subtract w (z·p) of the ratings `first` to `last` (excluded) from their t, which start at `position`."""
     n, g = np.uintp(p.shape[1]) >> _SHIFT << _SHIFT, np.uintp(row)
     t, k, stop = np.uintp(position), np.uintp(first), np.uintp(last)
     while k + _4 <= stop:

@@ -1,16 +1,16 @@
 """Exact top-N on the host: scores one panel of items at a time for all users, and updates their lists.
 
-Scores. Item factors lie in panels of `PANEL` items, transposed, so that a panel's scores are sums of vectors over the
-items: no horizontal sum, and every score is added up in the same order whether its user comes alone or in a batch.
-Answers are therefore bit-identical for any batch. Four users share each read of a panel, all users its stay in the
-cache; no more than four panels of scores exist at a time.
+Scores. A panel holds the factors of `PANEL` items, transposed, so that its scores are sums of vectors over the items,
+without horizontal sums. Every score is summed in the same order, alone or in a batch. So a user's answer has the same
+bits in any batch. Four users share each read of a panel from the cache, and all users share each read from memory. At
+most four panels of scores exist at a time.
 
-Neighbor terms ([004] eq. 1) go through inverse lists (`gpu.host.neighbor_blocks`): what most items begin with is the
-same for all users. Item weights give every item of every user a sum of its own before the panels are read
-(`gpu.host.online.weighted`).
+Neighbor terms ([004] eq. 1) come from inverse lists (`gpu.host.neighbor_blocks`). Most items have none of the user's
+ratings among their neighbors, and start with a score that is the same for all users. Models with item weights compute a
+start score for every item and user before the panels are read (`gpu.host.online.weighted`).
 
-Threads share the items, each with lists of its own, which are joined at the end. The order of every list is total, so
-that this leaves no trace.
+Threads share the items. Each fills lists of its own, which are merged at the end. The order of a list is total, so the
+result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from gpu.host.online.rating_table import find
 from gpu.host.online.weighted import weighted
 from gpu.ranking.requests import RankingRequests
 
-PARALLEL_FROM = 2**28  # multiplications, ten milliseconds: on a busy machine, waking threads can cost as much
+PARALLEL_FROM = 2**28  # multiplications, about ten milliseconds; on a busy machine, waking threads can take as long
 READ_COST = 4  # multiplications that take as long as reading a factor from memory
-SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user that ascend by item, and are read as panels go by
+SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user, ascending by item; the scan reads them panel by panel
 
 
 class ScoreInputs(NamedTuple):
-    """What the scores of a call depend on: B users, the items of the model, and the users' blocks."""
+    """Inputs of the scores: requests of B users, the model's items, and the users' blocks of neighbor terms."""
 
     requests: RankingRequests
     tables: Tables
@@ -71,7 +71,7 @@ def _padded(factors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def multiply_one(factors: NDArray[np.float32], panel: NDArray[np.float32], scores: NDArray[np.float32]) -> None:
-    """Add factors · panel to the scores of one user."""
+    """Add factors (G,) · panel (G, PANEL) to the scores (PANEL,) of one user."""
     for f in range(0, len(factors), LANE):
         u0, u1, u2, u3 = factors[f], factors[f + 1], factors[f + 2], factors[f + 3]
         v0, v1, v2, v3 = panel[f], panel[f + 1], panel[f + 2], panel[f + 3]
@@ -88,9 +88,9 @@ def multiply_four(
     three: NDArray[np.float32],
     four: NDArray[np.float32],
 ) -> None:
-    """Add factors · panel to the scores of `LANE` users, each in the order of `multiply_one`.
+    """Add factors (LANE, G) · panel (G, PANEL) to the scores of `LANE` users, each in the order of `multiply_one`.
 
-    The scores come as four arrays: as rows of one slice they would not be known to be contiguous.
+    The scores are four arrays, because Numba does not know that rows of a slice are contiguous.
     """
     for f in range(0, factors.shape[1], LANE):
         v0, v1, v2, v3 = panel[f], panel[f + 1], panel[f + 2], panel[f + 3]
@@ -121,9 +121,13 @@ def skip_to(first: Int, inputs: ScoreInputs, positions: NDArray[np.int64]) -> No
 
 @njit(cache=True, nogil=True)
 def mask(items: NDArray[Any], position: Int, end: Any, first: Int, scores: NDArray[np.float32]) -> Int:
-    """Set the scores of a user's `items` in the panel to −inf; returns the place of the next panel's first."""
+    """Set the scores of those of `items` that are in the panel from item `first` on to −inf.
+
+    Returns:
+        The position of the first item of a later panel.
+    """
     while position < end and items[position] < first + PANEL:
-        if items[position] >= first:  # else the panel was left out
+        if items[position] >= first:  # smaller ones belong to panels that the scan has skipped
             scores[items[position] - first] = -np.inf
         position += 1
     return position
@@ -133,7 +137,7 @@ def mask(items: NDArray[Any], position: Int, end: Any, first: Int, scores: NDArr
 def begin(
     request: Int, first: Int, inputs: ScoreInputs, positions: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Set the scores of the panel that begins at item `first` to everything but the product; masked ones to −inf."""
+    """Set the scores of the panel from item `first` on to all terms but the product of factors; masked ones to −inf."""
     requests, touched = inputs.requests, inputs.touched
     bias = requests.biases[request]
     plain = inputs.tables.plain[first : first + PANEL]
@@ -142,7 +146,7 @@ def begin(
     position, last = positions[TOUCHED], touched.starts[request] + touched.lengths[request]
     while position < last and touched.blocks[position] * BLOCK < first + PANEL:
         start = touched.blocks[position] * BLOCK - first
-        if start >= 0:  # else the panel was left out
+        if start >= 0:  # smaller ones belong to panels that the scan has skipped
             for j in range(BLOCK):
                 scores[start + j] = touched.scores[position, j] + bias
         position += 1
@@ -156,7 +160,7 @@ def begin(
 
 @njit(cache=True, nogil=True)
 def n_candidates(request: Int, first: Int, requests: RankingRequests, positions: NDArray[np.int64]) -> int:
-    """Candidates of a user in the panel that begins at item `first`."""
+    """Number of a user's candidates in the panel from item `first` on."""
     position, end = positions[CANDIDATES], requests.candidate_starts[request + 1]
     while position < end and requests.candidates[position] < first + PANEL:
         position += 1
@@ -174,7 +178,7 @@ def scan_one(
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """Take a panel into the list of one user; where there are candidates, only panels that hold any are scored."""
+    """Insert a panel's scores into one user's list. For a user with candidates, skip panels without any of them."""
     requests, first, n = inputs.requests, panel * PANEL, 0
     if requests.has_candidates[request]:
         n = n_candidates(request, first, requests, positions)
@@ -198,7 +202,7 @@ def _scan(
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """Fill the lists (P, B, m) from the panels `parts[p]` to `parts[p + 1]`, and join them in the first."""
+    """Fill the lists (P, B, m) from the panels `parts[p]` to `parts[p + 1]`, and merge them into the first."""
     n_users, factors = best.shape[1], requests.factors
     for p in prange(len(parts) - 1):
         inputs = ScoreInputs(requests, tables, touched)
@@ -231,7 +235,11 @@ def fill(
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """Fill the first of `best` and `rows` (P, B, m), all −inf and −1; a thread for each part of the panels."""
+    """Write the lists of all users to `best[0]` and `rows[0]`; `best` and `rows` (P, B, m) start as −inf and −1.
+
+    Args:
+        parts: int64 (P + 1,), bounds of the panels of each part; each part has a thread.
+    """
     is_parallel = len(best) > 1
     if len(tables.item_weights):
         touched = weighted(requests, tables, is_parallel)

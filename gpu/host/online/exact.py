@@ -72,8 +72,8 @@ def add_ratings(
     system: LinearSystem, others: NDArray[np.int32], values: NDArray[np.float32], fixed: Fixed, objective: Objective
 ) -> None:
     """Add Σ w z zᵀ to the matrix and Σ y z to the right side, over ratings (B,) of the rows `others` of `fixed`."""
-    n_factors = fixed.factors.shape[1]
-    observed, weights, targets = np.zeros((BATCH, len(system.right))), np.zeros(BATCH), np.zeros(BATCH)
+    n_factors, (matrix, right) = fixed.factors.shape[1], system
+    observed, weights, targets = np.zeros((BATCH, len(right))), np.zeros(BATCH), np.zeros(BATCH)
     observed[:, n_factors:] = 1
     for first in range(0, len(others), BATCH):
         weights[:], targets[:] = 0, 0
@@ -88,7 +88,7 @@ def add_ratings(
                 targets[b] = 1.0 + weights[b] if value > 0 else 0.0  # below 0 it is a dislike
             else:
                 weights[b], targets[b] = 1.0, value - objective.mean - fixed.biases[other]
-        add_observations(system.matrix, system.right, observed, weights, targets)
+        add_observations(matrix, right, observed, weights, targets)
 
 
 @njit(cache=True, nogil=True)

@@ -188,7 +188,7 @@ def step(
     Returns:
         int64 (D,), number of observations in which each term takes part.
     """
-    item, users, n_raters = observers
+    (item, users, n_raters), (matrix, right) = observers, system
     counts = np.zeros(len(solution), dtype=np.int64)
     observed, weights, targets = np.zeros((BATCH, len(solution))), np.zeros(BATCH), np.zeros(BATCH)
     for first in range(0, len(users), BATCH):
@@ -203,7 +203,7 @@ def step(
                 targets[b], weights[b] = (1.0 if is_like else 0.0) - expected, curvature(score)
             else:
                 targets[b], weights[b] = learned(rating_of(user, item, rows), arrays) - score, 1.0
-        add_observations(system.matrix, system.right, observed, weights, targets)
+        add_observations(matrix, right, observed, weights, targets)
     return counts
 
 

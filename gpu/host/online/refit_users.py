@@ -223,7 +223,7 @@ def step(
     Args:
         rows: work space (BATCH, F + 1).
     """
-    n_factors = arrays.item_factors.shape[1]
+    n_factors, (matrix, right) = arrays.item_factors.shape[1], system
     weights, targets = np.zeros(BATCH), np.zeros(BATCH)
     for first in range(0, len(samples.items), BATCH):
         weights[:], targets[:], rows[:] = 0, 0, 0
@@ -236,7 +236,7 @@ def step(
             expected = sigmoid(score) if arrays.is_implicit else score
             targets[b] = samples.counts[s] * (samples.targets[s] - expected)
             weights[b] = samples.counts[s] * (curvature(score) if arrays.is_implicit else 1.0)
-        add_observations(system.matrix, system.right, rows, weights, targets)
+        add_observations(matrix, right, rows, weights, targets)
 
 
 @njit(cache=True, nogil=True)

@@ -36,8 +36,8 @@ class ClusterAddress(msgspec.Struct, frozen=True):
         scheme, host, _ = self._parts()
         if scheme == "tcp" and not is_loopback(host):
             raise InvalidSetting(
-                f"Invalid cluster: expected tls:// for a host that other machines reach, got {self.address!r}; whoever"
-                " reaches the port can execute code, so it needs certificates (--tls-ca, --tls-cert, --tls-key)"
+                f"Invalid cluster: expected tls:// for a host that other machines reach, got {self.address!r}; anyone"
+                " who reaches the port can execute code, so it needs certificates (--tls-ca, --tls-cert, --tls-key)"
             )
         if scheme == "tls" and not (self.tls_ca and self.tls_cert and self.tls_key):
             raise InvalidSetting(

@@ -31,7 +31,7 @@ from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.refit_rules import ridges
 from gpu.training import evaluate
-from gpu.training.als_halves import GATHER, Modes, Side, halves_of
+from gpu.training.als_halves import GATHER, Modes, Side, halves_of, own_lengths
 from gpu.training.loop import State, Trainer
 
 WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
@@ -112,7 +112,7 @@ class AlsTrainer(Trainer[Model]):
         calibration = calibration or calibrate(ratings, params)
         self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
         self.problem, self.exchange = problem_of(ratings, params, calibration), exchange
-        _check_memory(ratings, self.problem, backend)
+        _check_memory(ratings, self.problem, backend, exchange)
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
         self.primitives = als = backend.primitives("als")
         n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
@@ -264,7 +264,8 @@ def model_of(
     return model
 
 
-def _check_memory(ratings: Ratings, problem: AlsObjective, backend: Backend) -> None:
-    lengths = ratings.by_user.lengths, ratings.by_item.lengths
+def _check_memory(ratings: Ratings, problem: AlsObjective, backend: Backend, exchange: Exchange) -> None:
+    """Check that both tables and the ratings of this rank fit."""
+    lengths = own_lengths(ratings.by_user, exchange), own_lengths(ratings.by_item, exchange)
     needed: int = backend.primitives("als").bytes_needed(*lengths, problem)
     check_training(needed, problem.n_factors, ratings, backend)

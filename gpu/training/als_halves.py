@@ -101,6 +101,13 @@ def _bounds(rows: Rows, size: int) -> NDArray[np.int64]:
     return balanced_bounds(np.where(rows.lengths > 0, rows.lengths + ROW_COST, 0), size)
 
 
+def own_lengths(rows: Rows, exchange: Exchange) -> NDArray[np.int64]:
+    """Numbers of ratings of all rows, with 0 for those of other ranks: int64 (rows,)."""
+    lengths, own = np.zeros_like(rows.lengths), _own(_bounds(rows, exchange.size), exchange)
+    lengths[own] = rows.lengths[own]
+    return lengths
+
+
 class GatherHalf:
     """A half in mode "gather"; see `Half`.
 
@@ -123,7 +130,9 @@ class GatherHalf:
 
     def load(self, table: NDArray[np.float32]) -> None:
         """See `Half`."""
-        self.table = self._als.share(self._exchange, self._als.load(table, self._problem))
+        self.table = self._als.load(table, self._problem)
+        if self._is_shared:
+            self.table = self._als.share(self._exchange, self.table)
         self._is_complete = True
 
     def solve(self, fixed: Half) -> None:

@@ -32,10 +32,11 @@ def trainer(
     """The trainer of factors, biases, W and C before the first epoch; the neighbors are found here.
 
     Args:
-        exchange: the ranks that train together, on the host. The model has equal bits for any number of them.
+        exchange: the ranks that train together. On the host the model has equal bits for any number of them; on
+            devices it differs a little (`gpu.training.delayed_items`).
 
     Raises:
-        InvalidParams: several ranks on devices.
+        InvalidParams: `params.deterministic` with several ranks on devices.
         NotEnoughMemory: neighbors or epochs would need more than is free; the message has both numbers.
     """
     steps = backend.primitives("similarity"), backend.primitives("descent")

@@ -85,10 +85,11 @@ def trainer(
     """The trainer of factors and biases before the first epoch.
 
     Args:
-        exchange: the ranks that train together, on the host. The model has equal bits for any number of them.
+        exchange: the ranks that train together. On the host the model has equal bits for any number of them; on
+            devices it differs a little (`gpu.training.delayed_items`).
 
     Raises:
-        InvalidParams: several ranks on devices.
+        InvalidParams: `params.deterministic` with several ranks on devices.
         NotEnoughMemory: the training would need more than is free; the message has both numbers.
     """
     needed = backend.primitives("descent").bytes_needed(ratings, params)
@@ -136,7 +137,7 @@ class DescentTrainer(Trainer[Model]):
             exchange: the ranks that train together.
 
         Raises:
-            InvalidParams: several ranks on devices.
+            InvalidParams: `params.deterministic` with several ranks on devices.
         """
         self.params, self.ratings, self.test, self.exchange = params, ratings, test, exchange
         self.seconds = seconds

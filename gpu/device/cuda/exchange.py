@@ -1,8 +1,8 @@
 """Ranks on several devices: NCCL moves arrays between them; see `gpu.exchange.Exchange`.
 
 A rank has one communicator and uses one stream, since two operations of NCCL at once can wait for each other. An
-operation returns before it is done, in the order of the stream. It never ends if another rank has died: whoever starts
-the ranks must watch them, and end all.
+operation returns before it is done, in the order of the stream. It never ends if another rank has died: the process
+that starts the ranks must watch them, and end all.
 
 `Staged` copies through host memory and needs no NCCL. It serves several ranks on one device, which NCCL refuses.
 """

@@ -11,11 +11,11 @@ from gpu.backend import HOST, Backend
 from gpu.calibration import calibrate
 from gpu.exchange import ALONE, Exchange
 from gpu.host import als_sums
-from gpu.host.exchange_threads import run_threads
+from gpu.host.exchange_threads import run_threads, threads
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings
 from gpu.training.als import AlsTrainer
-from gpu.training.als_halves import GATHER, Modes
+from gpu.training.als_halves import GATHER, Modes, own_lengths
 from gpu.training.loop import State, train
 
 KINDS = {
@@ -110,3 +110,14 @@ def test_a_training_is_resumed_on_another_number_of_ranks(kind):
         for arrays in run_threads(2, resume):
             for name, array in expected.items():
                 np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+def test_a_rank_needs_memory_for_its_own_ratings_only():
+    ratings = ratings_of()
+    for exchange in threads(3):
+        for rows in (ratings.by_user, ratings.by_item):
+            lengths = own_lengths(rows, exchange)
+            assert 0 < lengths.sum() < 0.5 * rows.lengths.sum()
+            assert (lengths[lengths > 0] == rows.lengths[lengths > 0]).all()
+    shares = [own_lengths(ratings.by_item, exchange) for exchange in threads(3)]
+    np.testing.assert_array_equal(sum(shares), ratings.by_item.lengths)

@@ -74,7 +74,7 @@ def gpus_of(n_gpus: int | None, gb: float | None) -> list[Gpu]:
 def _obstacle(params: gpu.Params) -> str | None:
     """Why several GPUs cannot train with `params`; None if they can."""
     if not isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams):
-        return f"{params.algorithm} trains on one GPU: it has no form for several"
+        return f"no plan: expected als or als-implicit, got {params.algorithm}"
     if params.n_factors > WHOLE or params.solver != "cg" or params.precision != "float16":
         return f"no plan: expected at most {WHOLE} factors, solver=cg and precision=float16 for several GPUs"
     return None

@@ -66,7 +66,7 @@ def test_held_out_ratings_do_not_count(planned):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["culsh"], "culsh trains on one GPU: it has no form for several"),
+        (["culsh"], "no plan: expected als or als-implicit, got culsh"),
         (["als", "--set", "n_factors=512"], "no plan: expected at most 256 factors"),
         (["als", "--set", "solver=cholesky"], "no plan: expected at most 256 factors, solver=cg"),
     ],

@@ -70,6 +70,16 @@ class Backend:
         found: Exchange = importlib.import_module("gpu.device.cuda.exchange").exchange_of(ring)
         return found
 
+    def exchange_version(self) -> str:
+        """What several ranks exchange arrays by, with its version: "NCCL 2.28.9"; empty on the host.
+
+        Raises:
+            BackendUnavailable: it is missing or too old; the message says what to install.
+        """
+        if self.name == "host":
+            return ""
+        return f"NCCL {importlib.import_module('gpu.device.cuda.exchange').nccl_version()}"
+
     def release(self) -> None:
         """Free unused memory of this process's pool for other processes; may wait for the device."""
         if self.name == "device":

@@ -190,8 +190,15 @@ def ranks_for(
     return Ranks(n_ranks, work.absolute(), on_loss, launcher=launcher)  # another machine has another working directory
 
 
-def remark(algorithm: str, n_ranks: int) -> str:
-    """What to add to the description of a training for which `n_ranks` ranks are wanted."""
+def remark(algorithm: str, n_ranks: int, backend: Backend) -> str:
+    """What to add to the description of a training for which `n_ranks` ranks are wanted.
+
+    Raises:
+        BackendUnavailable: the ranks would have no means to exchange arrays.
+    """
     if n_ranks == 1:
         return ""
-    return f"; {n_ranks} ranks" if has_ranks(algorithm) else f"; 1 rank, because {algorithm} cannot use {n_ranks}"
+    if not has_ranks(algorithm):
+        return f"; 1 rank, because {algorithm} cannot use {n_ranks}"
+    version = backend.exchange_version()
+    return f"; {n_ranks} ranks, {version}" if version else f"; {n_ranks} ranks"

@@ -14,15 +14,13 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 import gpu
 from gpu.backend import Backend, BackendName
@@ -30,27 +28,22 @@ from gpu.errors import naming
 from gpu.model import Model
 from gpu.online import room
 from gpu.params import Values
-from gpu.ratings import Rows
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
 from service import threads, tuning
 from service.engine.rehearsal import rehearse_model
-from service.errors import CorruptSnapshot, UnknownVersion
 from service.jobs.cluster_address import ClusterAddress
 from service.jobs.corpus import Corpus, read_corpus, usable
+from service.jobs.promotion import finite, measure, objection
 from service.jobs.ranks import ranks_for, remark
 from service.jobs.trials import changed, line_of
-from service.storage import exclusion, live_versions, snapshot
+from service.storage import exclusion, snapshot
 from service.storage.events import StreamId
-from service.storage.manifest import StoredCalibration
+from service.storage.manifest import Manifest, StoredCalibration
 
-MIN_HELD_OUT = 1000  # held-out pairs; with fewer, two models cannot be compared
-MARGIN = 0.01  # share; a model may be this much worse than the live snapshot and still go live
-RMSE, NDCG = "rmse", "ndcg@10"
 FAR = "clipped_ratings"  # metric: number of clipped outliers, if any
 TUNING_SHARE = 0.8  # share of the search in the progress of a job that tunes
 ORPHANED_S = 5.0  # seconds to end in an orderly way after the supervisor is gone
-BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
 
 
 class TrainerMessage(msgspec.Struct, omit_defaults=True):
@@ -161,7 +154,7 @@ def train(
     chosen = gpu.choose(backend)
     work = data / exclusion.WORK / job
     ranks = ranks_for(algorithm, n_ranks, work, lambda loss: send(TrainerMessage(loss=loss)), cluster)
-    where = f"{chosen.name}: {chosen.reason}{remark(algorithm, n_ranks)}"
+    where = f"{chosen.name}: {chosen.reason}{remark(algorithm, n_ranks, chosen)}"
     requested = msgspec.json.decode(params)
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
     corpus, n_far = usable(read_corpus(data, StreamId.parse(watermark)), hyperparameters)
@@ -176,7 +169,7 @@ def train(
     def on_epoch(report: gpu.EpochReport) -> None:
         progress = tuned_share + (1 - tuned_share) * report.epoch / report.n_epochs
         n = 1 if ranks is None else ranks.n_ranks
-        send(TrainerMessage(progress=progress, metrics=_finite(report.metrics), backend=where, ranks=n))
+        send(TrainerMessage(progress=progress, metrics=finite(report.metrics), backend=where, ranks=n))
 
     size = corpus.training.n_users, corpus.training.n_items
     reserved = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
@@ -187,16 +180,7 @@ def train(
     metrics = measure(data, model, corpus, chosen) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
     rehearse_model(algorithm)  # fill the compile cache, so that the service need not compile when it loads the model
-    manifest = snapshot.write(
-        data / "snapshots",
-        model,
-        corpus.user_ids,
-        corpus.item_ids,
-        metrics=metrics,
-        watermark=watermark,
-        n_ratings=len(corpus.training),
-        given=requested,
-    )
+    manifest = _written(data, model, corpus, metrics, watermark, requested)
     return TrainerMessage(
         progress=1.0,
         metrics=metrics,
@@ -230,76 +214,25 @@ def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEp
         return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch, run=run)
 
 
-def measure(data: Path, model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
-    """Metrics on the held-out pairs: RMSE, or NDCG@10 for implicit models; empty if there are no such pairs.
-
-    `baseline_…` is the metric of a model without factors (`gpu.evaluate.baseline`), and `live_…` that of the live
-    snapshot of the same name, without its online learning. All use the `middle` of `model` to recognize dislikes.
-    """
-    if not len(corpus.held_out):
-        return {}
-    metrics = _measured(model, corpus, backend, model.middle)
-    others = {"baseline": gpu.evaluate.baseline(corpus.training, is_implicit=model.is_implicit)}
-    if (live_model := _live_model(data, model, corpus)) is not None:
-        others["live"] = live_model
-    for of, other in others.items():
-        name, value = next(iter(_measured(other, corpus, backend, model.middle).items()))
-        metrics[f"{of}_{name}"] = value
-    return _finite(metrics)
-
-
-def _measured(model: Model, corpus: Corpus, backend: Backend, middle: float) -> dict[str, float]:
-    """Metrics of one model; the deciding one comes first."""
-    rows: Rows = corpus.training.by_user
-    if model.is_implicit:
-        return gpu.evaluate.ranking(model, rows, corpus.held_out, middle, backend=backend)
-    return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
-
-
-def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:
-    """Why a model with these metrics should not go live; None if it may.
-
-    It must beat the baseline, and be at most `MARGIN` worse than the live snapshot.
-    """
-    name, sign = (NDCG, -1) if NDCG in metrics else (RMSE, 1)
-    if n_held_out < MIN_HELD_OUT or name not in metrics:
-        return None
-    ours, baseline, live_one = (metrics.get(key) for key in (name, f"baseline_{name}", f"live_{name}"))
-    assert ours is not None  # noqa: S101 - checked above; this narrows the type
-    result = f"{name} on {n_held_out:,} held-out pairs is {ours:.4f}"
-    if baseline is not None and sign * ours >= sign * baseline:
-        return f"{result}, no better than {BASELINES[name]} ({baseline:.4f})"
-    if live_one is not None and sign * ours > sign * live_one + MARGIN * live_one:
-        return f"{result}, and {live_one:.4f} of the live snapshot"
-    return None
+def _written(
+    data: Path, model: Model, corpus: Corpus, metrics: dict[str, float], watermark: str, requested: dict[str, Any]
+) -> Manifest:
+    """Write the snapshot; returns its manifest."""
+    return snapshot.write(
+        data / "snapshots",
+        model,
+        corpus.user_ids,
+        corpus.item_ids,
+        metrics=metrics,
+        watermark=watermark,
+        n_ratings=len(corpus.training),
+        given=requested,
+    )
 
 
 def _with_values(algorithm: str, requested: dict[str, Any], values: Values) -> dict[str, Any]:
     has_values = algorithm in gpu.ALGORITHMS and hasattr(gpu.ALGORITHMS[algorithm].params, "values")
     return {"values": values} | requested if has_values else requested
-
-
-def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The finite ones of `metrics`: JSON has no infinity and no NaN."""
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}
-
-
-def _live_model(data: Path, model: Model, corpus: Corpus) -> Model | None:
-    """The live snapshot of the same name, in the rows of `corpus`; None if there is none or it cannot be read."""
-    version = live_versions.read(data).get(model.params.algorithm)
-    if version is None:
-        return None
-    try:
-        live = snapshot.load(data / "snapshots", version)
-    except (UnknownVersion, CorruptSnapshot):
-        return None  # replacing an unreadable model loses nothing
-    user_rows = _rows(live.user_ids, corpus.user_ids)
-    return live.model.mapped(user_rows, _rows(live.item_ids, corpus.item_ids), model.n_users, model.n_items)
-
-
-def _rows(ids: Iterable[str], target_ids: list[str]) -> NDArray[np.int64]:
-    row_of = {identifier: row for row, identifier in enumerate(target_ids)}
-    return np.array([row_of.get(identifier, -1) for identifier in ids], dtype=np.int64)
 
 
 def _cluster(text: str) -> ClusterAddress:

@@ -15,7 +15,7 @@ import pytest
 import gpu
 from gpu.params import Values
 from service.cli import synthetic
-from service.jobs import trainer
+from service.jobs import promotion, trainer
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.trainer import TrainerMessage
 from service.storage import live_versions, snapshot
@@ -91,7 +91,7 @@ def test_a_forgotten_user_is_not_in_the_corpus(data: Path) -> None:
 
 
 def test_a_much_worse_candidate_is_not_promoted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 10)
+    monkeypatch.setattr(promotion, "MIN_HELD_OUT", 10)
     first, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 30}).decode())
     live_versions.set_version(data, "culsh", str(first.version))
     again, _ = run(data, params=msgspec.json.encode({**SMALL, "n_epochs": 30}).decode())
@@ -109,7 +109,7 @@ def test_few_held_out_pairs_promote_if_finite(data: Path) -> None:
 
 
 def test_a_corrupt_live_snapshot_does_not_stand_in_the_way(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 10)
+    monkeypatch.setattr(promotion, "MIN_HELD_OUT", 10)
     first, _ = run(data)
     live_versions.set_version(data, "culsh", str(first.version))
     (data / "snapshots" / str(first.version) / "arrays.safetensors").write_bytes(b"torn")
@@ -119,7 +119,7 @@ def test_a_corrupt_live_snapshot_does_not_stand_in_the_way(data: Path, monkeypat
 @pytest.fixture
 def tasteful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder with ratings of popular and less popular items; 100 held-out pairs suffice to judge."""
-    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 100)
+    monkeypatch.setattr(promotion, "MIN_HELD_OUT", 100)
     planted = synthetic.planted(0, 300, 60)
     triples = zip(planted.viewers.tolist(), planted.items.tolist(), planted.ratings.tolist(), strict=True)
     ratings = [RatingEvent(f"u{user}", f"i{item}", rating, 1.0) for user, item, rating in triples]
@@ -150,7 +150,7 @@ def test_a_first_model_has_to_be_better_than_none(tasteful: Path, algorithm: str
 
 
 def test_few_held_out_pairs_do_not_stop_a_first_model(tasteful: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "MIN_HELD_OUT", 1000)
+    monkeypatch.setattr(promotion, "MIN_HELD_OUT", 1000)
     bad, _ = run(tasteful, "sgd", msgspec.json.encode(WORSE["sgd"]).decode())
     assert (bad.promote, bad.reason) == (True, None)
     assert bad.metrics["rmse"] > bad.metrics["baseline_rmse"]

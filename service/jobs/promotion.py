@@ -1,0 +1,90 @@
+"""Promotion: measures a new model on the held-out pairs, and decides whether it may go live."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpu
+from gpu.backend import Backend
+from gpu.model import Model
+from gpu.ratings import Rows
+from service.errors import CorruptSnapshot, UnknownVersion
+from service.jobs.corpus import Corpus
+from service.storage import live_versions, snapshot
+
+MIN_HELD_OUT = 1000  # held-out pairs; with fewer, two models cannot be compared
+MARGIN = 0.01  # share; a model may be this much worse than the live snapshot and still go live
+RMSE, NDCG = "rmse", "ndcg@10"
+BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
+
+
+def measure(data: Path, model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
+    """Metrics on the held-out pairs: RMSE, or NDCG@10 for implicit models; empty if there are no such pairs.
+
+    `baseline_…` is the metric of a model without factors (`gpu.evaluate.baseline`), and `live_…` that of the live
+    snapshot of the same name, without its online learning. All use the `middle` of `model` to recognize dislikes.
+    """
+    if not len(corpus.held_out):
+        return {}
+    metrics = _measured(model, corpus, backend, model.middle)
+    others = {"baseline": gpu.evaluate.baseline(corpus.training, is_implicit=model.is_implicit)}
+    if (live_model := _live_model(data, model, corpus)) is not None:
+        others["live"] = live_model
+    for of, other in others.items():
+        name, value = next(iter(_measured(other, corpus, backend, model.middle).items()))
+        metrics[f"{of}_{name}"] = value
+    return finite(metrics)
+
+
+def _measured(model: Model, corpus: Corpus, backend: Backend, middle: float) -> dict[str, float]:
+    """Metrics of one model; the deciding one comes first."""
+    rows: Rows = corpus.training.by_user
+    if model.is_implicit:
+        return gpu.evaluate.ranking(model, rows, corpus.held_out, middle, backend=backend)
+    return {RMSE: gpu.evaluate.rmse(model, rows, *corpus.held_out.coo(), backend=backend)}
+
+
+def objection(metrics: Mapping[str, float], n_held_out: int) -> str | None:
+    """Why a model with these metrics should not go live; None if it may.
+
+    It must beat the baseline, and be at most `MARGIN` worse than the live snapshot.
+    """
+    name, sign = (NDCG, -1) if NDCG in metrics else (RMSE, 1)
+    if n_held_out < MIN_HELD_OUT or name not in metrics:
+        return None
+    ours, baseline, live_one = (metrics.get(key) for key in (name, f"baseline_{name}", f"live_{name}"))
+    assert ours is not None  # noqa: S101 - checked above; this narrows the type
+    result = f"{name} on {n_held_out:,} held-out pairs is {ours:.4f}"
+    if baseline is not None and sign * ours >= sign * baseline:
+        return f"{result}, no better than {BASELINES[name]} ({baseline:.4f})"
+    if live_one is not None and sign * ours > sign * live_one + MARGIN * live_one:
+        return f"{result}, and {live_one:.4f} of the live snapshot"
+    return None
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The finite ones of `metrics`: JSON has no infinity and no NaN."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+
+def _live_model(data: Path, model: Model, corpus: Corpus) -> Model | None:
+    """The live snapshot of the same name, in the rows of `corpus`; None if there is none or it cannot be read."""
+    version = live_versions.read(data).get(model.params.algorithm)
+    if version is None:
+        return None
+    try:
+        live = snapshot.load(data / "snapshots", version)
+    except (UnknownVersion, CorruptSnapshot):
+        return None  # replacing an unreadable model loses nothing
+    user_rows = _rows(live.user_ids, corpus.user_ids)
+    return live.model.mapped(user_rows, _rows(live.item_ids, corpus.item_ids), model.n_users, model.n_items)
+
+
+def _rows(ids: Iterable[str], target_ids: list[str]) -> NDArray[np.int64]:
+    row_of = {identifier: row for row, identifier in enumerate(target_ids)}
+    return np.array([row_of.get(identifier, -1) for identifier in ids], dtype=np.int64)

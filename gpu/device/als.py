@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import ModuleType
+from typing import NamedTuple
 
 import cupy
 import numpy as np
@@ -65,20 +66,27 @@ def bytes_needed(by_user_lengths: NDArray[np.int64], by_item_lengths: NDArray[np
     float16; sums of parts of rows, or of a batch of rows; panels of float64; work space of matrix products and blocks.
     """
     n_users, n_items = len(by_user_lengths), len(by_item_lengths)
-    stride = arrays.stride(problem)
-    halves = 2 * arrays.n_half_columns(problem) if is_fused(problem) else 0
-    tables = (n_users + n_items) * (4 * stride + 4 * problem.biases + halves)
     sides = _side_bytes(by_user_lengths, n_items, problem) + _side_bytes(by_item_lengths, n_users, problem)
     if is_blocked(problem):
         sides += subspace.bytes_needed(int(by_user_lengths.sum()), max(n_users, n_items), problem)
-    return tables + sides + 2 * 8 * PANEL * stride * problem.is_implicit + WORKSPACE
+    return table_bytes(n_users + n_items, problem) + sides + work_bytes(problem)
+
+
+def table_bytes(n_rows: int, problem: AlsObjective) -> int:
+    """Bytes of tables with `n_rows` rows together."""
+    halves = 2 * arrays.n_half_columns(problem) if is_fused(problem) else 0
+    return n_rows * (4 * arrays.stride(problem) + 4 * problem.biases + halves)
+
+
+def work_bytes(problem: AlsObjective) -> int:
+    """Bytes of work space: panels of float64, matrix products."""
+    return 2 * 8 * PANEL * arrays.stride(problem) * problem.is_implicit + WORKSPACE
 
 
 def _side_bytes(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> int:
     n_rated, inner, path = int(np.count_nonzero(lengths)), _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
-        ranges = _n_ranges(n_columns, problem)
-        cut = plan.cut_of(lengths, ranges, max_slots(problem))
+        ranges, cut = cut_of(lengths, n_columns, problem)
         n_slots, n_split = plan.slots_of(lengths, ranges, cut), int(np.count_nonzero(lengths > min(cut)))
         n_items, held = n_slots + n_rated - n_split, n_slots
     else:
@@ -105,16 +113,35 @@ def prepare(
             cut into parts, so that every rank cuts a row as a single rank would. Default: of `rows`.
     """
     n_rated = n_columns if n_rated is None else n_rated
-    lengths = rows.lengths if lengths is None else lengths
-    ridges, inner, path = problem.ridges(rows.lengths, n_rated), _solved_at_once(problem), path_of(problem)
+    work = planned(rows, n_columns, problem, rows.lengths if lengths is None else lengths)
+    return arrays.side_of(rows, *work[:2], problem.ridges(rows.lengths, n_rated), n_rated, work.slots_bytes)
+
+
+class Work(NamedTuple):
+    """How rows are solved: `Side.plan`, `Side.batches` and `Side.slots_bytes`."""
+
+    plan: plan.Plan
+    batches: list[plan.Batch]
+    slots_bytes: int
+
+
+def planned(rows: Rows, n_columns: int, problem: AlsObjective, lengths: NDArray[np.int64]) -> Work:
+    """How `rows` are solved; arguments as in `prepare`."""
+    inner, path = _solved_at_once(problem), path_of(problem)
     if is_fused(problem):
-        weights, ranges = plan.weights(rows, problem), _n_ranges(n_columns, problem)
-        work = plan.fused(rows, weights, n_columns, ranges, plan.cut_of(lengths, ranges, max_slots(problem)))
-        return arrays.side_of(rows, work, [], ridges, n_rated, work.n_slots * path.slot_bytes(inner))
+        weights = plan.weights(rows, problem)
+        work = plan.fused(rows, weights, n_columns, *cut_of(lengths, n_columns, problem))
+        return Work(work, [], work.n_slots * path.slot_bytes(inner))
     work = plan.two_phase(rows)
     batches = plan.batches(work.splits, tiling(inner).max_slots)
     n_slots = max((batch.n_slots for batch in batches), default=0)
-    return arrays.side_of(rows, work, batches, ridges, n_rated, n_slots * plain.slot_bytes(inner))
+    return Work(work, batches, n_slots * plain.slot_bytes(inner))
+
+
+def cut_of(lengths: NDArray[np.int64], n_columns: int, problem: AlsObjective) -> tuple[int, plan.Cut]:
+    """(ranges of the fixed side, how rows of a side with these `lengths` are cut), on tensor cores."""
+    ranges = _n_ranges(n_columns, problem)
+    return ranges, plan.cut_of(lengths, ranges, max_slots(problem))
 
 
 def _n_ranges(n_columns: int, problem: AlsObjective) -> int:
@@ -224,4 +251,4 @@ def errors(
 def penalty(side: Side, table: Table, problem: AlsObjective) -> float:
     """Regularization of the objective: Σ ρ |x|² over the rows of `side`."""
     del problem
-    return losses.penalty(side, table)
+    return losses.penalty(side.ridges, table)

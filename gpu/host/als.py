@@ -5,7 +5,7 @@ One thread solves a row from start to end, in a fixed order, so a result does no
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import get_num_threads, njit, prange
@@ -140,13 +140,23 @@ def solve(side: Side, solved: Table, fixed: Table, problem: AlsObjective) -> Non
         solved: float32 (rows, D); its content is the start of conjugate gradients or of the blocks.
         fixed: float32 (columns, D).
     """
+    solve_against(side, solved, system_to_solve(fixed, problem), problem)
+
+
+def system_to_solve(fixed: Table, problem: AlsObjective) -> Any:
+    """The fixed side as the solver of the problem reads it: a `System` of `cg` or `subspace`."""
+    return subspace.system_of(fixed, problem) if is_blocked(problem) else system_of(fixed, problem)
+
+
+def solve_against(side: Side, solved: Table, system: Any, problem: AlsObjective) -> None:
+    """`solve` against a fixed side that `system_to_solve` has made."""
     solved[side.rows.lengths == 0] = 0
     if is_blocked(problem):
-        subspace.solve_rows(*side, subspace.system_of(fixed, problem), solved)
+        subspace.solve_rows(*side, system, solved)
     elif problem.solver == "cg":
-        cg.solve_rows(*side, system_of(fixed, problem), solved)
+        cg.solve_rows(*side, system, solved)
     else:
-        _solve_exactly(*side, system_of(fixed, problem), solved)
+        _solve_exactly(*side, system, solved)
 
 
 def system_of(fixed: Table, problem: AlsObjective, *, has_gram: bool = True) -> cg.System:

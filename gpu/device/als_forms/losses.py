@@ -51,9 +51,9 @@ def of_unrated(table: Table, fixed: Table) -> float:
     return float(np.sum(sides.exact_gram(table.values) * sides.exact_gram(fixed.values)))
 
 
-def penalty(side: Side, table: Table) -> float:
-    """Σ ρ |x|² over the rows of `side`."""
+def penalty(ridges: Any, table: Table) -> float:
+    """Σ ρ |x|² over the rows of `table`; `ridges`: float64 (rows,), ρ."""
     squares: Any = _norms(table.values, axis=1)
     if table.biases is not None:
         squares += table.biases.astype(cupy.float64) ** 2
-    return float((side.ridges * squares).sum())
+    return float((ridges * squares).sum())

@@ -90,8 +90,12 @@ def cut_of(lengths: NDArray[np.int64], ranges: int, max_slots: int) -> Cut:
 
 def slots_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> int:
     """Number of parts of rows of these lengths: exact for one range, else an upper bound."""
-    long = lengths[lengths > min(cut)]
-    return int((-(-long // cut.part) + (ranges - 1) * (long > cut.ranged)).sum())
+    return int(parts_of(lengths, ranges, cut).sum())
+
+
+def parts_of(lengths: NDArray[np.int64], ranges: int, cut: Cut) -> NDArray[np.int64]:
+    """Number of parts of each row, 0 for one that is solved whole; see `slots_of`."""
+    return np.where(lengths > min(cut), -(-lengths // cut.part) + (ranges - 1) * (lengths > cut.ranged), 0)
 
 
 def weights(rows: Rows, problem: AlsObjective) -> NDArray[np.float32]:

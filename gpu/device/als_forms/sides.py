@@ -95,6 +95,19 @@ def side_of(
     return Side(*ratings, plan, batches, *work, to_device(ridges), *places, n_rated, slots_bytes)
 
 
+def loaded_side(loaded: list[Any], plan: Plan, batches: list[Batch], n_rated: int, slots: Any) -> Side:
+    """A side whose rows are solved whole, in memory that others own.
+
+    Args:
+        loaded: `columns`, `values`, `items`, `splits` and `empty` of the side.
+        slots: memory for sums of parts of rows.
+    """
+    columns, values, items, splits, empty = loaded
+    side = Side(columns, values, plan, batches, items, splits, None, empty, None, None, n_rated, slots.size)
+    side.slots = slots
+    return side
+
+
 def stride(problem: AlsObjective) -> int:
     """Columns of `Table.values`: D, or whole blocks of factors."""
     return n_blocks(problem) * BLOCK if is_blocked(problem) else width(problem)

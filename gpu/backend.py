@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Literal
 
 from gpu.errors import BackendUnavailable, InvalidInput
 from gpu.exchange import Exchange
+from gpu.planner_costs import CUDA_BYTES
 
 BackendName = Literal["auto", "host", "device"]
 
@@ -21,11 +22,13 @@ class Backend:
         name: "host" (Numba on the CPU) or "device" (CuPy on a GPU).
         reason: why this backend was chosen, for the log.
         kept_bytes: bytes that a training must leave free for other uses.
+        limit_bytes: bytes that a training may take, `kept_bytes` included; None: all that are free.
     """
 
     name: Literal["host", "device"]
     reason: str
     kept_bytes: int = 0
+    limit_bytes: int | None = None
 
     def primitives(self, family: str) -> ModuleType:
         """The twin of this backend for one kernel family, such as "sgd", "lsh" or "topn".
@@ -55,9 +58,14 @@ class Backend:
         return found
 
     def free_bytes(self) -> int:
-        """Bytes that no process uses now, including `kept_bytes`."""
+        """Bytes that no process uses now, including `kept_bytes`; at most `limit_bytes`."""
         free: int = self.primitives("als").free_bytes()
-        return free
+        return free if self.limit_bytes is None else min(free, self.limit_bytes)
+
+    def within(self, n_bytes: int) -> Backend:
+        """This backend for trainings that take at most `n_bytes`; on a device CUDA itself takes a part of them."""
+        taken = CUDA_BYTES if self.name == "device" else 0
+        return replace(self, limit_bytes=max(0, n_bytes - taken))
 
     def exchange(self, ring: Exchange) -> Exchange:
         """How the ranks of `ring`, which lie on the host, exchange arrays of this backend.
@@ -88,8 +96,8 @@ class Backend:
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = (
-    "als", "als_sums", "descent", "ease", "esgd", "hals", "hamming", "item_index", "lsh", "online.exact", "similarity",
-    "topn",
+    "als", "als_stream", "als_sums", "descent", "ease", "esgd", "hals", "hamming", "item_index", "lsh", "online.exact",
+    "similarity", "topn",
 )  # fmt: skip
 
 

@@ -7,14 +7,17 @@ from gpu.errors import NotEnoughMemory
 from gpu.ratings import Ratings
 
 
-def check_training(needed_bytes: int, n_factors: int, ratings: Ratings, backend: Backend) -> None:
+def check_training(needed_bytes: int, n_factors: int, ratings: Ratings, backend: Backend, how: str = "") -> None:
     """Check that `backend` has `needed_bytes` for a training on `ratings`.
+
+    Args:
+        how: what was done to need less; part of the message.
 
     Raises:
         NotEnoughMemory: it has not; the message has both numbers and the size of the problem.
     """
     size = f"{len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
-    check_room(f"Training on the {backend.name} with {n_factors} factors ({size})", needed_bytes, backend)
+    check_room(f"Training on the {backend.name} with {n_factors} factors ({size}){how}", needed_bytes, backend)
 
 
 def check_room(what: str, needed_bytes: int, backend: Backend) -> None:

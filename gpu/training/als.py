@@ -25,13 +25,13 @@ from gpu.baselines import mean_of
 from gpu.calibration import Calibration, calibrate, signals_of
 from gpu.errors import TrainingDiverged
 from gpu.exchange import ALONE, Exchange
-from gpu.memory import check_training
 from gpu.model import Model
 from gpu.params import AlsImplicitParams, AlsParams
 from gpu.ratings import Ratings, Rows
 from gpu.refit_rules import ridges
 from gpu.training import evaluate
-from gpu.training.als_halves import GATHER, Modes, Side, halves_of, own_lengths
+from gpu.training.als_batches import Batches, batches_of
+from gpu.training.als_halves import GATHER, Modes, Side, halves_of
 from gpu.training.loop import State, Trainer
 
 WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
@@ -97,6 +97,7 @@ class AlsTrainer(Trainer[Model]):
         calibration: Calibration | None = None,
         exchange: Exchange = ALONE,
         modes: Modes = GATHER,
+        batches: Batches | None = None,
     ) -> None:
         """Load this rank's rows of both sides onto the backend.
 
@@ -105,6 +106,8 @@ class AlsTrainer(Trainer[Model]):
             exchange: the ranks that train together.
             modes: how they share each half; see `gpu.training.als_halves`. Default: "gather" for both, which gives the
                 bits of one rank.
+            batches: how ratings are loaded in batches. Default: the fewest with which the training fits, or none; see
+                `gpu.training.als_batches`.
 
         Raises:
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
@@ -112,12 +115,13 @@ class AlsTrainer(Trainer[Model]):
         calibration = calibration or calibrate(ratings, params)
         self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
         self.problem, self.exchange = problem_of(ratings, params, calibration), exchange
-        _check_memory(ratings, self.problem, backend, exchange)
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
+        self.batches = batches or batches_of(ratings, self.problem, backend, exchange, modes)
         self.primitives = als = backend.primitives("als")
         n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
         users, items = start_tables(ratings, self.problem, params.seed)
-        sides = Side(ratings.by_user, users, n_items), Side(ratings.by_item, items, n_users)
+        bounds = self.batches or (None, None)
+        sides = Side(ratings.by_user, users, n_items, bounds[0]), Side(ratings.by_item, items, n_users, bounds[1])
         self._users, self._items = halves_of(*sides, self.problem, backend, exchange, modes)
         self._held_out = None
         if test is not None and exchange.rank == 0:
@@ -262,10 +266,3 @@ def model_of(
     if problem.biases:
         model.user_bias[:], model.item_bias[:] = users[:, -1], items[:, -1]
     return model
-
-
-def _check_memory(ratings: Ratings, problem: AlsObjective, backend: Backend, exchange: Exchange) -> None:
-    """Check that both tables and the ratings of this rank fit."""
-    lengths = own_lengths(ratings.by_user, exchange), own_lengths(ratings.by_item, exchange)
-    needed: int = backend.primitives("als").bytes_needed(*lengths, problem)
-    check_training(needed, problem.n_factors, ratings, backend)

@@ -44,11 +44,14 @@ class Side(NamedTuple):
         rows: its ratings; entries are rows of the other side.
         start: float32 (rows, D), parameters before the first half.
         n_rated: number of rows of the other side that have ratings.
+        batches: int64 (q + 1,), bounds of the batches in which this rank's rows are loaded again in each half, from its
+            first row; None: all ratings stay in memory.
     """
 
     rows: Rows
     start: NDArray[np.float32]
     n_rated: int
+    batches: NDArray[np.int64] | None = None
 
 
 class Half(Protocol):
@@ -82,7 +85,7 @@ def halves_of(
     users: Side, items: Side, problem: Any, backend: Backend, exchange: Exchange, modes: Modes
 ) -> tuple[Half, Half]:
     """(users, items), loaded onto the backend; `problem` is an `AlsObjective`."""
-    common = problem, backend, exchange
+    common, feed = (problem, backend, exchange), backend.primitives("als_stream").Feed()
     bounds = _bounds(users.rows, exchange.size), _bounds(items.rows, exchange.size)
     found: list[Half] = []
     for side, (own, other), mode, other_mode in (
@@ -90,7 +93,7 @@ def halves_of(
         (items, bounds[::-1], modes.items, modes.users),
     ):
         if mode == "gather":
-            found.append(GatherHalf(side, own, int(other[-1]), *common, is_shared=other_mode == "gather"))
+            found.append(GatherHalf(side, own, int(other[-1]), *common, feed, is_shared=other_mode == "gather"))
         else:
             found.append(ReduceHalf(side, own, other, *common, is_shared=other_mode == "gather"))
     return found[0], found[1]
@@ -101,9 +104,14 @@ def _bounds(rows: Rows, size: int) -> NDArray[np.int64]:
     return balanced_bounds(np.where(rows.lengths > 0, rows.lengths + ROW_COST, 0), size)
 
 
+def own_rows(rows: Rows, exchange: Exchange) -> slice:
+    """The rows that this rank solves in mode "gather"."""
+    return _own(_bounds(rows, exchange.size), exchange)
+
+
 def own_lengths(rows: Rows, exchange: Exchange) -> NDArray[np.int64]:
     """Numbers of ratings of all rows, with 0 for those of other ranks: int64 (rows,)."""
-    lengths, own = np.zeros_like(rows.lengths), _own(_bounds(rows, exchange.size), exchange)
+    lengths, own = np.zeros_like(rows.lengths), own_rows(rows, exchange)
     lengths[own] = rows.lengths[own]
     return lengths
 
@@ -113,19 +121,29 @@ class GatherHalf:
 
     Attributes:
         bounds: int64 (P + 1,), first row of the block of each rank.
-        side: ratings of this rank's block, on the backend.
+        side: ratings of this rank's block, on the backend or in batches.
     """
 
     def __init__(
         self, side: Side, bounds: NDArray[np.int64], n_columns: int, problem: Any, backend: Backend,
-        exchange: Exchange, *, is_shared: bool,
+        exchange: Exchange, feed: Any, *, is_shared: bool,
     ) -> None:  # fmt: skip
-        """`is_shared`: whether the other half needs the solved rows of all ranks."""
+        """Prepare.
+
+        Args:
+            feed: loads batches, if there are any; shared with the other half.
+            is_shared: whether the other half needs the solved rows of all ranks.
+        """
         self._problem, self._exchange, self._is_shared = problem, exchange, is_shared
         self._als = backend.primitives("als")
         self.bounds, self.own = bounds, _own(bounds, exchange)
         rows, _ = part_of(side.rows, self.own)
-        self.side = self._als.prepare(rows, n_columns, problem, side.n_rated, side.rows.lengths)
+        given = rows, n_columns, problem, side.n_rated, side.rows.lengths
+        if side.batches is None:
+            self._solver, self.side = self._als, self._als.prepare(*given)
+        else:
+            self._solver = backend.primitives("als_stream")
+            self.side = self._solver.prepare(*given, side.batches, feed)
         self.load(side.start)
 
     def load(self, table: NDArray[np.float32]) -> None:
@@ -137,7 +155,7 @@ class GatherHalf:
 
     def solve(self, fixed: Half) -> None:
         """Solve this rank's rows, and exchange."""
-        self._als.solve(self.side, self._als.part(self.table, self.own), fixed.table, self._problem)
+        self._solver.solve(self.side, self._als.part(self.table, self.own), fixed.table, self._problem)
         self._is_complete = self._is_shared and self._als.gather(self._exchange, self.table, self.bounds)
 
     def complete(self) -> None:
@@ -149,12 +167,12 @@ class GatherHalf:
     def errors(self, fixed: Half, scale: tuple[float, float]) -> tuple[float, float]:
         """See `Half`."""
         own = self._als.part(self.table, self.own)
-        squares, loss = self._als.errors(self.side, own, fixed.table, self._problem, scale)
+        squares, loss = self._solver.errors(self.side, own, fixed.table, self._problem, scale)
         return float(squares), float(loss)
 
     def penalty(self) -> float:
         """See `Half`."""
-        return float(self._als.penalty(self.side, self._als.part(self.table, self.own), self._problem))
+        return float(self._solver.penalty(self.side, self._als.part(self.table, self.own), self._problem))
 
 
 class ReduceHalf:

@@ -140,7 +140,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", metavar="DIR")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show how GPUs would share the training, and exit.")] = False,
     gpus: Annotated[int | None, typer.Option(help="GPUs to plan for. Default: those here.", min=1, max=64)] = None,
-    memory: Annotated[float | None, typer.Option(help="GB of each; 80 if none is here.", min=0.1, metavar="GB")] = None,
+    memory: Annotated[float | None, typer.Option(help="GB to take, of each GPU.", min=0.001, metavar="GB")] = None,
     key: Key = None,
     skip_bad: SkipBad = False,
     json: Json = False,
@@ -148,8 +148,8 @@ def train(
     """Train a model on a file, with a line per epoch and a closing line with the best metric and the peak memory."""
     if test is not None and test_fraction is not None:
         raise typer.BadParameter("expected --test or --test-fraction, got both")
-    if not plan and (gpus or memory):
-        raise typer.BadParameter("expected --plan with --gpus and --memory, got none")
+    if not plan and gpus:
+        raise typer.BadParameter("expected --plan with --gpus, got none")
     params = _params(algorithm, [*(set_ or []), *(more or [])])
     from gpu.algorithms import check_ranks
     from service.cli import offline
@@ -171,6 +171,10 @@ def train(
         from service.cli.plan import shown
 
         return printer.report(*shown(data.train, params, gpus, memory))
+    if memory is not None:
+        from service.cli.plan import GB
+
+        chosen = chosen.within(int(memory * GB))
     n_epochs = getattr(params, "n_epochs", 1)
     with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks, place) as group:
 

@@ -255,9 +255,8 @@ class Attempt:
         backend = plan.backend
         names = [partition_store.STORE, *([checkpoints.name_of(plan.n_parts)] if plan.n_parts else [])]
         folders = {name: array_folder.digest_of(plan.work / name) for name in names}
-        start = Start(
-            addresses, str(plan.work), folders, backend.name, backend.kept_bytes, plan.n_parts, plan.has_reports
-        )
+        memory = backend.kept_bytes, backend.limit_bytes
+        start = Start(addresses, str(plan.work), folders, backend.name, *memory, plan.n_parts, plan.has_reports)
         for peer in self._peers:
             if peer.rank is not None:
                 self._send(peer, start)

@@ -181,7 +181,8 @@ def _ended(rank: _Rank, start: Start) -> int:
 
 def _train(rank: _Rank, start: Start) -> None:
     work, deliver = _work_of(rank, start)
-    backend = replace(gpu.choose(start.backend), kept_bytes=start.kept_bytes)  # type: ignore[arg-type]
+    chosen = gpu.choose(start.backend)  # type: ignore[arg-type]
+    backend = replace(chosen, kept_bytes=start.kept_bytes, limit_bytes=start.limit_bytes)
     exchange = _joined(backend, rank, start)
     rank.connection.send(Joined())
     data = partition_store.read(work)

@@ -57,7 +57,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
         addresses: host and port of the ring of each rank.
         work: work folder of the training, on the coordinator's machine.
         folders: folders in it that the rank needs, and the SHA-256 of the manifest of each.
-        backend, kept_bytes: see `gpu.backend.Backend`.
+        backend, kept_bytes, limit_bytes: see `gpu.backend.Backend`.
         n_parts: completed parts of the checkpoint to go on from; 0: none.
         has_reports: whether metrics are computed after each epoch.
     """
@@ -67,6 +67,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     folders: dict[str, str]
     backend: str
     kept_bytes: int
+    limit_bytes: int | None
     n_parts: int
     has_reports: bool
 

@@ -87,9 +87,30 @@ def test_too_little_memory_is_one_line_and_status_1(folder, monkeypatch, capsys)
     assert printed.err.endswith("use GPUs with more memory\n")
 
 
+def test_a_training_keeps_within_the_memory_of_its_plan_and_learns_the_same(folder, monkeypatch, capsys):
+    """On the host, memory for ratings is counted too: with less they are read in batches."""
+    monkeypatch.chdir(folder)
+
+    def trained(*memory: str) -> tuple[int, str, str]:
+        arguments = ("--algorithm", "als", "--backend", "host", "--set", "n_epochs=2", "--json", *memory)
+        code = run(["train", "--ratings", "ratings.csv", *arguments])
+        return code, *capsys.readouterr()
+
+    code, _, complaint = trained("--memory", "0.001")
+    needed = re.search(r"with ratings in batches of a row each, needs about ([\d,]+) bytes", complaint)
+    assert needed
+    assert code == 1
+    enough = (int(needed[1].replace(",", "")) + 1000) / 1e9
+    (code, limited, _), (_, whole, _) = trained("--memory", f"{enough:.9f}"), trained()
+    assert code == 0
+    found, wanted = (json.loads(out.splitlines()[-1]) for out in (limited, whole))
+    assert found["train_rmse"] == pytest.approx(wanted["train_rmse"], rel=1e-9)
+    assert found["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-9)
+
+
 def test_gpus_are_those_of_a_plan(capsys):
     assert run(["train", "--ratings", "x", "--algorithm", "als", "--gpus", "2"]) == 2
-    assert "expected --plan with --gpus and --memory" in capsys.readouterr().err
+    assert "expected --plan with --gpus, got none" in capsys.readouterr().err
 
 
 def test_gpus_are_those_of_the_machine_or_one():

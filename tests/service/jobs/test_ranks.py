@@ -226,6 +226,9 @@ def test_an_error_of_the_training_is_raised_as_it_is(ranks: Watched, tmp_path: P
         gpu.fit(planted(), ALS, backend=replace(gpu.HOST, kept_bytes=1 << 60), run=ranks.run)
     assert (raised.value.kept_bytes, ranks.n_restarts) == (1 << 60, 0)
     assert_nothing_is_left(tmp_path / "work")
+    with pytest.raises(NotEnoughMemory, match="with ratings in batches of a row each, needs about") as raised:
+        gpu.fit(planted(), ALS, backend=gpu.HOST.within(1000), run=ranks.run)
+    assert raised.value.free_bytes == 1000
 
 
 def test_errors_keep_their_type_message_and_attributes() -> None:

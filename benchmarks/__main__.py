@@ -1,6 +1,6 @@
 """`python -m benchmarks`: all measurements of the project, in Markdown, or raw with `--json`.
 
-Further commands: `benchmarks.engine_commands`, `benchmarks.service_commands`.
+Further commands: `benchmarks.engine_commands`, `benchmarks.scale_commands`, `benchmarks.service_commands`.
 """
 
 # ruff: noqa: PLC0415 - a measurement imports only what it needs
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from benchmarks import engine_commands, options, service_commands
+from benchmarks import engine_commands, options, scale_commands, service_commands
 from benchmarks.options import Names, Where, chosen
 from service import tuning
 from service.cli import __main__
@@ -126,7 +126,7 @@ def _check(names: Sequence[str], choices: Collection[str], option: str) -> None:
             raise typer.BadParameter(f"expected one of {', '.join(choices)}, got {name!r}", param_hint=option)
 
 
-for more in (engine_commands.app, service_commands.app):
+for more in (engine_commands.app, scale_commands.app, service_commands.app):
     app.add_typer(more)  # without a name, so that its commands are at the top level too
 
 

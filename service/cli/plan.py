@@ -19,7 +19,7 @@ MEMORY_GB = 80.0  # of a GPU where neither the machine nor the user names one: t
 PLACES = {
     "resident": "everything stays on the GPUs",
     "ratings streamed": "ratings come from the host in batches",
-    "rows streamed": "ratings and float32 rows come from the host in batches",
+    "rows streamed": "ratings and float32 rows come from the host in batches, which no training does yet",
 }
 NAME_COLUMNS, CELL_COLUMNS = 28, 14
 

@@ -90,7 +90,7 @@ def resident_half(
     cuts=st.lists(st.integers(0, 40), max_size=6),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=15)
+@settings(max_examples=40)
 def test_ragged_rows_in_any_batches_have_the_bits_of_one_batch_and_agree_with_the_oracle(
     kind, solver, backend, lengths, cuts, seed
 ):
@@ -252,7 +252,7 @@ def test_a_limit_holds_for_every_algorithm_and_counts_what_cuda_takes():
     assert small.free_bytes() == small.limit_bytes == 1000
     with pytest.raises(NotEnoughMemory, match="1,000 are free"):
         gpu.fit(ratings_of(), gpu.SgdParams(n_factors=4), backend=small)
-    assert Backend("device", "").within(8 * 10**9).limit_bytes == 7_500_000_000
+    assert Backend("device", "").within(8 * 10**9).limit_bytes == 7_500_000_000 - 2**26
     assert Backend("device", "").within(10**8).limit_bytes == 0
 
 

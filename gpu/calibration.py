@@ -27,6 +27,7 @@ from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 
 Kind = Literal["ratings", "counts"]
 
+PIECE = 2**20  # values
 FEW = 0.001  # share of values; so few may be wrong without deciding the kind of all others
 ENDS = (0.01, 0.99)  # quantiles; the ends of a scale, which a few wrong values do not move
 # Ratio of the 99th percentile to the median; larger values are counts, not ratings. MovieLens has 1.25, Book-Crossing
@@ -137,13 +138,21 @@ def signals_of(ratings: Ratings, calibration: Calibration) -> Ratings:
     """`ratings` with signals in place of their values, without pairs whose signal is 0."""
     by_user, by_item = ratings.by_user, ratings.by_item
     found = Ratings(
-        by_user._replace(values=signals(by_user.values, calibration)),
-        by_item._replace(values=signals(by_item.values, calibration)),
+        by_user._replace(values=_in_pieces(by_user.values, calibration)),
+        by_item._replace(values=_in_pieces(by_item.values, calibration)),
         ratings.user_keys,
         ratings.item_keys,
     )
     counts = found.by_user.values != 0
     return found if counts.all() else found.where(counts)
+
+
+def _in_pieces(values: NDArray[np.float32], calibration: Calibration) -> NDArray[np.float32]:
+    """`signals`, which needs several float64 numbers for each value, of `PIECE` values at a time."""
+    found = np.empty(len(values), dtype=np.float32)
+    for first in range(0, len(values), PIECE):
+        found[first : first + PIECE] = signals(values[first : first + PIECE], calibration)
+    return found
 
 
 def in_units(ratings: Ratings, unit: float) -> Ratings:

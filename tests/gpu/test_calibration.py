@@ -11,7 +11,7 @@ import pytest
 import gpu
 from gpu.backend import Backend
 from gpu.baselines import residual_deviation, shrunk_biases
-from gpu.calibration import Calibration, before_calibration, calibrate, kind_of, signals
+from gpu.calibration import Calibration, before_calibration, calibrate, kind_of, signals, signals_of
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import Params
@@ -111,6 +111,16 @@ def test_equal_ratings_are_learned(params: Params, backend: Backend) -> None:
 )
 def test_ratings_and_counts_are_told_apart(values: list[float], kind: str) -> None:
     assert kind_of(np.array(values, dtype=np.float32)) == kind
+
+
+@pytest.mark.parametrize("params", [AlsImplicitParams(), AlsImplicitParams(values="counts", confidence="log")])
+def test_signals_in_pieces_are_those_of_all_values_at_once(params: AlsImplicitParams, monkeypatch) -> None:
+    ratings = planted()
+    calibration = calibrate(ratings, params)
+    monkeypatch.setattr("gpu.calibration.PIECE", 7)
+    found = signals_of(ratings, calibration)
+    for rows, given in ((found.by_user, ratings.by_user), (found.by_item, ratings.by_item)):
+        np.testing.assert_array_equal(rows.values, signals(given.values, calibration), strict=True)
 
 
 def test_signals_of_ratings_do_not_depend_on_the_scale() -> None:

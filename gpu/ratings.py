@@ -5,6 +5,7 @@ All rating data is checked here; later loops do not check it again.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ class Ratings:
         """Number of stored ratings."""
         return len(self.by_user.values)
 
-    @property
+    @cached_property
     def scale(self) -> tuple[float, float]:
         """Smallest and largest rating; predictions are clipped to it when an error is measured."""
         if not len(self):

@@ -27,8 +27,8 @@ demo: $(VENV)/base ## install, serve, import ratings, train, recommend; keeps se
 
 install: $(VENV)/dev ## create the environment for development
 
-test: lint types ## install, then every check and every test
-	$(BIN)/python -m pytest $(ARGS)
+test: lint types ## install, then every check and every test, in two processes
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (codespell)
 	$(BIN)/ruff check .

@@ -82,7 +82,7 @@ def ends_well(folder: Path) -> None:
     with demo(folder) as process:
         reached(process, LAST)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
 
 
 @pytest.mark.timeout(1200 if results.IS_LONG else 200)

@@ -65,10 +65,10 @@ def test_no_rank_outlives_the_command(file: Path, number: signal.Signals) -> Non
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
-        ranks = eventually(lambda: psutil.Process(process.pid).children(), 30)
+        ranks = eventually(lambda: psutil.Process(process.pid).children(), 120)
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}[number]
-    psutil.wait_procs(ranks, timeout=10)
+    psutil.wait_procs(ranks, timeout=60)
     assert [rank for rank in ranks if rank.is_running()] == []
     assert number == signal.SIGKILL or list(folder.iterdir()) == []

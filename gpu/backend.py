@@ -57,6 +57,10 @@ class Backend:
         found: dict[str, int] = importlib.import_module("gpu.device").used_bytes()
         return found
 
+    def memory_bytes(self) -> int | None:
+        """Bytes of memory of the device that this process computes on, used or not; None on the host."""
+        return None if self.name == "host" else importlib.import_module("gpu.device").memory_bytes()
+
     def free_bytes(self) -> int:
         """Bytes that no process uses now, including `kept_bytes`; at most `limit_bytes`."""
         free: int = self.primitives("als").free_bytes()

@@ -129,6 +129,16 @@ def plan(shape: Shape, gpus: Sequence[Gpu], links: Links = NVLINK, n_epochs: int
     return replace(best, one_gpu_ms=one.ms if one else None, reason=_reason(shape, gpus, best, one, others))
 
 
+def plan_for_all(shape: Shape, gpus: Sequence[Gpu], links: Links = NVLINK) -> Plan | None:
+    """The plan with the fastest epoch that uses all of `gpus`, without a reason; None if none fits.
+
+    Args:
+        shape, links: as in `plan`.
+        gpus: at least one.
+    """
+    return _fastest(shape, gpus, tuple(range(len(gpus))), links)
+
+
 def paper_partitions(
     n_solved: int, n_fixed: int, n_ratings: int, n_factors: int, memory_bytes: int
 ) -> Partitions | None:

@@ -64,6 +64,12 @@ def memory_of_devices() -> list[int]:
     return [int(runtime.getDeviceProperties(n)["totalGlobalMem"]) for n in range(runtime.getDeviceCount())]
 
 
+def memory_bytes() -> int:
+    """Bytes of memory of the current device, used or not."""
+    cupy = importlib.import_module("cupy")
+    return memory_of_devices()[int(cupy.cuda.Device().id)]
+
+
 def release() -> None:
     """Give the unused blocks of CuPy's pool back to the device."""
     importlib.import_module("cupy").get_default_memory_pool().free_all_blocks()

@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import als
+from gpu.device import TENSOR_CORES, als, compute_capability
 from gpu.device.als_forms import fused, plan, sides
 from gpu.device.als_forms.sides import Side, Table
 from gpu.device.cuda.arrays import to_device
@@ -49,6 +49,11 @@ class Sums(NamedTuple):
     batches: list[tuple[int, int]]
     items: list[Batch]
     path: ModuleType
+
+
+def is_available() -> bool:
+    """Whether the current device can add up: it needs tensor cores."""
+    return compute_capability() >= TENSOR_CORES
 
 
 def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> Sums:

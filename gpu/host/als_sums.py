@@ -34,6 +34,11 @@ class Sums(NamedTuple):
     batches: list[tuple[int, int]]
 
 
+def is_available() -> bool:
+    """True: every host can add up."""
+    return True
+
+
 def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> Sums:
     """Ratings to add up over the fixed rows `columns`.
 

@@ -31,7 +31,8 @@ from gpu.ratings import Ratings, Rows
 from gpu.refit_rules import ridges
 from gpu.training import evaluate
 from gpu.training.als_batches import Batches, batches_of
-from gpu.training.als_halves import GATHER, Modes, Side, halves_of
+from gpu.training.als_halves import Modes, Side, halves_of
+from gpu.training.als_plan import modes_of
 from gpu.training.loop import State, Trainer
 
 WHOLE, BLOCK = 256, 64  # factors; up to the first, rows are solved whole, beyond it in blocks of the second
@@ -96,7 +97,7 @@ class AlsTrainer(Trainer[Model]):
         test: Ratings | None = None,
         calibration: Calibration | None = None,
         exchange: Exchange = ALONE,
-        modes: Modes = GATHER,
+        modes: Modes | None = None,
         batches: Batches | None = None,
     ) -> None:
         """Load this rank's rows of both sides onto the backend.
@@ -104,8 +105,8 @@ class AlsTrainer(Trainer[Model]):
         Args:
             calibration: of these ratings. Default: computed here.
             exchange: the ranks that train together.
-            modes: how they share each half; see `gpu.training.als_halves`. Default: "gather" for both, which gives the
-                bits of one rank.
+            modes: how they share each half; see `gpu.training.als_halves`. Default: those of the plan for these ranks.
+                "gather" for both gives the bits of one rank.
             batches: how ratings are loaded in batches. Default: the fewest with which the training fits, or none; see
                 `gpu.training.als_batches`.
 
@@ -115,14 +116,15 @@ class AlsTrainer(Trainer[Model]):
         calibration = calibration or calibrate(ratings, params)
         self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
         self.problem, self.exchange = problem_of(ratings, params, calibration), exchange
+        self.modes = modes_of(ratings, params, backend, exchange) if modes is None else modes
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
-        self.batches = batches or batches_of(ratings, self.problem, backend, exchange, modes)
+        self.batches = batches or batches_of(ratings, self.problem, backend, exchange, self.modes)
         self.primitives = als = backend.primitives("als")
         n_users, n_items = (int(np.count_nonzero(side.lengths)) for side in (ratings.by_user, ratings.by_item))
         users, items = start_tables(ratings, self.problem, params.seed)
         bounds = self.batches or (None, None)
         sides = Side(ratings.by_user, users, n_items, bounds[0]), Side(ratings.by_item, items, n_users, bounds[1])
-        self._users, self._items = halves_of(*sides, self.problem, backend, exchange, modes)
+        self._users, self._items = halves_of(*sides, self.problem, backend, exchange, self.modes)
         self._held_out = None
         if test is not None and exchange.rank == 0:
             self._held_out = als.prepare(test.by_user, ratings.n_items, self.problem)
@@ -132,6 +134,11 @@ class AlsTrainer(Trainer[Model]):
     def n_epochs(self) -> int:
         """Epochs at most."""
         return self.params.n_epochs
+
+    @property
+    def division(self) -> str:
+        """The mode of each half, if there are several ranks."""
+        return "" if self.exchange.size == 1 else "items half in mode {}, users half in mode {}".format(*self.modes)
 
     def learn(self, epoch: int) -> None:
         """Solve all items, then all users."""

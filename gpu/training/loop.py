@@ -57,6 +57,11 @@ class Trainer(Protocol[Found_co]):
     def n_epochs(self) -> int:
         """Epochs at most."""
 
+    @property
+    def division(self) -> str:
+        """How several ranks divide the work, for the log. By default empty: there is only one way."""
+        return ""
+
     def compile(self) -> None:
         """Compile all kernels of an epoch; does not count as training time. By default there are none."""
         return

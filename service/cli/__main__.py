@@ -172,7 +172,7 @@ def train(
 
         return printer.report(*shown(data.train, params, gpus, memory))
     if memory is not None:
-        from service.cli.plan import GB
+        from gpu.training.als_plan import GB
 
         chosen = chosen.within(int(memory * GB))
     n_epochs = getattr(params, "n_epochs", 1)

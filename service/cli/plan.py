@@ -12,10 +12,9 @@ from typing import Any
 import gpu
 from gpu.device import memory_of_devices
 from gpu.planner import Partitions, Plan, paper_partitions, plan
-from gpu.planner_costs import WHOLE, Bytes, Gpu, Half, Milliseconds, Shape
+from gpu.planner_costs import Bytes, Gpu, Half, Milliseconds, Shape
+from gpu.training.als_plan import GB, MEMORY_GB, obstacle, shape_of
 
-GB = 1e9  # bytes
-MEMORY_GB = 80.0  # of a GPU where neither the machine nor the user names one: that of an H100
 PLACES = {
     "resident": "everything stays on the GPUs",
     "ratings streamed": "ratings come from the host in batches",
@@ -36,9 +35,9 @@ def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: floa
     Raises:
         NotEnoughMemory: the training does not fit on these GPUs; the message says what would have to shrink.
     """
-    if obstacle := _obstacle(params):
-        return {"algorithm": params.algorithm, "reason": obstacle, "plan": None}, obstacle
-    assert isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams)  # noqa: S101 - `_obstacle` names the others
+    if reason := obstacle(params):
+        return {"algorithm": params.algorithm, "reason": reason, "plan": None}, reason
+    assert isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams)  # noqa: S101 - `obstacle` names the others
     shape, gpus = shape_of(ratings, params), gpus_of(n_gpus, gb)
     found = plan(shape, gpus, n_epochs=params.n_epochs)
     by_paper: dict[str, Partitions | None] = {half.side: _by_paper(half, shape, gpus) for half in shape.halves}
@@ -54,30 +53,14 @@ def shown(ratings: gpu.Ratings, params: gpu.Params, n_gpus: int | None, gb: floa
     return record, _text(found, shape, by_paper)
 
 
-def shape_of(ratings: gpu.Ratings, params: gpu.AlsParams | gpu.AlsImplicitParams) -> Shape:
-    """The size of a training with `params`."""
-    has_biases = isinstance(params, gpu.AlsParams) and params.biases
-    size = ratings.n_users, ratings.n_items, len(ratings), params.n_factors
-    return Shape(*size, params.is_implicit, has_biases, params.n_cg_steps)
-
-
 def gpus_of(n_gpus: int | None, gb: float | None) -> list[Gpu]:
     """The GPUs to plan for; arguments as in `shown`. GPUs beyond those of this machine are like its smallest."""
     here = memory_of_devices()
     count = n_gpus or max(1, len(here))
     if gb is not None:
         return [Gpu(int(gb * GB))] * count
-    smallest = min(here, default=int(MEMORY_GB * GB))
+    smallest = min(here, default=MEMORY_GB * GB)
     return [Gpu(size) for size in (here + [smallest] * count)[:count]]
-
-
-def _obstacle(params: gpu.Params) -> str | None:
-    """Why several GPUs cannot train with `params`; None if they can."""
-    if not isinstance(params, gpu.AlsParams | gpu.AlsImplicitParams):
-        return f"no plan: expected als or als-implicit, got {params.algorithm}"
-    if params.n_factors > WHOLE or params.solver != "cg" or params.precision != "float16":
-        return f"no plan: expected at most {WHOLE} factors, solver=cg and precision=float16 for several GPUs"
-    return None
 
 
 def _by_paper(half: Half, shape: Shape, gpus: list[Gpu]) -> Partitions | None:

@@ -1,0 +1,59 @@
+"""The plan of a training of ALS on several ranks: `gpu.planner` for its ratings and parameters.
+
+`nearfield train --plan` shows this plan, and a training on ranks takes its modes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu import planner
+from gpu.backend import Backend
+from gpu.exchange import Exchange
+from gpu.param_kinds import Params
+from gpu.params import AlsImplicitParams, AlsParams
+from gpu.planner_costs import WHOLE, Gpu, Shape
+from gpu.ratings import Ratings
+from gpu.training.als_halves import GATHER, Modes
+
+GB = 10**9  # bytes
+MEMORY_GB = 80  # of a GPU where there is none to ask: that of an H100
+
+
+def obstacle(params: Params) -> str | None:
+    """Why several GPUs cannot train with `params`; None if they can."""
+    if not isinstance(params, AlsParams | AlsImplicitParams):
+        return f"no plan: expected als or als-implicit, got {params.algorithm}"
+    if params.n_factors > WHOLE or params.solver != "cg" or params.precision != "float16":
+        return f"no plan: expected at most {WHOLE} factors, solver=cg and precision=float16 for several GPUs"
+    return None
+
+
+def shape_of(ratings: Ratings, params: AlsParams | AlsImplicitParams) -> Shape:
+    """The size of a training with `params`."""
+    has_biases = isinstance(params, AlsParams) and params.biases
+    size = ratings.n_users, ratings.n_items, len(ratings), params.n_factors
+    return Shape(*size, params.is_implicit, has_biases, params.n_cg_steps)
+
+
+def modes_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, backend: Backend, exchange: Exchange) -> Modes:
+    """The modes of the fastest plan that uses the devices of all ranks. All ranks must call it, and get the same.
+
+    The ranks tell each other how much memory their devices have. A rank on the host is planned for as a GPU with
+    `MEMORY_GB`, so that its modes depend on ratings, parameters and the number of ranks alone. Both halves have the
+    mode "gather" if there is no plan, if it loads ratings in batches, or if a device cannot add up.
+    """
+    if exchange.size == 1 or obstacle(params) is not None:
+        return GATHER
+    memory = np.zeros(exchange.size, dtype=np.int64)
+    if backend.primitives("als_sums").is_available():
+        most = backend.memory_bytes() or MEMORY_GB * GB
+        memory[exchange.rank] = most if backend.limit_bytes is None else min(most, backend.limit_bytes)
+    exchange.on_host.gather(memory, np.arange(exchange.size + 1))
+    if not memory.all():
+        return GATHER
+    gpus = [Gpu(int(n), kept_bytes=backend.kept_bytes) for n in memory]
+    found = planner.plan_for_all(shape_of(ratings, params), gpus)
+    if found is None or found.placement != "resident":
+        return GATHER
+    return Modes(found.items.mode, found.users.mode)

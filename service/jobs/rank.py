@@ -36,6 +36,7 @@ from service.jobs.rank_messages import (
     Alive,
     Challenge,
     Connection,
+    Divided,
     EpochDone,
     Failed,
     Finished,
@@ -187,6 +188,8 @@ def _train(rank: _Rank, start: Start) -> None:
     rank.connection.send(Joined())
     data = partition_store.read(work)
     trainer = trainer_of(data.ratings, data.params, backend, data.test, data.calibration, exchange)
+    if rank.number == 0:
+        rank.connection.send(Divided(trainer.division))
 
     def on_epoch(report: gpu.EpochReport) -> None:
         if rank.number == 0:

@@ -1,8 +1,8 @@
 """Messages between the coordinator of a training (`service.jobs.ranks`) and its ranks: JSON lines over TCP.
 
 The coordinator sends `Challenge` and `Start`, or `Refused`. A rank sends `Hello`, `Joined`, `Alive` every second,
-`PartDone`, and in the end `Finished` or `Failed`. Rank 0 also sends `EpochDone`. All other messages belong to
-`service.jobs.transfers`.
+`PartDone`, and in the end `Finished` or `Failed`. Rank 0 also sends `Divided` and `EpochDone`. All other messages
+belong to `service.jobs.transfers`.
 """
 
 from __future__ import annotations
@@ -80,6 +80,12 @@ class Alive(msgspec.Struct, tag=True, frozen=True):
     """The process of the rank still runs."""
 
 
+class Divided(msgspec.Struct, tag=True, frozen=True):
+    """How the ranks divide the work, for the log; see `gpu.training.loop.Trainer.division`."""
+
+    division: str
+
+
 class PartDone(msgspec.Struct, tag=True, frozen=True):
     """Completed parts, parts of an epoch, and seconds of training in this attempt."""
 
@@ -152,7 +158,7 @@ class Accepted(msgspec.Struct, tag=True, frozen=True):
     """The other side may send the files, or: they have arrived unaltered."""
 
 
-_Training = Start | Joined | Alive | PartDone | EpochDone | Failed | Finished
+_Training = Start | Joined | Alive | Divided | PartDone | EpochDone | Failed | Finished
 Message = Challenge | Hello | Refused | _Training | Fetch | Deliver | Sizes | Accepted
 
 

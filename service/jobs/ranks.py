@@ -27,7 +27,7 @@ from service.jobs.attempt import Attempt, AttemptLost, Plan
 from service.jobs.cluster import Cluster
 from service.jobs.cluster_address import ClusterAddress
 from service.jobs.launcher import Launcher
-from service.jobs.rank_messages import EpochDone, Message, PartDone
+from service.jobs.rank_messages import Divided, EpochDone, Message, PartDone
 from service.jobs.rank_process import Here
 from service.jobs.rank_watch import Limits
 from service.storage import checkpoints, partition_store
@@ -62,6 +62,7 @@ class Ranks:
         n_ranks: P of the present attempt.
         n_restarts: attempts that have been lost.
         attempt: the present or last one.
+        division: how the ranks of that attempt divide the work; empty until it is known, and if there is only one way.
     """
 
     def __init__(
@@ -85,13 +86,16 @@ class Ranks:
         self._n_wanted, self._launcher = n_ranks, launcher or Here()
         self._work, self._on_loss, self._limits = work, on_loss, limits or Limits()
         self.attempt: Attempt | None = None
+        self.division = ""
 
     @property
-    def restarts_text(self) -> str:
-        """What to add to the description of a training; empty without restarts."""
+    def remark(self) -> str:
+        """What to add to the description of a training: how its ranks divide the work, and lost attempts."""
+        division = f", {self.division}" if self.division else ""
         if not self.n_restarts:
-            return ""
-        return f", {self.n_restarts} lost attempt{'s' * (self.n_restarts > 1)}, {self.n_ranks} ranks in the last one"
+            return division
+        lost = f"{self.n_restarts} lost attempt{'s' * (self.n_restarts > 1)}"
+        return f"{division}, {lost}, {self.n_ranks} ranks in the last one"
 
     def run(
         self,
@@ -123,7 +127,8 @@ class Ranks:
         progress = _Progress()
         while True:
             plan = Plan(self._work, backend, self.n_ranks, progress.n_parts, on_epoch is not None)
-            note = functools.partial(_note, progress, plan.n_parts, on_epoch)
+            note = functools.partial(self._note, progress, plan.n_parts, on_epoch)
+            self.division = ""
             self.attempt = Attempt(plan, self._launcher, self._limits, note)
             try:
                 self.attempt.run()
@@ -131,6 +136,15 @@ class Ranks:
                 self._go_on(progress, lost, digest)
             else:
                 return
+
+    def _note(self, progress: _Progress, n_before: int, on_epoch: OnEpoch | None, rank: int, message: Message) -> None:
+        """Keep and report what rank 0 says."""
+        if rank != 0:
+            return
+        if isinstance(message, Divided):
+            self.division = message.division
+        else:
+            _note_progress(progress, n_before, on_epoch, message)
 
     def _go_on(self, progress: _Progress, lost: AttemptLost, digest: str) -> None:
         """Prepare the next attempt, with as many ranks as can be expected to last.
@@ -165,10 +179,8 @@ def _folder(work: Path) -> Iterator[None]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _note(progress: _Progress, n_before: int, on_epoch: OnEpoch | None, rank: int, message: Message) -> None:
+def _note_progress(progress: _Progress, n_before: int, on_epoch: OnEpoch | None, message: Message) -> None:
     """Keep and report the progress of rank 0, with the time of earlier attempts; an epoch is reported once."""
-    if rank != 0:
-        return
     before_s = progress.seconds.get(
         n_before, max(progress.seconds.values())
     )  # a killed rank may not have sent the last

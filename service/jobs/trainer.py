@@ -154,7 +154,11 @@ def train(
     chosen = gpu.choose(backend)
     work = data / exclusion.WORK / job
     ranks = ranks_for(algorithm, n_ranks, work, lambda loss: send(TrainerMessage(loss=loss)), cluster)
-    where = f"{chosen.name}: {chosen.reason}{remark(algorithm, n_ranks, chosen)}"
+    described = f"{chosen.name}: {chosen.reason}{remark(algorithm, n_ranks, chosen)}"
+
+    def where() -> str:
+        return described if ranks is None else described + ranks.remark
+
     requested = msgspec.json.decode(params)
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
     corpus, n_far = usable(read_corpus(data, StreamId.parse(watermark)), hyperparameters)
@@ -162,20 +166,19 @@ def train(
     trials: list[dict[str, Any]] = []
     if tune:
         start = hyperparameters
-        hyperparameters, trials = _tuned(corpus, start, chosen, lambda share: send(TrainerMessage(share, {}, where)))
+        hyperparameters, trials = _tuned(corpus, start, chosen, lambda share: send(TrainerMessage(share, {}, where())))
         requested = requested | changed(hyperparameters, start)
     tuned_share = TUNING_SHARE if tune else 0.0
 
     def on_epoch(report: gpu.EpochReport) -> None:
         progress = tuned_share + (1 - tuned_share) * report.epoch / report.n_epochs
         n = 1 if ranks is None else ranks.n_ranks
-        send(TrainerMessage(progress=progress, metrics=finite(report.metrics), backend=where, ranks=n))
+        send(TrainerMessage(progress=progress, metrics=finite(report.metrics), backend=where(), ranks=n))
 
     size = corpus.training.n_users, corpus.training.n_items
     reserved = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
     run = gpu.run_here if ranks is None else ranks.run
     model = _fitted(corpus, hyperparameters, replace(chosen, kept_bytes=reserved), on_epoch, run)
-    where += "" if ranks is None else ranks.restarts_text
     chosen.release()
     metrics = measure(data, model, corpus, chosen) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
@@ -184,7 +187,7 @@ def train(
     return TrainerMessage(
         progress=1.0,
         metrics=metrics,
-        backend=where,
+        backend=where(),
         outcome="succeeded",
         calibration=manifest.calibration,
         version=manifest.version,

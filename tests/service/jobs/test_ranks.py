@@ -38,6 +38,8 @@ __all__ = ["small_disk"]
 ALS = gpu.params_for("als", {"n_factors": 4, "n_epochs": 3})
 N_LONG = 30  # epochs
 LONG = gpu.params_for("als", {"n_factors": 4, "n_epochs": N_LONG})
+GATHERED = "items half in mode gather, users half in mode gather"
+REDUCED = "items half in mode reduce, users half in mode gather"
 
 
 class Watched(Ranks):
@@ -99,8 +101,46 @@ def test_two_ranks_give_the_model_and_the_reports_of_one(algorithm: str, ranks: 
     for report, wanted in zip(reports, expected, strict=True):
         assert report.metrics == pytest.approx(wanted.metrics, rel=1e-6)
     assert [report.seconds for report in reports] == sorted(report.seconds for report in reports)
-    assert ranks.n_restarts == 0
+    assert (ranks.n_restarts, ranks.remark) == (0, f", {GATHERED}")
     assert_nothing_is_left(tmp_path / "work")
+
+
+def many_users(n_users: int, n_items: int = 10) -> Ratings:
+    """Ratings of so many users for each item that sums of items are smaller than the table of users."""
+    users = np.arange(4 * n_users) % n_users
+    return Ratings.from_coo(users, (7 * users + users // 3) % n_items, 1.0 + np.arange(4 * n_users) % 5)
+
+
+def test_ranks_take_the_modes_of_their_plan(ranks: Watched) -> None:
+    ratings, reports, expected = many_users(2000), list[gpu.EpochReport](), list[gpu.EpochReport]()
+    gpu.fit(ratings, ALS, on_epoch=reports.append, run=ranks.run)
+    gpu.fit(ratings, ALS, on_epoch=expected.append)
+    assert ranks.remark == f", {REDUCED}"
+    assert reports[-1].metrics == pytest.approx(expected[-1].metrics, rel=1e-2)
+
+
+class ShrinkingMachine(Here):
+    """Has one place fewer after the first attempt."""
+
+    n_asked = 0
+
+    def available(self, n_ranks: int) -> int:
+        self.n_asked += 1
+        return n_ranks if self.n_asked == 1 else n_ranks - 1
+
+
+def test_another_number_of_ranks_plans_anew(tmp_path: Path) -> None:
+    """With this shape three ranks add up items, and two gather users."""
+    ranks, divisions = Watched(tmp_path / "work", 3, launcher=ShrinkingMachine()), list[str]()
+
+    def on_epoch(report: gpu.EpochReport) -> None:
+        divisions.append(ranks.division)
+        if report.epoch == 3:
+            send(ranks, signal.SIGKILL)
+
+    gpu.fit(many_users(840), LONG, on_epoch=on_epoch, run=ranks.run)
+    assert (len(divisions), divisions[0], divisions[-1]) == (N_LONG, REDUCED, GATHERED)
+    assert ranks.remark == f", {GATHERED}, 1 lost attempt, 2 ranks in the last one"
 
 
 def test_more_ranks_than_rows_with_ratings(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from tests.service.logs import ratings_of
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
 
+GATHERED = "items half in mode gather, users half in mode gather"
 ENDLESS = {**SMALL, "n_epochs": 10_000}
 
 
@@ -152,7 +153,7 @@ def test_several_ranks_train_and_a_lost_one_costs_nothing(
     ranks_of_any_trainer()[1].kill()
     job = ended(jobs, job)
     assert (job.state, job.error) == ("succeeded", None)
-    assert str(job.backend).endswith("; 2 ranks, 1 lost attempt, 2 ranks in the last one")
+    assert str(job.backend).endswith(f"; 2 ranks, {GATHERED}, 1 lost attempt, 2 ranks in the last one")
     text = supervisor._metrics.text().decode()
     assert "nearfield_training_restarts_total 1.0" in text
     assert "nearfield_training_ranks 0.0" in text

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.traffic import Traffic
+
 
 class Exchange(Protocol):
     """The ranks of a training, seen from one of them.
@@ -22,6 +24,7 @@ class Exchange(Protocol):
     Attributes:
         rank: this rank, from 0.
         size: P, number of ranks.
+        traffic: what this rank sends, and how long that takes.
 
     Raises:
         RankLost: another rank has ended, or did not answer in time. The exchange cannot be used afterwards.
@@ -29,6 +32,7 @@ class Exchange(Protocol):
 
     rank: int
     size: int
+    traffic: Traffic
 
     @property
     def on_host(self) -> Exchange:
@@ -70,7 +74,7 @@ class Exchange(Protocol):
 class Alone:
     """The exchange of a training with one rank: everything is in place already."""
 
-    rank, size = 0, 1
+    rank, size, traffic = 0, 1, Traffic()
 
     @property
     def on_host(self) -> Exchange:

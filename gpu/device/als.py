@@ -201,7 +201,9 @@ def gather(exchange: Exchange, table: Table, bounds: NDArray[np.int64]) -> bool:
         Whether this is all that `complete` would exchange.
     """
     if table.peers:
-        exchange.reduce(table.fence)
+        n_own = int(bounds[exchange.rank + 1] - bounds[exchange.rank])
+        with exchange.traffic.of("stores", n_own * table.halves[:1].nbytes * len(table.peers)):
+            exchange.reduce(table.fence)
     else:
         exchange.gather(table.values if table.halves is None else table.halves, bounds)
     return table.halves is None

@@ -15,6 +15,7 @@ import queue
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from gpu.errors import RankLost
 from gpu.exchange import Exchange
+from gpu.traffic import Traffic
 
 TIMEOUT_S = 60.0  # seconds without a byte after which another rank counts as lost
 NONCE = 32  # bytes
@@ -49,6 +51,7 @@ class Ring:
 
     def __init__(self, rank: int, size: int, link: Link) -> None:
         self.rank, self.size, self._link = rank, size, link
+        self.traffic = Traffic()
 
     @property
     def on_host(self) -> Exchange:
@@ -57,30 +60,34 @@ class Ring:
 
     def gather(self, table: NDArray[Any], bounds: NDArray[np.int64]) -> None:
         """In step s, rank r passes on the block of rank r − s."""
-        for step in range(self.size - 1):
-            self._pass_on(_block(table, bounds, self._before(step)), _block(table, bounds, self._before(step + 1)))
+        with self.traffic.of("gather"):
+            for step in range(self.size - 1):
+                self._pass_on(_block(table, bounds, self._before(step)), _block(table, bounds, self._before(step + 1)))
 
     def reduce_scatter(self, parts: NDArray[Any], bounds: NDArray[np.int64]) -> None:
         """The sum of a block starts at the rank after its owner, and goes around: the owner adds its part last."""
-        for step in range(self.size - 1):
-            own = _block(parts, bounds, self._before(step + 2))
-            sums = np.empty_like(own)
-            self._pass_on(_block(parts, bounds, self._before(step + 1)), sums)
-            np.add(sums, own, out=own)
+        with self.traffic.of("reduce_scatter"):
+            for step in range(self.size - 1):
+                own = _block(parts, bounds, self._before(step + 2))
+                sums = np.empty_like(own)
+                self._pass_on(_block(parts, bounds, self._before(step + 1)), sums)
+                np.add(sums, own, out=own)
 
     def reduce(self, array: NDArray[Any]) -> None:
         """Each rank adds up one share of the array; then all gather the shares."""
         flat = array.reshape(-1)
         bounds = np.arange(self.size + 1, dtype=np.int64) * len(flat) // self.size
-        self.reduce_scatter(flat, bounds)
-        self.gather(flat, bounds)
+        with self.traffic.of("reduce"):
+            self.reduce_scatter(flat, bounds)
+            self.gather(flat, bounds)
 
     def shift(self, send: NDArray[Any], receive: NDArray[Any]) -> None:
         """One step around the ring."""
         if self.size == 1:
             receive[...] = send
         else:
-            self._pass_on(send, receive)
+            with self.traffic.of("shift"):
+                self._pass_on(send, receive)
 
     def totals(self, *numbers: float) -> tuple[float, ...]:
         """Sums in float64."""
@@ -100,7 +107,9 @@ class Ring:
         return (self.rank - n) % self.size
 
     def _pass_on(self, send: NDArray[Any], receive: NDArray[Any]) -> None:
+        began = time.perf_counter()
         self._link.exchange(_bytes(send), _bytes(receive))
+        self.traffic.add(send.nbytes, time.perf_counter() - began)
 
 
 def _block(table: NDArray[Any], bounds: NDArray[np.int64], rank: int) -> NDArray[Any]:

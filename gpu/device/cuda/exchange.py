@@ -9,8 +9,10 @@ that starts the ranks must watch them, and end all.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -79,7 +81,7 @@ class Nccl:
 
     def __init__(self, ring: Exchange) -> None:
         """Connect; the ring brings NCCL's id from rank 0 to all, and stays open until `close`."""
-        self.rank, self.size, self.on_host = ring.rank, ring.size, ring
+        self.rank, self.size, self.on_host, self.traffic = ring.rank, ring.size, ring, ring.traffic
         identity = np.zeros((ring.size, ID_BYTES), dtype=np.uint8)
         if ring.rank == 0:  # its process listens for the others as long as it lives
             identity[0] = np.frombuffer(bytes(nccl().get_unique_id()), dtype=np.uint8)
@@ -91,33 +93,38 @@ class Nccl:
     def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
         """Send our block to each rank and receive theirs, all at once."""
         blocks = [table[bounds[rank] : bounds[rank + 1]] for rank in range(self.size)]
-        self._nccl.groupStart()
-        for other in self._others():
-            self._send(blocks[self.rank], other)
-            self._receive(blocks[other], other)
-        self._nccl.groupEnd()
+        with self._counted("gather", blocks[self.rank].nbytes * (self.size - 1)):
+            self._nccl.groupStart()
+            for other in self._others():
+                self._send(blocks[self.rank], other)
+                self._receive(blocks[other], other)
+            self._nccl.groupEnd()
 
     def reduce_scatter(self, parts: Any, bounds: NDArray[np.int64]) -> None:
         """One sum for each block, to its owner."""
-        self._nccl.groupStart()
-        for rank in range(self.size):
-            block = parts[bounds[rank] : bounds[rank + 1]]
-            if block.size:
-                at = block.data.ptr
-                self._communicator.reduce(at, at, block.size, self._kind(block), self._nccl.NCCL_SUM, rank, _stream())
-        self._nccl.groupEnd()
+        blocks = [parts[bounds[rank] : bounds[rank + 1]] for rank in range(self.size)]
+        add = self._nccl.NCCL_SUM
+        with self._counted("reduce_scatter", parts.nbytes - blocks[self.rank].nbytes):
+            self._nccl.groupStart()
+            for rank, block in enumerate(blocks):
+                if block.size:
+                    at = block.data.ptr
+                    self._communicator.reduce(at, at, block.size, self._kind(block), add, rank, _stream())
+            self._nccl.groupEnd()
 
     def reduce(self, array: Any) -> None:
         """A sum for all."""
         at = array.data.ptr
-        self._communicator.allReduce(at, at, array.size, self._kind(array), self._nccl.NCCL_SUM, _stream())
+        with self._counted("reduce", 2 * array.nbytes * (self.size - 1) // self.size):
+            self._communicator.allReduce(at, at, array.size, self._kind(array), self._nccl.NCCL_SUM, _stream())
 
     def shift(self, send: Any, receive: Any) -> None:
         """Both directions at once."""
-        self._nccl.groupStart()
-        self._send(send, (self.rank + 1) % self.size)
-        self._receive(receive, (self.rank - 1) % self.size)
-        self._nccl.groupEnd()
+        with self._counted("shift", send.nbytes):
+            self._nccl.groupStart()
+            self._send(send, (self.rank + 1) % self.size)
+            self._receive(receive, (self.rank - 1) % self.size)
+            self._nccl.groupEnd()
 
     def totals(self, *numbers: float) -> tuple[float, ...]:
         """Sums of the ring on the host: they are few."""
@@ -153,6 +160,16 @@ class Nccl:
     def close(self) -> None:
         """Leave; the process should end soon, as other ranks may still hold connections of NCCL."""
         self.on_host.close()
+
+    @contextlib.contextmanager
+    def _counted(self, kind: str, n_bytes: int) -> Iterator[None]:
+        """Count an operation, with the time that the device spends on it."""
+        began, ended = cupy.cuda.Event(), cupy.cuda.Event()
+        with self.traffic.of(kind, n_bytes):
+            began.record()
+            yield
+            ended.record()
+            self.traffic.measure(functools.partial(_seconds, began, ended))
 
     def _others(self) -> list[int]:
         """All other ranks, in an order in which no rank is the first of all."""
@@ -191,7 +208,7 @@ class Staged:
     """The ranks of a ring, each with arrays on a device; every operation copies them to the host and back."""
 
     def __init__(self, ring: Exchange) -> None:
-        self.rank, self.size, self.on_host = ring.rank, ring.size, ring
+        self.rank, self.size, self.on_host, self.traffic = ring.rank, ring.size, ring, ring.traffic
 
     def gather(self, table: Any, bounds: NDArray[np.int64]) -> None:
         """See `gpu.exchange.Exchange`."""
@@ -249,6 +266,11 @@ def _check_copies(exchange: Nccl) -> None:
             f"Invalid copies between devices: expected equal bytes, got {n_wrong * 4:,} wrong ones on rank "
             f"{exchange.rank}; set NCCL_P2P_DISABLE=1"
         )
+
+
+def _seconds(began: Any, ended: Any) -> float:
+    ended.synchronize()
+    return float(cupy.cuda.get_elapsed_time(began, ended)) / 1e3
 
 
 def _stream() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange
 from gpu.host.exchange import Ring
 from gpu.host.exchange_threads import run_threads, threads
+from gpu.traffic import Traffic
 from gpu.views import balanced_bounds
 
 KEY = b"key of a test"
@@ -113,6 +115,44 @@ def test_more_bytes_than_buffers_hold_pass_both_ways_at_once():
         return int(received.min()), int(received.max())
 
     assert run_sockets(2, work) == [(1, 1), (0, 0)]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_traffic_is_counted_by_kind(run, size):
+    bounds, n = np.arange(size + 1) * 6 // size, 6 * 4 // size  # bytes of a block
+
+    def work(ring: Ring) -> Any:
+        for do in (ring.gather, ring.reduce_scatter):
+            do(np.zeros(6, dtype=np.float32), bounds)
+        ring.reduce(np.zeros(6, dtype=np.float32))
+        ring.shift(np.zeros(5), np.zeros(5))
+        return ring.traffic.take(), ring.traffic.take()
+
+    for moved, later in run(size, work):
+        sent = (size - 1) * n
+        assert moved.sent == {"gather": sent, "reduce_scatter": sent, "reduce": 2 * sent, "shift": 40}
+        assert moved.seconds > 0
+        assert later == ({}, 0)
+
+
+def test_waiting_for_another_rank_counts():
+    def work(ring: Ring) -> float:
+        if ring.rank:
+            time.sleep(0.2)
+        ring.barrier()
+        return ring.traffic.take().seconds
+
+    first, second = run_threads(2, work)
+    assert first > 0.15
+    assert second < first
+
+
+def test_an_outer_kind_comes_first():
+    traffic = Traffic()
+    with traffic.of("stores", 7), traffic.of("reduce", 4):
+        traffic.add(1, 0.5)
+    traffic.measure(lambda: 0.25)
+    assert traffic.take() == ({"stores": 12}, 0.75)
 
 
 def test_a_single_rank_needs_no_exchange():

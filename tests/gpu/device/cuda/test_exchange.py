@@ -100,18 +100,21 @@ def operations(exchange: Exchange) -> list[Any]:
     exchange.shift(cupy.full(1 + rank, rank, dtype=cupy.int32), received)
     exchange.barrier()
     own = parts[bounds[rank] : bounds[rank + 1]]
-    return [table.get(), own.get(), sums.get(), received.get(), exchange.totals(rank, 1.0)]
+    return [table.get(), own.get(), sums.get(), received.get(), exchange.totals(rank, 1.0), exchange.traffic.take()]
 
 
 def check(size: int, results: list[list[Any]]) -> None:
     bounds = np.arange(size + 1, dtype=np.int64) * 7 // size
     total = sum(range(size))
-    for rank, (table, own, sums, received, totals) in enumerate(results):
+    for rank, (table, own, sums, received, totals, moved) in enumerate(results):
         np.testing.assert_array_equal(table[:, 0], np.repeat(np.arange(1, size + 1), np.diff(bounds)))
         np.testing.assert_array_equal(own, np.full(own.shape, total + 0.5 * size))
         np.testing.assert_array_equal(sums, np.full(5, total + 0.25 * size))
         assert received.tolist() == [(rank - 1) % size] * (1 + (rank - 1) % size)
         assert totals == (total, size)
+        assert moved.sent.keys() == {"gather", "reduce_scatter", "reduce", "shift"}
+        assert moved.sent["shift"] == 4 * (1 + rank)
+        assert 0 < moved.seconds < 60
 
 
 def test_every_operation_through_the_host():

@@ -178,6 +178,17 @@ class Metrics:
             "Attempts of trainings that lost a rank and began again from a checkpoint.",
             registry=registry,
         )
+        self.training_bytes_moved = Counter(
+            "nearfield_training_bytes_moved",
+            "Bytes that processes of trainings sent each other, by kind of exchange.",
+            ("kind",),
+            registry=registry,
+        )
+        self.training_wait_seconds = Counter(
+            "nearfield_training_wait_seconds",
+            "Time of processes of trainings in exchanges, including the time to wait for each other.",
+            registry=registry,
+        )
         self.model_age_seconds = Gauge(
             "nearfield_model_age_seconds",
             "Time since each live model was trained.",

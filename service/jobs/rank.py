@@ -28,6 +28,7 @@ from gpu.errors import EngineError
 from gpu.exchange import ALONE, Exchange
 from gpu.host import exchange as ring
 from gpu.model import Model
+from gpu.traffic import Traffic
 from gpu.training.loop import State, Trainer, train
 from service import threads, tuning
 from service.errors import ServiceError
@@ -71,8 +72,9 @@ class _Checkpoints:
         work: Path,
         digest: str,
         writer: CheckpointWriter | None,
+        traffic: Traffic,
     ) -> None:
-        self._connection, self._n_parts, self._trainer = connection, n_parts, trainer
+        self._connection, self._n_parts, self._trainer, self._traffic = connection, n_parts, trainer, traffic
         self._work, self._digest, self._writer = work, digest, writer
 
     def last(self) -> tuple[int, State] | None:
@@ -84,7 +86,7 @@ class _Checkpoints:
         """See `gpu.training.loop.Checkpoints`."""
         if self._writer is not None:
             self._writer.save(n_parts, state)
-        self._connection.send(PartDone(n_parts, self._trainer.n_parts, self._trainer.seconds))
+        self._connection.send(PartDone(n_parts, self._trainer.n_parts, self._trainer.seconds, *self._traffic.take()))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -197,7 +199,7 @@ def _train(rank: _Rank, start: Start) -> None:
             rank.connection.send(EpochDone(report.epoch, report.n_epochs, report.seconds, metrics))
 
     writer = CheckpointWriter(work, data.digest, deliver) if rank.number == 0 else None
-    kept = _Checkpoints(rank.connection, start.n_parts, trainer, work, data.digest, writer)
+    kept = _Checkpoints(rank.connection, start.n_parts, trainer, work, data.digest, writer, exchange.traffic)
     model = train(trainer, on_epoch if start.has_reports else None, kept)
     exchange.close()
     if writer is not None:

@@ -87,11 +87,20 @@ class Divided(msgspec.Struct, tag=True, frozen=True):
 
 
 class PartDone(msgspec.Struct, tag=True, frozen=True):
-    """Completed parts, parts of an epoch, and seconds of training in this attempt."""
+    """A part is complete.
+
+    Attributes:
+        n_parts: completed parts.
+        n_of_epoch: parts of an epoch.
+        seconds: of training in this attempt.
+        sent, wait_seconds: since the last part; see `gpu.traffic.Moved`.
+    """
 
     n_parts: int
     n_of_epoch: int
     seconds: float
+    sent: dict[str, int]
+    wait_seconds: float
 
 
 class EpochDone(msgspec.Struct, tag=True, frozen=True):

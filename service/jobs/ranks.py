@@ -11,6 +11,7 @@ import contextlib
 import functools
 import math
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from gpu.calibration import Calibration
 from gpu.model import Model
 from gpu.param_kinds import Params
 from gpu.ratings import Ratings
+from gpu.traffic import Moved
 from gpu.training.loop import OnEpoch
 from service.jobs.attempt import Attempt, AttemptLost, Plan
 from service.jobs.cluster import Cluster
@@ -87,6 +89,7 @@ class Ranks:
         self._work, self._on_loss, self._limits = work, on_loss, limits or Limits()
         self.attempt: Attempt | None = None
         self.division = ""
+        self._sent, self._wait_s = Counter[str](), 0.0
 
     @property
     def remark(self) -> str:
@@ -96,6 +99,12 @@ class Ranks:
             return division
         lost = f"{self.n_restarts} lost attempt{'s' * (self.n_restarts > 1)}"
         return f"{division}, {lost}, {self.n_ranks} ranks in the last one"
+
+    def moved(self) -> Moved:
+        """What all ranks have exchanged since the last call."""
+        found = Moved(dict(self._sent), self._wait_s)
+        self._sent, self._wait_s = Counter(), 0.0
+        return found
 
     def run(
         self,
@@ -138,7 +147,10 @@ class Ranks:
                 return
 
     def _note(self, progress: _Progress, n_before: int, on_epoch: OnEpoch | None, rank: int, message: Message) -> None:
-        """Keep and report what rank 0 says."""
+        """Count what all ranks exchange; keep and report what rank 0 says."""
+        if isinstance(message, PartDone):
+            self._sent.update(message.sent)
+            self._wait_s += message.wait_seconds
         if rank != 0:
             return
         if isinstance(message, Divided):

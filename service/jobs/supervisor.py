@@ -196,7 +196,7 @@ class Supervisor:
                 _log.warning("ranks lost", job=job["id"], reason=message.loss)
             elif message is not None:
                 last = message
-                self._metrics.training_ranks.set(message.ranks)
+                self._count(message)
                 metrics = msgspec.json.encode(message.metrics).decode()
                 fields = {"progress": f"{message.progress:.4f}", "metrics": metrics}
                 self._tend(job, fields | _without_none(backend=message.backend))
@@ -207,6 +207,12 @@ class Supervisor:
         if last.outcome is None:
             raise RuntimeError(f"the trainer died: {process.last_words()}")
         return last
+
+    def _count(self, message: TrainerMessage) -> None:
+        self._metrics.training_ranks.set(message.ranks)
+        self._metrics.training_wait_seconds.inc(message.wait_seconds)
+        for kind, n_bytes in message.sent.items():
+            self._metrics.training_bytes_moved.labels(kind).inc(n_bytes)
 
     # --- forgetting
 

@@ -35,7 +35,7 @@ from service.engine.rehearsal import rehearse_model
 from service.jobs.cluster_address import ClusterAddress
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.promotion import finite, measure, objection
-from service.jobs.ranks import ranks_for, remark
+from service.jobs.ranks import Ranks, ranks_for, remark
 from service.jobs.trials import changed, line_of
 from service.storage import exclusion, snapshot
 from service.storage.events import StreamId
@@ -57,6 +57,7 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
         calibration: only in the last message, the values derived from the data.
         trials: only in the last message, the trainings of a search for parameters.
         ranks: number of processes that train together.
+        sent, wait_seconds: what they have exchanged since the last message; see `gpu.traffic.Moved`.
         loss: why an attempt of several ranks was lost; such a message has nothing else.
         version: the snapshot that was written.
         promote: whether the model is good enough to go live; if not, `reason` has why.
@@ -70,6 +71,8 @@ class TrainerMessage(msgspec.Struct, omit_defaults=True):
     calibration: StoredCalibration | None = None
     trials: list[dict[str, Any]] = []
     ranks: int = 1
+    sent: dict[str, int] = {}
+    wait_seconds: float = 0.0
     loss: str | None = None
     version: str | None = None
     promote: bool = False
@@ -172,8 +175,8 @@ def train(
 
     def on_epoch(report: gpu.EpochReport) -> None:
         progress = tuned_share + (1 - tuned_share) * report.epoch / report.n_epochs
-        n = 1 if ranks is None else ranks.n_ranks
-        send(TrainerMessage(progress=progress, metrics=finite(report.metrics), backend=where(), ranks=n))
+        message = TrainerMessage(progress=progress, metrics=finite(report.metrics), backend=where())
+        send(message if ranks is None else _of_ranks(message, ranks))
 
     size = corpus.training.n_users, corpus.training.n_items
     reserved = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
@@ -184,7 +187,7 @@ def train(
     reason = objection(metrics, len(corpus.held_out))
     rehearse_model(algorithm)  # fill the compile cache, so that the service need not compile when it loads the model
     manifest = _written(data, model, corpus, metrics, watermark, requested)
-    return TrainerMessage(
+    last = TrainerMessage(
         progress=1.0,
         metrics=metrics,
         backend=where(),
@@ -195,6 +198,13 @@ def train(
         promote=reason is None,
         reason=reason,
     )
+    return last if ranks is None else _of_ranks(last, ranks)
+
+
+def _of_ranks(message: TrainerMessage, ranks: Ranks) -> TrainerMessage:
+    """The message with what is known of several ranks."""
+    sent, wait_seconds = ranks.moved()
+    return msgspec.structs.replace(message, ranks=ranks.n_ranks, sent=sent, wait_seconds=wait_seconds)
 
 
 def _tuned(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -157,6 +158,8 @@ def test_several_ranks_train_and_a_lost_one_costs_nothing(
     text = supervisor._metrics.text().decode()
     assert "nearfield_training_restarts_total 1.0" in text
     assert "nearfield_training_ranks 0.0" in text
+    assert re.search(r'nearfield_training_bytes_moved_total\{kind="gather"\} [1-9]', text)
+    assert re.search(r"nearfield_training_wait_seconds_total [\d.e-]*[1-9]", text)
     assert ranks_of_any_trainer() == []
     assert list((settings.data / "work").iterdir()) == []
 

@@ -6,6 +6,7 @@ cores). All start from the same parameters. The ranks wait for each other before
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import secrets
@@ -13,7 +14,7 @@ import socket
 import statistics
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,7 +26,6 @@ import gpu
 from benchmarks import als_matrix
 from benchmarks.report import say
 from gpu.algorithms import trainer_of
-from gpu.backend import BackendName
 from gpu.calibration import calibrate, in_units
 from gpu.errors import InvalidInput
 from gpu.exchange import ALONE, Exchange
@@ -65,14 +65,12 @@ class Task:
 
     folder: Path
     params: FactorParams
-    backend: BackendName
-    size: int
-    key: bytes
     modes: Modes
 
 
 def run(
-    folder: Path, algorithm: str, factors: Sequence[int], given: Mapping[str, Any], ranks: Sequence[int], backend: str,
+    folder: Path, algorithm: str, factors: Sequence[int], given: Mapping[str, Any], ranks: Sequence[int],
+    backend: str,
     modes: Modes,
 ) -> Iterator[Row]:  # fmt: skip
     """A training with each number of factors on each number of ranks; the first number of ranks is compared with."""
@@ -82,9 +80,8 @@ def run(
         base_ms = 0.0
         for size in ranks:
             say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
-            key = secrets.token_bytes(32)
-            task = Task(folder, params, backend, size, key, modes if size > 1 else GATHER)  # type: ignore[arg-type]
-            found = _run_ranks(task)
+            task = Task(folder, params, modes if size > 1 else GATHER)
+            found, *_ = run_ranks(size, backend, functools.partial(measured, task))
             epoch_ms = statistics.median(found["ms"][1:])
             base_ms = base_ms or epoch_ms
             yield Row(
@@ -105,15 +102,15 @@ def modes_of(text: str) -> Modes:
     return Modes(*names)  # type: ignore[arg-type] # checked above
 
 
-def _run_ranks(task: Task) -> dict[str, Any]:
-    """What rank 0 has found."""
-    context = multiprocessing.get_context("spawn")
+def run_ranks(size: int, backend: str, work: Callable[[Exchange, gpu.Backend], Any]) -> list[Any]:
+    """What `work`, which must be picklable, returns on each of `size` ranks, processes of this machine."""
+    context, key = multiprocessing.get_context("spawn"), secrets.token_bytes(32)
     cores = sorted(os.sched_getaffinity(0))
     processes, ends = [], []
-    for rank in range(task.size):
+    for rank in range(size):
         here, there = context.Pipe()
-        share = cores[rank * len(cores) // task.size : (rank + 1) * len(cores) // task.size] or cores
-        process = context.Process(target=_rank, args=(task, rank, share, there), daemon=True)
+        share = cores[rank * len(cores) // size : (rank + 1) * len(cores) // size] or cores
+        process = context.Process(target=_rank, args=(work, backend, key, rank, share, there), daemon=True)
         process.start()
         processes.append(process)
         ends.append(here)
@@ -121,10 +118,10 @@ def _run_ranks(task: Task) -> dict[str, Any]:
     addresses = [_received(end) for end in ends]
     for end in ends:
         end.send(addresses)
-    results: list[dict[str, Any]] = [_received(end) for end in ends]
+    results = [_received(end) for end in ends]
     for process in processes:
         process.join()
-    return results[0]
+    return results
 
 
 def _received(end: Connection) -> Any:
@@ -133,21 +130,23 @@ def _received(end: Connection) -> Any:
     return end.recv()
 
 
-def _rank(task: Task, rank: int, cores: list[int], end: Connection) -> None:
+def _rank(
+    work: Callable[[Exchange, gpu.Backend], Any], wanted: str, key: bytes, rank: int, cores: list[int],
+    end: Connection,
+) -> None:  # fmt: skip
     os.sched_setaffinity(0, cores)
     os.environ["NUMBA_NUM_THREADS"] = str(len(cores))
     os.environ["CUDA_VISIBLE_DEVICES"] = str(rank)
     listener = socket.create_server(("127.0.0.1", 0))
     end.send(listener.getsockname()[:2])
     addresses = end.recv()
-    backend = gpu.choose(task.backend)
-    if task.size == 1:
+    backend = gpu.choose(wanted)  # type: ignore[arg-type] # it refuses others
+    if len(addresses) == 1:
         listener.close()
-        end.send(measured(task, ALONE, backend))
+        end.send(work(ALONE, backend))
         return
-    ring = exchange.connect(rank, addresses, listener, task.key, TIMEOUT_S)
-    found = backend.exchange(ring)
-    end.send(measured(task, found, backend))
+    found = backend.exchange(exchange.connect(rank, addresses, listener, key, TIMEOUT_S))
+    end.send(work(found, backend))
     found.barrier()
     found.close()
 

@@ -35,6 +35,20 @@ def distributed(
     show(list(table.run(ratings, algorithm, *sizes, backend, table.modes_of(modes))), json)
 
 
+@app.command()
+def reductions(
+    shape: Annotated[str, typer.Option(help="Rows, and numbers of a row: A and b.", metavar="ROWS,N")] = "17770,5150",
+    ranks: Annotated[str, typer.Option(help="Comma-separated numbers of ranks.")] = "2,4",
+    backend: Where = "auto",
+    json: Json = False,
+) -> None:
+    """Milliseconds to add up partial sums of ALS on several ranks in one phase, in two, and by an all-reduce."""
+    from benchmarks import reductions as table
+
+    n_rows, n = options.whole(shape)
+    show(list(table.run((n_rows, n), options.whole(ranks), backend)), json)
+
+
 @app.command("out-of-core")
 def out_of_core(
     memories: Annotated[str, typer.Option("--memory", help="Comma-separated GB; 0: no bound.")] = "0,8",

@@ -100,8 +100,8 @@ class Backend:
 
 HOST = Backend("host", "asked for")
 DEVICE_FAMILIES = (
-    "als", "als_stream", "als_sums", "descent", "ease", "esgd", "hals", "hamming", "item_index", "lsh", "online.exact",
-    "similarity", "topn",
+    "als", "als_stream", "als_sums", "descent", "ease", "esgd", "hals", "hamming", "item_changes", "item_index", "lsh",
+    "online.exact", "similarity", "topn",
 )  # fmt: skip
 
 

@@ -63,11 +63,6 @@ class Visits:
         return int(self.layout.tile_begin[-1]) if self.per_rating == 0 else int((self.layout.targets >= 0).sum())
 
 
-def load(array: NDArray[np.float32]) -> Any:
-    """A copy on the device."""
-    return to_device(array)
-
-
 class Descent:
     """One training on the device; see `gpu.training.sgd.Descent`.
 
@@ -143,8 +138,8 @@ class Descent:
         return learned.items, learned.item_bias, learned.explicit, learned.implicit
 
     def some_users(self) -> Any:
-        """Factors of some users, float32 (n, F)."""
-        return self._parameters.users[:N_SOME, : self._params.n_factors].astype(cupy.float32)
+        """Factors of some users, float16 or float32 (n, F)."""
+        return self._parameters.users[:N_SOME, : self._params.n_factors]
 
     def state(self) -> State:
         """The learned arrays."""

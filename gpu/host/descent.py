@@ -47,11 +47,6 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     return model + cuts + lines + a_sample * len(ratings) * (1 + n_negatives)
 
 
-def load(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The array in the backend's memory: the array itself."""
-    return array
-
-
 class Descent:
     """One training: the samples of its epochs, and the model.
 

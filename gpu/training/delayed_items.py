@@ -30,7 +30,6 @@ from gpu.training.loop import State
 from gpu.views import Rates, Shares, balanced_bounds, part_of
 
 LOGISTIC = 0.25  # largest slope of the logistic function, by which implicit models follow an error
-SMALL = 1e-6  # p below which s is 1 within float32
 
 
 class DelayedItems:
@@ -56,14 +55,15 @@ class DelayedItems:
         self._own, self._n = own, len(ratings)
         part, test_part = part_of_users(ratings, own), None if test is None else part_of_users(test, own)
         self._n_own, self._n_test = len(part), 0 if test_part is None else len(test_part)
-        self._primitives = backend.primitives("descent")
-        self._descent = self._primitives.Descent(_of_users(model, own), params, part, test_part)
-        self._counts = self._primitives.load(ratings.by_item.lengths.astype(np.float32))
+        self._descent = backend.primitives("descent").Descent(_of_users(model, own), params, part, test_part)
+        arrays = self._descent.item_arrays()
+        self._changes = backend.primitives("item_changes").ItemChanges(arrays, ratings.by_item.lengths, exchange.size)
         self._is_complete = True
 
     def compile(self) -> None:
-        """See `Descent`."""
+        """See `Descent`; all ranks must call it. Adding up nothing changes nothing."""
         self._descent.compile()
+        self._add_up((0.0,) * len(LEARNED_ITEMS))
 
     def prepare(self) -> None:
         """See `Descent`."""
@@ -71,30 +71,21 @@ class DelayedItems:
 
     def learn(self, epoch: int, rates: Rates) -> None:
         """Run one epoch over this rank's users, and add up the changes of items of all ranks."""
-        arrays = self._descent.item_arrays()
-        before = [array.copy() for array in arrays]
         self._descent.learn(epoch, rates)
-        for array, old, share in zip(arrays, before, self._shares(self._curvature(), rates), strict=True):
-            if array.size:
-                change = array - old
-                self._exchange.reduce(change)
-                array[...] = old + (share[:, None] if change.ndim == 2 else share) * change
+        self._add_up(self._ways(rates))
         self._is_complete = False
 
-    def _curvature(self) -> Any:
-        """κ of factors, (1,) on the backend; the mean over ranks."""
-        users = self._descent.some_users()
-        moments = users.T @ users / len(users)
-        kappa = np.sqrt(np.square(moments).sum(keepdims=True)).reshape(1)
-        self._exchange.reduce(kappa)
-        return kappa / self._exchange.size
+    def _add_up(self, ways: tuple[float, ...]) -> None:
+        arrays = self._descent.item_arrays()
+        self._exchange.reduce(self._changes.collect(arrays, self._descent.some_users()))
+        self._changes.apply(arrays, ways)
 
-    def _shares(self, kappa: Any, rates: Rates) -> tuple[Any, ...]:
-        """S of each item for each of `LEARNED_ITEMS`, (I,) each."""
+    def _ways(self, rates: Rates) -> tuple[float, ...]:
+        """γ κ of each of `LEARNED_ITEMS`, of factors without κ."""
         slope = LOGISTIC if self._model.is_implicit else 1.0
-        of_weights = slope * rates.weight_step / max(1, self._model.neighbors.shape[1])
-        ways = slope * rates.step * kappa, slope * rates.step, of_weights, of_weights
-        return tuple(share_of(self._counts, way, self._exchange.size) for way in ways)
+        step, weight_step = slope * float(rates.step), slope * float(rates.weight_step)
+        of_weights = weight_step / max(1, self._model.neighbors.shape[1])
+        return step, step, of_weights, of_weights
 
     def shrink(self, shares: Shares) -> None:
         """See `Descent`; all ranks shrink all items alike."""
@@ -102,6 +93,7 @@ class DelayedItems:
 
     def finish(self) -> None:
         """See `Descent`."""
+        self._changes.remember(self._descent.item_arrays())
         self._descent.finish()
 
     def complete(self) -> None:
@@ -130,6 +122,7 @@ class DelayedItems:
         for name in LEARNED:
             getattr(self._model, name)[...] = state[name]
         self._descent.restore({name: _rows_of(name, state[name], self._own) for name in LEARNED})
+        self._changes.remember(self._descent.item_arrays())
         self._is_complete = True
 
     def is_finite(self) -> bool:
@@ -148,12 +141,6 @@ class DelayedItems:
         squares = self._descent.test_rmse() ** 2 * self._n_test if self._n_test else 0.0
         squares, n = self._exchange.totals(squares, self._n_test)
         return float(np.sqrt(squares / n))
-
-
-def share_of(counts: Any, way: Any, size: int) -> Any:
-    """S of the module, float32 (I,), for items with `counts` ratings, if one goes the share `way` of the way."""
-    p = np.maximum(-np.expm1(-way * counts / size), SMALL)
-    return (-np.expm1(size * np.log1p(-np.minimum(p, 1 - SMALL))) / (size * p)).astype(np.float32)
 
 
 def part_of_users(ratings: Ratings, own: slice) -> Ratings:

@@ -12,9 +12,10 @@ from gpu.calibration import calibrate
 from gpu.errors import InvalidParams
 from gpu.exchange import Exchange
 from gpu.host.exchange_threads import run_threads
+from gpu.host.item_changes import share_of
 from gpu.params import SgdParams, params_for
 from gpu.training import culsh, sgd
-from gpu.training.delayed_items import DelayedItems, part_of_users, share_of
+from gpu.training.delayed_items import DelayedItems, part_of_users
 from gpu.training.loop import State, train
 from gpu.training.sgd import DescentTrainer
 from tests.data import planted, split

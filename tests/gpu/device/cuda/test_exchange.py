@@ -20,8 +20,11 @@ from gpu.host import exchange as host
 from gpu.host.exchange_threads import run_threads
 from gpu.params import AlsImplicitParams, AlsParams, params_for
 from gpu.training.als_halves import GATHER, Modes
+from gpu.training.als_plan import modes_of
 from gpu.training.loop import train
 from tests.data import planted, split
+from tests.gpu.training.test_als_plan import ITEMS_REDUCED, ratings_of
+from tests.gpu.training.test_als_plan import KINDS as PLANNED
 from tests.gpu.training.test_als_ranks import Kept, run
 
 pytestmark = pytest.mark.gpu
@@ -129,7 +132,10 @@ def rank_on_its_device(rank: int, end: Any, kind: str | None, modes: Modes) -> N
     end.send(listener.getsockname()[:2])
     ring = host.connect(rank, end.recv(), listener, KEY, 60.0)
     exchange = gpu.choose("device").exchange(ring)
-    end.send(operations(exchange) if kind is None else run(KINDS[kind], exchange, DEVICE, modes)[0])
+    if kind == "planned":
+        end.send(modes_of(ratings_of(2000, 8), PLANNED["als"], DEVICE, exchange))
+    else:
+        end.send(operations(exchange) if kind is None else run(KINDS[kind], exchange, DEVICE, modes)[0])
     exchange.barrier()
     exchange.close()
 
@@ -165,6 +171,11 @@ def test_ranks_on_devices_of_their_own_give_the_bits_of_one(kind):
     for arrays in results:
         for name, array in expected.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+def test_ranks_on_devices_take_the_modes_of_their_plan():
+    modes = on_all_devices("planned")
+    assert modes == [ITEMS_REDUCED] * len(modes)
 
 
 @pytest.mark.parametrize("kind", ["explicit", "implicit"])

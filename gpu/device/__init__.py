@@ -88,6 +88,13 @@ def shared_memory() -> int:
     return limit
 
 
+@functools.cache
+def n_multiprocessors() -> int:
+    """Multiprocessors of the current device. CuPy asks for all attributes of a device at once, which takes long."""
+    cupy = importlib.import_module("cupy")
+    return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+
+
 def _obstacle_of_driver(cupy: ModuleType) -> str | None:
     runtime = cupy.cuda.runtime
     try:

@@ -8,19 +8,19 @@ Latin square. This gives equal bits for equal seeds on equal devices, and is sev
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.device import descent_neighbors, shared_memory
+from gpu.device import descent_neighbors, n_multiprocessors, shared_memory
 from gpu.device.als import WORKSPACE
 from gpu.device.cuda.arrays import to_device
 from gpu.device.cuda.ratings import DeviceRatings, rows_of
 from gpu.device.descent_layout import MOST_THREADS, WARP, DescentParameters, Geometry
-from gpu.device.descent_tiles import Layout, Tiles, deal, in_order, lay_out, segments_needed
+from gpu.device.descent_tiles import Layout, Tiles, Tiling, deal, in_order, lay_out, segments_needed, tiling_of
 from gpu.device.kernels import kernel
 from gpu.model import LEARNED, Model
 from gpu.params import SgdParams
@@ -29,8 +29,6 @@ from gpu.training.loop import State
 from gpu.views import Rates, Shares, balanced_bounds
 
 NAME = "sgd"
-# Samples of a tile, at least: with fewer tiles in flight each of them reads fresher parameters of the items.
-MIN_TILE_SAMPLES = 100_000
 CONCURRENT_UPDATES = 0.5  # updates per item in flight besides one's own; lower is closer to sequential SGD, and slower
 MOST_CELLS, CELL_RATINGS = 1024, 64  # D of the grid, at most; and the target number of ratings in a cell
 STATIC_SHARED = 1024  # bytes, at most; shared memory of `learn_tiles` without the tile
@@ -87,7 +85,8 @@ class Descent:
         self._n_samples = _n_samples(ratings, params)
         self._rows = rows_of(ratings)
         self._base = float(model.mean), to_device(model.user_baseline), to_device(model.item_baseline)
-        self._n_tiles = n_tiles(ratings, params)
+        self._tiling = _tiling(ratings, params)
+        self._n_tiles = self._tiling.n_tiles
         self._geometry = geometry or Geometry.of(params, self._most_groups(), model.middle > NO_MIDDLE)
         self._parameters = DescentParameters(model, self._geometry)
         self._item_bounds = balanced_bounds(ratings.by_item.lengths, self._n_tiles)
@@ -98,7 +97,7 @@ class Descent:
 
     def prepare(self) -> None:
         """Deal the users into tiles and lay their ratings out."""
-        self.tiles = deal(self._rows.lengths, self._n_tiles)
+        self.tiles = deal(self._rows.lengths, self._tiling)
         self._parameters.settle(self.tiles)
         self._parameters.shares = self._shares()
         if self._params.n_absences:
@@ -113,13 +112,13 @@ class Descent:
             keys = self._params.seed, epoch, self._model.middle
             descent_neighbors.draw(self._rows, self._model.n_items, *keys, self._negatives)
             self.visits = self._laid_out(self._pairs, 1 + self._params.n_absences)
-        generator = np.random.default_rng((self._params.seed, epoch))
-        salt = np.uint32(generator.integers(2**32, dtype=np.uint64))
+        salt, shifts = _drawn(self._params.seed, epoch, self.tiles.n_tiles)
         if self._params.deterministic:
-            for shift in generator.permutation(self.tiles.n_tiles):
+            for shift in shifts:
                 self._learn_cells(rates, salt, int(shift))
         else:
             self._pass(self.visits, self._struct(rates), salt, None)
+        _drawn(self._params.seed, epoch + 1, self.tiles.n_tiles)  # while the device learns, for the next epoch
 
     def shrink(self, shares: Shares) -> None:
         """Pull parameters toward zero by these shares."""
@@ -196,7 +195,7 @@ class Descent:
         return self._ratings.by_item.lengths.astype(np.float64) + drawn
 
     def _n_blocks(self) -> int:
-        return min(self.tiles.n_tiles, int(cupy.cuda.Device().attributes["MultiProcessorCount"]))
+        return min(self.tiles.n_tiles, n_multiprocessors())
 
     def _laid_out(self, pairs: DeviceRatings, per_rating: int) -> Visits:
         arguments = pairs, per_rating, self.tiles, self._model.n_items, self._model.middle
@@ -230,14 +229,20 @@ class Descent:
         """Visit all samples once: learn from them, or, given an array `losses`, only add up their losses."""
         at, layout, geometry = self.tiles, visits.layout, self._geometry
         shared = at.tile_users * geometry.row_bytes
-        room = shared_memory() - STATIC_SHARED
-        run = kernel(NAME, "learn_tiles", geometry.macros(learn=losses is None), room)
+        run = self._learner if losses is None else self._tile_kernel(learn=False)
         arguments = (
             layout.segments, layout.segment_begin, layout.n_segments, layout.tile_begin, np.int32(at.n_tiles),
             np.int32(at.tile_users), _samples(visits), self._parameters.struct(), self._parameters.users,
             self._parameters.user_bias, rates, salt, losses,
         )  # fmt: skip
         run((self._n_blocks(),), (geometry.threads,), arguments, shared_mem=shared)
+
+    @cached_property
+    def _learner(self) -> Any:
+        return self._tile_kernel(learn=True)
+
+    def _tile_kernel(self, *, learn: bool) -> Any:
+        return kernel(NAME, "learn_tiles", self._geometry.macros(learn=learn), shared_memory() - STATIC_SHARED)
 
     def _learn_cells(self, rates: Rates, salt: np.uint32, shift: int) -> None:
         at, layout = self.tiles, self.visits.layout
@@ -265,24 +270,28 @@ def bytes_needed(ratings: Ratings, params: SgdParams) -> int:
     geometry, n_users, n_items = Geometry.of(params), ratings.n_users, ratings.n_items
     n = _n_samples(ratings, params)
     a_sample = 18 + geometry.near_bytes + 72 * params.deterministic
-    segments = 16 * segments_needed(n, n_tiles(ratings, params), n_items)
-    users = n_users * (geometry.row_bytes + 4 * geometry.n_factors + 64)
+    tiling = _tiling(ratings, params)
+    segments = 16 * segments_needed(n, tiling.n_tiles, n_items)
+    users = tiling.n_tiles * tiling.tile_users * geometry.row_bytes + n_users * (4 * geometry.n_factors + 64)
     items = n_items * (4 * geometry.n_factors + 16 * geometry.n_neighbors + 16)
     by_item = 8 * len(ratings) + 24 * (n_users + n_items) if geometry.n_neighbors else 0
     return 8 * len(ratings) + by_item + n * a_sample + segments + users + items + WORKSPACE
 
 
-def n_tiles(ratings: Ratings, params: SgdParams) -> int:
-    """Number of tiles: one for each multiprocessor, more to fit shared memory, fewer if tiles would be too small."""
-    n_users, n = ratings.n_users, _n_samples(ratings, params)
+def _tiling(ratings: Ratings, params: SgdParams) -> Tiling:
+    n = _n_samples(ratings, params)
     if params.deterministic:
-        return max(1, min(MOST_CELLS, int(np.sqrt(n / CELL_RATINGS)), n_users, ratings.n_items))
-    at_once: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
+        n_cells = min(MOST_CELLS, int(np.sqrt(n / CELL_RATINGS)), ratings.n_users, ratings.n_items)
+        return Tiling.even(ratings.n_users, max(1, n_cells))
     room = (shared_memory() - STATIC_SHARED) // Geometry.of(params).row_bytes
-    needed = -(-n_users // room)
-    if needed > at_once:
-        return -(-needed // at_once) * at_once
-    return max(1, needed, min(at_once, n // MIN_TILE_SAMPLES))
+    return tiling_of(ratings.by_user.lengths, n, room, n_multiprocessors())
+
+
+@lru_cache(maxsize=2)
+def _drawn(seed: int, epoch: int, n_tiles: int) -> tuple[np.uint32, NDArray[np.int64]]:
+    """Random numbers of an epoch: a salt, and the order of sub-steps."""
+    generator = np.random.default_rng((seed, epoch))
+    return np.uint32(generator.integers(2**32, dtype=np.uint64)), generator.permutation(n_tiles)
 
 
 def _n_samples(ratings: Ratings, params: SgdParams) -> int:

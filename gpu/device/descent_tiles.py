@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -15,8 +15,30 @@ from gpu.device.kernels import kernel
 
 NAME = "descent_tiles"
 THREADS = 1024
+# Samples of a tile, at least: with fewer tiles in flight each of them reads fresher parameters of the items.
+MIN_TILE_SAMPLES = 100_000
+FEW = 3e-3  # part of all ratings
 LONGEST = 32  # ratings of a segment, at most: for so long an item's parameters stay private in registers
 STATIC_SHARED = 5120  # bytes, at most; shared memory of `build_tiles` without the counts
+
+
+class Tiling(NamedTuple):
+    """How many users each tile gets.
+
+    Attributes:
+        n_tiles: number of tiles.
+        tile_users: users of a tile, at most.
+        n_full: tiles that get all users, or if they are full, those with most ratings. Other tiles share the rest.
+    """
+
+    n_tiles: int
+    tile_users: int
+    n_full: int
+
+    @classmethod
+    def even(cls, n_users: int, n_tiles: int) -> Tiling:
+        """Tiles with about equally many users."""
+        return cls(n_tiles, -(-n_users // n_tiles), n_tiles)
 
 
 @dataclass(frozen=True)
@@ -57,17 +79,36 @@ class Layout:
     cuts: Any = None
 
 
-def deal(lengths: Any, n_tiles: int) -> Tiles:
-    """Assign users to tiles, most ratings first, in serpentine order, so that tiles have similar numbers of ratings."""
+def tiling_of(lengths: NDArray[np.int64], n_samples: int, room: int, at_once: int) -> Tiling:
+    """One tile for each of `at_once` blocks, more if a tile has no `room` for so many users, fewer for few samples.
+
+    With several tiles a block, full tiles take less time, because ratings of an item are longer segments there. The
+    last tile of each block then has the users who are left. Their ratings are short segments, so they must be `FEW`.
+    """
     n_users = len(lengths)
-    tile_users = -(-n_users // n_tiles)
+    needed = -(-n_users // room)
+    if needed <= at_once:
+        return Tiling.even(n_users, max(1, needed, min(at_once, n_samples // MIN_TILE_SAMPLES)))
+    n_full = n_users // (room * at_once) * at_once
+    n_left = n_users - n_full * room
+    if n_full and n_left and np.partition(lengths, n_left - 1)[:n_left].sum() <= FEW * lengths.sum():
+        return Tiling(n_full + at_once, room, n_full)
+    return Tiling.even(n_users, -(-needed // at_once) * at_once)
+
+
+def deal(lengths: Any, tiling: Tiling) -> Tiles:
+    """Assign users to tiles, most ratings first, in serpentine order, so that tiles have similar numbers of ratings."""
+    n_tiles, tile_users, n_full = tiling
     by_length = cupy.argsort(-lengths)
-    turn, tile = cupy.divmod(cupy.arange(n_users), n_tiles)
-    tile = cupy.where(turn % 2 == 0, tile, n_tiles - 1 - tile)
+    n_first = min(n_full * tile_users, len(lengths))
     users = cupy.full(n_tiles * tile_users, -1, dtype=cupy.int32)
-    users[tile * tile_users + turn] = by_length
-    places = cupy.empty(n_users, dtype=cupy.int64)
-    places[by_length] = tile * tile_users + turn
+    places = cupy.empty(len(lengths), dtype=cupy.int64)
+    for owners, first, last in ((by_length[:n_first], 0, n_full), (by_length[n_first:], n_full, n_tiles)):
+        if len(owners):
+            turn, tile = cupy.divmod(cupy.arange(len(owners)), last - first)
+            tile = cupy.where(turn % 2 == 0, first + tile, last - 1 - tile)
+            places[owners] = tile * tile_users + turn
+            users[tile * tile_users + turn] = owners
     return Tiles(users, places, n_tiles, tile_users)
 
 

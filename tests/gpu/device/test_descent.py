@@ -173,6 +173,49 @@ def test_every_rating_is_laid_out_once(descent: ModuleType, n_users: int, n_item
     assert sorted(found) == sorted(zip(*ratings.coo(), strict=True))
 
 
+@pytest.mark.parametrize(
+    ("n_users", "few", "expected"),
+    [
+        (300, 1, (4, 75, 4)),  # there is room in one tile a block
+        (1000, 0, (12, 84, 12)),  # three tiles a block, evenly
+        (1000, 1, (12, 100, 8)),  # two full tiles a block, and one for users with few ratings
+        (800, 1, (8, 100, 8)),
+    ],
+)
+def test_tiles_are_full_if_few_ratings_are_left(
+    descent: ModuleType, n_users: int, few: int, expected: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiles = importlib.import_module("gpu.device.descent_tiles")
+    monkeypatch.setattr(tiles, "FEW", few)
+    lengths = np.arange(n_users, dtype=np.int64)[::-1].copy()
+    tiling = tiles.tiling_of(lengths, 10**7, 100, 4)
+    assert tuple(tiling) == expected
+    dealt = tiles.deal(descent.to_device(lengths), tiling)
+    users, places = dealt.users.get(), dealt.places.get()
+    np.testing.assert_array_equal(users[places], np.arange(n_users))
+    assert sorted(users[users >= 0]) == list(range(n_users))
+    sums = np.where(users >= 0, lengths[users], 0).reshape(tiling.n_tiles, -1).sum(axis=1)
+    assert np.ptp(sums[: tiling.n_full]) <= n_users
+    assert (sums[tiling.n_full :] < sums[: tiling.n_full].min()).all()
+
+
+def test_full_tiles_learn_like_even_ones(descent: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiles, errors = importlib.import_module("gpu.device.descent_tiles"), []
+    ratings, test = split(planted())
+    params = SgdParams(n_factors=8, n_epochs=8)
+    for few in (0, 1):
+        monkeypatch.setattr(tiles, "FEW", few)
+        monkeypatch.setattr(descent, "tiling_of", lambda lengths, n, *_: tiles.tiling_of(lengths, n, 80, 2))
+        model = start_model(ratings, params, baselines(ratings), shrunk_biases(ratings))
+        found = descent.Descent(model, params, ratings, test)
+        found.prepare()
+        assert found.tiles.n_tiles == 4
+        for epoch in range(8):
+            found.learn(epoch, rates_at(params, epoch))
+        errors.append((found.train_error(), found.test_rmse()))
+    assert errors[1] == pytest.approx(errors[0], rel=0.03)
+
+
 def test_a_training_is_resumed_with_equal_bits(descent: ModuleType) -> None:
     ratings, params = planted(), SgdParams(n_factors=8, n_epochs=4, deterministic=True)
 

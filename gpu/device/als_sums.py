@@ -56,6 +56,12 @@ def is_available() -> bool:
     return compute_capability() >= TENSOR_CORES
 
 
+def bytes_needed(n_rows: int, problem: AlsObjective) -> int:
+    """Bytes of the sums of a side with `n_rows` rows, and of the items and splits of all rows."""
+    slots: int = min(n_rows, als.max_slots(problem)) * als.path_of(problem).slot_bytes(problem)
+    return slots + n_rows * (plan.ITEM.itemsize + plan.SPLIT.itemsize)
+
+
 def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> Sums:
     """Ratings to add up over the fixed rows `columns`, copied to the device.
 

@@ -39,6 +39,11 @@ def is_available() -> bool:
     return True
 
 
+def bytes_needed(n_rows: int, problem: AlsObjective) -> int:
+    """Bytes of the sums of a side with `n_rows` rows."""
+    return min(n_rows, _batch_rows(problem)) * _row_bytes(problem)
+
+
 def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> Sums:
     """Ratings to add up over the fixed rows `columns`.
 
@@ -51,9 +56,19 @@ def prepare(rows: Rows, columns: slice, problem: AlsObjective, n_rated: int) -> 
     part = within_columns(rows, columns)
     side = als.prepare(part, columns.stop - columns.start, problem)
     side = side._replace(plan=side.plan._replace(ridges=problem.ridges(rows.lengths, n_rated)))
-    n, n_rows = max(1, SUMS_BYTES // (8 * width(problem) * (width(problem) + 1))), len(rows.starts)
+    n, n_rows = _batch_rows(problem), len(rows.starts)
     batches = [(first, min(first + n, n_rows)) for first in range(0, n_rows, n)]
     return Sums(side, rows.lengths > 0, batches)
+
+
+def _batch_rows(problem: AlsObjective) -> int:
+    """Rows of a batch."""
+    return max(1, SUMS_BYTES // _row_bytes(problem))
+
+
+def _row_bytes(problem: AlsObjective) -> int:
+    """Bytes of A and b of a row."""
+    return 8 * width(problem) * (width(problem) + 1)
 
 
 def gram_to_add(part: Table, problem: AlsObjective) -> NDArray[np.float64] | None:

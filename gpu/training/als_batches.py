@@ -44,6 +44,7 @@ def batches_of(
     sides = ratings.by_user, ratings.by_item
     lengths = [own_lengths(rows, exchange) for rows in sides]
     needed: int = (als.bytes_needed if backend.limit_bytes is None else stream.resident_bytes)(*lengths, problem)
+    needed += _sums_bytes(ratings, problem, backend, modes)
     room = backend.free_bytes() - backend.kept_bytes
     if needed <= room:
         return None
@@ -62,6 +63,13 @@ def batches_of(
         check_training(min(least, needed), problem.n_factors, ratings, backend, how)
     users, items = (cut(size, (room - base) // stream.N_BUFFERS) for size in sizes)
     return Batches(users, items)
+
+
+def _sums_bytes(ratings: Ratings, problem: Any, backend: Backend, modes: Modes) -> int:
+    """Bytes of the sums of halves in mode "reduce"."""
+    halves = (modes.items, ratings.n_items), (modes.users, ratings.n_users)
+    sums = backend.primitives("als_sums")
+    return sum(sums.bytes_needed(n_rows, problem) for mode, n_rows in halves if mode == "reduce")
 
 
 def cut(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:

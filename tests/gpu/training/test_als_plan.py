@@ -11,6 +11,7 @@ import pytest
 from gpu import planner
 from gpu.backend import HOST, Backend
 from gpu.calibration import calibrate
+from gpu.errors import NotEnoughMemory
 from gpu.exchange import ALONE, Exchange
 from gpu.host.exchange_threads import run_threads
 from gpu.params import params_for
@@ -64,6 +65,25 @@ def test_other_shapes_are_gathered_with_the_bits_of_one_rank(kind):
         assert trainer.modes == GATHER
         for name, array in expected.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+def test_memory_of_sums_is_checked():
+    ratings, params = ratings_of(2000, 8), KINDS["als"]
+
+    def needed(modes: Modes) -> int:
+        with pytest.raises(NotEnoughMemory) as raised:
+            AlsTrainer(ratings, params, HOST.within(0), None, calibrate(ratings, params), ALONE, modes)
+        return raised.value.needed_bytes
+
+    a_row = 8 * 5 * 6  # doubles of A and b, with a bias
+    both = needed(Modes("reduce", "reduce"))
+    assert both - needed(ITEMS_REDUCED) == 2000 * a_row
+    assert both - needed(Modes("gather", "reduce")) == 8 * a_row
+
+
+def test_a_bound_that_needs_batches_is_gathered():
+    ratings, params = ratings_of(2000, 8), KINDS["als"]
+    assert run_threads(2, lambda ring: modes_of(ratings, params, HOST.within(10**6), ring)) == [GATHER] * 2
 
 
 @pytest.mark.parametrize("shape", [(200, 80), (2000, 8), (840, 10)])

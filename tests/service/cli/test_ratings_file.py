@@ -201,7 +201,7 @@ def test_compressed_text(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("r.csv.gz", b"a,b,1\n", "expected a file compressed by gzip"),
-        ("r.parquet.gz", gzip.compress(b"PAR1"), r"expected text or JSONL in \.gz, got \.parquet; unpack it"),
+        ("r.parquet.gz", gzip.compress(b"PAR1", mtime=0), r"expected text or JSONL in \.gz, got \.parquet; unpack it"),
         ("r.csv", b"PK\x03\x04rest", "a zip archive"),
         ("r.csv", b"PAR1rest", r"Parquet \(name it \.parquet\)"),
         ("r.csv.zst", b"\x28\xb5\x2f\xfdrest", "zstandard"),

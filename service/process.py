@@ -18,10 +18,11 @@ import uvicorn
 import uvloop
 
 from service import logs, threads, tuning
-from service.api.app import Application, create_app
+from service.api.app import Application, application
 from service.components import Components, Worker
 from service.errors import InvalidSetting
 from service.jobs import cluster
+from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings
 
@@ -65,9 +66,9 @@ def run(settings: Settings) -> int:
     settings = _within_files(settings)
     tuning.limit_arenas()
     tuning.limit_blas()
-    app = create_app(settings)
+    runtime = Runtime(settings)
     with _listening(settings) as listener:
-        return _ended(_in_loop(_serve(app.state.runtime, _server(app), listener)))
+        return _ended(_in_loop(_serve(runtime, _server(application(LocalServing(runtime))), listener)))
 
 
 def _within_files(settings: Settings) -> Settings:

@@ -1,9 +1,7 @@
-"""`create_app`: the HTTP application around one `Runtime`."""
+"""`application`: the HTTP application in front of a service."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from importlib import metadata
 from typing import Any, cast
 
@@ -20,12 +18,10 @@ from service.api.connection_guard import ConnectionGuard
 from service.api.connection_table import ConnectionLimits, ConnectionTable
 from service.api.dependencies import COMMON_ERRORS
 from service.api.gateway import FastRoute, Gateway
+from service.api.http_protocol import HttpProtocol
 from service.api.routes import admin, docs, health, lookups, ratings, recommend
-from service.api.scrape import Scrape
-from service.api.uvicorn_protocol import RecommendProtocol
 from service.errors import ServiceError
-from service.runtime import Runtime
-from service.settings import Settings
+from service.serving import Serving
 
 DESCRIPTION = """Recommendations that follow a rating at once.
 
@@ -36,23 +32,22 @@ a `stream_id`; a read with `wait_for` that id has seen it. Errors are `applicati
 class Application(FastAPI):
     """FastAPI behind our `Gateway`."""
 
-    def __init__(self, runtime: Runtime, **options: Any) -> None:
+    def __init__(self, serving: Serving, **options: Any) -> None:
         super().__init__(**options)
-        self.state.runtime = runtime
-        self.state.scrape = Scrape(self._render_metrics)
-        self._runtime = runtime
-        limits = ConnectionLimits(runtime.settings.max_connections)
-        self._connections = ConnectionTable(limits, ClientAddresses(runtime.settings.trusted_proxies).group)
-        runtime.metrics.connections.set_function(lambda: self._connections.n_open)
+        self.state.serving = self._serving = serving
+        settings = serving.settings
+        limits = ConnectionLimits(settings.max_connections)
+        self._connections = ConnectionTable(limits, ClientAddresses(settings.trusted_proxies).group)
+        serving.metrics.connections.set_function(lambda: self._connections.n_open)
 
     def build_middleware_stack(self) -> ASGIApp:
         """The layers of the framework, inside our `Gateway`."""
         fast_routes = {
-            ("GET", b"/recommend/"): FastRoute("/recommend/{user}", 200, recommend.RecommendRoute(self._runtime)),
-            ("POST", b"/"): FastRoute("/ratings", 202, ratings.RatingsLane(self._runtime)),
+            ("GET", b"/recommend/"): FastRoute("/recommend/{user}", 200, recommend.RecommendRoute(self._serving)),
+            ("POST", b"/"): FastRoute("/ratings", 202, ratings.RatingsRoute(self._serving)),
             ("GET", b"/"): openapi.fast_route(self),
         }
-        return Gateway(super().build_middleware_stack(), self._runtime.settings, self._runtime.metrics, fast_routes)
+        return Gateway(super().build_middleware_stack(), self._serving.settings, self._serving.metrics, fast_routes)
 
     @property
     def gateway(self) -> Gateway:
@@ -63,7 +58,7 @@ class Application(FastAPI):
 
     def connection(self, **options: Any) -> ConnectionGuard:
         """The protocol of one connection; uvicorn calls this with its options."""
-        protocol = RecommendProtocol(self.gateway, recommend.RecommendRoute(self._runtime).short, **options)
+        protocol = HttpProtocol(self.gateway.raw_refusal, **options)
         return ConnectionGuard(protocol, self._connections, self.gateway.raw_refusal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,37 +69,18 @@ class Application(FastAPI):
         scope["app"] = self
         await self.gateway(scope, receive, send)
 
-    def _render_metrics(self, kind: str) -> bytes:
-        self._runtime.metrics.ready.set(self._runtime.readiness.ready)
-        return self._runtime.metrics.text(kind)
-
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""
-        return openapi.document(self, Keys(self._runtime.settings))
+        return openapi.document(self, Keys(self._serving.settings))
 
 
-def create_app(settings: Settings) -> Application:
-    """The application of one service; its lifespan starts and stops the service (`service.runtime`).
-
-    Raises (when the lifespan starts):
-        DataInUse: another process holds the data folder.
-    """
-    runtime = Runtime(settings)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await runtime.start()
-        try:
-            yield
-        finally:
-            await runtime.stop()
-
+def application(serving: Serving) -> Application:
+    """The application that answers for `serving`."""
     app = Application(
-        runtime,
+        serving,
         title="Nearfield",
         version=metadata.version("nearfield"),
         description=DESCRIPTION,
-        lifespan=lifespan,
         docs_url=None,  # `service.api.routes.docs` has a page that needs no internet
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,

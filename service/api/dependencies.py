@@ -1,4 +1,4 @@
-"""Shared by the routes: types of path parameters, access to the runtime, and encoding of answers."""
+"""Shared by the routes: types of path parameters, access to the service, and responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from service.api.problems import MEDIA_TYPE
 from service.api.schemas import ProblemDocument
 from service.errors import InvalidRequest, ServiceError
-from service.runtime import Runtime
+from service.serving import Serving
 from service.storage.events import MAX_ID_BYTES, check_id
 
 REFERENCE = "#/components/schemas/{name}"
@@ -27,31 +27,31 @@ def decoded(segment: str) -> str:
     return unquote(segment, errors="strict")
 
 
-async def _runtime(request: Request) -> Runtime:  # async, because a thread would cost more than the route
-    runtime: Runtime = request.app.state.runtime
-    return runtime
+async def _serving(request: Request) -> Serving:  # async, because a thread would cost more than the route
+    serving: Serving = request.app.state.serving
+    return serving
 
 
 _PathId = Path(description=PERCENT_ENCODED_ID, min_length=1, max_length=MAX_ID_BYTES)
 UserId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 ItemId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 PathName = Annotated[str, BeforeValidator(decoded)]
-TheRuntime = Annotated[Runtime, Depends(_runtime)]
+TheService = Annotated[Serving, Depends(_serving)]
 
 
-def reply(answer: Any, status: int = 200) -> Response:
-    """`answer` as JSON."""
-    return Response(msgspec.json.encode(answer), status, media_type="application/json")
+def reply(content: bytes, status: int = 200) -> Response:
+    """The response with the JSON of one answer."""
+    return Response(content, status, media_type="application/json")
 
 
-def check_n(runtime: Runtime, n: int | None) -> None:
+def check_n(serving: Serving, n: int | None) -> None:
     """Check that a request may ask for `n` results.
 
     Raises:
         InvalidRequest: `n` is greater than the setting `max_n`.
     """
-    if n is not None and n > runtime.settings.max_n:
-        raise InvalidRequest(f"Invalid n: expected 1 to {runtime.settings.max_n:,}, got {n:,}")
+    if n is not None and n > serving.settings.max_n:
+        raise InvalidRequest(f"Invalid n: expected 1 to {serving.settings.max_n:,}, got {n:,}")
 
 
 def answers(

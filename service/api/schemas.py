@@ -177,13 +177,6 @@ class Alive(Struct):
     status: str
 
 
-class Ready(Struct):
-    """The answer of a ready service; `as_of` is the last entry that it has learned."""
-
-    status: str
-    as_of: str
-
-
 class Fault(Struct):
     """One refused value: its path in the request, and the reason."""
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 
 from service.engine import fairness
 from service.errors import TooManyRequests
-from service.storage.events import RatingEvent
 
 HOUR_S = 3600.0
 MAX_KEYS = 64  # buckets; there are at most eight keys, and None for clients without a key
@@ -39,8 +38,8 @@ class NewIds:
         self._per_hour, self._knows_user, self._knows_item = per_hour, knows_user, knows_item
         self._buckets: dict[bytes | None, tuple[float, float]] = {}  # key -> (tokens, at)
 
-    def check(self, ratings: Sequence[RatingEvent]) -> None:
-        """Take a token for each new id in `ratings`.
+    def check(self, users: Collection[str], items: Collection[str]) -> None:
+        """Take a token for each new id among distinct `users` and `items`.
 
         A request with more new ids than an hour allows passes when the bucket is full, and the next ones wait longer.
 
@@ -49,8 +48,7 @@ class NewIds:
         """
         if self._per_hour is None:
             return
-        n_new = sum(not self._knows_user(user) for user in {rating.user for rating in ratings})
-        n_new += sum(not self._knows_item(item) for item in {rating.item for rating in ratings})
+        n_new = sum(not self._knows_user(user) for user in users) + sum(not self._knows_item(item) for item in items)
         if n_new:
             self._take(fairness.current.get().key, n_new, self._per_hour)
 

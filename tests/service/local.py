@@ -11,7 +11,9 @@ from typing import Any
 
 import httpx
 
-from service.api.app import create_app
+from service.api.app import application
+from service.local_serving import LocalServing
+from service.runtime import Runtime
 from service.settings import Settings
 from tests.service.waiting import eventually
 
@@ -20,21 +22,20 @@ class Local:
     """A client of an application whose loop runs in a thread."""
 
     def __init__(self, data: Path, **settings: Any) -> None:
-        self.app = create_app(Settings(data=data, **settings))
-        self.runtime = self.app.state.runtime
+        self.runtime = Runtime(Settings(data=data, **settings))
+        self.app = application(LocalServing(self.runtime))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop")
         self._thread.start()
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
-        self._lifespan = self.app.router.lifespan_context(self.app)
 
     def __enter__(self) -> Local:
-        self._run(self._lifespan.__aenter__())
+        self._run(self.runtime.start())
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._run(self._lifespan.__aexit__(None, None, None))
+        self._run(self.runtime.stop())
         self.close()
 
     def close(self) -> None:

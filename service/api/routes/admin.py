@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
+import msgspec
 from fastapi import APIRouter, Query
-from msgspec import Struct
 from starlette.responses import Response
 
-from service.api.dependencies import ItemId, PathName, TheRuntime, UserId, answers, reply
+from service import operations
+from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
 from service.api.schemas import NoParameters, Retrain, Wait, Written
 from service.engine.model_swap import ModelInfo
-from service.jobs.forget import REMAINS
 from service.jobs.jobs import Job
+from service.operations import Forgotten, JobList, ModelList
 from service.storage.events import encode_subject
-
-
-class JobList(Struct):
-    """All jobs in Redis."""
-
-    jobs: list[Job]
-
-
-class ModelList(Struct):
-    """All snapshots on disk."""
-
-    models: list[ModelInfo]
-
-
-class Forgotten(Struct):
-    """No answer after `stream_id` contains the user; `job` removes the data on disk; `note` says what remains."""
-
-    stream_id: str
-    job: str
-    note: str
-
 
 router = APIRouter(prefix="/admin", tags=["admin"])
 NoQuery = Annotated[NoParameters, Query()]
@@ -44,37 +24,34 @@ WaitQuery = Annotated[Wait, Query()]
 @router.post(
     "/retrain", status_code=202, responses=answers(Job, 202, "Queued", http_409="A job is already queued or running")
 )
-async def retrain(body: Retrain, query: NoQuery, runtime: TheRuntime) -> Response:
+async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> Response:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
-    training = body.algorithm, body.params, body.activate, body.force, body.tune
-    return reply(await runtime.blocking(runtime.jobs.submit_training, *training), 202)
+    training = operations.SubmitTraining(body.algorithm, body.params, body.activate, body.force, body.tune)
+    return reply(await serving.operate(training), 202)
 
 
 @router.get("/jobs", responses=answers(JobList))
-async def list_jobs(query: WaitQuery, runtime: TheRuntime) -> Response:
+async def list_jobs(query: WaitQuery, serving: TheService) -> Response:
     """All jobs, newest first."""
-    await runtime.wait_for(query.position)
-    return reply(JobList(await runtime.blocking(runtime.jobs.list)))
+    return reply(await serving.operate(operations.ListJobs(), query.position))
 
 
 @router.get("/jobs/{job}", responses=answers(Job, http_404="Unknown job"))
-async def get_job(job: PathName, query: WaitQuery, runtime: TheRuntime) -> Response:
+async def get_job(job: PathName, query: WaitQuery, serving: TheService) -> Response:
     """One job."""
-    await runtime.wait_for(query.position)
-    return reply(await runtime.blocking(runtime.jobs.get, job))
+    return reply(await serving.operate(operations.GetJob(job), query.position))
 
 
 @router.delete("/jobs/{job}", status_code=202, responses=answers(Job, 202, "The job will stop", http_404="Unknown job"))
-async def cancel_job(job: PathName, query: NoQuery, runtime: TheRuntime) -> Response:
+async def cancel_job(job: PathName, query: NoQuery, serving: TheService) -> Response:
     """Stop a queued or running job. A finished job does not change."""
-    return reply(await runtime.blocking(runtime.jobs.cancel, job), 202)
+    return reply(await serving.operate(operations.CancelJob(job)), 202)
 
 
 @router.get("/models", responses=answers(ModelList))
-async def list_models(query: WaitQuery, runtime: TheRuntime) -> Response:
+async def list_models(query: WaitQuery, serving: TheService) -> Response:
     """All snapshots, and which of them are live."""
-    await runtime.wait_for(query.position)
-    return reply(ModelList(await runtime.blocking(runtime.hotswap.models)))
+    return reply(await serving.operate(operations.ListModels(), query.position))
 
 
 @router.post(
@@ -82,26 +59,29 @@ async def list_models(query: WaitQuery, runtime: TheRuntime) -> Response:
     status_code=202,
     responses=answers(ModelInfo, 202, "Being loaded", http_404="Unknown version"),
 )
-async def activate_model(version: PathName, query: NoQuery, runtime: TheRuntime) -> Response:
+async def activate_model(version: PathName, query: NoQuery, serving: TheService) -> Response:
     """Make a snapshot live under its name, without comparing it with the live one. Use it to roll back."""
-    return reply(await runtime.blocking(runtime.hotswap.activate, version), 202)
+    return reply(await serving.operate(operations.ActivateModel(version)), 202)
 
 
 @router.put("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
-async def hide_item(item: ItemId, query: NoQuery, runtime: TheRuntime) -> Response:
+async def hide_item(item: ItemId, query: NoQuery, serving: TheService) -> Response:
     """Never recommend this item again; it still counts for learning."""
-    return reply(Written(str(await runtime.append(encode_subject("hide", item)))), 202)
+    return await _written(serving, "hide", item)
 
 
 @router.delete("/items/{item}/hidden", status_code=202, responses=answers(Written, 202, "Durable"))
-async def show_item(item: ItemId, query: NoQuery, runtime: TheRuntime) -> Response:
+async def show_item(item: ItemId, query: NoQuery, serving: TheService) -> Response:
     """Recommend this item again."""
-    return reply(Written(str(await runtime.append(encode_subject("show", item)))), 202)
+    return await _written(serving, "show", item)
 
 
 @router.delete("/users/{user}", status_code=202, responses=answers(Forgotten, 202, "Durable"))
-async def forget_user(user: UserId, query: NoQuery, runtime: TheRuntime) -> Response:
+async def forget_user(user: UserId, query: NoQuery, serving: TheService) -> Response:
     """Forget a user: at once in all answers, and on disk when the job is done."""
-    stream_id = await runtime.append(encode_subject("forget", user))
-    job = await runtime.blocking(runtime.jobs.submit_forgetting, user, stream_id)
-    return reply(Forgotten(str(stream_id), job.id, REMAINS), 202)
+    return reply(await serving.operate(operations.ForgetUser(user)), 202)
+
+
+async def _written(serving: TheService, kind: Literal["hide", "show"], subject: str) -> Response:
+    stream_id = await serving.append(encode_subject(kind, subject))
+    return reply(msgspec.json.encode(Written(str(stream_id))), 202)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.dependencies import TheRuntime, answers, reply
-from service.api.schemas import Alive, NoParameters, Ready
-from service.errors import NotReady
+from service.api.dependencies import TheService, answers, reply
+from service.api.schemas import Alive, NoParameters
 from service.metrics import kind_for
+from service.operations import GetMetrics, GetReadiness, Ready
 
 router = APIRouter(tags=["operation"])
 
@@ -19,16 +20,13 @@ router = APIRouter(tags=["operation"])
 @router.get("/health/live", responses=answers(Alive))
 async def get_live(query: Annotated[NoParameters, Query()]) -> Response:
     """200 while the process runs its event loop."""
-    return reply(Alive("live"))
+    return reply(msgspec.json.encode(Alive("live")))
 
 
 @router.get("/health/ready", responses=answers(Ready, http_503="Not ready: why, and how much is done"))
-async def get_ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
+async def get_ready(query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
     """200 when all ratings are read and every live model answers. Without any model, only ratings are needed."""
-    readiness = runtime.readiness
-    if not readiness.ready:
-        raise NotReady(readiness.reason or "the service is starting", fraction=round(readiness.fraction, 3))
-    return reply(Ready("ready", str(runtime.as_of)))
+    return reply(await serving.operate(GetReadiness()))
 
 
 @router.get(
@@ -36,7 +34,7 @@ async def get_ready(query: Annotated[NoParameters, Query()], runtime: TheRuntime
     response_class=Response,
     responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
 )
-async def get_metrics(query: Annotated[NoParameters, Query()], request: Request) -> Response:
+async def get_metrics(query: Annotated[NoParameters, Query()], request: Request, serving: TheService) -> Response:
     """All metrics, in the text format of Prometheus, or of OpenMetrics if `Accept` asks for it."""
     kind = kind_for(request.headers.get("accept"))
-    return Response(await request.app.state.scrape.page(kind), headers={"content-type": kind, "vary": "Accept"})
+    return Response(await serving.operate(GetMetrics(kind)), headers={"content-type": kind, "vary": "Accept"})

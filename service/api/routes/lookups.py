@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service.api.dependencies import ItemId, TheRuntime, UserId, answers, check_n, reply
+from service.api.dependencies import ItemId, TheService, UserId, answers, check_n, reply
 from service.api.schemas import EstimateQuery, NeighborsQuery, RatingsQuery
 from service.engine.queries import (
     Estimate,
@@ -25,33 +25,33 @@ router = APIRouter(tags=["lookups"])
 @router.get(
     "/items/{item}/neighbors", responses=answers(ItemNeighbors, http_404="Unknown item, or no live model of that name")
 )
-async def list_item_neighbors(item: ItemId, query: Annotated[NeighborsQuery, Query()], runtime: TheRuntime) -> Response:
+async def list_item_neighbors(item: ItemId, query: Annotated[NeighborsQuery, Query()], serving: TheService) -> Response:
     """The items most similar to one item."""
-    check_n(runtime, query.n)
+    check_n(serving, query.n)
     asked = Neighbors(kind="item", id=item, n=query.n, model=query.model)
-    return reply(await runtime.ask(asked, query.position))
+    return reply(await serving.answer(asked, query.position))
 
 
 @router.get(
     "/users/{user}/neighbors", responses=answers(UserNeighbors, http_404="Unknown user, or no live model of that name")
 )
-async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Query()], runtime: TheRuntime) -> Response:
+async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Query()], serving: TheService) -> Response:
     """The users most similar to one user."""
-    check_n(runtime, query.n)
+    check_n(serving, query.n)
     asked = Neighbors(kind="user", id=user, n=query.n, model=query.model)
-    return reply(await runtime.ask(asked, query.position))
+    return reply(await serving.answer(asked, query.position))
 
 
 @router.get("/estimate/{user}/{item}", responses=answers(RatingEstimate, http_404="No live model"))
 async def estimate_rating(
-    user: UserId, item: ItemId, query: Annotated[EstimateQuery, Query()], runtime: TheRuntime
+    user: UserId, item: ItemId, query: Annotated[EstimateQuery, Query()], serving: TheService
 ) -> Response:
     """How the user would rate the item."""
-    return reply(await runtime.ask(Estimate(user=user, item=item, model=query.model), query.position))
+    return reply(await serving.answer(Estimate(user=user, item=item, model=query.model), query.position))
 
 
 @router.get("/users/{user}/ratings", responses=answers(RatingsOfUser, http_404="Unknown user"))
-async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], runtime: TheRuntime) -> Response:
+async def list_user_ratings(user: UserId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> Response:
     """A page of the ratings of one user, newest first; `n_ratings` is the number of all."""
-    check_n(runtime, query.n)
-    return reply(await runtime.ask(UserRatings(user=user, n=query.n, offset=query.offset), query.position))
+    check_n(serving, query.n)
+    return reply(await serving.answer(UserRatings(user=user, n=query.n, offset=query.offset), query.position))

@@ -11,13 +11,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from service.api.dependencies import ItemId, TheRuntime, UserId, answers, reply
+from service.api.dependencies import ItemId, TheService, UserId, answers, reply
 from service.api.examples import ITEM, USER
 from service.api.gateway import FastRequest
 from service.api.rating_parser import ANY_SCALE, read_ratings
 from service.api.schemas import Accepted, NoParameters, Written
 from service.limits import MAX_RATING
-from service.runtime import Runtime
+from service.serving import Serving
 from service.storage.events import MAX_ID_BYTES, RatingEvent, encode_ratings
 
 router = APIRouter(tags=["ratings"])
@@ -48,32 +48,32 @@ _BODY: dict[str, Any] = {
 
 
 @router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_BODY)
-async def post_ratings(request: Request, query: Annotated[NoParameters, Query()], runtime: TheRuntime) -> Response:
+async def post_ratings(request: Request, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
     """Post one rating, or an array whose elements are checked one by one. A rating replaces the earlier one."""
     started = time.perf_counter()
-    return Response(await _accepted(runtime, await request.body(), started), 202, media_type="application/json")
+    return reply(await _accepted(serving, await request.body(), started), 202)
 
 
-class RatingsLane:
+class RatingsRoute:
     """Fast route of `POST /ratings` for requests with a plain body; others go to the route above."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
 
     async def __call__(self, fast_request: FastRequest) -> bytes | None:
         """The body of the answer, or None if the request is unusual."""
         if fast_request.tail != b"ratings" or fast_request.query or not fast_request.length:
             return None
-        return await _accepted(self._runtime, await _body(fast_request.receive), fast_request.started)
+        return await _accepted(self._serving, await _body(fast_request.receive), fast_request.started)
 
 
-async def _accepted(runtime: Runtime, body: bytes, started: float) -> bytes:
+async def _accepted(serving: Serving, body: bytes, started: float) -> bytes:
     """Check the ratings, append them, and return the answer."""
-    settings, metrics = runtime.settings, runtime.metrics
+    settings, metrics = serving.settings, serving.metrics
     scale = settings.rating_scale or ANY_SCALE
     accepted, rejected = read_ratings(body, time.time(), scale, settings.max_ratings)
-    runtime.new_ids.check(accepted)
-    stream_id = str(await runtime.append(encode_ratings(accepted))) if accepted else None
+    await serving.check_new_ids(accepted)
+    stream_id = str(await serving.append(encode_ratings(accepted))) if accepted else None
     metrics.ratings_accepted.inc(len(accepted))
     metrics.ratings_rejected.inc(len(rejected))
     took_ms = round((time.perf_counter() - started) * 1000, 3)
@@ -94,11 +94,11 @@ async def _body(receive: Receive) -> bytes:
 
 @router.delete("/ratings/{user}/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
 async def delete_rating(
-    user: UserId, item: ItemId, query: Annotated[NoParameters, Query()], runtime: TheRuntime
+    user: UserId, item: ItemId, query: Annotated[NoParameters, Query()], serving: TheService
 ) -> Response:
     """Delete one rating. Deleting a rating that does not exist is accepted too."""
     deletion = RatingEvent(user, item, None, time.time())
-    runtime.new_ids.check([deletion])  # a deletion gives new ids rows, as a rating does
-    stream_id = await runtime.append(encode_ratings([deletion]))
-    runtime.metrics.ratings_accepted.inc()
-    return reply(Written(str(stream_id)), 202)
+    await serving.check_new_ids([deletion])  # a deletion gives new ids rows, as a rating does
+    stream_id = await serving.append(encode_ratings([deletion]))
+    serving.metrics.ratings_accepted.inc()
+    return reply(msgspec.json.encode(Written(str(stream_id))), 202)

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
-import msgspec
 from fastapi import APIRouter, Query
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.dependencies import TheRuntime, UserId, answers, check_n, decoded, reply
+from service.api.dependencies import TheService, UserId, answers, check_n, decoded, reply
 from service.api.gateway import FastRequest
 from service.api.schemas import AnonymousBody, NoParameters, Page, RecommendBody, RecommendQuery, UsersBody
-from service.api.uvicorn_protocol import FastGet
+from service.engine.encoding import finished
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import Popular, PopularItems, Recommend, Recommendation
 from service.errors import InvalidRequest
-from service.runtime import Runtime
+from service.serving import Serving
 from service.storage.events import StreamId, check_id
 
 router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 MAX_CACHED_QUERY_BYTES = 256  # longest query string on the fast route
 RARE = "min_ratings"  # left to the framework, because lists with it form separate groups
-_encode = msgspec.json.Encoder().encode
 
 
 class _Plan(NamedTuple):
@@ -41,44 +38,33 @@ class _Plan(NamedTuple):
 
 @router.get("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
 async def recommend_user(
-    user: UserId, query: Annotated[RecommendQuery, Query()], runtime: TheRuntime, request: Request
+    user: UserId, query: Annotated[RecommendQuery, Query()], serving: TheService, request: Request
 ) -> Response:
     """The best items for one user."""
     started = time.perf_counter()
-    check_n(runtime, query.n)
-    answer = await runtime.ask(query.query(user=user), query.position)
-    return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
+    check_n(serving, query.n)
+    answer = await serving.answer(query.query(user=user), query.position)
+    return reply(_finished(answer, request.state.request_id, started))
 
 
 class RecommendRoute:
     """Fast route of `GET /recommend/{user}` for plain requests; others go to the route above."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
 
     async def __call__(self, fast_request: FastRequest) -> bytes | None:
         """The body of the answer, or None if the request is unusual or invalid."""
         plan, user = self._plan(fast_request.query), _user(fast_request.tail)
         if plan is None or user is None:
             return None
-        answer = await self._runtime.ask(Recommend(user=user, **plan.filters), plan.wait_for)
+        answer = await self._serving.answer(Recommend(user=user, **plan.filters), plan.wait_for)
         return _finished(answer, fast_request.request_id, fast_request.started)
-
-    @property
-    def short(self) -> FastGet:
-        """The fast path of `RecommendProtocol`, for requests without `wait_for`."""
-        return FastGet(b"/recommend/", "/recommend/{user}", self._query, self._runtime.ask_now, _finished)
-
-    def _query(self, tail: bytes, text: bytes) -> Recommend | None:
-        plan, user = self._plan(text), _user(tail)
-        if plan is None or user is None or plan.wait_for is not None:
-            return None
-        return Recommend(user=user, **plan.filters)
 
     def _plan(self, text: bytes) -> _Plan | None:
         is_plain = len(text) <= MAX_CACHED_QUERY_BYTES and b"#" not in text
         plan = _cached_plan(text) if is_plain else None
-        return None if plan is None or plan.n > self._runtime.settings.max_n else plan
+        return None if plan is None or plan.n > self._serving.settings.max_n else plan
 
 
 @router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
@@ -86,58 +72,53 @@ async def recommend_user_filtered(
     user: UserId,
     body: RecommendBody,
     query: Annotated[NoParameters, Query()],
-    runtime: TheRuntime,
+    serving: TheService,
     request: Request,
 ) -> Response:
     """The best items for one user, with long lists of candidates and exclusions."""
     started = time.perf_counter()
-    check_n(runtime, body.n)
-    answer = await runtime.ask(body.query(user=user), body.position)
-    return Response(_finished(answer, request.state.request_id, started), media_type="application/json")
+    check_n(serving, body.n)
+    answer = await serving.answer(body.query(user=user), body.position)
+    return reply(_finished(answer, request.state.request_id, started))
 
 
 @router.post("/recommend", responses=answers(Recommendation | list[Recommendation], http_404=UNKNOWN_USER))
 async def recommend_several(
-    body: UsersBody | AnonymousBody, query: Annotated[NoParameters, Query()], runtime: TheRuntime, request: Request
+    body: UsersBody | AnonymousBody, query: Annotated[NoParameters, Query()], serving: TheService, request: Request
 ) -> Response:
     """The best items for each of several users, or for an anonymous user whose ratings are in the body."""
     started = time.perf_counter()
-    check_n(runtime, body.n)
+    check_n(serving, body.n)
     if isinstance(body, UsersBody):
-        content = await _of_several(runtime, body, request.state.request_id, started)
-    else:
-        asked = body.query(ratings=[(rating.item, rating.rating) for rating in body.ratings])
-        content = _finished(await runtime.ask(asked, body.position), request.state.request_id, started)
-    return Response(content, media_type="application/json")
+        return reply(await _of_several(serving, body, request.state.request_id, started))
+    asked = body.query(ratings=[(rating.item, rating.rating) for rating in body.ratings])
+    return reply(_finished(await serving.answer(asked, body.position), request.state.request_id, started))
 
 
 @router.get("/popular", responses=answers(PopularItems))
-async def list_popular(query: Annotated[Page, Query()], runtime: TheRuntime) -> Response:
+async def list_popular(query: Annotated[Page, Query()], serving: TheService) -> Response:
     """The most popular items, the same for all users."""
-    check_n(runtime, query.n)
+    check_n(serving, query.n)
     asked = Popular(n=query.n, offset=query.offset, min_ratings=query.min_ratings)
-    return reply(await runtime.ask(asked, query.position))
+    return reply(await serving.answer(asked, query.position))
 
 
-async def _of_several(runtime: Runtime, body: UsersBody, request_id: str, started: float) -> bytes:
+async def _of_several(serving: Serving, body: UsersBody, request_id: str, started: float) -> bytes:
     """Lists for several users, made and encoded in parts, so that other clients do not wait for all of them."""
     if len(body.users) * body.n > MAX_RESULTS:
         most = MAX_RESULTS // len(body.users)
         raise InvalidRequest(f"Invalid n: expected at most {most:,} for {len(body.users):,} users, got {body.n:,}")
     per_part = max(1, MAX_COST // cost_of_list(body.query()))
-    lists = []
+    lists: list[bytes] = []
     for first in range(0, len(body.users), per_part):
-        answer = await runtime.ask(body.query(users=body.users[first : first + per_part]), body.position)
-        lists.append(_finished(answer, request_id, started)[1:-1])
+        query = body.query(users=body.users[first : first + per_part])
+        for answer in await serving.answer_each(query, body.position):
+            lists.append(_finished(answer, request_id, started))
     return b"[" + b",".join(lists) + b"]"
 
 
-def _finished(answer: Recommendation | list[Recommendation], request_id: str, started: float) -> bytes:
-    took_ms = round((time.perf_counter() - started) * 1000, 3)
-    every: Sequence[Recommendation] = answer if isinstance(answer, list) else (answer,)
-    for one in every:
-        one.request_id, one.took_ms = request_id, took_ms
-    return _encode(answer)
+def _finished(answer: bytes, request_id: str, started: float) -> bytes:
+    return finished(answer, (time.perf_counter() - started) * 1000, request_id)
 
 
 def _user(tail: bytes) -> str | None:

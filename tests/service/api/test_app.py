@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
 from service.api import openapi
-from service.api.scrape import CACHED_S
 from service.errors import DataInUse
+from service.scrape import CACHED_S
 from service.storage.redis_server import RedisServer
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually

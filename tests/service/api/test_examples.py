@@ -10,8 +10,10 @@ from urllib.parse import quote
 import jsonschema
 import pytest
 
-from service.api.app import create_app
+from service.api.app import application
 from service.cli import synthetic
+from service.local_serving import LocalServing
+from service.runtime import Runtime
 from service.settings import Settings
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
@@ -22,7 +24,7 @@ ENDED = ("succeeded", "failed", "cancelled")
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return create_app(Settings(data=tmp_path_factory.mktemp("examples"))).openapi()
+    return application(LocalServing(Runtime(Settings(data=tmp_path_factory.mktemp("examples"))))).openapi()
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

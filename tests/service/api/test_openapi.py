@@ -11,7 +11,9 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from service.api.app import create_app
+from service.api.app import application
+from service.local_serving import LocalServing
+from service.runtime import Runtime
 from service.settings import Settings
 from tests.service.process import Service
 
@@ -54,7 +56,7 @@ def document(tmp_path_factory):
 
 
 def document_with(data, **keys):
-    return create_app(Settings(data=data, **keys)).openapi()
+    return application(LocalServing(Runtime(Settings(data=data, **keys)))).openapi()
 
 
 def operations(document):

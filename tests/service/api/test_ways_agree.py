@@ -1,4 +1,4 @@
-"""`GET /recommend/{user}` has a short way, a lane and a route behind both: a request has one answer in each."""
+"""`GET /recommend/{user}` has a fast route and a route of the framework: a request has one answer in both."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ class Way(NamedTuple):
 
 
 class Framework:
-    """The application without lanes and without a short way."""
+    """The application without fast routes."""
 
     def __init__(self, app: FastAPI) -> None:
-        runtime = app.state.runtime
-        self._app, self._door = app, Gateway(FastAPI.build_middleware_stack(app), runtime.settings, runtime.metrics, {})
+        service = app.state.serving
+        self._app, self._door = app, Gateway(FastAPI.build_middleware_stack(app), service.settings, service.metrics, {})
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         scope["app"] = self._app
@@ -137,8 +137,7 @@ def ways(app: Any) -> list[Way]:
         return {"config": config, "server_state": ServerState(), "app_state": {}}
 
     return [
-        Way("short", lambda: app.connection(**options(app))),
-        Way("lane", lambda: HttpToolsProtocol(**options(app))),
+        Way("fast route", lambda: app.connection(**options(app))),
         Way("framework", lambda: HttpToolsProtocol(**options(Framework(app)))),
     ]
 
@@ -192,7 +191,7 @@ def test_every_way_gives_the_same_answer(local: Local) -> None:
         if len({repr(shown(answers[number])) for answers in found.values()}) > 1
     }
     assert not differing, f"{len(differing)} of {N_REQUESTS}: {list(differing.items())[:5]}"
-    statuses = {answer.status for answer in found["short"]}
+    statuses = {answer.status for answer in found["fast route"]}
     assert statuses >= {200, 400, 404, 422}
     assert 0 not in statuses
 

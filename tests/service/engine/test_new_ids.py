@@ -8,7 +8,6 @@ import pytest
 from service.engine import fairness
 from service.engine.fairness import Client
 from service.engine.new_ids import MAX_KEYS, NewIds, TooManyNewIds
-from service.storage.events import RatingEvent
 from tests.service.local import serving
 from tests.service.waiting import eventually
 
@@ -28,49 +27,49 @@ def limit() -> NewIds:
     return NewIds(PER_HOUR, {"ann"}.__contains__, {"film"}.__contains__)
 
 
-def ratings(n_users: int, first: int = 0) -> list[RatingEvent]:
-    return [RatingEvent(f"new-{n}", "film", 1.0, 0.0) for n in range(first, first + n_users)]
+def users(n_users: int, first: int = 0) -> list[str]:
+    return [f"new-{n}" for n in range(first, first + n_users)]
 
 
 def test_known_ids_cost_nothing(clock: list[float]) -> None:
     ids = limit()
     for _ in range(100):
-        ids.check([RatingEvent("ann", "film", 1.0, 0.0)])
+        ids.check(["ann"], ["film"])
 
 
-def test_users_and_items_count_once_a_request(clock: list[float]) -> None:
+def test_new_users_and_new_items_count(clock: list[float]) -> None:
     ids = limit()
     for n in range(5):
-        ids.check([RatingEvent(f"user-{n}", f"item-{n}", 1.0, 0.0)] * 3)
+        ids.check([f"user-{n}"], [f"item-{n}"])
     with pytest.raises(TooManyNewIds):
-        ids.check([RatingEvent("user", "film", 1.0, 0.0)])
+        ids.check(["user"], ["film"])
 
 
 def test_a_refusal_gives_the_time_to_retry_and_adds_nothing(clock: list[float]) -> None:
     ids = limit()
-    ids.check(ratings(8))
+    ids.check(users(8), ["film"])
     with pytest.raises(TooManyNewIds, match="3 new users or items") as caught:
-        ids.check(ratings(3, 8))
+        ids.check(users(3, 8), ["film"])
     assert caught.value.retry_after_s == 360
-    ids.check(ratings(2, 8))
+    ids.check(users(2, 8), ["film"])
     clock[0] += 360 * 3
-    ids.check(ratings(3, 20))
+    ids.check(users(3, 20), ["film"])
 
 
 def test_a_request_beyond_an_hour_passes_when_the_bucket_is_full_and_is_paid_for(clock: list[float]) -> None:
     ids = limit()
-    ids.check(ratings(3 * PER_HOUR))
+    ids.check(users(3 * PER_HOUR), ["film"])
     with pytest.raises(TooManyNewIds) as caught:
-        ids.check(ratings(1, 100))
+        ids.check(users(1, 100), ["film"])
     assert caught.value.retry_after_s == pytest.approx((2 * PER_HOUR + 1) * 360)
 
 
 def test_keys_count_apart_and_few_are_remembered(clock: list[float]) -> None:
     ids = limit()
-    ids.check(ratings(PER_HOUR))
+    ids.check(users(PER_HOUR), ["film"])
     for n in range(2 * MAX_KEYS):
         fairness.current.set(Client("1.2.3.4", b"key-%d" % n))
-        ids.check(ratings(PER_HOUR))
+        ids.check(users(PER_HOUR), ["film"])
     assert len(ids._buckets) == MAX_KEYS
 
 

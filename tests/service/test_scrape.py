@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from service.api import scrape
-from service.api.scrape import Scrape
+from service import scrape
+from service.scrape import Scrape
 
 KIND = "text/plain"
 

@@ -1,0 +1,31 @@
+"""`HttpProtocol`: uvicorn's HTTP protocol, with problem documents for requests that its parser refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from service.errors import MalformedRequest, ServiceError
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection.
+
+    Args:
+        refusal: makes the whole response for an error, with `Connection: close`.
+        options: uvicorn's.
+    """
+
+    def __init__(self, refusal: Callable[[ServiceError], bytes], **options: Any) -> None:
+        super().__init__(**options)
+        self._refusal = refusal
+
+    def send_400_response(self, msg: str) -> None:
+        """Called by uvicorn for a request that its parser refuses: answer with a problem document, like all errors."""
+        error = MalformedRequest(
+            "Invalid request: expected HTTP/1.1, with a method, a path and headers that can be read"
+        )
+        self.transport.write(self._refusal(error))
+        self.transport.close()

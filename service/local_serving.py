@@ -1,0 +1,101 @@
+"""`LocalServing`: what the routes need of the service, from a `Runtime` in the same process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from service.engine.encoding import encoded, json_of
+from service.engine.queries import Query, Recommend
+from service.errors import NotReady
+from service.jobs.forget import REMAINS
+from service.operations import (
+    ActivateModel,
+    CancelJob,
+    CheckNewIds,
+    ForgetUser,
+    Forgotten,
+    GetJob,
+    GetMetrics,
+    JobList,
+    ListJobs,
+    ListModels,
+    ModelList,
+    Operation,
+    Ready,
+    SubmitTraining,
+)
+from service.runtime import Runtime
+from service.scrape import Scrape
+from service.storage.events import Fields, RatingEvent, StreamId, encode_subject
+
+# Operations that wait for Redis or the disk.
+_CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
+    SubmitTraining: lambda runtime, asked: runtime.jobs.submit_training(*msgspec.structs.astuple(asked)),
+    ListJobs: lambda runtime, _: JobList(runtime.jobs.list()),
+    GetJob: lambda runtime, asked: runtime.jobs.get(asked.job),
+    CancelJob: lambda runtime, asked: runtime.jobs.cancel(asked.job),
+    ListModels: lambda runtime, _: ModelList(runtime.hotswap.models()),
+    ActivateModel: lambda runtime, asked: runtime.hotswap.activate(asked.version),
+}
+
+
+class LocalServing:
+    """See `service.serving.Serving`, which has the errors of each method."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.settings, self.metrics = runtime.settings, runtime.metrics
+        self._runtime = runtime
+        self._scrape = Scrape(self._page)
+
+    async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of one answer."""
+        return encoded(await self._runtime.ask(query, wait_for))[0]
+
+    async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
+        """The JSON of each recommendation."""
+        return encoded(await self._runtime.ask(query, wait_for))
+
+    async def operate(self, operation: Operation, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of the answer, or a page."""
+        if wait_for is not None:
+            await self._runtime.wait_for(wait_for)
+        return json_of(await self._perform(operation))
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one durable entry."""
+        return await self._runtime.append(fields)
+
+    async def check_new_ids(self, ratings: Sequence[RatingEvent]) -> None:
+        """Count new users and items against the limit."""
+        self._runtime.new_ids.check({rating.user for rating in ratings}, {rating.item for rating in ratings})
+
+    async def _perform(self, operation: Operation) -> Any:
+        call = _CALLS.get(type(operation))
+        if call is not None:
+            return await self._runtime.blocking(call, self._runtime, operation)
+        if isinstance(operation, GetMetrics):
+            return await self._scrape.page(operation.kind)
+        if isinstance(operation, ForgetUser):
+            return await self._forget(operation.user)
+        if isinstance(operation, CheckNewIds):
+            self._runtime.new_ids.check(set(operation.users), set(operation.items))
+            return None
+        return self._ready()
+
+    def _ready(self) -> Ready:
+        readiness = self._runtime.readiness
+        if not readiness.ready:
+            raise NotReady(readiness.reason or "the service is starting", fraction=round(readiness.fraction, 3))
+        return Ready("ready", str(self._runtime.as_of))
+
+    async def _forget(self, user: str) -> Forgotten:
+        stream_id = await self._runtime.append(encode_subject("forget", user))
+        job = await self._runtime.blocking(self._runtime.jobs.submit_forgetting, user, stream_id)
+        return Forgotten(str(stream_id), job.id, REMAINS)
+
+    def _page(self, kind: str) -> bytes:
+        self.metrics.ready.set(self._runtime.readiness.ready)
+        return self.metrics.text(kind)

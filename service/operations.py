@@ -1,0 +1,113 @@
+"""Operations on the service as a whole: its state, jobs, models and forgotten users, and the answers to them.
+
+They are structs, so that a front process can send them. `service.local_serving` performs them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from service.engine.model_swap import ModelInfo
+from service.jobs.jobs import Job
+
+
+class GetReadiness(Struct, frozen=True, tag=True):
+    """Asks for `Ready`. Raises `NotReady` while ratings are read or a live model cannot answer."""
+
+
+class GetMetrics(Struct, frozen=True, tag=True):
+    """Asks for the page of `/metrics` in the format `kind`."""
+
+    kind: str
+
+
+class SubmitTraining(Struct, frozen=True, tag=True):
+    """Asks for a `Job`, see `Jobs.submit_training`. Raises `InvalidParams`, `JobRunning`."""
+
+    algorithm: str
+    params: dict[str, Any]
+    activate: bool
+    force: bool
+    tune: bool
+
+
+class ListJobs(Struct, frozen=True, tag=True):
+    """Asks for a `JobList`."""
+
+
+class GetJob(Struct, frozen=True, tag=True):
+    """Asks for a `Job`. Raises `UnknownJob`."""
+
+    job: str
+
+
+class CancelJob(Struct, frozen=True, tag=True):
+    """Asks for a `Job`, which will stop. Raises `UnknownJob`."""
+
+    job: str
+
+
+class ListModels(Struct, frozen=True, tag=True):
+    """Asks for a `ModelList`."""
+
+
+class ActivateModel(Struct, frozen=True, tag=True):
+    """Asks for the `ModelInfo` of a version, which goes live. Raises `UnknownVersion`, `CorruptSnapshot`."""
+
+    version: str
+
+
+class CheckNewIds(Struct, frozen=True, tag=True):
+    """Counts the new ones among `users` and `items` against the limit of the client's key. Raises `TooManyNewIds`."""
+
+    users: list[str]
+    items: list[str]
+
+
+class ForgetUser(Struct, frozen=True, tag=True):
+    """Asks for `Forgotten`. Raises what `Runtime.append` raises."""
+
+    user: str
+
+
+Operation = (
+    GetReadiness
+    | GetMetrics
+    | CheckNewIds
+    | SubmitTraining
+    | ListJobs
+    | GetJob
+    | CancelJob
+    | ListModels
+    | ActivateModel
+    | ForgetUser
+)
+
+
+class Ready(Struct):
+    """The answer of a ready service; `as_of` is the last entry that it has learned."""
+
+    status: str
+    as_of: str
+
+
+class JobList(Struct):
+    """All jobs in Redis."""
+
+    jobs: list[Job]
+
+
+class ModelList(Struct):
+    """All snapshots on disk."""
+
+    models: list[ModelInfo]
+
+
+class Forgotten(Struct):
+    """No answer after `stream_id` contains the user; `job` removes the data on disk; `note` says what remains."""
+
+    stream_id: str
+    job: str
+    note: str

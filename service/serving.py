@@ -1,0 +1,63 @@
+"""`Serving`: all that the HTTP routes need of the service.
+
+`service.local_serving` has it in its own process. `service.fronts.remote_serving` asks the engine's process for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from service.engine.queries import Query, Recommend
+from service.metrics import Metrics
+from service.operations import Operation
+from service.settings import Settings
+from service.storage.events import Fields, RatingEvent, StreamId
+
+
+class Serving(Protocol):
+    """The service behind the routes. Belongs to one event loop."""
+
+    settings: Settings
+    metrics: Metrics
+
+    async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of the engine's answer to `query`, after it has learned `wait_for`.
+
+        Raises:
+            NotReady: the service is starting, or the engine has stopped.
+            NotSeenYet: `wait_for` was not learned within two seconds.
+            Overloaded: too many queries wait, or this one has waited for too long.
+            UnknownUser, UnknownItem, UnknownModel: see the query.
+        """
+        ...
+
+    async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
+        """The JSON of the recommendations for each of several users; raises what `answer` raises."""
+        ...
+
+    async def operate(self, operation: Operation, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of the answer to `operation`, or a page; after the engine has learned `wait_for`.
+
+        Raises what the operation raises, see `service.operations`.
+        """
+        ...
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one entry to the stream; it is durable on return.
+
+        Raises:
+            NotReady: the service is starting, or the engine has stopped.
+            LogUnavailable: the log cannot be written, so no rating may be acknowledged.
+            Overloaded: too many appends wait for Redis.
+            StreamUnavailable: Redis is gone or refuses.
+        """
+        ...
+
+    async def check_new_ids(self, ratings: Sequence[RatingEvent]) -> None:
+        """Count the new users and items in `ratings` against the limit of the present client's key.
+
+        Raises:
+            TooManyNewIds: the key has introduced too many within the hour.
+        """
+        ...

@@ -11,6 +11,7 @@ from service.engine.encoding import encoded, json_of
 from service.engine.queries import Query, Recommend
 from service.errors import NotReady
 from service.jobs.forget import REMAINS
+from service.metrics_sum import MetricsSum
 from service.operations import (
     ActivateModel,
     CancelJob,
@@ -45,9 +46,10 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
 class LocalServing:
     """See `service.serving.Serving`, which has the errors of each method."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, counts: MetricsSum | None = None) -> None:
+        """Serve from `runtime`; `counts` has the metrics of further processes, which pages include."""
         self.settings, self.metrics = runtime.settings, runtime.metrics
-        self._runtime = runtime
+        self._runtime, self._counts = runtime, counts
         self._scrape = Scrape(self._page)
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
@@ -98,4 +100,4 @@ class LocalServing:
 
     def _page(self, kind: str) -> bytes:
         self.metrics.ready.set(self._runtime.readiness.ready)
-        return self.metrics.text(kind)
+        return self.metrics.text(kind, self._counts)

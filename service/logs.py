@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import structlog
@@ -51,13 +52,19 @@ class _Bounded(logging.Filter):
         return n_left_out is not None
 
 
-def configure(level: LogLevel, form: LogFormat) -> None:
-    """Send all lines at `level` and above to stderr; `auto` means console if stderr is a terminal, else JSON."""
+def configure(level: LogLevel, form: LogFormat, process: str = "") -> None:
+    """Send all lines at `level` and above to stderr; `auto` means console if stderr is a terminal, else JSON.
+
+    Args:
+        level, form: as in the settings.
+        process: name of this process in each line, if the service has several.
+    """
     people = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        *([_named(process)] if process else []),
     ]
     structlog.configure(
         processors=[*shared, *_rendering(people)],
@@ -66,6 +73,14 @@ def configure(level: LogLevel, form: LogFormat) -> None:
         cache_logger_on_first_use=True,
     )
     _adopt_libraries(level, shared, _rendering(people))
+
+
+def _named(process: str) -> Callable[[Any, str, MutableMapping[str, Any]], MutableMapping[str, Any]]:
+    def name(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event["process"] = process
+        return event
+
+    return name
 
 
 def _rendering(people: bool) -> list[Any]:

@@ -22,6 +22,8 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+from service.metrics_sum import MetricsSum
+
 REQUEST_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 FRESHNESS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 QUEUE_SECONDS = (0.0001, 0.0002, 0.0005, *FRESHNESS_SECONDS[:-1])
@@ -107,12 +109,18 @@ class Metrics:
         self._add_models(registry)
         self._add_state(registry)
 
-    def text(self, kind: str = PLAIN_TEXT) -> bytes:
-        """All series in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics."""
+    def text(self, kind: str = PLAIN_TEXT, others: MetricsSum | None = None) -> bytes:
+        """All series in the text format of Prometheus, or with `OPEN_TEXT` in that of OpenMetrics.
+
+        Args:
+            kind: the format.
+            others: the series of further processes, to be added; None if there are none.
+        """
+        registry = self.registry if others is None else others.summed(self.registry)
         if kind == OPEN_TEXT:
-            content: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+            content: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
             return content
-        return generate_latest(self.registry)
+        return generate_latest(registry)
 
     def _add_ratings(self, registry: CollectorRegistry) -> None:
         self.ratings_accepted = Counter(

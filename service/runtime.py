@@ -16,11 +16,12 @@ from gpu.backend import Backend
 from service.blocking_calls import BlockingCalls
 from service.components import Components
 from service.engine.engine import Engine
+from service.engine.fairness import Client
 from service.engine.history import History
 from service.engine.learner import Learner
 from service.engine.model_swap import HotSwap
 from service.engine.new_ids import NewIds
-from service.engine.pending_queries import Limits
+from service.engine.pending_queries import Limits, Promise
 from service.engine.queries import Query
 from service.engine.readiness import Readiness
 from service.errors import (
@@ -28,7 +29,6 @@ from service.errors import (
     LockTimeout,
     LogUnavailable,
     NotReady,
-    Overloaded,
     ServiceError,
     Unavailable,
     VolatileServer,
@@ -40,6 +40,7 @@ from service.storage.archiver import Archiver
 from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
 from service.storage.redis_server import RedisServer
+from service.writes import Writes
 
 RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
 CHECK_REDIS_EVERY_S = 1.0  # seconds
@@ -153,6 +154,11 @@ class Runtime(Components):
         self._check_started()
         return self._engine.ask(query)
 
+    def ask_for(self, query: Query, client: Client, promise: Promise) -> None:
+        """Like `ask_now`, for a client of a front process: `promise` gets the answer."""
+        self._check_started()
+        self._engine.ask_for(query, client, promise)
+
     async def wait_for(self, stream_id: StreamId | None) -> None:
         """Return when the engine has learned `stream_id`.
 
@@ -167,22 +173,29 @@ class Runtime(Components):
     async def append(self, fields: Fields) -> StreamId:
         """Append one entry to the stream; it is durable on return.
 
+        Raises what `service.serving.Serving.append` raises.
+        """
+        return await self._writes.append(fields)
+
+    def write_refusal(self) -> ServiceError | None:
+        """The error with which a write must be refused now, or None."""
+        try:
+            self._check_started()
+        except NotReady as error:
+            return error
+        if self._archiver.obstacle is not None:
+            return LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
+        return None
+
+    async def verify_redis(self, run_id: str) -> None:
+        """Check for a front process that ratings may be written to the server with this run id.
+
         Raises:
             NotReady: the service is starting.
-            LogUnavailable: the log cannot be written, so no rating may be acknowledged.
-            Overloaded: too many appends wait for Redis.
-            StreamUnavailable: Redis is gone or refuses.
+            ServiceError: see `Stream.verify_run`.
         """
         self._check_started()
-        try:
-            if self._archiver.obstacle is not None:
-                raise LogUnavailable(f"The rating log cannot be written: {self._archiver.obstacle}")
-            if self._stream.n_appending >= self.settings.max_waiting:
-                raise Overloaded(f"{self.settings.max_waiting:,} writes are already waiting")
-            return await self._stream.append(fields)
-        except ServiceError as error:
-            self.metrics.writes_refused.labels(error.slug).inc()
-            raise
+        await self.blocking(self._stream.verify_run, run_id)
 
     async def blocking(self, call: Callable[..., _Value], *arguments: Any) -> _Value:
         """Run a call that waits for Redis or the disk, see `BlockingCalls.run`."""
@@ -215,7 +228,7 @@ class Runtime(Components):
         learner.start()
         self._stop_together(learner.stop)
         self._archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread)
-        self.metrics.queue_length.labels("appends").set_function(lambda: self._stream.n_appending)
+        self._writes = Writes(self._stream, self.write_refusal, settings.max_waiting, self.metrics)
         for of in chosen.device_bytes():
             self.metrics.device_bytes.labels(of).set_function(functools.partial(_device_bytes, chosen, of))
         _watch(engine.history, self.metrics)

@@ -72,6 +72,12 @@ class Settings(BaseSettings):
     cluster_tls_cert: Path | None = Field(None, description="Certificate of this machine in the cluster, in PEM.")
     cluster_tls_key: Path | None = Field(None, description="Private key for cluster_tls_cert, in PEM.")
 
+    fronts: NonNegativeInt | None = Field(
+        None,
+        description="Processes that speak HTTP, before one process with the models; 0: one process does all. Unset: 0"
+        " on one or two cores, else half of the cores, at most 8.",
+    )
+
     api_key: Keys = Field(
         None,
         description="Key that may read and write. A key has at least 16 characters; two keys may be set, separated by a"

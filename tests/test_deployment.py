@@ -16,7 +16,7 @@ import pytest
 import redis
 import yaml
 
-from service.process import SPARE_FILES
+from service.http_server import SPARE_FILES
 from service.settings import Settings
 from service.storage.redis_server import RedisServer, find_binary
 from tests.service.waiting import eventually

@@ -19,6 +19,7 @@ from service.api.connection_table import ConnectionLimits, ConnectionTable
 from service.api.dependencies import COMMON_ERRORS
 from service.api.gateway import FastRoute, Gateway
 from service.api.http_protocol import HttpProtocol
+from service.api.rate_limit import RateLimit
 from service.api.routes import admin, docs, health, lookups, ratings, recommend
 from service.errors import ServiceError
 from service.serving import Serving
@@ -32,9 +33,10 @@ a `stream_id`; a read with `wait_for` that id has seen it. Errors are `applicati
 class Application(FastAPI):
     """FastAPI behind our `Gateway`."""
 
-    def __init__(self, serving: Serving, **options: Any) -> None:
+    def __init__(self, serving: Serving, rate: RateLimit, **options: Any) -> None:
         super().__init__(**options)
         self.state.serving = self._serving = serving
+        self._rate = rate
         settings = serving.settings
         limits = ConnectionLimits(settings.max_connections)
         self._connections = ConnectionTable(limits, ClientAddresses(settings.trusted_proxies).group)
@@ -47,7 +49,8 @@ class Application(FastAPI):
             ("POST", b"/"): FastRoute("/ratings", 202, ratings.RatingsRoute(self._serving)),
             ("GET", b"/"): openapi.fast_route(self),
         }
-        return Gateway(super().build_middleware_stack(), self._serving.settings, self._serving.metrics, fast_routes)
+        inner, settings, metrics = super().build_middleware_stack(), self._serving.settings, self._serving.metrics
+        return Gateway(inner, settings, metrics, fast_routes, self._rate)
 
     @property
     def gateway(self) -> Gateway:
@@ -74,10 +77,11 @@ class Application(FastAPI):
         return openapi.document(self, Keys(self._serving.settings))
 
 
-def application(serving: Serving) -> Application:
-    """The application that answers for `serving`."""
+def application(serving: Serving, rate: RateLimit | None = None) -> Application:
+    """The application that answers for `serving`; processes of one service share `rate`."""
     app = Application(
         serving,
+        rate or RateLimit(serving.settings.rate_limit_per_s),
         title="Nearfield",
         version=metadata.version("nearfield"),
         description=DESCRIPTION,

@@ -1,16 +1,13 @@
-"""Checks keys and rate limits of a request before its body is read."""
+"""Checks the key of a request before its body is read."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import math
 import secrets
-import time
-from collections import OrderedDict
 from enum import Flag, auto
 
-from service.errors import Forbidden, NotAuthorized, TooManyRequests
+from service.errors import Forbidden, NotAuthorized
 from service.settings import Settings
 
 OPEN_PATHS = frozenset({b"/metrics", b"/docs", b"/openapi.json"})
@@ -18,8 +15,6 @@ OPEN_PREFIXES = b"/health/", b"/docs/"
 ADMIN_PREFIX = b"/admin/"
 RATINGS_PATH = b"/ratings"
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
-MAX_BUCKETS = 10_000  # client addresses
-BURST_S = 1.0  # seconds; a bucket has the requests that the rate allows in this time, but at least one
 
 
 class Scope(Flag):
@@ -100,34 +95,6 @@ class Keys:
 
     def _hashed(self, key: bytes) -> bytes:
         return hashlib.blake2b(key, key=self._salt, digest_size=32).digest()
-
-
-class RateLimit:
-    """One token bucket per client address; drops the least recently seen address beyond ten thousand."""
-
-    def __init__(self, per_s: float | None) -> None:
-        self.is_on = per_s is not None
-        self._per_s = per_s
-        self._size = max(1.0, (per_s or 0.0) * BURST_S)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> (tokens, at)
-
-    def check(self, path: bytes, address: str) -> None:
-        """Take one token.
-
-        Raises:
-            TooManyRequests: there is no token; carries the seconds until there is one.
-        """
-        if self._per_s is None or is_open(path):
-            return
-        now = time.monotonic()
-        tokens, at = self._buckets.pop(address, (self._size, now))
-        tokens = min(self._size, tokens + (now - at) * self._per_s)
-        self._buckets[address] = (tokens - 1 if tokens >= 1 else tokens, now)
-        if len(self._buckets) > MAX_BUCKETS:
-            self._buckets.popitem(last=False)
-        if tokens < 1:
-            wait_s = math.ceil((1 - tokens) / self._per_s)
-            raise TooManyRequests(f"Over {self._per_s:g} requests per second; try again in {wait_s} s", wait_s)
 
 
 def is_open(path: bytes) -> bool:

@@ -21,9 +21,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api import problems
-from service.api.auth import Keys, RateLimit
+from service.api.auth import Keys
 from service.api.client_address import ClientAddresses
 from service.api.problems import Headers
+from service.api.rate_limit import RateLimit
 from service.api.site_check import SiteCheck
 from service.engine import fairness
 from service.engine.fairness import Client
@@ -82,9 +83,11 @@ Message = MutableMapping[str, Any]
 class Gateway:
     """Wraps the application, and finds fast routes by method and path up to the last `/`."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes, rate: RateLimit
+    ) -> None:
         self._app, self._metrics, self._fast_routes = app, metrics, fast_routes
-        self._keys, self._rate = Keys(settings), RateLimit(settings.rate_limit_per_s)
+        self._keys, self._rate = Keys(settings), rate
         self._addresses, self._sites = ClientAddresses(settings.trusted_proxies), SiteCheck()
         self._refused_lines, self._failed_lines = LineBudget(), LineBudget()
         self._max_body = settings.max_body_bytes

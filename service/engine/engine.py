@@ -19,10 +19,11 @@ import structlog
 from gpu.backend import Backend
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.catch_up import CatchUp
+from service.engine.fairness import Client
 from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.pending_events import EventBatch, PendingEvents
-from service.engine.pending_queries import Limits, PendingQueries, PendingQuery
+from service.engine.pending_queries import Limits, PendingQueries, PendingQuery, Promise
 from service.engine.queries import Query
 from service.engine.ranking import Ranking
 from service.engine.readiness import Readiness, Stages
@@ -111,6 +112,10 @@ class Engine:
             UnknownUser, UnknownItem, UnknownModel: see the query.
         """
         return self._pending_queries.put(query)
+
+    def ask_for(self, query: Query, client: Client, promise: Promise) -> None:
+        """Like `ask`, for a client of a front process: `promise` gets the answer, on the event loop."""
+        self._pending_queries.add(query, client, promise)
 
     async def wait_for(self, stream_id: StreamId, timeout_s: float = 2.0) -> None:
         """Return when history and every live model have the entry `stream_id` or a later one.

@@ -13,7 +13,7 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -42,11 +42,27 @@ class Limits(NamedTuple):
     max_wait_s: float
 
 
+class Promise(Protocol):
+    """Takes one answer: a future, or the connection of a front process."""
+
+    def done(self) -> bool:
+        """Whether the answer is no longer needed."""
+        ...
+
+    def set_result(self, result: Any) -> None:
+        """Take the answer."""
+        ...
+
+    def set_exception(self, exception: Exception) -> None:
+        """Take the error."""
+        ...
+
+
 class PendingQuery(Struct, frozen=True):
-    """A query, the future for its answer, and `since`, the monotonic seconds at which it arrived."""
+    """A query, the promise of its answer, and `since`, the monotonic seconds at which it arrived."""
 
     query: Query
-    future: asyncio.Future[Any]
+    promise: Promise
     since: float
     client: Client
     cost: int
@@ -77,22 +93,28 @@ class PendingQueries:
         self._loop = loop
 
     def put(self, query: Query) -> asyncio.Future[Any]:
-        """Queue a query; the future gets its answer or its exception.
+        """Queue a query of the present client; the future gets its answer or its exception.
 
         Raises:
             Overloaded: too many are waiting.
         """
-        client = fairness.current.get()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.add(query, fairness.current.get(), future)
+        return future
+
+    def add(self, query: Query, client: Client, promise: Promise) -> None:
+        """Queue a query of `client`; `promise` gets its answer or its exception on the event loop.
+
+        Raises:
+            Overloaded: too many are waiting.
+        """
         if self._n_put - self._n_taken >= self._limits.max_waiting:
             self._check_share(client)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
         if not self._gathered:
-            loop.call_soon(self.hand_over)
-        self._gathered.append(PendingQuery(query, future, time.monotonic(), client, cost_of(query)))
+            asyncio.get_running_loop().call_soon(self.hand_over)
+        self._gathered.append(PendingQuery(query, promise, time.monotonic(), client, cost_of(query)))
         self._n_put += 1
         self._n_unanswered[client] += 1
-        return future
 
     def _check_share(self, client: Client) -> None:
         most, n_waiting = self._limits.max_waiting, self._n_put - self._n_taken
@@ -164,10 +186,10 @@ class PendingQueries:
                 unanswered[pending.client] -= 1
             else:
                 del unanswered[pending.client]
-            future = pending.future
-            if future.done():  # the client has gone
+            promise = pending.promise
+            if promise.done():  # the client has gone
                 continue
             if isinstance(answer, Exception):
-                future.set_exception(answer)
+                promise.set_exception(answer)
             else:
-                future.set_result(answer)
+                promise.set_result(answer)

@@ -1,6 +1,7 @@
 """The queries to the engine and their answers, with the fields of version 1 of the API. Independent of HTTP.
 
-Ids are strings on both sides. The API layer fills in `took_ms` and `request_id` of a recommendation.
+Ids are strings on both sides. The API layer fills in `took_ms` and `request_id` of a recommendation. Queries have tags,
+so that a front process can send them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 Fallback = Literal["popular", "none"]
 
 
-class Recommend(Struct, frozen=True, kw_only=True):
+class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for the best items for one user, several, or an anonymous one; set exactly one of the first three.
 
     Attributes:
@@ -44,7 +45,7 @@ class Recommend(Struct, frozen=True, kw_only=True):
     fallback: Fallback = "popular"
 
 
-class Neighbors(Struct, frozen=True, kw_only=True):
+class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for the `n` items or users most similar to the one with `id`."""
 
     kind: Literal["item", "user"]
@@ -53,7 +54,7 @@ class Neighbors(Struct, frozen=True, kw_only=True):
     model: str | None = None
 
 
-class Estimate(Struct, frozen=True, kw_only=True):
+class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks how `user` would rate `item`; without `model` the first live model that estimates ratings answers.
 
     An id without ratings counts as average, and the answer has a warning.
@@ -64,7 +65,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
     model: str | None = None
 
 
-class Popular(Struct, frozen=True, kw_only=True):
+class Popular(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for the most popular items among those with at least `min_ratings` ratings."""
 
     n: int = 10
@@ -72,7 +73,7 @@ class Popular(Struct, frozen=True, kw_only=True):
     min_ratings: int = 0
 
 
-class UserRatings(Struct, frozen=True, kw_only=True):
+class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks for `n` ratings of `user` after the `offset` newest, newest first."""
 
     user: str

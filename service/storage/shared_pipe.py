@@ -7,13 +7,14 @@ callers would wait for a minute.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from service.errors import ServiceError, StreamUnavailable
 from service.storage.append_pipe import RedisPipe
 
 CALL_TIMEOUT_S = 5.0  # seconds, including the time to connect
+Verify = Callable[[RedisPipe], Awaitable[None]]
 
 
 class SharedPipe:
@@ -23,12 +24,12 @@ class SharedPipe:
         n_waiting: calls that wait for the connection or for their reply.
     """
 
-    def __init__(self, url: str, verify: Callable[[], None]) -> None:
+    def __init__(self, url: str, verify: Verify) -> None:
         """Prepare; nothing connects yet.
 
         Args:
             url: URL of the server.
-            verify: called in a thread for each new connection; if it raises, the waiting calls fail with its error.
+            verify: called with each new connection; if it raises, the waiting calls fail with its error.
         """
         self._url, self._verify = url, verify
         self._pipe: RedisPipe | None = None
@@ -76,7 +77,7 @@ class SharedPipe:
         try:
             pipe = await RedisPipe.open(self._url)
             try:
-                await asyncio.to_thread(self._verify)
+                await self._verify(pipe)
             except BaseException:
                 pipe.close()
                 raise

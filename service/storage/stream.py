@@ -1,4 +1,4 @@
-"""`Stream`: the ratings stream in Redis. The only module that knows its keys and commands (those of Redis 6.2).
+"""`Stream`: the ratings stream in Redis. With `Appender` the only one that knows its keys and commands (Redis 6.2).
 
 nearfield:ratings    stream, one entry per accepted request (`service.storage.events`)
 nearfield:trimmed    string, the highest id that trimming has removed; written before the entries are removed
@@ -10,7 +10,6 @@ nearfield:never      never exists; `pause` blocks on it, and commands that must 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -23,16 +22,15 @@ import structlog
 from service.errors import InvalidKey, StreamReplaced, StreamUnavailable
 from service.settings import AppendFsync
 from service.storage import aof_files
+from service.storage.append_pipe import RedisPipe
+from service.storage.appender import NEVER, RATINGS, Appender
 from service.storage.durability import refuse_volatile
 from service.storage.events import NOOP_VERSION, ZERO, Fields, StreamId
 from service.storage.redis_client import REPACK, TRIM, connect, id_of, position_of, text_of, translated
-from service.storage.shared_pipe import SharedPipe
 
-RATINGS = "nearfield:ratings"
 TRIMMED = "nearfield:trimmed"
 REJECTED = "nearfield:rejected"
 COMMIT = "nearfield:commit"
-NEVER = "nearfield:never"
 
 MAX_REJECTED = 10_000
 COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
@@ -77,7 +75,7 @@ class Stream:
         self._floor, self._known = floor, known
         self._appendfsync = appendfsync
         self._client = connect(url)
-        self._pipe = SharedPipe(url, self.verify)
+        self._appender = Appender(url, self._verify_connection)
         self._warned = threading.Event()
 
     # --- appending
@@ -85,21 +83,15 @@ class Stream:
     @property
     def n_appending(self) -> int:
         """Calls that wait for a connection or for the server."""
-        return self._pipe.n_waiting
+        return self._appender.n_appending
 
     async def append(self, fields: Fields) -> StreamId:
-        """Append one entry, once; on return it is as durable as the server's fsync policy makes it.
-
-        Raises:
-            StreamUnavailable: Redis is gone, hangs or refuses. It is unknown whether the entry was written; writing the
-                same ratings again is harmless.
-            VolatileServer, StreamReplaced: see `verify`, called at every new connection.
-        """
-        return _id(await self._pipe.call("XADD", RATINGS, b"*", *itertools.chain.from_iterable(fields.items())))
+        """Append one entry, see `Appender.append`. Each new connection is verified (`verify`)."""
+        return await self._appender.append(fields)
 
     async def check_writable(self) -> None:
-        """Check that the server accepts writes, by one that changes nothing. Raises what `append` raises."""
-        await self._pipe.call("XADD", NEVER, "NOMKSTREAM", "*", "v", "0")
+        """Check that the server accepts writes. Raises what `append` raises."""
+        await self._appender.check_writable()
 
     async def aclose(self) -> None:
         """`close`, and wait until the event loop has released the socket."""
@@ -108,7 +100,7 @@ class Stream:
 
     def close(self) -> None:
         """Close all connections; appends that still wait fail. Call it on the event loop of `append`."""
-        self._pipe.close()
+        self._appender.close()
         self._client.close()
 
     # --- the promises of the server
@@ -123,6 +115,22 @@ class Stream:
         """
         self._check_durability()
         self._raise_last_id(self._floor())
+
+    def verify_run(self, run_id: str) -> None:
+        """`verify`, for a connection of another process to the server with this run id (`appender.run_id_of`).
+
+        Raises:
+            StreamUnavailable: this process reaches another server, because it was replaced meanwhile.
+        """
+        self.verify()
+        with translated():
+            found = text_of(self._client.info("server").get("run_id", "")) if run_id else ""
+        if found != run_id:
+            raise StreamUnavailable("Redis was replaced while a connection to it was opened; try again")
+
+    async def _verify_connection(self, pipe: RedisPipe) -> None:
+        del pipe
+        await asyncio.to_thread(self.verify)
 
     def _check_durability(self) -> None:
         names = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")

@@ -16,8 +16,8 @@ import redis
 
 from service.errors import ServiceError
 from service.storage import snapshot
+from service.storage.appender import RATINGS
 from service.storage.redis_server import RedisServer
-from service.storage.stream import RATINGS
 from tests.faults import results
 from tests.faults.small_disk import small_disk
 from tests.service.local import serving

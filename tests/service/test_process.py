@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service import process as process_module
+from service import http_server
 from service.settings import Settings
 from service.storage.redis_server import RedisServer
 
@@ -22,7 +22,7 @@ def serve(data: Path, n_files: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("n_files", [256, process_module.SPARE_FILES + process_module.MIN_CONNECTIONS - 1])
+@pytest.mark.parametrize("n_files", [256, http_server.SPARE_FILES + http_server.MIN_CONNECTIONS - 1])
 def test_too_few_files_are_refused_at_the_start(tmp_path: Path, n_files: int) -> None:
     ended = serve(tmp_path / "data", n_files)
     assert ended.returncode == 2
@@ -32,27 +32,27 @@ def test_too_few_files_are_refused_at_the_start(tmp_path: Path, n_files: int) ->
 def test_a_limit_of_open_files_that_lowers_connections_is_logged(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("service.process.resource.getrlimit", lambda _: (1024, 1024))
-    settings = process_module._within_files(Settings(max_connections=4096))
-    assert settings.max_connections == 1024 - process_module.SPARE_FILES
+    monkeypatch.setattr("service.http_server.resource.getrlimit", lambda _: (1024, 1024))
+    settings = http_server.within_files(Settings(max_connections=4096))
+    assert settings.max_connections == 1024 - http_server.SPARE_FILES
     said = capfd.readouterr()
     assert "max_connections" in said.out + said.err
 
 
 def test_few_connections_need_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.process.resource.getrlimit", lambda _: (650, 650))
-    assert process_module._within_files(Settings(max_connections=10)).max_connections == 10
+    monkeypatch.setattr("service.http_server.resource.getrlimit", lambda _: (650, 650))
+    assert http_server.within_files(Settings(max_connections=10)).max_connections == 10
 
 
 HANGING = """
 import asyncio, sys
-from service import process, runtime
+from service import event_loop, runtime
 from service.cli.__main__ import run
 
 async def hang(self):
     await asyncio.to_thread(__import__("time").sleep, 600)
 
-process.STOP_S = 2
+event_loop.STOP_S = 2
 runtime.Runtime.stop = hang
 sys.exit(run(["serve", "--port", "0", "--data", sys.argv[1]]))
 """

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.api.auth import MAX_BUCKETS, Keys, RateLimit
-from service.errors import Forbidden, NotAuthorized, TooManyRequests
+from service.api.auth import Keys
+from service.errors import Forbidden, NotAuthorized
 from service.settings import Settings
 
 KEYS: dict[str, Any] = {
@@ -120,39 +120,3 @@ def test_without_an_admin_key_the_api_key_opens_admin_routes_and_no_other_does()
     assert outcome(settings, JOBS, None) == 401
     assert outcome(settings, JOBS, KEYS["api_key"]) == 200
     assert outcome(settings, JOBS, KEYS["read_key"]) == 403
-
-
-def test_rate_limit_counts_each_address_alone():
-    limit = RateLimit(5)
-    for _ in range(5):
-        limit.check(READ[1], "a")
-    with pytest.raises(TooManyRequests) as caught:
-        limit.check(READ[1], "a")
-    assert caught.value.retry_after_s == 1
-    limit.check(READ[1], "b")
-    limit.check(OPEN[0], "a")
-
-
-def test_the_number_of_remembered_addresses_is_limited():
-    limit = RateLimit(1)
-    for number in range(MAX_BUCKETS + 100):
-        limit.check(READ[1], str(number))
-    assert len(limit._buckets) == MAX_BUCKETS
-    with pytest.raises(TooManyRequests):
-        limit.check(READ[1], str(MAX_BUCKETS + 99))
-
-
-def test_rate_limit_tells_how_long_to_wait():
-    limit = RateLimit(0.01)
-    limit.check(READ[1], "a")
-    with pytest.raises(TooManyRequests) as caught:
-        limit.check(READ[1], "a")
-    wait_s = caught.value.retry_after_s
-    assert wait_s is not None
-    assert 99 <= wait_s <= 100
-
-
-def test_rate_limit_is_off_by_default():
-    limit = RateLimit(Settings().rate_limit_per_s)
-    for _ in range(1000):
-        limit.check(READ[1], "a")

@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse
 
 from service.api import problems
 from service.api.gateway import FastRoute, Gateway
+from service.api.rate_limit import RateLimit
 from service.errors import Overloaded, ServiceError
 from service.logs import BURST_LINES
 from service.metrics import Metrics
@@ -46,7 +47,8 @@ class Caller:
 
     def __init__(self, lanes=None, **settings):
         self.metrics = Metrics()
-        self.door = Gateway(inner(), Settings(**settings), self.metrics, lanes or {})
+        known = Settings(**settings)
+        self.door = Gateway(inner(), known, self.metrics, lanes or {}, RateLimit(known.rate_limit_per_s))
 
     def __call__(self, method, path, **options):
         async def send():

@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 
 from loadtest.client import Answer, Client
 from service.api.gateway import Gateway
+from service.api.rate_limit import RateLimit
 from tests.service.local import Local, serving
 
 N_REQUESTS = 2000
@@ -114,8 +115,9 @@ class Framework:
     """The application without fast routes."""
 
     def __init__(self, app: FastAPI) -> None:
-        service = app.state.serving
-        self._app, self._door = app, Gateway(FastAPI.build_middleware_stack(app), service.settings, service.metrics, {})
+        service, rate = app.state.serving, RateLimit(None)
+        inner = FastAPI.build_middleware_stack(app)
+        self._app, self._door = app, Gateway(inner, service.settings, service.metrics, {}, rate)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         scope["app"] = self._app

@@ -68,8 +68,8 @@ def test_light_queries_overtake_heavy_ones_and_late_ones_are_refused() -> None:
         light = pending_queries.put(QUERY)
         await asyncio.sleep(0)
         first = pending_queries.take(sleep=False)
-        assert [pending.future for pending in first] == [heavy[0]]
-        assert pending_queries.take(sleep=False)[0].future is light
+        assert [pending.promise for pending in first] == [heavy[0]]
+        assert pending_queries.take(sleep=False)[0].promise is light
         await asyncio.sleep(0.1)
         assert pending_queries.in_time([], asyncio.get_running_loop().time() + 1e-3) == []
         await asyncio.sleep(0.01)

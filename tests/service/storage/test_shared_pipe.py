@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from service.errors import StreamUnavailable
 from service.storage import shared_pipe
-from service.storage.shared_pipe import SharedPipe
+from service.storage.append_pipe import RedisPipe
+from service.storage.shared_pipe import SharedPipe, Verify
 
 N_CALLS = 5
 SOON_S = 2.0  # on a busy machine
 HANGS_S = 20.0
+
+
+def in_thread(check: Callable[[], None]) -> Verify:
+    async def verify(pipe: RedisPipe) -> None:
+        assert pipe.is_open
+        await asyncio.to_thread(check)
+
+    return verify
 
 
 async def seconds_of_refusal(pipe: SharedPipe) -> float:
@@ -33,7 +43,7 @@ def test_while_one_connects_again_all_others_are_refused_at_once(redis_url: str)
         raise StreamUnavailable("Redis has not answered")
 
     async def check() -> list[float]:
-        pipe = SharedPipe(redis_url, verify)
+        pipe = SharedPipe(redis_url, in_thread(verify))
         await seconds_of_refusal(pipe)
         hanging.set()
         first = asyncio.create_task(seconds_of_refusal(pipe))
@@ -55,7 +65,7 @@ def test_the_time_of_a_call_counts_from_before_it_connects(redis_url: str, monke
         is_over.wait(HANGS_S)
 
     async def check() -> float:
-        pipe = SharedPipe(redis_url, verify)
+        pipe = SharedPipe(redis_url, in_thread(verify))
         took_s = await seconds_of_refusal(pipe)
         is_over.set()
         pipe.close()

@@ -6,9 +6,10 @@ import pytest
 import redis
 
 from service.errors import NewerEntry, StreamReplaced
+from service.storage.appender import RATINGS
 from service.storage.events import ZERO, Entry, StreamId, encode_ratings
 from service.storage.rating_log import RatingLog
-from service.storage.stream import RATINGS, TRIMMED, Stream
+from service.storage.stream import TRIMMED, Stream
 from service.storage.stream_reader import StreamReader
 from tests.service.logs import append, commit
 

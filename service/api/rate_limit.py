@@ -1,0 +1,65 @@
+"""`RateLimit`: requests per second and client address, over all processes of a service."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+import secrets
+import time
+
+from service.api.auth import is_open
+from service.errors import TooManyRequests
+
+BURST_S = 1.0  # seconds; a bucket has the requests that the rate allows in this time, but at least one
+N_SLOTS = 1 << 14  # addresses that can be counted at the same time
+N_PROBES = 8  # slots in which an address may be
+_SLOT_BYTES = 16
+
+
+class RateLimit:
+    """One token bucket per client address.
+
+    The buckets lie in memory that forked processes share. A bucket is the time at which it will be full again, so that
+    one number is its whole state. There is no lock: of two processes that count a request of one address within the
+    same microsecond, one count may be lost. If an address finds all its slots in use, it replaces the one that is
+    full soonest.
+    """
+
+    def __init__(self, per_s: float | None) -> None:
+        """Allow `per_s` requests per second; None allows all."""
+        self.is_on = per_s is not None
+        self._per_s = per_s
+        self._size = max(1.0, (per_s or 0.0) * BURST_S)
+        self._salt = secrets.token_bytes(16)  # so that no client can choose the slots of its address
+        memory = memoryview(mmap.mmap(-1, _SLOT_BYTES * N_SLOTS))
+        self._addresses = memory[: 8 * N_SLOTS].cast("Q")
+        self._full_at = memory[8 * N_SLOTS :].cast("d")
+
+    def check(self, path: bytes, address: str) -> None:
+        """Take one token.
+
+        Raises:
+            TooManyRequests: there is no token; carries the seconds until there is one.
+        """
+        if self._per_s is None or is_open(path):
+            return
+        now = time.monotonic()
+        slot, full_at = self._slot(address, now)
+        tokens = self._size - (full_at - now) * self._per_s
+        if tokens < 1:
+            wait_s = math.ceil((1 - tokens) / self._per_s)
+            raise TooManyRequests(f"Over {self._per_s:g} requests per second; try again in {wait_s} s", wait_s)
+        self._full_at[slot] = full_at + 1 / self._per_s
+
+    def _slot(self, address: str, now: float) -> tuple[int, float]:
+        """The slot of `address`, and when its bucket is full, at the earliest now."""
+        digest = hashlib.blake2b(address.encode(), key=self._salt, digest_size=8).digest()
+        number = int.from_bytes(digest) | 1  # 0 marks a slot that was never used
+        slots = [(number + probe) % N_SLOTS for probe in range(N_PROBES)]
+        for slot in slots:
+            if self._addresses[slot] == number:
+                return slot, max(self._full_at[slot], now)
+        slot = min(slots, key=self._full_at.__getitem__)
+        self._addresses[slot] = number
+        return slot, now

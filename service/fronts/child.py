@@ -1,0 +1,97 @@
+"""`Child`: one process that the parent has forked, and forks again when it dies."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+import structlog
+
+from service import logs
+from service.settings import Settings
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # seconds before a process that died is started again
+STEADY_S = 30.0  # seconds after which a process counts as started well
+HOPELESS = 78  # exit status of a process that another attempt would not help, EX_CONFIG of sysexits.h
+_PR_SET_PDEATHSIG = 1  # from sys/prctl.h
+
+_log = structlog.get_logger(__name__)
+
+
+class Child:
+    """One process.
+
+    Attributes:
+        name: in logs.
+        pid: 0 while it does not run.
+        status: its last exit status, or minus the signal that ended it; 0 before its first end.
+    """
+
+    def __init__(self, name: str, settings: Settings, role: Callable[[], int]) -> None:
+        """Prepare; `role` is the work of the process and returns its exit status."""
+        self.name, self._settings, self._role = name, settings, role
+        self.pid = self.status = 0
+        self._started_s = self._due_s = 0.0  # monotonic
+        self._wait_s = FIRST_WAIT_S
+
+    def start(self) -> None:
+        """Fork."""
+        self._started_s = time.monotonic()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if not self.pid:
+            os._exit(self._run(parent))
+
+    def start_if_due(self) -> None:
+        """Fork if the process has died and the pause after its death is over."""
+        if not self.pid and time.monotonic() >= self._due_s:
+            self.start()
+
+    def send(self, number: int) -> None:
+        """Send a signal, if the process runs."""
+        if self.pid:
+            os.kill(self.pid, number)
+
+    def ended(self, wait_status: int) -> None:
+        """Note the end of the process; a process that ends soon after its start waits longer each time."""
+        self.pid, self.status = 0, os.waitstatus_to_exitcode(wait_status)
+        now = time.monotonic()
+        if now - self._started_s >= STEADY_S:
+            self._wait_s = FIRST_WAIT_S
+        self._due_s = now + self._wait_s
+        self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
+
+    def report(self) -> None:
+        """Log a death that nobody has asked for."""
+        cause = f"signal {signal.Signals(-self.status).name}" if self.status < 0 else f"status {self.status}"
+        wait_s = round(max(0.0, self._due_s - time.monotonic()), 1)
+        _log.error("a process of the service died", died=self.name, cause=cause, starts_again_in_s=wait_s)
+
+    def _run(self, parent: int) -> int:
+        """The whole life of the forked process; returns its exit status."""
+        try:
+            _end_with(parent)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent stops them in order
+            logs.configure(self._settings.log_level, self._settings.log_format, self.name)
+            return self._role()
+        except Exception:
+            traceback.print_exc()
+            return 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+
+def _end_with(parent: int) -> None:
+    """Get SIGTERM when the parent ends, by SIGKILL too."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it has ended before the call
+        os._exit(1)

@@ -1,0 +1,233 @@
+"""`Endpoint`: the engine's side of the connections to front processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from gpu.errors import InvalidInput
+from service.engine import fairness
+from service.engine.encoding import encoded
+from service.engine.fairness import Client
+from service.engine.queries import Query
+from service.errors import ServiceError
+from service.fronts.frames import Frames
+from service.fronts.messages import (
+    Answered,
+    Count,
+    Counted,
+    Drop,
+    Hello,
+    Request,
+    State,
+    VerifyRedis,
+    decode_from_front,
+    failed,
+)
+from service.local_serving import LocalServing
+from service.metrics_sum import MetricsSum
+from service.operations import GetMetrics
+from service.runtime import Runtime
+from service.storage.events import StreamId
+
+STATE_EVERY_S = 0.1  # seconds between two messages `State`
+COUNT_TIMEOUT_S = 0.5  # seconds to wait for the metrics of the fronts
+
+_log = structlog.get_logger(__name__)
+
+
+class Endpoint:
+    """Listens on a Unix socket and passes requests of fronts to the service. Belongs to the event loop."""
+
+    def __init__(self, runtime: Runtime, serving: LocalServing, counts: MetricsSum, path: Path) -> None:
+        """Prepare.
+
+        Args:
+            runtime, serving: the service in this process.
+            counts: gets the metrics of the fronts.
+            path: of the socket; must not exist.
+        """
+        self.runtime, self.serving, self.counts = runtime, serving, counts
+        self._path = path
+        self._fronts: set[_Front] = set()
+        self._uncounted: set[_Front] = set()  # fronts that were asked for their metrics and have not answered
+        self._all_counted = asyncio.Event()
+
+    @property
+    def n_fronts(self) -> int:
+        """Fronts that are connected."""
+        return len(self._fronts)
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Front(self).frames, str(self._path))
+        self._telling = asyncio.create_task(self._tell())
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        self._telling.cancel()
+        self._server.close()
+        for front in tuple(self._fronts):
+            front.frames.close()
+        self._path.unlink(missing_ok=True)
+
+    def state(self) -> State:
+        """The present state, for the fronts."""
+        refusal = self.runtime.write_refusal()
+        return State(None if refusal is None else failed(0, refusal))
+
+    async def count(self) -> None:
+        """Ask all fronts for their metrics; return when they have come, or after half a second."""
+        self._all_counted.clear()
+        self._uncounted |= self._fronts
+        for front in self._fronts:
+            front.frames.send(Count())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COUNT_TIMEOUT_S if self._uncounted else 0):
+                await self._all_counted.wait()
+
+    def joined(self, front: _Front) -> None:
+        """A front has connected."""
+        self._fronts.add(front)
+
+    def left(self, front: _Front) -> None:
+        """A front is gone."""
+        self._fronts.discard(front)
+        self.counts.end(front)
+        self._note_counted(front)
+
+    def counted(self, front: _Front, message: Counted) -> None:
+        """The metrics of a front have come."""
+        self.counts.put(front, message.samples)
+        self._note_counted(front)
+
+    def _note_counted(self, front: _Front) -> None:
+        self._uncounted.discard(front)
+        if not self._uncounted:
+            self._all_counted.set()
+
+    async def _tell(self) -> None:
+        while True:
+            state = self.state()
+            for front in self._fronts:
+                front.frames.send(state)
+            await asyncio.sleep(STATE_EVERY_S)
+
+
+class _Front:
+    """One front process."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint, self._name = endpoint, ""
+        self.frames = Frames(decode_from_front, self._receive, self._lost)
+        self.open: set[int] = set()  # requests without an answer
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def answer(self, request_id: int, bodies: list[bytes]) -> None:
+        """Send the answer to an open request."""
+        self.open.discard(request_id)
+        self.frames.send(Answered(request_id, bodies))
+
+    def refuse(self, request_id: int, error: BaseException) -> None:
+        """Send the error that answers an open request; log an unforeseen one."""
+        self.open.discard(request_id)
+        if not isinstance(error, ServiceError | InvalidInput):
+            _log.error("request of a front failed", front=self._name, exc_info=error)
+        self.frames.send(failed(request_id, error))
+
+    def _receive(self, messages: list[Any]) -> None:
+        for message in messages:
+            match message:
+                case Request():
+                    self._request(message)
+                case VerifyRedis(request_id, run_id):
+                    self._start(request_id, self._verify(run_id))
+                case Drop(request_id):
+                    self._drop(request_id)
+                case Counted():
+                    self._endpoint.counted(self, message)
+                case Hello(name):
+                    self._name = name
+                    self._endpoint.joined(self)
+                    self.frames.send(self._endpoint.state())
+
+    def _request(self, request: Request) -> None:
+        client = Client(request.address, request.key)
+        if request.wait_for or not isinstance(request.content, Query):
+            self._start(request.id, self._answered(request, client))
+            return
+        self.open.add(request.id)
+        try:
+            self._endpoint.runtime.ask_for(request.content, client, _Promise(self, request.id))
+        except Exception as error:
+            self.refuse(request.id, error)
+
+    async def _answered(self, request: Request, client: Client) -> list[bytes]:
+        fairness.current.set(client)
+        wait_for = StreamId.parse(request.wait_for) if request.wait_for else None
+        if isinstance(request.content, Query):
+            return encoded(await self._endpoint.runtime.ask(request.content, wait_for))
+        if isinstance(request.content, GetMetrics):
+            await self._endpoint.count()
+        return [await self._endpoint.serving.operate(request.content, wait_for)]
+
+    async def _verify(self, run_id: str) -> list[bytes]:
+        await self._endpoint.runtime.verify_redis(run_id)
+        return []
+
+    def _start(self, request_id: int, work: Awaitable[list[bytes]]) -> None:
+        self.open.add(request_id)
+        task = asyncio.ensure_future(work)
+        self._tasks[request_id] = task  # type: ignore[assignment]
+        task.add_done_callback(functools.partial(self._finish, request_id))
+
+    def _finish(self, request_id: int, task: asyncio.Future[list[bytes]]) -> None:
+        self._tasks.pop(request_id, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if request_id not in self.open:
+            return
+        if error is None:
+            self.answer(request_id, task.result())
+        else:
+            self.refuse(request_id, error)
+
+    def _drop(self, request_id: int) -> None:
+        self.open.discard(request_id)
+        task = self._tasks.pop(request_id, None)
+        if task is not None:
+            task.cancel()
+
+    def _lost(self) -> None:
+        self.open.clear()
+        for task in tuple(self._tasks.values()):
+            task.cancel()
+        self._endpoint.left(self)
+
+
+class _Promise:
+    """Stands for the future of a query: its answer goes to the front."""
+
+    __slots__ = ("_front", "_id")
+
+    def __init__(self, front: _Front, request_id: int) -> None:
+        self._front, self._id = front, request_id
+
+    def done(self) -> bool:
+        """Whether the front has dropped the request, or is gone."""
+        return self._id not in self._front.open
+
+    def set_result(self, result: Any) -> None:
+        """Encode and send the answer."""
+        self._front.answer(self._id, encoded(result))
+
+    def set_exception(self, exception: Exception) -> None:
+        """Send the error."""
+        self._front.refuse(self._id, exception)

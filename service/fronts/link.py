@@ -1,0 +1,162 @@
+"""`Link`: a front's connection to the engine's process, which it opens again when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from service.errors import NotReady, Overloaded, ServiceError
+from service.fronts.frames import Frames
+from service.fronts.messages import (
+    Answered,
+    Count,
+    Counted,
+    Drop,
+    Failed,
+    Hello,
+    State,
+    decode_from_engine,
+    error_of,
+)
+from service.metrics_sum import samples_of
+
+RETRY_S = 0.05  # seconds between two attempts to connect
+SILENT_S = 3.0  # seconds without a message after which the engine counts as hung
+STARTING = "the engine's process is starting"
+HUNG = f"the engine's process has been silent for {SILENT_S:g} s"
+
+_log = structlog.get_logger(__name__)
+
+
+class Link:
+    """Sends requests to the engine's process and awaits their answers. Belongs to one event loop."""
+
+    def __init__(self, path: Path, name: str, max_open: int, registry: CollectorRegistry) -> None:
+        """Prepare; `start` connects.
+
+        Args:
+            path: socket of the engine's process.
+            name: name of this front.
+            max_open: most requests without an answer; more are refused.
+            registry: the metrics of this process, which the engine adds to its own.
+        """
+        self._path, self._name, self._max_open, self._registry = path, name, max_open, registry
+        self._frames: Frames | None = None
+        self._ids = itertools.count(1)
+        self._open: dict[int, asyncio.Future[list[bytes]]] = {}
+        self._heard_s = 0.0  # monotonic seconds of the last message
+        self._state: State | None = None
+
+    def start(self) -> None:
+        """Connect, now and after each loss."""
+        self._lost = asyncio.Event()
+        self._connecting = asyncio.create_task(self._connect())
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Send the last metrics and close the connection."""
+        self._connecting.cancel()
+        self._watching.cancel()
+        if self._frames is not None:
+            self._frames.send(Counted(list(samples_of(self._registry))))
+            await asyncio.sleep(0)  # it is sent at the end of this turn
+            self._frames.close()
+
+    def write_refusal(self) -> ServiceError | None:
+        """The error with which a write must be refused now, or None."""
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            return NotReady(obstacle)
+        assert self._state is not None  # noqa: S101 (the first message after `Hello`)
+        error = None if self._state.refusal is None else error_of(self._state.refusal)
+        return error if isinstance(error, ServiceError) else None
+
+    async def ask(self, make: Any, *content: Any) -> list[bytes]:
+        """Send `make(id, *content)` and await its answer.
+
+        Raises:
+            NotReady: the engine's process is starting, hangs, or ends before it has answered.
+            Overloaded: too many requests are open.
+            Exception: the error that answers the request.
+        """
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            raise NotReady(obstacle)
+        if len(self._open) >= self._max_open:
+            raise Overloaded(f"{len(self._open):,} requests are already waiting")
+        frames, number = self._frames, next(self._ids)
+        assert frames is not None  # noqa: S101 (else there is an obstacle)
+        future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+        self._open[number] = future
+        frames.send(make(number, *content))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            frames.send(Drop(number))
+            raise
+        finally:
+            self._open.pop(number, None)
+
+    def _obstacle(self) -> str | None:
+        """Why the engine cannot be asked, or None."""
+        if self._frames is None or self._state is None or not self._frames.is_open:
+            return STARTING
+        return HUNG if time.monotonic() - self._heard_s > SILENT_S else None
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._lost.clear()
+            try:
+                _, frames = await loop.create_unix_connection(
+                    lambda: Frames(decode_from_engine, self._receive, self._lose), str(self._path)
+                )
+            except OSError:
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._heard_s, self._frames = time.monotonic(), frames
+            frames.send(Hello(self._name))
+            await self._lost.wait()
+
+    def _lose(self) -> None:
+        """The connection has ended: the engine's process is gone."""
+        self._frames = self._state = None
+        self._fail_open(STARTING)
+        self._lost.set()
+
+    async def _watch(self) -> None:
+        """Fail the open requests when the engine is silent."""
+        while True:
+            await asyncio.sleep(SILENT_S / 4)
+            if self._open and self._frames is not None and self._obstacle() == HUNG:
+                _log.error("the engine's process is silent", requests=len(self._open))
+                self._fail_open(HUNG)
+
+    def _fail_open(self, reason: str) -> None:
+        for future in self._open.values():
+            if not future.done():
+                future.set_exception(NotReady(reason))
+
+    def _receive(self, messages: list[Any]) -> None:
+        self._heard_s = time.monotonic()
+        for message in messages:
+            match message:
+                case Answered(number, bodies):
+                    future = self._open.get(number)
+                    if future is not None and not future.done():
+                        future.set_result(bodies)
+                case Failed():
+                    future = self._open.get(message.id)
+                    if future is not None and not future.done():
+                        future.set_exception(error_of(message))
+                case State():
+                    self._state = message
+                case Count():
+                    assert self._frames is not None  # noqa: S101 (it has just received)
+                    self._frames.send(Counted(list(samples_of(self._registry))))

@@ -1,0 +1,139 @@
+"""The messages between a front process and the engine's process.
+
+Both are processes of one start of the service and run the same code, so the format needs no version.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gpu.errors import InvalidInput
+from service.engine.queries import Query
+from service.errors import ServiceError
+from service.operations import Operation
+
+# --- from a front
+
+
+class Hello(Struct, tag=0, array_like=True, frozen=True):
+    """The first message of a front: its name, such as `front-1`."""
+
+    name: str
+
+
+class Request(Struct, tag=1, array_like=True, frozen=True):
+    """A query or an operation; exactly one `Answered` or `Failed` follows, unless `Drop` comes before.
+
+    Attributes:
+        id: chosen by the front; unique among its open requests.
+        content: the query or the operation.
+        address, key: the client, as `service.engine.fairness.Client` has it.
+        wait_for: a stream id to learn first; empty: none.
+    """
+
+    id: int
+    content: Query | Operation
+    address: str
+    key: bytes | None
+    wait_for: str
+
+
+class Drop(Struct, tag=2, array_like=True, frozen=True):
+    """The client of a request has gone: its answer is not needed."""
+
+    id: int
+
+
+class VerifyRedis(Struct, tag=3, array_like=True, frozen=True):
+    """Asks whether ratings may be written to the server with this run id; answered like `Request`."""
+
+    id: int
+    run_id: str
+
+
+class Counted(Struct, tag=4, array_like=True, frozen=True):
+    """All samples of the metrics of a front: [name, labels, value]."""
+
+    samples: list[tuple[str, dict[str, str], float]]
+
+
+FromFront = Hello | Request | Drop | VerifyRedis | Counted
+
+# --- from the engine
+
+
+class Answered(Struct, tag=0, array_like=True, frozen=True):
+    """The bodies that answer a request: one, or one for each of several users."""
+
+    id: int
+    bodies: list[bytes]
+
+
+class Failed(Struct, tag=1, array_like=True, frozen=True):
+    """The error that answers a request.
+
+    Attributes:
+        kind: name of its class.
+        text: its message.
+        fields: its other attributes.
+    """
+
+    id: int
+    kind: str
+    text: str
+    fields: dict[str, Any]
+
+
+class State(Struct, tag=2, array_like=True, frozen=True):
+    """The state of the engine's process, sent several times a second: silence means that it hangs.
+
+    Attributes:
+        refusal: the error with which writes must be refused now; None if ratings may be acknowledged.
+    """
+
+    refusal: Failed | None
+
+
+class Count(Struct, tag=3, array_like=True, frozen=True):
+    """Asks for `Counted`."""
+
+
+FromEngine = Answered | Failed | State | Count
+
+
+class EngineError(Exception):
+    """An unforeseen error in the engine's process; the text is its traceback."""
+
+
+def failed(request_id: int, error: BaseException) -> Failed:
+    """The message for `error`. Of an unforeseen error it carries the class and the message, for the log."""
+    if isinstance(error, ServiceError | InvalidInput):
+        return Failed(request_id, type(error).__name__, str(error), vars(error))
+    return Failed(request_id, EngineError.__name__, f"{type(error).__name__}: {error}", {})
+
+
+def error_of(message: Failed) -> Exception:
+    """The error that `failed` was given, or `EngineError`."""
+    kind = _kinds().get(message.kind, EngineError)
+    error = kind.__new__(kind, message.text)
+    error.args = (message.text,)
+    vars(error).update(message.fields)
+    return error
+
+
+def _kinds() -> dict[str, type[Exception]]:
+    """The classes of errors that cross, by name; all modules that define one have been imported by now."""
+    kinds: dict[str, type[Exception]] = {}
+    found: list[type[Exception]] = [ServiceError, InvalidInput]
+    while found:
+        kind = found.pop()
+        kinds[kind.__name__] = kind
+        found += kind.__subclasses__()
+    return kinds
+
+
+decode_from_front = msgspec.msgpack.Decoder(list[FromFront]).decode
+decode_from_engine = msgspec.msgpack.Decoder(list[FromEngine]).decode

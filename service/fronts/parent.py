@@ -1,0 +1,127 @@
+"""The parent of a service with several processes: starts them, replaces those that die, and stops them in order.
+
+It forks, so that all processes share the memory of the modules that it has imported; therefore it has no event loop and
+starts no threads. The listening socket belongs to it: while a front is replaced, the others accept connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from service.api.rate_limit import RateLimit
+from service.event_loop import STOP_S
+from service.fronts import engine_process, front_process
+from service.fronts.child import HOPELESS, Child
+from service.http_server import GRACE_S, url_of
+from service.settings import Settings
+from service.storage.redis_server import runtime_folder
+
+FEW_CORES = 2  # with so few, one process answers more: several would only take turns
+CORES_PER_FRONT = 2
+MOST_FRONTS = 8  # by default
+FRONTS_STOP_S = GRACE_S + 3.0  # seconds for the fronts to answer what is in flight
+CHECK_EVERY_S = 0.1  # seconds
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+_log = structlog.get_logger(__name__)
+
+
+def n_fronts(settings: Settings) -> int:
+    """The setting `fronts`; by default 0 on one or two cores, and on more of them half their number, at most eight."""
+    if settings.fronts is not None:
+        return settings.fronts
+    n_cores = len(os.sched_getaffinity(0))
+    return 0 if n_cores <= FEW_CORES else min(n_cores // CORES_PER_FRONT, MOST_FRONTS)
+
+
+def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
+    """Serve until SIGTERM or SIGINT. The exit status is 0 if all processes have ended in order, else 1."""
+    path = runtime_folder(settings.data) / f"engine-{os.getpid()}.sock"
+    rate = RateLimit(settings.rate_limit_per_s)  # its table is shared memory
+    of_front = settings.model_copy(update={"max_connections": -(-settings.max_connections // n_fronts)})
+    engine = Child("engine", settings, lambda: engine_process.run(settings, path, url_of(listener), n_fronts))
+    fronts = []
+    for number in range(1, n_fronts + 1):
+        name = f"front-{number}"
+        role = functools.partial(front_process.run, of_front, path, listener, rate, name)
+        fronts.append(Child(name, settings, role))
+    gc.collect()
+    gc.freeze()  # the collector would write to all objects, and so copy the pages that the processes share
+    try:
+        return _Parent(engine, fronts).run()
+    finally:
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+
+
+class _Parent:
+    """Watches the processes, by signals that stay blocked and are waited for."""
+
+    def __init__(self, engine: Child, fronts: Sequence[Child]) -> None:
+        self._engine, self._fronts = engine, fronts
+        self._children = [engine, *fronts]
+
+    def run(self) -> int:
+        """Start all, replace those that die until a stop signal, and stop all."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        for child in self._children:
+            child.start()
+        while self._next_signal() not in (signal.SIGTERM, signal.SIGINT) and not self._is_hopeless():
+            for child in self._children:
+                child.start_if_due()
+        running = [child for child in self._children if child.pid]
+        status = 1 if self._is_hopeless() else 0
+        self._stop()
+        return status or int(any(child.status for child in running))
+
+    def _is_hopeless(self) -> bool:
+        return self._engine.status == HOPELESS
+
+    def _next_signal(self) -> int | None:
+        """Wait for a signal, or for a tenth of a second; note the processes that have ended."""
+        received = signal.sigtimedwait(_SIGNALS, CHECK_EVERY_S)
+        for child in self._reaped():
+            if child.status != HOPELESS:
+                child.report()
+        return None if received is None else received.si_signo
+
+    def _stop(self) -> None:
+        """Let the fronts answer what is in flight, then stop the engine; kill those that hang."""
+        deadline_s = time.monotonic() + STOP_S
+        self._end(self._fronts, FRONTS_STOP_S)
+        self._end([self._engine], deadline_s - time.monotonic())
+
+    def _end(self, children: Sequence[Child], timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        for child in children:
+            child.send(signal.SIGTERM)
+        while any(child.pid for child in children) and time.monotonic() < deadline_s:
+            signal.sigtimedwait([signal.SIGCHLD], CHECK_EVERY_S)
+            self._reaped()
+        for child in children:
+            if child.pid:
+                _log.error("a process does not end and is killed", killed=child.name)
+                child.send(signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+                child.ended(signal.SIGKILL)
+
+    def _reaped(self) -> list[Child]:
+        """The processes that have ended since the last call."""
+        found = []
+        for child in self._children:
+            if child.pid:
+                pid, wait_status = os.waitpid(child.pid, os.WNOHANG)
+                if pid:
+                    child.ended(wait_status)
+                    found.append(child)
+        return found

@@ -1,0 +1,81 @@
+"""`RemoteServing`: what the routes need of the service, from the engine's process and from Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from service.engine import fairness
+from service.engine.queries import Query, Recommend
+from service.fronts.link import Link
+from service.fronts.messages import Request, VerifyRedis
+from service.metrics import Metrics
+from service.operations import CheckNewIds, Operation
+from service.settings import Settings
+from service.storage.append_pipe import RedisPipe
+from service.storage.appender import Appender, run_id_of
+from service.storage.events import Fields, RatingEvent, StreamId
+from service.writes import Writes
+
+OPEN_PER_WAITING = 2  # requests that may be open for each that may wait for the engine, which refuses the others
+
+
+class RemoteServing:
+    """See `service.serving.Serving`, which has the errors of each method.
+
+    A front writes to Redis itself. The engine's process decides whether it may: at each new connection, and by its
+    state, which it sends several times a second.
+    """
+
+    def __init__(self, settings: Settings, redis_url: str, socket: Path, name: str) -> None:
+        """Prepare; `start` connects.
+
+        Args:
+            settings: of this front.
+            redis_url: where the ratings go.
+            socket: of the engine's process.
+            name: of this front, for the engine's log.
+        """
+        self.settings, self.metrics = settings, Metrics()
+        self._link = Link(socket, name, OPEN_PER_WAITING * settings.max_waiting, self.metrics.registry)
+        self._appender = Appender(redis_url, self._verify)
+        self._writes = Writes(self._appender, self._link.write_refusal, settings.max_waiting, self.metrics)
+
+    def start(self) -> None:
+        """Connect to the engine's process. Call it on the event loop."""
+        self._link.start()
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._link.stop()
+        self._appender.close()
+
+    async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of one answer."""
+        return (await self._ask(query, wait_for))[0]
+
+    async def answer_each(self, query: Recommend, wait_for: StreamId | None = None) -> list[bytes]:
+        """The JSON of each recommendation."""
+        return await self._ask(query, wait_for)
+
+    async def operate(self, operation: Operation, wait_for: StreamId | None = None) -> bytes:
+        """The JSON of the answer, or a page."""
+        return (await self._ask(operation, wait_for))[0]
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one durable entry."""
+        return await self._writes.append(fields)
+
+    async def check_new_ids(self, ratings: Sequence[RatingEvent]) -> None:
+        """Count new users and items against the limit, which the engine keeps for all fronts."""
+        if self.settings.max_new_ids_per_hour is not None and ratings:
+            users, items = {rating.user for rating in ratings}, {rating.item for rating in ratings}
+            await self.operate(CheckNewIds(list(users), list(items)))
+
+    async def _ask(self, content: Query | Operation, wait_for: StreamId | None) -> list[bytes]:
+        client = fairness.current.get()
+        position = "" if wait_for is None else str(wait_for)
+        return await self._link.ask(Request, content, client.address, client.key, position)
+
+    async def _verify(self, pipe: RedisPipe) -> None:
+        await self._link.ask(VerifyRedis, await run_id_of(pipe))

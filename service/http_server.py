@@ -1,0 +1,101 @@
+"""The HTTP server of a process: its socket, its limit of open files, and uvicorn as we use it."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+from collections.abc import Iterator
+from typing import cast
+
+import structlog
+import uvicorn
+
+from service.api.app import Application
+from service.errors import InvalidSetting
+from service.settings import Settings
+
+BACKLOG = 2048  # connections that the kernel may queue
+GRACE_S = 5  # seconds for requests in flight at a stop: none waits longer for Redis
+KEEP_ALIVE_S = 30  # seconds
+SPARE_FILES = 640  # open files beyond `max_connections`: 320 health or refused connections, logs, kernels, Redis
+MIN_CONNECTIONS = 64  # connections for which the file limit must suffice, unless `max_connections` is lower
+
+_log = structlog.get_logger(__name__)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers, which would raise the signal again and end the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no signal handlers."""
+        yield
+
+
+def server(app: Application) -> Server:
+    """A server for `app`; `serve([listener])` runs it until `should_exit` is set."""
+    return Server(
+        uvicorn.Config(
+            app,
+            http=cast("type", app.connection),  # uvicorn calls it like a protocol class
+            ws="none",
+            proxy_headers=False,  # `ClientAddresses` does this
+            lifespan="off",  # the caller starts the service, so that its errors are reported
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+    )
+
+
+@contextlib.contextmanager
+def listening(settings: Settings) -> Iterator[socket.socket]:
+    """The socket of the service.
+
+    Raises:
+        OSError: the process cannot listen on the address.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """The address of the service."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def within_files(settings: Settings) -> Settings:
+    """Settings with `max_connections` lowered to the limit of open files; raises the soft limit if needed.
+
+    Raises:
+        InvalidSetting: the hard limit leaves fewer than `MIN_CONNECTIONS` and fewer than `max_connections`.
+    """
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.max_connections + SPARE_FILES
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        _check_files(allowed, min(settings.max_connections, MIN_CONNECTIONS) + SPARE_FILES)
+        _log.warning(
+            "fewer connections than max_connections: the limit of open files is too low",
+            open_files=allowed,
+            connections=allowed - SPARE_FILES,
+            max_connections=settings.max_connections,
+        )
+        wanted = allowed
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
+    return settings.model_copy(update={"max_connections": wanted - SPARE_FILES})
+
+
+def _check_files(allowed: int, least: int) -> None:
+    if allowed < least:
+        raise InvalidSetting(
+            f"Invalid limit of open files: expected {least} or more, got {allowed}; raise it (ulimit -n 65536,"
+            " LimitNOFILE= of systemd, --ulimit nofile=65536 of docker)"
+        )

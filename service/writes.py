@@ -1,0 +1,56 @@
+"""`Writes`: appends entries to the stream as long as they may be acknowledged, and counts refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from service.errors import Overloaded, ServiceError
+from service.metrics import Metrics
+from service.storage.events import Fields, StreamId
+
+
+class Appending(Protocol):
+    """What `Writes` needs of a stream."""
+
+    @property
+    def n_appending(self) -> int:
+        """Appends that wait."""
+        ...
+
+    async def append(self, fields: Fields) -> StreamId:
+        """Append one durable entry."""
+        ...
+
+
+class Writes:
+    """The writes of one process.
+
+    Args:
+        stream: takes the entries.
+        refusal: the error with which a write must be refused now, or None.
+        max_waiting: most appends that may wait for Redis.
+        metrics: counts refusals by reason.
+    """
+
+    def __init__(
+        self, stream: Appending, refusal: Callable[[], ServiceError | None], max_waiting: int, metrics: Metrics
+    ) -> None:
+        self._stream, self._refusal, self._max_waiting, self._metrics = stream, refusal, max_waiting, metrics
+        metrics.queue_length.labels("appends").set_function(lambda: stream.n_appending)
+
+    async def append(self, fields: Fields) -> StreamId:
+        """See `service.serving.Serving.append`."""
+        try:
+            self._check()
+            return await self._stream.append(fields)
+        except ServiceError as error:
+            self._metrics.writes_refused.labels(error.slug).inc()
+            raise
+
+    def _check(self) -> None:
+        refusal = self._refusal()
+        if refusal is not None:
+            raise refusal
+        if self._stream.n_appending >= self._max_waiting:
+            raise Overloaded(f"{self._max_waiting:,} writes are already waiting")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
 import socket
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import structlog
 import uvicorn
@@ -21,11 +22,33 @@ KEEP_ALIVE_S = 30  # seconds
 SPARE_FILES = 640  # open files beyond `max_connections`: 320 health or refused connections, logs, kernels, Redis
 MIN_CONNECTIONS = 64  # connections for which the file limit must suffice, unless `max_connections` is lower
 
+Accept = Callable[[socket.socket, Callable[[], asyncio.Protocol]], Any]
 _log = structlog.get_logger(__name__)
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers, which would raise the signal again and end the process."""
+    """uvicorn's server without its signal handlers, which would raise the signal again and end the process.
+
+    Args:
+        app: the application.
+        accept: starts to accept connections in another way than the event loop's; called with the socket and a function
+            that makes the protocol of a connection. None: the event loop accepts.
+    """
+
+    def __init__(self, app: Application, accept: Accept | None = None) -> None:
+        super().__init__(_config(app))
+        self._app, self._accept = app, accept
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn."""
+        if self._accept is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        self.servers += [self._accept(listener, self._protocol) for listener in sockets or ()]
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self._app.connection(config=self.config, server_state=self.server_state, app_state={})
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -33,21 +56,18 @@ class Server(uvicorn.Server):
         yield
 
 
-def server(app: Application) -> Server:
-    """A server for `app`; `serve([listener])` runs it until `should_exit` is set."""
-    return Server(
-        uvicorn.Config(
-            app,
-            http=cast("type", app.connection),  # uvicorn calls it like a protocol class
-            ws="none",
-            proxy_headers=False,  # `ClientAddresses` does this
-            lifespan="off",  # the caller starts the service, so that its errors are reported
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=GRACE_S,
-        )
+def _config(app: Application) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", app.connection),  # uvicorn calls it like a protocol class
+        ws="none",
+        proxy_headers=False,  # `ClientAddresses` does this
+        lifespan="off",  # the caller starts the service, so that its errors are reported
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
     )
 
 

@@ -47,7 +47,7 @@ def run(settings: Settings) -> int:
         if n_fronts:
             return parent.run(settings, listener, n_fronts)
         runtime = Runtime(settings)
-        return event_loop.run(_serve(runtime, http_server.server(application(LocalServing(runtime))), listener))
+        return event_loop.run(_serve(runtime, Server(application(LocalServing(runtime))), listener))
 
 
 def run_worker(settings: Settings) -> int:

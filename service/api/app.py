@@ -40,7 +40,7 @@ class Application(FastAPI):
         settings = serving.settings
         limits = ConnectionLimits(settings.max_connections)
         self._connections = ConnectionTable(limits, ClientAddresses(settings.trusted_proxies).group)
-        serving.metrics.connections.set_function(lambda: self._connections.n_open)
+        serving.metrics.connections.set_function(lambda: self.n_connections)
 
     def build_middleware_stack(self) -> ASGIApp:
         """The layers of the framework, inside our `Gateway`."""
@@ -58,6 +58,11 @@ class Application(FastAPI):
         if self.middleware_stack is None:
             self.middleware_stack = self.build_middleware_stack()
         return cast("Gateway", self.middleware_stack)
+
+    @property
+    def n_connections(self) -> int:
+        """Open connections."""
+        return self._connections.n_open
 
     def connection(self, **options: Any) -> ConnectionGuard:
         """The protocol of one connection; uvicorn calls this with its options."""

@@ -20,7 +20,9 @@ import structlog
 from service.api.rate_limit import RateLimit
 from service.event_loop import STOP_S
 from service.fronts import engine_process, front_process
+from service.fronts.acceptor import OpenConnections
 from service.fronts.child import HOPELESS, Child
+from service.fronts.front_process import Shared
 from service.http_server import GRACE_S, url_of
 from service.settings import Settings
 from service.storage.redis_server import runtime_folder
@@ -46,14 +48,13 @@ def n_fronts(settings: Settings) -> int:
 def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
     """Serve until SIGTERM or SIGINT. The exit status is 0 if all processes have ended in order, else 1."""
     path = runtime_folder(settings.data) / f"engine-{os.getpid()}.sock"
-    rate = RateLimit(settings.rate_limit_per_s)  # its table is shared memory
+    shared = Shared(RateLimit(settings.rate_limit_per_s), OpenConnections(n_fronts))
     of_front = settings.model_copy(update={"max_connections": -(-settings.max_connections // n_fronts)})
     engine = Child("engine", settings, lambda: engine_process.run(settings, path, url_of(listener), n_fronts))
     fronts = []
-    for number in range(1, n_fronts + 1):
-        name = f"front-{number}"
-        role = functools.partial(front_process.run, of_front, path, listener, rate, name)
-        fronts.append(Child(name, settings, role))
+    for number in range(n_fronts):
+        role = functools.partial(front_process.run, of_front, path, listener, shared, number)
+        fronts.append(Child(front_process.name_of(number), settings, role))
     gc.collect()
     gc.freeze()  # the collector would write to all objects, and so copy the pages that the processes share
     try:

@@ -35,11 +35,13 @@ from service.errors import (
 )
 from service.jobs.jobs import Jobs
 from service.metrics import Metrics
+from service.settings import Settings
 from service.storage import live_versions
 from service.storage.archiver import Archiver
 from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
 from service.storage.redis_server import RedisServer
+from service.storage.remote_archiver import RemoteArchiver
 from service.writes import Writes
 
 RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
@@ -63,6 +65,18 @@ class Runtime(Components):
     jobs: Jobs
     hotswap: HotSwap
     new_ids: NewIds
+
+    def __init__(
+        self, settings: Settings, archiver: RemoteArchiver | None = None, on_failure: Callable[[], None] = lambda: None
+    ) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            settings, on_failure: see `Components`.
+            archiver: of another process, which also supervises trainings; None: this process does both.
+        """
+        super().__init__(settings, on_failure)
+        self._remote_archiver = archiver
 
     async def start(self) -> None:
         """Lock the data folder and start all parts; `until_ready` waits until they can answer.
@@ -227,7 +241,7 @@ class Runtime(Components):
         learner = Learner(engine, self._stream, self._rating_log)
         learner.start()
         self._stop_together(learner.stop)
-        self._archiver = Archiver(self._stream, self._rating_log, self._fail_from_thread)
+        self._archiver = self._remote_archiver or Archiver(self._stream, self._rating_log, self._fail_from_thread)
         self._writes = Writes(self._stream, self.write_refusal, settings.max_waiting, self.metrics)
         for of in chosen.device_bytes():
             self.metrics.device_bytes.labels(of).set_function(functools.partial(_device_bytes, chosen, of))
@@ -285,13 +299,14 @@ class Runtime(Components):
                 return
 
     def _start_writers(self) -> None:
-        """Start the parts that write to DATA: archiver, hot swap, supervisor."""
-        self._archiver.start()
-        self._stop_together(self._archiver.stop)
+        """Start hot swap; and archiver and supervisor, if no other process has them."""
         self.hotswap.start()
         self._stop_together(self.hotswap.stop)
-        if self.settings.worker:
-            self._start_supervisor()
+        if isinstance(self._archiver, Archiver):
+            self._archiver.start()
+            self._stop_together(self._archiver.stop)
+            if self.settings.worker:
+                self._start_supervisor()
 
 
 def _watch(history: History, metrics: Metrics) -> None:

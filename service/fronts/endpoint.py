@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from gpu.errors import InvalidInput
@@ -20,6 +21,7 @@ from service.errors import ServiceError
 from service.fronts.frames import Frames
 from service.fronts.messages import (
     Answered,
+    Archived,
     Count,
     Counted,
     Drop,
@@ -35,6 +37,7 @@ from service.metrics_sum import MetricsSum
 from service.operations import GetMetrics
 from service.runtime import Runtime
 from service.storage.events import StreamId
+from service.storage.remote_archiver import RemoteArchiver
 
 STATE_EVERY_S = 0.1  # seconds between two messages `State`
 COUNT_TIMEOUT_S = 0.5  # seconds to wait for the metrics of the fronts
@@ -45,23 +48,26 @@ _log = structlog.get_logger(__name__)
 class Endpoint:
     """Listens on a Unix socket and passes requests of fronts to the service. Belongs to the event loop."""
 
-    def __init__(self, runtime: Runtime, serving: LocalServing, counts: MetricsSum, path: Path) -> None:
+    def __init__(
+        self, runtime: Runtime, serving: LocalServing, counts: MetricsSum, archiver: RemoteArchiver, path: Path
+    ) -> None:
         """Prepare.
 
         Args:
             runtime, serving: the service in this process.
-            counts: gets the metrics of the fronts.
+            counts: gets the metrics of the other processes.
+            archiver: gets the state of the archiver.
             path: of the socket; must not exist.
         """
-        self.runtime, self.serving, self.counts = runtime, serving, counts
+        self.runtime, self.serving, self.counts, self.archiver = runtime, serving, counts, archiver
         self._path = path
         self._fronts: set[_Front] = set()
         self._uncounted: set[_Front] = set()  # fronts that were asked for their metrics and have not answered
         self._all_counted = asyncio.Event()
 
     @property
-    def n_fronts(self) -> int:
-        """Fronts that are connected."""
+    def n_connected(self) -> int:
+        """Processes that are connected."""
         return len(self._fronts)
 
     async def start(self) -> None:
@@ -152,6 +158,8 @@ class _Front:
                     self._drop(request_id)
                 case Counted():
                     self._endpoint.counted(self, message)
+                case Archived():
+                    self._endpoint.archiver.report(*msgspec.structs.astuple(message))
                 case Hello(name):
                     self._name = name
                     self._endpoint.joined(self)

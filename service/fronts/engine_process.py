@@ -1,4 +1,4 @@
-"""The engine's process: all of the service but HTTP."""
+"""The engine's process: history, models, learning and hot swap; it also starts and verifies Redis."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from service.local_serving import LocalServing
 from service.metrics_sum import MetricsSum
 from service.runtime import Runtime
 from service.settings import Settings
+from service.storage.remote_archiver import RemoteArchiver
 
 POLL_S = 0.02  # seconds
 
@@ -39,9 +40,10 @@ def run(settings: Settings, path: Path, url: str, n_fronts: int) -> int:
 
 async def _serve(settings: Settings, path: Path, url: str, n_fronts: int) -> int:
     stopped = asyncio.Event()
-    runtime, counts = Runtime(settings), MetricsSum()
+    archiver, counts = RemoteArchiver(), MetricsSum()
+    runtime = Runtime(settings, archiver)
     runtime.on_failure = event_loop.on_stop(stopped.set, event_loop.CHILD_SIGNALS)
-    endpoint = Endpoint(runtime, LocalServing(runtime, counts), counts, path)
+    endpoint = Endpoint(runtime, LocalServing(runtime, counts), counts, archiver, path)
     try:
         await runtime.start()
     except (ServiceError, OSError) as error:
@@ -60,7 +62,7 @@ async def _serve(settings: Settings, path: Path, url: str, n_fronts: int) -> int
 
 async def _announce(runtime: Runtime, endpoint: Endpoint, url: str, n_fronts: int) -> None:
     await runtime.until_ready()
-    while endpoint.n_fronts < n_fronts:
+    while endpoint.n_connected < n_fronts + 1:  # and the archiver
         await asyncio.sleep(POLL_S)
     tuning.settle()
     fronts = f"{n_fronts} front processes" if n_fronts > 1 else "1 front process"

@@ -1,4 +1,4 @@
-"""`Link`: a front's connection to the engine's process, which it opens again when it is lost."""
+"""`Link`: the connection of another process to the engine's, which it opens again when it is lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Link:
 
         Args:
             path: socket of the engine's process.
-            name: name of this front.
+            name: of this process, for the log of the engine.
             max_open: most requests without an answer; more are refused.
             registry: the metrics of this process, which the engine adds to its own.
         """
@@ -76,6 +76,11 @@ class Link:
         assert self._state is not None  # noqa: S101 (the first message after `Hello`)
         error = None if self._state.refusal is None else error_of(self._state.refusal)
         return error if isinstance(error, ServiceError) else None
+
+    def tell(self, message: Any) -> None:
+        """Send a message that has no answer; it is dropped while the engine's process cannot be reached."""
+        if self._frames is not None:
+            self._frames.send(message)
 
     async def ask(self, make: Any, *content: Any) -> list[bytes]:
         """Send `make(id, *content)` and await its answer.

@@ -1,6 +1,6 @@
-"""The messages between a front process and the engine's process.
+"""The messages between the engine's process and the others.
 
-Both are processes of one start of the service and run the same code, so the format needs no version.
+All are processes of one start of the service and run the same code, so the format needs no version.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from service.engine.queries import Query
 from service.errors import ServiceError
 from service.operations import Operation
 
-# --- from a front
+# --- from a front, or from the archiver's process
 
 
 class Hello(Struct, tag=0, array_like=True, frozen=True):
-    """The first message of a front: its name, such as `front-1`."""
+    """The first message: the name of the process, such as `front-1`."""
 
     name: str
 
@@ -60,7 +60,16 @@ class Counted(Struct, tag=4, array_like=True, frozen=True):
     samples: list[tuple[str, dict[str, str], float]]
 
 
-FromFront = Hello | Request | Drop | VerifyRedis | Counted
+class Archived(Struct, tag=5, array_like=True, frozen=True):
+    """The state of the archiver, see `service.storage.archiver.Archiver`."""
+
+    obstacle: str | None
+    damage: str | None
+    lag_s: float
+    n_pending: int
+
+
+FromFront = Hello | Request | Drop | VerifyRedis | Counted | Archived
 
 # --- from the engine
 

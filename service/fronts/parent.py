@@ -18,8 +18,9 @@ from collections.abc import Sequence
 import structlog
 
 from service.api.rate_limit import RateLimit
+from service.components import THREADS_STOP_S
 from service.event_loop import STOP_S
-from service.fronts import engine_process, front_process
+from service.fronts import archiver_process, engine_process, front_process
 from service.fronts.acceptor import OpenConnections
 from service.fronts.child import HOPELESS, Child
 from service.fronts.front_process import Shared
@@ -50,6 +51,7 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
     path = runtime_folder(settings.data) / f"engine-{os.getpid()}.sock"
     shared = Shared(RateLimit(settings.rate_limit_per_s), OpenConnections(n_fronts))
     of_front = settings.model_copy(update={"max_connections": -(-settings.max_connections // n_fronts)})
+    archiver = Child(archiver_process.NAME, settings, lambda: archiver_process.run(settings, path))
     engine = Child("engine", settings, lambda: engine_process.run(settings, path, url_of(listener), n_fronts))
     fronts = []
     for number in range(n_fronts):
@@ -58,7 +60,7 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
     gc.collect()
     gc.freeze()  # the collector would write to all objects, and so copy the pages that the processes share
     try:
-        return _Parent(engine, fronts).run()
+        return _Parent(engine, archiver, fronts).run()
     finally:
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -68,9 +70,9 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
 class _Parent:
     """Watches the processes, by signals that stay blocked and are waited for."""
 
-    def __init__(self, engine: Child, fronts: Sequence[Child]) -> None:
-        self._engine, self._fronts = engine, fronts
-        self._children = [engine, *fronts]
+    def __init__(self, engine: Child, archiver: Child, fronts: Sequence[Child]) -> None:
+        self._engine, self._archiver, self._fronts = engine, archiver, fronts
+        self._children = [engine, archiver, *fronts]
 
     def run(self) -> int:
         """Start all, replace those that die until a stop signal, and stop all."""
@@ -97,9 +99,13 @@ class _Parent:
         return None if received is None else received.si_signo
 
     def _stop(self) -> None:
-        """Let the fronts answer what is in flight, then stop the engine; kill those that hang."""
+        """Let the fronts answer what is in flight, then the archiver commit, then stop the engine with Redis.
+
+        Kills those that hang.
+        """
         deadline_s = time.monotonic() + STOP_S
         self._end(self._fronts, FRONTS_STOP_S)
+        self._end([self._archiver], THREADS_STOP_S)
         self._end([self._engine], deadline_s - time.monotonic())
 
     def _end(self, children: Sequence[Child], timeout_s: float) -> None:

@@ -1,0 +1,42 @@
+"""`RemoteArchiver`: the state of an archiver in another process, as it was last reported."""
+
+from __future__ import annotations
+
+import time
+
+SILENT_S = 10.0  # seconds without a report after which no rating is acknowledged; a restart takes one
+
+
+class RemoteArchiver:
+    """See `service.storage.archiver.Archiver` for the attributes.
+
+    Attributes:
+        damage: why the archiver does not merge or trim, or None.
+        n_pending: ratings that the archiver has read and not committed.
+    """
+
+    def __init__(self) -> None:
+        self.damage: str | None = None
+        self.n_pending = 0
+        self._obstacle: str | None = None
+        self._lag_s = 0.0
+        self._heard_s = time.monotonic()
+
+    def report(self, obstacle: str | None, damage: str | None, lag_s: float, n_pending: int) -> None:
+        """Take the present state."""
+        self._obstacle, self.damage, self._lag_s, self.n_pending = obstacle, damage, lag_s, n_pending
+        self._heard_s = time.monotonic()
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the log cannot be written at present, or None."""
+        return f"the archiver has been silent for {SILENT_S:g} s" if self._silent_s > SILENT_S else self._obstacle
+
+    @property
+    def lag_s(self) -> float:
+        """Seconds: as reported, or the time since the last report if that is longer than usual."""
+        return max(self._lag_s, self._silent_s if self._silent_s > SILENT_S else 0.0)
+
+    @property
+    def _silent_s(self) -> float:
+        return time.monotonic() - self._heard_s

@@ -17,7 +17,7 @@ from service import threads
 
 STOP_S = 20  # seconds from the stop signal to a forced end; Docker and Kubernetes kill after 10 to 30 s
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-CHILD_SIGNALS = (signal.SIGTERM,)  # of a process whose parent decides when it ends
+CHILD_STOP = signal.SIGUSR1  # ends a process of which a parent decides when it ends
 
 _log = structlog.get_logger(__name__)
 

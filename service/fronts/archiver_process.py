@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings, path: Path) -> int:
-    """Archive and supervise until SIGTERM; the exit status is 1 if a part has failed.
+    """Archive and supervise until the parent stops it; the exit status is 1 if a part has failed.
 
     Args:
         settings: of the service.
@@ -35,7 +35,7 @@ def run(settings: Settings, path: Path) -> int:
 
 async def _work(settings: Settings, path: Path) -> int:
     stopped = asyncio.Event()
-    parts = _ArchiverProcess(settings, event_loop.on_stop(stopped.set, event_loop.CHILD_SIGNALS))
+    parts = _ArchiverProcess(settings, event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP]))
     link = Link(path, NAME, MAX_OPEN, parts.metrics.registry)
     link.start()
     working, stopping = asyncio.create_task(parts.work(link)), asyncio.create_task(stopped.wait())

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from service import logs
+from service.event_loop import CHILD_STOP, STOP_SIGNALS
 from service.settings import Settings
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # seconds before a process that died is started again
@@ -79,7 +80,8 @@ class Child:
         try:
             _end_with(parent)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent stops them in order
+            for number in STOP_SIGNALS:  # Ctrl-C and systemd reach all processes; the parent stops them in order
+                signal.signal(number, _ignore)
             logs.configure(self._settings.log_level, self._settings.log_format, self.name)
             return self._role()
         except Exception:
@@ -90,8 +92,12 @@ class Child:
             sys.stderr.flush()
 
 
+def _ignore(*_: object) -> None:
+    """Do nothing. Programs that this process starts do not inherit a handler, as they would inherit SIG_IGN."""
+
+
 def _end_with(parent: int) -> None:
-    """Get SIGTERM when the parent ends, by SIGKILL too."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    """Get the signal to stop when the parent ends, by SIGKILL too."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, CHILD_STOP)
     if os.getppid() != parent:  # it has ended before the call
         os._exit(1)

@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings, path: Path, url: str, n_fronts: int) -> int:
-    """Answer the fronts until SIGTERM or until a part fails.
+    """Answer the fronts until the parent stops it or until a part fails.
 
     Args:
         settings: of the service.
@@ -42,7 +42,7 @@ async def _serve(settings: Settings, path: Path, url: str, n_fronts: int) -> int
     stopped = asyncio.Event()
     archiver, counts = RemoteArchiver(), MetricsSum()
     runtime = Runtime(settings, archiver)
-    runtime.on_failure = event_loop.on_stop(stopped.set, event_loop.CHILD_SIGNALS)
+    runtime.on_failure = event_loop.on_stop(stopped.set, [event_loop.CHILD_STOP])
     endpoint = Endpoint(runtime, LocalServing(runtime, counts), counts, archiver, path)
     try:
         await runtime.start()

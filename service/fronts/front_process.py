@@ -31,7 +31,7 @@ def name_of(number: int) -> str:
 
 
 def run(settings: Settings, path: Path, listener: socket.socket, shared: Shared, number: int) -> int:
-    """Answer requests until SIGTERM; the exit status is 0.
+    """Answer requests until the parent stops it; the exit status is 0.
 
     Args:
         settings: of the service, with this front's share of the connections.
@@ -54,7 +54,7 @@ async def _serve(serving: RemoteServing, server: Server, listener: socket.socket
     def stop() -> None:
         server.should_exit = True
 
-    event_loop.on_stop(stop, event_loop.CHILD_SIGNALS)
+    event_loop.on_stop(stop, [event_loop.CHILD_STOP])
     serving.start()
     tuning.settle()
     try:

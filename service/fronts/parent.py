@@ -19,7 +19,7 @@ import structlog
 
 from service.api.rate_limit import RateLimit
 from service.components import THREADS_STOP_S
-from service.event_loop import STOP_S
+from service.event_loop import CHILD_STOP, STOP_S
 from service.fronts import archiver_process, engine_process, front_process
 from service.fronts.acceptor import OpenConnections
 from service.fronts.child import HOPELESS, Child
@@ -111,7 +111,7 @@ class _Parent:
     def _end(self, children: Sequence[Child], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         for child in children:
-            child.send(signal.SIGTERM)
+            child.send(CHILD_STOP)
         while any(child.pid for child in children) and time.monotonic() < deadline_s:
             signal.sigtimedwait([signal.SIGCHLD], CHECK_EVERY_S)
             self._reaped()

@@ -1,8 +1,8 @@
 """`Engine`: one thread that owns the history and the live models, and the queues into it.
 
-The thread takes all waiting requests and answers them as one batch. Scoring comes first, but a learning batch never
-waits longer than `LEARNING_WAIT_S`. Learning and the preparation of new models run between the batches, in slices of a
-few milliseconds. Only this thread changes models or history, so that neither needs a lock.
+The thread answers all waiting requests as one batch. Scoring comes first, but a learning batch never waits longer than
+`LEARNING_WAIT_S`. Learning and the preparation of models run in slices of a few milliseconds between the batches. Only
+this thread changes models or history, so neither needs a lock.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Engine:
         return self._n_forgotten
 
     def models(self) -> list[LiveModel]:
-        """The live models in order of preference: the first answers requests that name none."""
+        """The live models, the first of which answers requests that name none."""
         return self._ranking.models()
 
     def learn(self, entries: Sequence[Entry], gives_up: Callable[[], bool] = lambda: False) -> None:
@@ -179,10 +179,7 @@ class Engine:
         self._pending_queries.wake()
 
     def run_slices(self, slices: Slices) -> Future[Any]:
-        """Run a generator on the engine thread, one step at a time when nothing else is due.
-
-        The future gets its value or its exception; an exception harms nothing else.
-        """
+        """Run a generator on the engine thread, a step at a time; the future gets its value or its exception."""
         future = self._background.add(slices)
         self._pending_queries.wake()
         if self._stopping.is_set():  # the thread may have looked for the last time
@@ -231,7 +228,8 @@ class Engine:
         except BaseException as error:  # of any kind: the service must not go on without its engine
             self.failure = self.failure or error
         self._stopping.set()
-        self._abandon_all()
+        for queue in (self._background, self._pending_queries):
+            queue.abandon(NotReady("the engine has stopped"))
         if self.failure is not None:
             _log.critical("engine failed", exc_info=self.failure)
             if self._on_failure is not None:
@@ -323,13 +321,8 @@ class Engine:
         if self._waiters:
             self._pending_queries.call_on_loop(self._waiters.release)
 
-    def _abandon_all(self) -> None:
-        error = NotReady("the engine has stopped")
-        self._background.abandon(error)
-        self._pending_queries.abandon(error)
-
     def _observe_queues(self) -> None:
         queues = self._metrics.queue_length
-        queues.labels("queries").set_function(lambda: len(self._pending_queries))
-        queues.labels("events").set_function(lambda: len(self._pending_events))
-        queues.labels("background").set_function(lambda: len(self._background))
+        queues.labels("queries").set_function(self._pending_queries.__len__)
+        queues.labels("events").set_function(self._pending_events.__len__)
+        queues.labels("background").set_function(self._background.__len__)

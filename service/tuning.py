@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import math
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ GC_THRESHOLDS = 20_000, 20, 100  # each batch of answers exceeds Python's 700, w
 # oom_score_adj, added to a process's share of the memory in thousandths. Linux kills the process with the highest sum.
 # A training can be repeated and a worker restarted, but only the service answers clients.
 TRAINER_OOM_SCORE, WORKER_OOM_SCORE = 800, 300
+CPU_MAX = Path("/sys/fs/cgroup/cpu.max")  # "<quota> <period>" in microseconds, or "max <period>"
 _M_ARENA_MAX = -8  # from malloc.h
 
 
@@ -55,6 +57,19 @@ def settle() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def n_cores() -> int:
+    """Cores that this process may use: those it is bound to, and no more than its container's share of time (cgroup v2).
+
+    A container with a share of two cores sees all cores of the machine.
+    """
+    n_bound = len(os.sched_getaffinity(0))
+    try:
+        quota, period = CPU_MAX.read_text("ascii").split()
+        return min(n_bound, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # no cgroup of version 2, or "max"
+        return n_bound
 
 
 def prefer_as_victim(score: int, pid: int | str = "self") -> None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from service import tuning
 from service.api.rate_limit import RateLimit
 from service.components import THREADS_STOP_S
 from service.event_loop import CHILD_STOP, STOP_S
@@ -42,7 +43,7 @@ def n_fronts(settings: Settings) -> int:
     """The setting `fronts`; by default 0 on one or two cores, and on more of them half their number, at most eight."""
     if settings.fronts is not None:
         return settings.fronts
-    n_cores = len(os.sched_getaffinity(0))
+    n_cores = tuning.n_cores()
     return 0 if n_cores <= FEW_CORES else min(n_cores // CORES_PER_FRONT, MOST_FRONTS)
 
 

@@ -1,10 +1,12 @@
-"""Which process goes when there is no more memory."""
+"""Which process goes when there is no more memory; cores of a container."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from service import tuning
 from service.jobs import trainer_process
@@ -38,3 +40,17 @@ def test_a_worker_goes_before_the_service_and_after_a_trainer(tmp_path: Path) ->
 
 def test_a_process_that_is_gone_is_no_error() -> None:
     tuning.prefer_as_victim(1, 2**22 + 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "n_cores"),
+    [("150000 100000", 2), ("max 100000", 64), ("6400000 100000", 64), ("100000 100000", 1), ("", 64)],
+)
+def test_a_share_of_a_container_counts_as_cores(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str, n_cores: int
+) -> None:
+    monkeypatch.setattr("service.tuning.os.sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr("service.tuning.CPU_MAX", tmp_path / "cpu.max")
+    assert tuning.n_cores() == 64
+    (tmp_path / "cpu.max").write_text(content, "ascii")
+    assert tuning.n_cores() == n_cores

@@ -60,7 +60,7 @@ def settle() -> None:
 
 
 def n_cores() -> int:
-    """Cores that this process may use: those it is bound to, and no more than its container's share of time (cgroup v2).
+    """Cores that this process may use: those it is bound to, at most its container's share of time (cgroup v2).
 
     A container with a share of two cores sees all cores of the machine.
     """

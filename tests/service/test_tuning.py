@@ -30,7 +30,7 @@ def test_a_trainer_goes_before_the_service(tmp_path: Path) -> None:
 def test_a_worker_goes_before_the_service_and_after_a_trainer(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from service import process; from service.settings import Settings;"
-        "process._in_loop = lambda main: main.close() or int(Path('/proc/self/oom_score_adj').read_text());"
+        "process.event_loop.run = lambda main: main.close() or int(Path('/proc/self/oom_score_adj').read_text());"
         "sys.exit(process.run_worker(Settings(data=Path(sys.argv[1]))) // 10)"
     )
     ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)

@@ -46,6 +46,10 @@ class Appender:
         """Check that the server accepts writes, by one that changes nothing. Raises what `append` raises."""
         await self._pipe.call("XADD", NEVER, "NOMKSTREAM", "*", "v", "0")
 
+    def reconnect(self) -> None:
+        """Close the present connection; appends on it fail, and the next one opens a new one."""
+        self._pipe.reconnect()
+
     def close(self) -> None:
         """Close the connection; appends that still wait fail."""
         self._pipe.close()

@@ -55,12 +55,16 @@ class SharedPipe:
         finally:
             self.n_waiting -= 1
 
+    def reconnect(self) -> None:
+        """Close the present connection; calls on it fail, and the next one opens a new one."""
+        if self._pipe is not None and self._pipe.is_open:
+            self._pipe.close()
+
     def close(self) -> None:
         """Close the connection; calls that still wait fail."""
         if self._opening is not None and not self._opening.done():
             self._opening.cancel()
-        if self._pipe is not None and self._pipe.is_open:
-            self._pipe.close()
+        self.reconnect()
 
     async def _opened(self) -> RedisPipe:
         if self._pipe is not None and self._pipe.is_open:
@@ -71,7 +75,11 @@ class SharedPipe:
         if self._opening is None or not is_opening:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(_retrieve_exception)
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        await asyncio.wait({opening})  # a caller that gives up must not end the attempt for the others
+        if opening.cancelled():
+            raise StreamUnavailable("Redis connection is closed")
+        return opening.result()
 
     async def _open(self) -> RedisPipe:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,4 +16,13 @@ def eventually(condition: Callable[[], Value | None], timeout_s: float = 200.0) 
     while not (value := condition()):
         assert time.monotonic() < deadline, "not within the time"
         time.sleep(0.02)
+    return value
+
+
+async def soon(condition: Callable[[], Value | None], timeout_s: float = 30.0) -> Value:
+    """`eventually` for code on an event loop, which goes on meanwhile."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "not within the time"
+        await asyncio.sleep(0.005)
     return value

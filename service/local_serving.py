@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import msgspec
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 from service.engine.encoding import encoded, json_of
 from service.engine.queries import Query, Recommend
@@ -34,7 +33,9 @@ from service.storage.events import Fields, RatingEvent, StreamId, encode_subject
 
 # Operations that wait for Redis or the disk.
 _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
-    SubmitTraining: lambda runtime, asked: runtime.jobs.submit_training(*msgspec.structs.astuple(asked)),
+    SubmitTraining: lambda runtime, asked: runtime.jobs.submit_training(
+        asked.algorithm, json.loads(asked.params), asked.activate, asked.force, asked.tune
+    ),
     ListJobs: lambda runtime, _: JobList(runtime.jobs.list()),
     GetJob: lambda runtime, asked: runtime.jobs.get(asked.job),
     CancelJob: lambda runtime, asked: runtime.jobs.cancel(asked.job),
@@ -43,14 +44,21 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
 }
 
 
+class Others(NamedTuple):
+    """The metrics of further processes: their sum, and a call that brings it up to date."""
+
+    counts: MetricsSum
+    update: Callable[[], Awaitable[None]]
+
+
 class LocalServing:
     """See `service.serving.Serving`, which has the errors of each method."""
 
-    def __init__(self, runtime: Runtime, counts: MetricsSum | None = None) -> None:
-        """Serve from `runtime`; `counts` has the metrics of further processes, which pages include."""
+    def __init__(self, runtime: Runtime, others: Others | None = None) -> None:
+        """Serve from `runtime`; pages of metrics include those of `others`."""
         self.settings, self.metrics = runtime.settings, runtime.metrics
-        self._runtime, self._counts = runtime, counts
-        self._scrape = Scrape(self._page)
+        self._runtime, self._counts = runtime, others and others.counts
+        self._scrape = Scrape(self._page, others and others.update)
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of one answer."""

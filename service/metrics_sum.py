@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
@@ -26,22 +27,27 @@ def samples_of(registry: CollectorRegistry) -> Samples:
 
 
 class MetricsSum:
-    """The samples of other processes: of those that run, and the counters of those that have ended."""
+    """The samples of other processes: of those that run, and the counters of those that have ended.
+
+    One thread calls `put` and `end`; any thread may render a page.
+    """
 
     def __init__(self) -> None:
         self._running: dict[object, Samples] = {}
         self._ended: dict[_Key, float] = {}
+        self._lock = threading.Lock()
 
     def put(self, process: object, samples: Samples) -> None:
         """Take the present samples of a process."""
-        self._running[process] = samples
+        with self._lock:
+            self._running[process] = samples
 
     def end(self, process: object) -> None:
         """Keep the counters of a process that has ended, as they were last put: counters must not go back."""
-        for name, labels, value in self._running.pop(process, ()):
-            if name.endswith(_COUNTERS) and not name.startswith("process_"):
-                key = _key(name, labels)
-                self._ended[key] = self._ended.get(key, 0.0) + value
+        with self._lock:
+            for name, labels, value in self._running.pop(process, ()):
+                if name.endswith(_COUNTERS):
+                    _add(self._ended, _key(name, labels), value)
 
     def summed(self, registry: CollectorRegistry) -> CollectorRegistry:
         """A registry with the series of `registry` and those of all other processes added."""
@@ -50,11 +56,11 @@ class MetricsSum:
         return total
 
     def _families(self, registry: CollectorRegistry) -> Iterator[Metric]:
-        added = dict(self._ended)
-        for samples in tuple(self._running.values()):
+        with self._lock:
+            added, running = dict(self._ended), tuple(self._running.values())
+        for samples in running:
             for name, labels, value in samples:
-                key = _key(name, labels)
-                added[key] = added.get(key, 0.0) + value
+                _add(added, _key(name, labels), value)
         by_name: dict[str, list[tuple[int, _Key]]] = {}
         for place, key in enumerate(added):
             by_name.setdefault(key[0], []).append((place, key))
@@ -94,6 +100,10 @@ def _names_of(family: Metric) -> set[str]:
     """The names of the samples of a family, which may have none yet."""
     endings = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
     return {family.name + ending for ending in endings.get(family.type, ("",))}
+
+
+def _add(sums: dict[_Key, float], key: _Key, value: float) -> None:
+    sums[key] = sums.get(key, 0.0) + value
 
 
 def _key(name: str, labels: dict[str, str]) -> _Key:

@@ -5,8 +5,6 @@ They are structs, so that a front process can send them. `service.local_serving`
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
 from service.engine.model_swap import ModelInfo
@@ -24,10 +22,14 @@ class GetMetrics(Struct, frozen=True, tag=True):
 
 
 class SubmitTraining(Struct, frozen=True, tag=True):
-    """Asks for a `Job`, see `Jobs.submit_training`. Raises `InvalidParams`, `JobRunning`."""
+    """Asks for a `Job`, see `Jobs.submit_training`. Raises `InvalidParams`, `JobRunning`.
+
+    `params` is JSON, because msgpack cannot hold all of it: of an integer of 100 digits, too, the answer says what is
+    wrong with it.
+    """
 
     algorithm: str
-    params: dict[str, Any]
+    params: str
     activate: bool
     force: bool
     tune: bool

@@ -262,7 +262,8 @@ class Runtime(Components):
             self._start_writers()
             self._watching = asyncio.create_task(self._watch_redis())
         except Exception as error:
-            self._fail(error)
+            if not self._is_stopping:  # else the server was stopped while it loaded its data
+                self._fail(error)
 
     async def _watch_redis(self) -> None:
         """Make the service not ready while Redis refuses writes, which reads of the stream would not notice."""

@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
+from typing import NoReturn
 
 import structlog
 
@@ -18,8 +18,9 @@ from service.settings import Settings
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # seconds before a process that died is started again
 STEADY_S = 30.0  # seconds after which a process counts as started well
-HOPELESS = 78  # exit status of a process that another attempt would not help, EX_CONFIG of sysexits.h
-_PR_SET_PDEATHSIG = 1  # from sys/prctl.h
+NOT_STARTED = 78  # exit status of an engine's process that failed before it was ready; EX_CONFIG of sysexits.h
+IN_ORDER = (0, -CHILD_STOP)  # statuses of a process that was stopped; the second one: it had hardly begun
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # from sys/prctl.h
 
 _log = structlog.get_logger(__name__)
 
@@ -28,27 +29,34 @@ class Child:
     """One process.
 
     Attributes:
-        name: in logs.
+        name: in logs; `ps` and `top` show it after `nf-`.
         pid: 0 while it does not run.
         status: its last exit status, or minus the signal that ended it; 0 before its first end.
+        n_starts: how often it was started.
     """
 
     def __init__(self, name: str, settings: Settings, role: Callable[[], int]) -> None:
         """Prepare; `role` is the work of the process and returns its exit status."""
         self.name, self._settings, self._role = name, settings, role
-        self.pid = self.status = 0
+        self.pid = self.status = self.n_starts = 0
         self._started_s = self._due_s = 0.0  # monotonic
         self._wait_s = FIRST_WAIT_S
 
     def start(self) -> None:
-        """Fork."""
+        """Fork. If the system allows no further process, the next attempt comes as after a death."""
         self._started_s = time.monotonic()
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError as error:
+            _log.error("a process of the service cannot be started", failed=self.name, error=str(error))
+            self._postpone()
+            return
         if not self.pid:
-            os._exit(self._run(parent))
+            self._live(parent)
+        self.n_starts += 1
 
     def start_if_due(self) -> None:
         """Fork if the process has died and the pause after its death is over."""
@@ -63,11 +71,9 @@ class Child:
     def ended(self, wait_status: int) -> None:
         """Note the end of the process; a process that ends soon after its start waits longer each time."""
         self.pid, self.status = 0, os.waitstatus_to_exitcode(wait_status)
-        now = time.monotonic()
-        if now - self._started_s >= STEADY_S:
+        if time.monotonic() - self._started_s >= STEADY_S:
             self._wait_s = FIRST_WAIT_S
-        self._due_s = now + self._wait_s
-        self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
+        self._postpone()
 
     def report(self) -> None:
         """Log a death that nobody has asked for."""
@@ -75,21 +81,29 @@ class Child:
         wait_s = round(max(0.0, self._due_s - time.monotonic()), 1)
         _log.error("a process of the service died", died=self.name, cause=cause, starts_again_in_s=wait_s)
 
-    def _run(self, parent: int) -> int:
-        """The whole life of the forked process; returns its exit status."""
+    def _postpone(self) -> None:
+        self._due_s = time.monotonic() + self._wait_s
+        self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
+
+    def _live(self, parent: int) -> NoReturn:
+        """The whole life of the forked process, which must never return to the code of its parent."""
+        status = 1
         try:
             _end_with(parent)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            ctypes.CDLL(None).prctl(_PR_SET_NAME, f"nf-{self.name}".encode())  # for `ps` and `top`
             for number in STOP_SIGNALS:  # Ctrl-C and systemd reach all processes; the parent stops them in order
                 signal.signal(number, _ignore)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
             logs.configure(self._settings.log_level, self._settings.log_format, self.name)
-            return self._role()
-        except Exception:
-            traceback.print_exc()
-            return 1
+            status = self._role()
+        except BaseException as error:
+            _log.critical("a process of the service failed", exc_info=error)
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
 
 
 def _ignore(*_: object) -> None:

@@ -17,7 +17,7 @@ from service.engine import fairness
 from service.engine.encoding import encoded
 from service.engine.fairness import Client
 from service.engine.queries import Query
-from service.errors import ServiceError
+from service.errors import NotReady, Overloaded, ServiceError
 from service.fronts.frames import Frames
 from service.fronts.messages import (
     Answered,
@@ -32,38 +32,43 @@ from service.fronts.messages import (
     decode_from_front,
     failed,
 )
-from service.local_serving import LocalServing
+from service.local_serving import LocalServing, Others
 from service.metrics_sum import MetricsSum
-from service.operations import GetMetrics
+from service.operations import GetReadiness
 from service.runtime import Runtime
 from service.storage.events import StreamId
 from service.storage.remote_archiver import RemoteArchiver
 
 STATE_EVERY_S = 0.1  # seconds between two messages `State`
+STOPPING = "the engine's process is stopping"
 COUNT_TIMEOUT_S = 0.5  # seconds to wait for the metrics of the fronts
 
 _log = structlog.get_logger(__name__)
 
 
 class Endpoint:
-    """Listens on a Unix socket and passes requests of fronts to the service. Belongs to the event loop."""
+    """Listens on a Unix socket and passes requests of fronts to the service. Belongs to the event loop.
 
-    def __init__(
-        self, runtime: Runtime, serving: LocalServing, counts: MetricsSum, archiver: RemoteArchiver, path: Path
-    ) -> None:
+    Attributes:
+        runtime, serving: the service in this process.
+        archiver: the state of the archiver's process.
+        state: the last one that the other processes were told.
+    """
+
+    def __init__(self, runtime: Runtime, archiver: RemoteArchiver, path: Path) -> None:
         """Prepare.
 
         Args:
-            runtime, serving: the service in this process.
-            counts: gets the metrics of the other processes.
+            runtime: the service in this process.
             archiver: gets the state of the archiver.
             path: of the socket; must not exist.
         """
-        self.runtime, self.serving, self.counts, self.archiver = runtime, serving, counts, archiver
-        self._path = path
+        self.runtime, self.archiver, self._path, self._counts = runtime, archiver, path, MetricsSum()
+        self.serving = LocalServing(runtime, Others(self._counts, self._count))
         self._fronts: set[_Front] = set()
         self._uncounted: set[_Front] = set()  # fronts that were asked for their metrics and have not answered
         self._all_counted = asyncio.Event()
+        self.state = State(failed(0, NotReady("the service is starting")))
 
     @property
     def n_connected(self) -> int:
@@ -73,7 +78,7 @@ class Endpoint:
     async def start(self) -> None:
         """Listen."""
         self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Front(self).frames, str(self._path))
-        self._telling = asyncio.create_task(self._tell())
+        self._telling = asyncio.create_task(self._keep_telling())
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -83,12 +88,29 @@ class Endpoint:
             front.frames.close()
         self._path.unlink(missing_ok=True)
 
-    def state(self) -> State:
-        """The present state, for the fronts."""
-        refusal = self.runtime.write_refusal()
-        return State(None if refusal is None else failed(0, refusal))
+    async def ready(self) -> None:
+        """The service is ready: return when all fronts know that they may write, or after half a second."""
+        if self.state.refusal is not None:
+            self._tell()
+            await self._count()  # they receive in order
 
-    async def count(self) -> None:
+    def joined(self, front: _Front) -> None:
+        """A front has connected."""
+        self._fronts.add(front)
+        front.frames.send(self.state)
+
+    def left(self, front: _Front) -> None:
+        """A front is gone."""
+        self._fronts.discard(front)
+        self._counts.end(front)
+        self._note_counted(front)
+
+    def counted(self, front: _Front, message: Counted) -> None:
+        """The metrics of a front have come."""
+        self._counts.put(front, message.samples)
+        self._note_counted(front)
+
+    async def _count(self) -> None:
         """Ask all fronts for their metrics; return when they have come, or after half a second."""
         self._all_counted.clear()
         self._uncounted |= self._fronts
@@ -98,32 +120,22 @@ class Endpoint:
             async with asyncio.timeout(COUNT_TIMEOUT_S if self._uncounted else 0):
                 await self._all_counted.wait()
 
-    def joined(self, front: _Front) -> None:
-        """A front has connected."""
-        self._fronts.add(front)
-
-    def left(self, front: _Front) -> None:
-        """A front is gone."""
-        self._fronts.discard(front)
-        self.counts.end(front)
-        self._note_counted(front)
-
-    def counted(self, front: _Front, message: Counted) -> None:
-        """The metrics of a front have come."""
-        self.counts.put(front, message.samples)
-        self._note_counted(front)
-
     def _note_counted(self, front: _Front) -> None:
         self._uncounted.discard(front)
         if not self._uncounted:
             self._all_counted.set()
 
-    async def _tell(self) -> None:
+    async def _keep_telling(self) -> None:
         while True:
-            state = self.state()
-            for front in self._fronts:
-                front.frames.send(state)
+            self._tell()
             await asyncio.sleep(STATE_EVERY_S)
+
+    def _tell(self) -> None:
+        """Send the present state to all fronts."""
+        refusal = self.runtime.write_refusal()
+        self.state = State(None if refusal is None else failed(0, refusal))
+        for front in self._fronts:
+            front.frames.send(self.state)
 
 
 class _Front:
@@ -147,6 +159,15 @@ class _Front:
             _log.error("request of a front failed", front=self._name, exc_info=error)
         self.frames.send(failed(request_id, error))
 
+    def take(self, request_id: int, result: Any) -> None:
+        """Encode the answer to an open request and send it."""
+        try:
+            bodies = encoded(result)
+        except Exception as error:  # it may not keep the other answers of the batch from their fronts
+            self.refuse(request_id, error)
+        else:
+            self.answer(request_id, bodies)
+
     def _receive(self, messages: list[Any]) -> None:
         for message in messages:
             match message:
@@ -163,9 +184,11 @@ class _Front:
                 case Hello(name):
                     self._name = name
                     self._endpoint.joined(self)
-                    self.frames.send(self._endpoint.state())
 
     def _request(self, request: Request) -> None:
+        if self.frames.is_full:
+            self.refuse(request.id, Overloaded("the front process does not read its answers"))
+            return
         client = Client(request.address, request.key)
         if request.wait_for or not isinstance(request.content, Query):
             self._start(request.id, self._answered(request, client))
@@ -181,9 +204,10 @@ class _Front:
         wait_for = StreamId.parse(request.wait_for) if request.wait_for else None
         if isinstance(request.content, Query):
             return encoded(await self._endpoint.runtime.ask(request.content, wait_for))
-        if isinstance(request.content, GetMetrics):
-            await self._endpoint.count()
-        return [await self._endpoint.serving.operate(request.content, wait_for)]
+        body = await self._endpoint.serving.operate(request.content, wait_for)
+        if isinstance(request.content, GetReadiness):
+            await self._endpoint.ready()  # the client may write now, through any front
+        return [body]
 
     async def _verify(self, run_id: str) -> list[bytes]:
         await self._endpoint.runtime.verify_redis(run_id)
@@ -197,10 +221,8 @@ class _Front:
 
     def _finish(self, request_id: int, task: asyncio.Future[list[bytes]]) -> None:
         self._tasks.pop(request_id, None)
-        if task.cancelled():
-            return
-        error = task.exception()
-        if request_id not in self.open:
+        error = NotReady(STOPPING) if task.cancelled() else task.exception()
+        if request_id not in self.open:  # the front has dropped it, or is gone
             return
         if error is None:
             self.answer(request_id, task.result())
@@ -234,7 +256,7 @@ class _Promise:
 
     def set_result(self, result: Any) -> None:
         """Encode and send the answer."""
-        self._front.answer(self._id, encoded(result))
+        self._front.take(self._id, result)
 
     def set_exception(self, exception: Exception) -> None:
         """Send the error."""

@@ -1,6 +1,7 @@
 """`Frames`: messages over a Unix socket, all those of one turn of the event loop in one write.
 
-A frame is its length (4 bytes, big-endian) and a msgpack list of messages.
+A frame is its length (4 bytes, big-endian) and a msgpack list of messages. A frame of many long messages is sent before
+the end of the turn, so that no frame is much longer than its longest message.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Any, cast
 import msgspec
 
 LENGTH_BYTES = 4
-MAX_FRAME_BYTES = 256 << 20  # a longer frame is an error of the other side: 64 of the longest answers
-MAX_UNSENT_BYTES = 64 << 20  # of a side that does not read; then the connection ends
-_encode = msgspec.msgpack.Encoder().encode
+HEAD_BYTES = LENGTH_BYTES + 5  # and of a list with up to 2^32 entries: its type and their number
+FULL_FRAME_BYTES = 4 << 20  # a frame of this length is sent at once
+MAX_FRAME_BYTES = 256 << 20  # a longer frame is an error of the other side; the longest answer has some 10 MB
+MAX_UNSENT_BYTES = 64 << 20  # with more of them waiting, a side must ask and answer nothing more
+_LIST = b"\xdd"  # msgpack's array 32
+_encode_into = msgspec.msgpack.Encoder().encode_into
 
 
 class Frames(asyncio.Protocol):
@@ -34,7 +38,7 @@ class Frames(asyncio.Protocol):
     ) -> None:
         self._decode, self._receive, self._lost = decode, receive, lost
         self._input = bytearray()
-        self._output: list[Any] = []
+        self._output, self._n_output = bytearray(HEAD_BYTES), 0
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -43,14 +47,34 @@ class Frames(asyncio.Protocol):
         """Whether messages can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the other side has left too much unread: what can be refused must be."""
+        transport = self._transport
+        return transport is not None and self.is_open and transport.get_write_buffer_size() > MAX_UNSENT_BYTES
+
     def send(self, message: Any) -> None:
-        """Send `message` at the end of this turn of the event loop; it is dropped if the connection is closed."""
-        if not self._output:
+        """Send `message` at the end of this turn of the event loop; it is dropped if the connection is closed.
+
+        Raises:
+            ValueError, TypeError, OverflowError, RecursionError: msgpack cannot hold the message, such as an integer of
+                more than 64 bits or text that is not Unicode. Nothing is sent then.
+        """
+        n_bytes = len(self._output)
+        try:
+            _encode_into(message, self._output, -1)
+        except BaseException:
+            del self._output[n_bytes:]
+            raise
+        self._n_output += 1
+        if len(self._output) >= FULL_FRAME_BYTES:
+            self._flush()
+        elif self._n_output == 1:
             self._loop.call_soon(self._flush)
-        self._output.append(message)
 
     def close(self) -> None:
         """End the connection; messages that were sent before still go."""
+        self._flush()
         if self._transport is not None:
             self._transport.close()
 
@@ -82,10 +106,12 @@ class Frames(asyncio.Protocol):
             self._input = bytearray(rest[first:])
 
     def _flush(self) -> None:
-        messages, self._output = self._output, []
-        if self._transport is None or self._transport.is_closing():
+        """Write the messages of this turn; none if they have been written already."""
+        output, n_messages = self._output, self._n_output
+        if not n_messages:
             return
-        body = _encode(messages)
-        self._transport.write(len(body).to_bytes(LENGTH_BYTES) + body)
-        if self._transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            self._transport.abort()
+        self._output, self._n_output = bytearray(HEAD_BYTES), 0
+        if self.is_open:
+            length = (len(output) - LENGTH_BYTES).to_bytes(LENGTH_BYTES)
+            output[:HEAD_BYTES] = length + _LIST + n_messages.to_bytes(4)
+            cast("asyncio.Transport", self._transport).write(output)

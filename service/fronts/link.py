@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from service.errors import NotReady, Overloaded, ServiceError
+from service.errors import InvalidRequest, NotReady, Overloaded, ServiceError
 from service.fronts.frames import Frames
 from service.fronts.messages import (
     Answered,
@@ -27,7 +28,9 @@ from service.fronts.messages import (
 from service.metrics_sum import samples_of
 
 RETRY_S = 0.05  # seconds between two attempts to connect
+CLOSE_TIMEOUT_S = 1.0  # seconds for the last metrics to be sent
 SILENT_S = 3.0  # seconds without a message after which the engine counts as hung
+N_SILENT = 4  # checks in this time; they are counted, so that a front that was paused itself does not blame the engine
 STARTING = "the engine's process is starting"
 HUNG = f"the engine's process has been silent for {SILENT_S:g} s"
 
@@ -37,7 +40,14 @@ _log = structlog.get_logger(__name__)
 class Link:
     """Sends requests to the engine's process and awaits their answers. Belongs to one event loop."""
 
-    def __init__(self, path: Path, name: str, max_open: int, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        max_open: int,
+        registry: CollectorRegistry,
+        on_open: Callable[[], None] = lambda: None,
+    ) -> None:
         """Prepare; `start` connects.
 
         Args:
@@ -45,12 +55,14 @@ class Link:
             name: of this process, for the log of the engine.
             max_open: most requests without an answer; more are refused.
             registry: the metrics of this process, which the engine adds to its own.
+            on_open: called with each new connection, before the first request on it.
         """
         self._path, self._name, self._max_open, self._registry = path, name, max_open, registry
+        self._on_open = on_open
         self._frames: Frames | None = None
         self._ids = itertools.count(1)
         self._open: dict[int, asyncio.Future[list[bytes]]] = {}
-        self._heard_s = 0.0  # monotonic seconds of the last message
+        self._n_silent = 0  # checks since the last message
         self._state: State | None = None
 
     def start(self) -> None:
@@ -65,14 +77,16 @@ class Link:
         self._watching.cancel()
         if self._frames is not None:
             self._frames.send(Counted(list(samples_of(self._registry))))
-            await asyncio.sleep(0)  # it is sent at the end of this turn
             self._frames.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._lost.wait()
 
     def write_refusal(self) -> ServiceError | None:
         """The error with which a write must be refused now, or None."""
         obstacle = self._obstacle()
         if obstacle is not None:
-            return NotReady(obstacle)
+            return NotReady(obstacle, 0.0)
         assert self._state is not None  # noqa: S101 (the first message after `Hello`)
         error = None if self._state.refusal is None else error_of(self._state.refusal)
         return error if isinstance(error, ServiceError) else None
@@ -87,32 +101,36 @@ class Link:
 
         Raises:
             NotReady: the engine's process is starting, hangs, or ends before it has answered.
-            Overloaded: too many requests are open.
+            Overloaded: too many requests are open, or the engine reads too slowly.
+            InvalidRequest: the content cannot be sent, see `Frames.send`.
             Exception: the error that answers the request.
         """
         obstacle = self._obstacle()
         if obstacle is not None:
-            raise NotReady(obstacle)
-        if len(self._open) >= self._max_open:
-            raise Overloaded(f"{len(self._open):,} requests are already waiting")
+            raise NotReady(obstacle, 0.0)
         frames, number = self._frames, next(self._ids)
         assert frames is not None  # noqa: S101 (else there is an obstacle)
+        if len(self._open) >= self._max_open or frames.is_full:
+            raise Overloaded(f"{len(self._open):,} requests are already waiting")
+        try:
+            frames.send(make(number, *content))
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise InvalidRequest(f"Invalid request: expected integers of 64 bits and Unicode, got {error}") from None
         future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
         self._open[number] = future
-        frames.send(make(number, *content))
         try:
             return await future
         except asyncio.CancelledError:
             frames.send(Drop(number))
             raise
         finally:
-            self._open.pop(number, None)
+            del self._open[number]
 
     def _obstacle(self) -> str | None:
         """Why the engine cannot be asked, or None."""
         if self._frames is None or self._state is None or not self._frames.is_open:
             return STARTING
-        return HUNG if time.monotonic() - self._heard_s > SILENT_S else None
+        return HUNG if self._n_silent >= N_SILENT else None
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
@@ -125,7 +143,7 @@ class Link:
             except OSError:
                 await asyncio.sleep(RETRY_S)
                 continue
-            self._heard_s, self._frames = time.monotonic(), frames
+            self._n_silent, self._frames = 0, frames
             frames.send(Hello(self._name))
             await self._lost.wait()
 
@@ -138,18 +156,21 @@ class Link:
     async def _watch(self) -> None:
         """Fail the open requests when the engine is silent."""
         while True:
-            await asyncio.sleep(SILENT_S / 4)
+            await asyncio.sleep(SILENT_S / N_SILENT)
+            self._n_silent += 1
             if self._open and self._frames is not None and self._obstacle() == HUNG:
                 _log.error("the engine's process is silent", requests=len(self._open))
+                for number in self._open:
+                    self._frames.send(Drop(number))  # when it wakes up, it must not do what has been answered with 503
                 self._fail_open(HUNG)
 
     def _fail_open(self, reason: str) -> None:
         for future in self._open.values():
             if not future.done():
-                future.set_exception(NotReady(reason))
+                future.set_exception(NotReady(reason, 0.0))
 
     def _receive(self, messages: list[Any]) -> None:
-        self._heard_s = time.monotonic()
+        self._n_silent = 0
         for message in messages:
             match message:
                 case Answered(number, bodies):
@@ -161,6 +182,8 @@ class Link:
                     if future is not None and not future.done():
                         future.set_exception(error_of(message))
                 case State():
+                    if self._state is None:
+                        self._on_open()
                     self._state = message
                 case Count():
                     assert self._frames is not None  # noqa: S101 (it has just received)

@@ -5,7 +5,7 @@ All are processes of one start of the service and run the same code, so the form
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +14,8 @@ from gpu.errors import InvalidInput
 from service.engine.queries import Query
 from service.errors import ServiceError
 from service.operations import Operation
+
+Plain = str | int | float | bool | None  # attributes of errors that cross
 
 # --- from a front, or from the archiver's process
 
@@ -87,13 +89,13 @@ class Failed(Struct, tag=1, array_like=True, frozen=True):
     Attributes:
         kind: name of its class.
         text: its message.
-        fields: its other attributes.
+        fields: its other attributes, as far as they are plain values.
     """
 
     id: int
     kind: str
     text: str
-    fields: dict[str, Any]
+    fields: dict[str, Plain]
 
 
 class State(Struct, tag=2, array_like=True, frozen=True):
@@ -113,26 +115,33 @@ class Count(Struct, tag=3, array_like=True, frozen=True):
 FromEngine = Answered | Failed | State | Count
 
 
-class EngineError(Exception):
-    """An unforeseen error in the engine's process; the text is its traceback."""
+class Unforeseen(Exception):
+    """An unforeseen error in the engine's process, whose log has the traceback; the text is its class and message."""
 
 
 def failed(request_id: int, error: BaseException) -> Failed:
     """The message for `error`. Of an unforeseen error it carries the class and the message, for the log."""
     if isinstance(error, ServiceError | InvalidInput):
-        return Failed(request_id, type(error).__name__, str(error), vars(error))
-    return Failed(request_id, EngineError.__name__, f"{type(error).__name__}: {error}", {})
+        fields = {name: value for name, value in vars(error).items() if isinstance(value, Plain)}
+        return Failed(request_id, type(error).__name__, _unicode(str(error)), fields)
+    return Failed(request_id, Unforeseen.__name__, _unicode(f"{type(error).__name__}: {error}"), {})
 
 
 def error_of(message: Failed) -> Exception:
-    """The error that `failed` was given, or `EngineError`."""
-    kind = _kinds().get(message.kind, EngineError)
+    """The error that `failed` was given, or `Unforeseen`; its constructor is not called."""
+    kind = _kinds().get(message.kind, Unforeseen)
     error = kind.__new__(kind, message.text)
     error.args = (message.text,)
     vars(error).update(message.fields)
     return error
 
 
+def _unicode(text: str) -> str:
+    """`text` with escapes for lone surrogates, which a client may have sent and an error quotes."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+@functools.cache
 def _kinds() -> dict[str, type[Exception]]:
     """The classes of errors that cross, by name; all modules that define one have been imported by now."""
     kinds: dict[str, type[Exception]] = {}

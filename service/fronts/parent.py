@@ -13,17 +13,18 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import structlog
 
-from service import tuning
+from service import logs, tuning
 from service.api.rate_limit import RateLimit
 from service.components import THREADS_STOP_S
 from service.event_loop import CHILD_STOP, STOP_S
 from service.fronts import archiver_process, engine_process, front_process
 from service.fronts.acceptor import OpenConnections
-from service.fronts.child import HOPELESS, Child
+from service.fronts.child import IN_ORDER, NOT_STARTED, Child
 from service.fronts.front_process import Shared
 from service.http_server import GRACE_S, url_of
 from service.settings import Settings
@@ -48,12 +49,18 @@ def n_fronts(settings: Settings) -> int:
 
 
 def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
-    """Serve until SIGTERM or SIGINT. The exit status is 0 if all processes have ended in order, else 1."""
+    """Serve until SIGTERM or SIGINT.
+
+    The exit status is 0 if all processes have ended in order, else 1: for example if the first engine's process has
+    failed before it was ready. Later ones are started again and again, because the fault may pass.
+    """
+    logs.configure(settings.log_level, settings.log_format, "parent")
     path = runtime_folder(settings.data) / f"engine-{os.getpid()}.sock"
     shared = Shared(RateLimit(settings.rate_limit_per_s), OpenConnections(n_fronts))
     of_front = settings.model_copy(update={"max_connections": -(-settings.max_connections // n_fronts)})
-    archiver = Child(archiver_process.NAME, settings, lambda: archiver_process.run(settings, path))
-    engine = Child("engine", settings, lambda: engine_process.run(settings, path, url_of(listener), n_fronts))
+    url = url_of(listener)
+    engine = Child("engine", settings, _without(listener, engine_process.run, settings, path, url, n_fronts))
+    archiver = Child(archiver_process.NAME, settings, _without(listener, archiver_process.run, settings, path))
     fronts = []
     for number in range(n_fronts):
         role = functools.partial(front_process.run, of_front, path, listener, shared, number)
@@ -61,41 +68,52 @@ def run(settings: Settings, listener: socket.socket, n_fronts: int) -> int:
     gc.collect()
     gc.freeze()  # the collector would write to all objects, and so copy the pages that the processes share
     try:
-        return _Parent(engine, archiver, fronts).run()
+        return _Parent(engine, archiver, fronts, listener).run()
     finally:
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             path.parent.rmdir()
 
 
+def _without(listener: socket.socket, role: Callable[..., int], *arguments: Any) -> Callable[[], int]:
+    """The role of a process that closes `listener` first: else clients connect, and wait, when all fronts are gone."""
+
+    def run() -> int:
+        listener.close()
+        return role(*arguments)
+
+    return run
+
+
 class _Parent:
     """Watches the processes, by signals that stay blocked and are waited for."""
 
-    def __init__(self, engine: Child, archiver: Child, fronts: Sequence[Child]) -> None:
-        self._engine, self._archiver, self._fronts = engine, archiver, fronts
+    def __init__(self, engine: Child, archiver: Child, fronts: Sequence[Child], listener: socket.socket) -> None:
+        self._engine, self._archiver, self._fronts, self._listener = engine, archiver, fronts, listener
         self._children = [engine, archiver, *fronts]
 
     def run(self) -> int:
         """Start all, replace those that die until a stop signal, and stop all."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it was ignored, no status of a child could be read
         for child in self._children:
             child.start()
-        while self._next_signal() not in (signal.SIGTERM, signal.SIGINT) and not self._is_hopeless():
+        while self._next_signal() not in (signal.SIGTERM, signal.SIGINT) and not self._has_failed():
             for child in self._children:
                 child.start_if_due()
         running = [child for child in self._children if child.pid]
-        status = 1 if self._is_hopeless() else 0
         self._stop()
-        return status or int(any(child.status for child in running))
+        return int(self._has_failed() or any(child.status not in IN_ORDER for child in running))
 
-    def _is_hopeless(self) -> bool:
-        return self._engine.status == HOPELESS
+    def _has_failed(self) -> bool:
+        """Whether the start of the service has failed."""
+        return self._engine.status == NOT_STARTED and self._engine.n_starts == 1
 
     def _next_signal(self) -> int | None:
         """Wait for a signal, or for a tenth of a second; note the processes that have ended."""
         received = signal.sigtimedwait(_SIGNALS, CHECK_EVERY_S)
         for child in self._reaped():
-            if child.status != HOPELESS:
+            if not self._has_failed():
                 child.report()
         return None if received is None else received.si_signo
 
@@ -104,6 +122,7 @@ class _Parent:
 
         Kills those that hang.
         """
+        self._listener.close()
         deadline_s = time.monotonic() + STOP_S
         self._end(self._fronts, FRONTS_STOP_S)
         self._end([self._archiver], THREADS_STOP_S)

@@ -37,8 +37,10 @@ class RemoteServing:
             name: of this front, for the engine's log.
         """
         self.settings, self.metrics = settings, Metrics()
-        self._link = Link(socket, name, OPEN_PER_WAITING * settings.max_waiting, self.metrics.registry)
         self._appender = Appender(redis_url, self._verify)
+        max_open = OPEN_PER_WAITING * settings.max_waiting
+        # An engine that was started again may read another server than the one that its predecessor has verified.
+        self._link = Link(socket, name, max_open, self.metrics.registry, self._appender.reconnect)
         self._writes = Writes(self._appender, self._link.write_refusal, settings.max_waiting, self.metrics)
 
     def start(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal
 
 import msgspec
@@ -26,7 +27,7 @@ WaitQuery = Annotated[Wait, Query()]
 )
 async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> Response:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
-    training = operations.SubmitTraining(body.algorithm, body.params, body.activate, body.force, body.tune)
+    training = operations.SubmitTraining(body.algorithm, json.dumps(body.params), body.activate, body.force, body.tune)
     return reply(await serving.operate(training), 202)
 
 

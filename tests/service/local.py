@@ -12,18 +12,28 @@ from typing import Any
 import httpx
 
 from service.api.app import application
+from service.fronts.endpoint import Endpoint
+from service.fronts.remote_serving import RemoteServing
 from service.local_serving import LocalServing
 from service.runtime import Runtime
 from service.settings import Settings
+from service.storage.redis_server import RedisServer, runtime_folder
+from service.storage.remote_archiver import RemoteArchiver
 from tests.service.waiting import eventually
 
 
 class Local:
-    """A client of an application whose loop runs in a thread."""
+    """A client of an application whose loop runs in a thread; a `front` has the connection of a front process."""
 
-    def __init__(self, data: Path, **settings: Any) -> None:
+    def __init__(self, data: Path, *, front: bool = False, **settings: Any) -> None:
         self.runtime = Runtime(Settings(data=data, **settings))
-        self.app = application(LocalServing(self.runtime))
+        self._endpoint = self._front = None
+        if front:
+            path = runtime_folder(data) / "engine.sock"
+            url = self.runtime.settings.redis or RedisServer(data).url
+            self._endpoint = Endpoint(self.runtime, RemoteArchiver(), path)
+            self._front = RemoteServing(self.runtime.settings, url, path, "front-1")
+        self.app = application(self._front or LocalServing(self.runtime))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop")
         self._thread.start()
@@ -31,12 +41,24 @@ class Local:
         self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     def __enter__(self) -> Local:
-        self._run(self.runtime.start())
+        self._run(self._start())
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._run(self.runtime.stop())
+        self._run(self._stop())
         self.close()
+
+    async def _start(self) -> None:
+        await self.runtime.start()
+        if self._endpoint and self._front:
+            await self._endpoint.start()
+            self._front.start()
+
+    async def _stop(self) -> None:
+        if self._endpoint and self._front:
+            await self._front.stop()
+            await self._endpoint.stop()
+        await self.runtime.stop()
 
     def close(self) -> None:
         """End the thread of a service that could not be started."""

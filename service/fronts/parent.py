@@ -20,7 +20,6 @@ import structlog
 
 from service import logs, tuning
 from service.api.rate_limit import RateLimit
-from service.components import THREADS_STOP_S
 from service.event_loop import CHILD_STOP, STOP_S
 from service.fronts import archiver_process, engine_process, front_process
 from service.fronts.acceptor import OpenConnections
@@ -33,7 +32,8 @@ from service.storage.redis_server import runtime_folder
 FEW_CORES = 2  # with so few, one process answers more: several would only take turns
 CORES_PER_FRONT = 2
 MOST_FRONTS = 8  # by default
-FRONTS_STOP_S = GRACE_S + 3.0  # seconds for the fronts to answer what is in flight
+# Seconds for the fronts to answer what is in flight; the archiver needs less.
+FRONTS_STOP_S = GRACE_S + 3.0
 CHECK_EVERY_S = 0.1  # seconds
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
@@ -118,14 +118,13 @@ class _Parent:
         return None if received is None else received.si_signo
 
     def _stop(self) -> None:
-        """Let the fronts answer what is in flight, then the archiver commit, then stop the engine with Redis.
+        """Let the fronts answer what is in flight and the archiver commit, then stop the engine with Redis.
 
-        Kills those that hang.
+        Ratings that a front takes after the last commit stay in Redis until the next start. Kills those that hang.
         """
         self._listener.close()
         deadline_s = time.monotonic() + STOP_S
-        self._end(self._fronts, FRONTS_STOP_S)
-        self._end([self._archiver], THREADS_STOP_S)
+        self._end([*self._fronts, self._archiver], FRONTS_STOP_S)
         self._end([self._engine], deadline_s - time.monotonic())
 
     def _end(self, children: Sequence[Child], timeout_s: float) -> None:

@@ -83,8 +83,8 @@ def find(
 
     Args:
         known: baselines of these ratings if the caller has them. Default: computed here, by `backend`.
-        exchange: ranks that divide the items among them, on the host; the result has equal bits for any number of them.
-            On a device, which needs milliseconds, each rank finds all neighbors.
+        exchange: ranks that divide the work among them, on the host; the result has equal bits for any number of them.
+            On a device, which needs milliseconds, and for `gsm`, each rank finds all neighbors.
     """
     exchange = exchange if backend.name == "host" else ALONE
     k, hashing = params.n_neighbors, {"simlsh": _simlsh, "rp_cos": _rp_cos, "minhash": _minhash}
@@ -96,7 +96,7 @@ def find(
     sums, packed = hashing[params.similarity](ratings, params, backend, known, exchange)
     counts, keys = backend.primitives("lsh").items_of(ratings)
     if exchange.size == 1 or np.count_nonzero(counts) > simlsh.ALL_PAIRS_LIMIT:  # buckets mix all items
-        ranking = simlsh.top_k(packed, counts, k, params.seed, keys, backend=backend)
+        ranking = simlsh.top_k(packed, counts, k, params.seed, keys, backend=backend, exchange=exchange)
     else:
         ranking = _ranked_by_all(packed, counts, k, params.seed, keys, exchange)
     return Found(ranking.neighbors, ranking.filled, sums)
@@ -107,26 +107,47 @@ def _simlsh(
 ) -> tuple[Any, Any]:
     if known is None and simlsh.psi_of(params) == "residual":
         known = backend.primitives("lsh").baselines(ratings)
-    if exchange.size == 1:
-        sums = simlsh.projections(ratings, known, params, backend)
-    else:
-        sums = _summed_by_all(ratings, known, params, exchange)
+    part = _part(ratings, exchange)
+    known = None if known is None else known._replace(item=known.item[part.own])
+    sums = _of_all(simlsh.projections(part.ratings, known, params, backend), part, exchange)
     return sums, simlsh.signatures(sums, backend)
 
 
-def _summed_by_all(
-    ratings: Ratings, known: Baselines | None, params: CulshParams, exchange: Exchange
-) -> NDArray[np.int32]:
-    """`simlsh.projections` on the host: each rank adds up the sums of its items, then all get all."""
+class _Part(NamedTuple):
+    """The items of a rank.
+
+    Attributes:
+        ratings: their ratings by item; all ratings by user.
+        own: their rows.
+        entries: positions of their ratings in `by_item`.
+        bounds: int64 (P + 1,), first item of each rank.
+    """
+
+    ratings: Ratings
+    own: slice
+    entries: slice
+    bounds: NDArray[np.int64]
+
+
+def _part(ratings: Ratings, exchange: Exchange) -> _Part:
+    """The items of this rank: about as many ratings as other ranks have. A single rank, on any backend, has all."""
+    if exchange.size == 1:
+        return _Part(ratings, slice(None), slice(None), np.array([0, ratings.n_items]))
     bounds = balanced_bounds(ratings.by_item.lengths, exchange.size)
     own = _own(bounds, exchange)
-    columns, _ = part_of(ratings.by_item, own)
-    known = None if known is None else known._replace(item=known.item[own])
+    columns, first = part_of(ratings.by_item, own)
     part = Ratings(ratings.by_user, columns, ratings.user_keys, ratings.item_keys[own])
-    sums = np.empty((ratings.n_items, simlsh.n_words(params) * simlsh.WORD_BITS), dtype=np.int32)
-    sums[own] = simlsh.projections(part, known, params)
-    exchange.gather(sums, bounds)
-    return sums
+    return _Part(part, own, slice(first, first + len(columns.items)), bounds)
+
+
+def _of_all(rows: Any, part: _Part, exchange: Exchange) -> Any:
+    """Rows of all items, of which this rank has those of its own."""
+    if exchange.size == 1:
+        return rows
+    whole = np.empty((part.bounds[-1], rows.shape[1]), dtype=rows.dtype)
+    whole[part.own] = rows
+    exchange.gather(whole, part.bounds)
+    return whole
 
 
 def _ranked_by_all(
@@ -157,17 +178,19 @@ def _own(bounds: NDArray[np.int64], exchange: Exchange) -> slice:
 def _rp_cos(
     ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None, exchange: Exchange
 ) -> tuple[None, Any]:
-    del known, exchange
-    weights = backend.primitives("lsh").cosine_weights(ratings)
-    sums = simlsh.weighted_sums(ratings, weights, simlsh.n_words(params), params.seed, backend)
-    return None, simlsh.signatures(sums, backend)
+    del known
+    weights, part = backend.primitives("lsh").cosine_weights(ratings), _part(ratings, exchange)
+    sums = simlsh.weighted_sums(part.ratings, weights[part.entries], simlsh.n_words(params), params.seed, backend)
+    return None, _of_all(simlsh.signatures(sums, backend), part, exchange)
 
 
 def _minhash(
     ratings: Ratings, params: CulshParams, backend: Backend, known: Baselines | None, exchange: Exchange
 ) -> tuple[None, Any]:
-    del known, exchange
-    return None, backend.primitives("similarity").minhash(ratings, simlsh.n_words(params), params.seed)
+    del known
+    part = _part(ratings, exchange)
+    packed = backend.primitives("similarity").minhash(part.ratings, simlsh.n_words(params), params.seed)
+    return None, _of_all(packed, part, exchange)
 
 
 def _completed(ratings: Ratings, lists: Any, params: CulshParams, backend: Backend) -> simlsh.Ranking:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
 from gpu.baselines import Baselines
+from gpu.exchange import ALONE, Exchange
 from gpu.params import CulshParams, Psi
 from gpu.ratings import NO_MIDDLE, Ratings, are_likes
 
@@ -165,6 +166,7 @@ def top_k(
     item_keys: NDArray[np.uint64],
     queries: NDArray[np.integer] | None = None,
     backend: Backend = HOST,
+    exchange: Exchange = ALONE,
 ) -> Ranking:
     """The K items whose signatures agree best with each query's; ties to the lower row, never the item itself.
 
@@ -177,11 +179,12 @@ def top_k(
         counts: ratings of each item, (I,).
         item_keys: uint64 (I,); random filling is drawn by (seed, item key).
         queries: item rows to make lists for, (B,). Default: every item.
+        exchange: ranks that divide the search in buckets among them; all get all lists.
     """
     candidates = np.flatnonzero(counts)
     rows = np.arange(len(packed), like=packed) if queries is None else queries.astype(np.int64)
     if queries is None and len(candidates) > ALL_PAIRS_LIMIT:
-        best = rank_in_buckets(packed, candidates, k, backend)
+        best = rank_in_buckets(packed, candidates, k, backend, exchange)
     else:
         best = _no_ranks(packed, len(rows), k)
         rated = np.flatnonzero(counts[rows])
@@ -201,7 +204,7 @@ def rank_all_pairs(
 
 
 def rank_in_buckets(
-    packed: NDArray[np.uint64], candidates: NDArray[np.int64], k: int, backend: Backend
+    packed: NDArray[np.uint64], candidates: NDArray[np.int64], k: int, backend: Backend, exchange: Exchange = ALONE
 ) -> NDArray[np.int64]:
     """Rank keys (I, K) of the best among each candidate's bucket mates.
 
@@ -210,17 +213,36 @@ def rank_in_buckets(
     tables, at most `BUCKET_WINDOW` on each side, are ranked by the whole signature. Then neighbors of neighbors are
     ranked too, `REFINEMENTS` times, since keys alone miss most pairs that agree in 60 % of their bits. The cost is 4·W
     sorts and at most I·(8·W·`BUCKET_WINDOW` + `REFINEMENTS`·K²) pairs.
+
+    Ranks divide the tables, then the candidates, among them. A list is the best of all ranked pairs in any order, so
+    all ranks get the lists of one.
     """
     best = _no_ranks(packed, len(packed), k)
     n_key_bits = max(1, int(np.log2(max(len(candidates), 1) / BUCKET_SIZE)))
     hamming = _twin("hamming", packed, backend)
-    for table in range(4 * packed.shape[1] if k else 0):
+    for table in range(exchange.rank, 4 * packed.shape[1] if k else 0, exchange.size):
         words = hamming.coarse_words(packed, candidates, table)
         order = np.argsort(words, kind="stable")
         hamming.rank_buckets(best, packed, candidates[order], words[order], n_key_bits, BUCKET_WINDOW)
+    _merge(best, exchange)
+    bounds = np.arange(exchange.size + 1) * len(packed) // exchange.size
+    first, last = bounds[exchange.rank : exchange.rank + 2].tolist()
+    own = candidates[(candidates >= first) & (candidates < last)]
     for _ in range(REFINEMENTS if k else 0):
-        hamming.rank_second_hand(best, packed, candidates, hamming.rows_of(best))
+        hamming.rank_second_hand(best, packed, own, hamming.rows_of(best))
+        exchange.gather(best, bounds)
     return best
+
+
+def _merge(best: NDArray[np.int64], exchange: Exchange) -> None:
+    """Replace lists (I, K) of rank keys by the best different keys of those of all ranks; on the host."""
+    passed = best.copy() if exchange.size > 1 else best
+    for _ in range(exchange.size - 1):
+        received = np.empty_like(passed)
+        exchange.shift(passed, received)
+        passed, both = received, np.sort(np.hstack([best, received]), axis=1)
+        both[:, 1:][both[:, 1:] == both[:, :-1]] = -1
+        best[:] = np.sort(both, axis=1)[:, : -1 - best.shape[1] : -1]
 
 
 def completed(

@@ -144,9 +144,12 @@ def test_ranks_take_residuals_from_the_baselines_of_their_items() -> None:
         np.testing.assert_array_equal(found.projections, expected.projections)
 
 
-def test_neighbors_from_buckets_are_those_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [2, 3, 50])
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_neighbors_from_buckets_are_those_of_one_rank(size: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simlsh, "ALL_PAIRS_LIMIT", 5)
-    ratings, params = ratings_of(), CulshParams(n_neighbors=4, n_bits=64)
+    ratings, params = ratings_of(), CulshParams(n_neighbors=k, n_bits=64)
     expected = similarity.find(ratings, params)
-    for found in run_threads(2, lambda ring: similarity.find(ratings, params, exchange=ring)):
+    for found in run_threads(size, lambda ring: similarity.find(ratings, params, exchange=ring)):
         np.testing.assert_array_equal(found.neighbors, expected.neighbors)
+        assert found.filled == expected.filled

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.baselines import Baselines, baselines
+from gpu.host.exchange_threads import run_threads
 from gpu.params import CulshImplicitParams, CulshParams
 from gpu.ratings import Ratings
 from gpu.training import simlsh
@@ -180,6 +181,20 @@ def test_buckets_find_what_all_pairs_find(monkeypatch: pytest.MonkeyPatch) -> No
     assert not np.any(found.neighbors == everything[:, None])
     again = in_buckets(monkeypatch, packed, 11)
     np.testing.assert_array_equal(found.neighbors, again.neighbors)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_that_divide_the_tables_find_what_one_finds(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some items have no ratings, and most pairs are met in several tables."""
+    monkeypatch.setattr(simlsh, "ALL_PAIRS_LIMIT", 0)
+    packed = planted(60, 12, flipped=0.1)
+    counts = np.random.default_rng(1).integers(0, 5, len(packed))
+    given = packed, counts, 9, 3, np.arange(len(packed), dtype=np.uint64)
+    expected = simlsh.top_k(*given)
+    assert (expected.neighbors[counts > 0] >= 0).all()
+    for found in run_threads(size, lambda ring: simlsh.top_k(*given, exchange=ring)):
+        np.testing.assert_array_equal(found.neighbors, expected.neighbors)
+        assert found.filled == expected.filled
 
 
 def test_a_bucket_of_equal_signatures_costs_no_more_and_stays_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from benchmarks.rows import BEST, GRID, OURS, PEER, TRIVIAL, TUNED, Row
 from gpu.errors import EngineError
 from gpu.params import NmfParams, params_for
 from gpu.training import nmf
+from gpu.training.nmf_matrix import matrix_of
 from gpu.training.tune import tune
 
 NMF_ITERATIONS = {"n_epochs": 100, "tolerance": 0.0}  # equal to the iterations of `peers.sklearn_nmf`
@@ -129,7 +130,7 @@ class Ours:
         scaled = fold if unit == 1 else fold.scaled(1 / unit)
         began = time.perf_counter()
         if isinstance(params, NmfParams):
-            factors = nmf.factorize(nmf.matrix_of(fold.train), params, self._backend)
+            factors = nmf.factorize(matrix_of(fold.train), params, self._backend)
             seconds = time.perf_counter() - began
             return measure.of_arrays(task, fold, {"W": factors.W, "H": factors.H}), seconds
         model = gpu.fit(scaled.train, params, backend=self._backend)

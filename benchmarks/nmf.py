@@ -19,6 +19,7 @@ import gpu
 from benchmarks.report import say
 from gpu.params import NmfParams
 from gpu.training import loop, nmf
+from gpu.training.nmf_matrix import matrix_of
 
 Floats = NDArray[Any]
 Curve = list[tuple[float, float]]  # (seconds, relative error)
@@ -118,7 +119,7 @@ def peers(
     ratings: gpu.Ratings, n_factors: int, n_epochs: int, backend: gpu.Backend
 ) -> tuple[list[Reached], list[Point]]:
     """Ours and scikit-learn's cd and mu from the same start; ours continues until it reaches the error of cd."""
-    run = nmf.Factorization(nmf.matrix_of(ratings), _params(n_factors, n_epochs), backend)
+    run = nmf.Factorization(matrix_of(ratings), _params(n_factors, n_epochs), backend)
     start = run.factors()
     start = start._replace(W=start.W.copy(), H=start.H.copy())
     loop.begin(run)
@@ -186,7 +187,7 @@ def _plain_form(ratings: gpu.Ratings) -> Any:
     """The matrix for scikit-learn, float32: dense if ours is dense, else CSR."""
     from scipy import sparse  # noqa: PLC0415 - only peers need it
 
-    matrix = nmf.matrix_of(ratings)
+    matrix = matrix_of(ratings)
     if not isinstance(matrix, gpu.Ratings):
         return matrix
     users, items, values = matrix.coo()
@@ -197,7 +198,7 @@ def _alternated(
     ratings: gpu.Ratings, settings: Sequence[NmfParams], n_epochs: int, backend: gpu.Backend
 ) -> tuple[list[nmf.Factorization], list[float]]:
     """Alternate `n_epochs` epochs of each setting; returns the runs and their median seconds per epoch."""
-    runs = [nmf.Factorization(nmf.matrix_of(ratings), params, backend) for params in settings]
+    runs = [nmf.Factorization(matrix_of(ratings), params, backend) for params in settings]
     for run in runs:
         loop.begin(run)
     seconds: list[list[float]] = [[] for _ in runs]

@@ -47,10 +47,10 @@ _TRAINERS: dict[str, MakeTrainer] = {
     "culsh-implicit": culsh.trainer,
     "ease": EaseTrainer,
     "esgd": lambda ratings, params, backend, test, _: EsgdTrainer(ratings, params, backend, test),
-    "nmf": lambda ratings, params, backend, test, _: NmfTrainer(ratings, params, backend, test),
+    "nmf": lambda ratings, params, backend, test, _, *ranks: NmfTrainer(ratings, params, backend, test, *ranks),
     "sgd": lambda ratings, params, backend, test, _, *ranks: sgd.trainer(ratings, params, backend, test, *ranks),
 }
-WITH_RANKS = ("als", "als-implicit", "culsh", "culsh-implicit", "sgd")
+WITH_RANKS = ("als", "als-implicit", "culsh", "culsh-implicit", "nmf", "sgd")
 ALGORITHMS = {name: Algorithm(params, _TRAINERS[name], name in WITH_RANKS) for name, params in PARAMETERS.items()}
 
 

@@ -6,6 +6,10 @@ W. ([002] uses matrix products of cuBLAS and a kernel for each column, too many 
 Sparse products use our own gather, since cuSPARSE does not promise equal bits. Kernels, layouts and ownership of data:
 kernels/hals.cu and kernels/hals_gather.cu.
 
+Several ranks each compute the sparse products of their own rows, which take most of the time. Then all get all
+products, and each sweeps all rows. Dense products are computed by every rank. So ranks on equal devices give the bits
+of one.
+
 An iteration must move and compute, for V × D with N entries, K columns of b bytes in tiles of T:
 
 * Both products, sparse: N entries of 8 bytes, each gathering a row of K b bytes, twice: 2 N (K b + 8) bytes, 4 N K
@@ -34,13 +38,16 @@ from gpu.device.als import WORKSPACE, finish
 from gpu.device.cuda.arrays import to_device
 from gpu.device.hals_parts import slots_bound
 from gpu.device.kernels import kernel, module
-from gpu.ratings import Ratings
+from gpu.ratings import Ratings, Rows
+from gpu.row_split import RowSplit, undivided
+from gpu.views import part_of
 
 __all__ = ["finish"]  # a primitive of every family; the others are written here
 
 NAME = "hals"
 Floats = NDArray[Any]  # float32 or float64
 EPSILON = 1e-16  # as on the host
+ALIGNMENT = 1  # row; a rank may own any rows
 RUN = 1024  # rows of a partial Gram matrix
 SUM_THREADS, SUM_BLOCKS = 256, 528  # threads and blocks of a sum, for which CuPy would use one block
 ROW_THREADS, NORM_THREADS = 128, 1024  # as in kernels/hals.cu
@@ -56,11 +63,18 @@ COUNTS = tuple((name, "<i4") for name in ("n_factors", "tile", "rows", "in_share
 
 
 class Matrix(NamedTuple):
-    """A on the device: dense (V, D), or its entries by row and by column."""
+    """A on the device.
+
+    Attributes:
+        dense: (V, D), or None.
+        by_row, by_column: sparse rows of A and of Aᵀ that this rank owns, or None.
+        splits: of the rows and of the columns of A.
+    """
 
     dense: Any
     by_row: hals_gather.Entries | None
     by_column: hals_gather.Entries | None
+    splits: tuple[RowSplit, RowSplit]
 
 
 class Side(NamedTuple):
@@ -82,15 +96,32 @@ class Side(NamedTuple):
     parts: Any
 
 
-def load(matrix: Ratings | Floats, dtype: type[np.floating]) -> Matrix:
-    """Copy `matrix` (V, D) to the device; a dense one in `dtype`."""
+def load(matrix: Ratings | Floats, dtype: type[np.floating], splits: tuple[RowSplit, RowSplit] | None = None) -> Matrix:
+    """Copy `matrix` (V, D) to the device: a dense one in `dtype`, the own rows and columns of a sparse one.
+
+    Args:
+        splits: of rows and columns. Default: one rank has all.
+    """
     if isinstance(matrix, Ratings):
-        return Matrix(None, hals_gather.entries_of(matrix.by_user), hals_gather.entries_of(matrix.by_item))
-    return Matrix(to_device(np.asarray(matrix, dtype=dtype)), None, None)
+        rows, columns = splits or (undivided(matrix.n_users), undivided(matrix.n_items))
+        by_row, by_column = _entries(matrix.by_user, rows), _entries(matrix.by_item, columns)
+        return Matrix(None, by_row, by_column, (rows, columns))
+    whole = undivided(matrix.shape[0]), undivided(matrix.shape[1])
+    return Matrix(to_device(np.asarray(matrix, dtype=dtype)), None, None, whole)
 
 
-def load_factors(rows: Floats, tile: int) -> Side:
-    """A side that starts from `rows` (n, K), for sweeps in tiles of `tile` columns; compiles its kernels."""
+def _entries(rows: Rows, split: RowSplit) -> hals_gather.Entries:
+    """Own rows, in parts that depend on the entries of all ranks."""
+    return hals_gather.entries_of(part_of(rows, split.own)[0], len(rows.values))
+
+
+def load_factors(rows: Floats, tile: int, split: RowSplit | None = None) -> Side:
+    """A side that starts from `rows` (n, K), for sweeps in tiles of `tile` columns; compiles its kernels.
+
+    Args:
+        split: of the rows; ignored, because every rank sweeps all rows.
+    """
+    del split
     n, k = rows.shape
     by_row = cupy.zeros((-(-n // RUN) * RUN, hals_gather.width_of(k, rows.dtype)), dtype=rows.dtype)
     columns = to_device(np.ascontiguousarray(rows.T))
@@ -104,18 +135,27 @@ def load_factors(rows: Floats, tile: int) -> Side:
     return side
 
 
+def restore(side: Side, rows: Floats) -> None:
+    """Replace the factor by `rows` (n, K)."""
+    side.columns[...] = to_device(np.ascontiguousarray(rows.T))
+    _to_rows(side)
+
+
 def fetch(side: Side) -> Floats:
     """The factor (n, K) on the host; waits for the device."""
     return np.ascontiguousarray(side.columns.get().T)
 
 
-def bytes_needed(shape: tuple[int, int], n_sparse: int, n_dense: int, n_factors: int, tile: int, itemsize: int) -> int:
-    """Peak bytes of device memory that a training takes.
+def bytes_needed(
+    shape: tuple[int, int], n_own: int, n_sparse: int, n_dense: int, n_factors: int, tile: int, itemsize: int
+) -> int:
+    """Peak bytes of device memory that a training takes; arguments as on the host, without `n_own`.
 
     They count entries (8 bytes, once a side), items (32 a row and a part) and sums of parts, or a dense A. Each side
     has the factor in both forms, products and targets, sums of a sweep, and Gram matrices of runs of rows. Matrix
     products take work space.
     """
+    del n_own
     width = hals_gather.width_of(n_factors, np.dtype(f"f{itemsize}"))
     runs = [-(-n // RUN) for n in shape]
     slots = slots_bound(n_sparse)
@@ -142,24 +182,27 @@ def gram(side: Side) -> Any:
 
 
 def squares(matrix: Matrix) -> float:
-    """Σ A²."""
+    """Σ A² of the whole matrix."""
     values = matrix.dense if matrix.by_row is None else matrix.by_row.values
-    return float(_sum_of_products(values, values))
+    (total,) = matrix.splits[0].exchange.totals(float(_sum_of_products(values, values)) if values.size else 0.0)
+    return total
 
 
 def multiply(matrix: Matrix, by_row: bool, fixed: Side, solved: Side) -> None:
     """Write A · `fixed` (`by_row`), or Aᵀ · `fixed`, to the products of `solved`, whose rows become work space."""
-    entries = matrix.by_row if by_row else matrix.by_column
+    entries, split = matrix.by_row if by_row else matrix.by_column, matrix.splits[not by_row]
     if entries is None:
         cublas.gemm("N", "T" if by_row else "N", fixed.columns, matrix.dense, out=solved.products)
     else:
-        hals_gather.multiply(entries, fixed.rows, solved.rows)
+        products = solved.rows[: split.n_rows]
+        hals_gather.multiply(entries, fixed.rows, products[split.own])
+        split.exchange.gather(products, split.bounds)
         _transpose(solved, solved.rows, solved.products, solved.columns.shape[::-1])
 
 
 def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
     """A · `rows` (`by_row`), or Aᵀ · `rows`, of any sign: (V, k) or (D, k), from the host to the host."""
-    entries = matrix.by_row if by_row else matrix.by_column
+    entries, split = matrix.by_row if by_row else matrix.by_column, matrix.splits[not by_row]
     k, given = rows.shape[1], to_device(rows)
     if entries is None:
         found: Floats = cupy.matmul(matrix.dense if by_row else matrix.dense.T, given).get()
@@ -168,7 +211,10 @@ def product(matrix: Matrix, by_row: bool, rows: Floats) -> Floats:
     table, to = cupy.zeros((len(rows), width), rows.dtype), cupy.empty((entries.n_rows, width), rows.dtype)
     table[:, :k] = given
     hals_gather.multiply(entries, table, to)
-    return np.ascontiguousarray(to.get()[:, :k])
+    whole = np.empty((split.n_rows, k), dtype=rows.dtype)
+    whole[split.own] = to.get()[:, :k]
+    split.exchange.on_host.gather(whole, split.bounds)
+    return whole
 
 
 def inner(side: Side) -> float:

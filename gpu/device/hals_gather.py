@@ -40,9 +40,13 @@ class Entries(NamedTuple):
     n_slots: int
 
 
-def entries_of(rows: Rows) -> Entries:
-    """Copy sparse rows and their plan to the device."""
-    items, splits = parts_of(rows, longest(len(rows.values)))
+def entries_of(rows: Rows, n_entries: int) -> Entries:
+    """Copy sparse rows and their plan to the device.
+
+    Args:
+        n_entries: entries of all ranks; the length of parts, and so the order of sums, depends on it.
+    """
+    items, splits = parts_of(rows, longest(n_entries))
     n_slots = int(np.count_nonzero(items["slot"] != WHOLE))
     ratings = to_device(rows.items), to_device(rows.values)
     work = to_device(items.view(np.uint8)), to_device(splits.view(np.uint8))
@@ -57,6 +61,8 @@ def multiply(entries: Entries, table: Any, to: Any) -> None:
     Args:
         table, to: float32 or float64, both the same; a row of `width` numbers is a multiple of 16 bytes (`width_of`).
     """
+    if not entries.n_items:
+        return
     width, count = np.int32(table.shape[1]), np.int32(entries.n_items)
     slots = cupy.empty((entries.n_slots, table.shape[1]), dtype=table.dtype)
     arguments = entries.items, count, entries.columns, entries.values, table, width, to, slots

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from gpu.exchange import ALONE, Exchange
 from gpu.ratings import Rows
 
 Floats = NDArray[Any]  # float32 or float64
@@ -32,6 +33,8 @@ class Entries(NamedTuple):
 
 def runs_of(rows: Rows) -> NDArray[np.int64]:
     """Bounds, int64 (N_RUNS + 1,), of runs of groups with about equal work: entries, and a fixed cost of each row."""
+    if not len(rows.starts):
+        return np.zeros(N_RUNS + 1, dtype=np.int64)
     n_groups = -(-len(rows.starts) // GROUP)
     ends = np.cumsum(np.add.reduceat(rows.lengths + GROUP, np.arange(0, len(rows.starts), GROUP)))
     inside = np.searchsorted(ends, np.arange(1, N_RUNS) * (ends[-1] / N_RUNS))
@@ -111,12 +114,18 @@ def dot(one: Floats, other: Floats) -> float:
     return total
 
 
-def gram_of(blocks: Floats) -> Floats:
-    """XᵀX (K, K) of a table in blocks (B, K, LANES); not by BLAS, whose threads would wait for each other."""
+def gram_of(blocks: Floats, exchange: Exchange = ALONE) -> Floats:
+    """XᵀX (K, K) of a table in blocks (B, K, LANES); not by BLAS, whose threads would wait for each other.
+
+    Args:
+        exchange: ranks that divide the runs among them; each has the whole table. The bits are those of one rank.
+    """
     n_columns = blocks.shape[1]
     n_fours = -(-n_columns // 4)
     parts = np.zeros((N_GRAMS, n_fours, n_fours, 16), dtype=blocks.dtype)
-    _add_grams(blocks, parts)
+    bounds = N_GRAMS * np.arange(exchange.size + 1) // exchange.size
+    _add_grams(blocks, parts, *bounds[exchange.rank : exchange.rank + 2])
+    exchange.gather(parts, bounds)
     fours = parts.sum(axis=0, dtype=np.float64).reshape(n_fours, n_fours, 4, 4)
     upper = fours.transpose(0, 2, 1, 3).reshape(4 * n_fours, -1)[:n_columns, :n_columns]
     whole: Floats = (np.triu(upper) + np.triu(upper, 1).T).astype(blocks.dtype)
@@ -124,20 +133,22 @@ def gram_of(blocks: Floats) -> Floats:
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _add_grams(blocks: Floats, parts: Floats) -> None:
-    """Write the upper triangle of XᵀX of each run to `parts`, in squares of 4 × 4; the last column fills up squares.
+def _add_grams(blocks: Floats, parts: Floats, first: int, last: int) -> None:
+    """Write the upper triangle of XᵀX of runs `first` to `last` (excluded) to `parts`, in squares of 4 × 4.
+
+    The last column fills up squares.
 
     Args:
         parts: (N_GRAMS, Q, Q, 16), Q = K / 4 rounded up.
     """
-    last = blocks.shape[1] - 1
-    for run in prange(N_GRAMS):
+    end = blocks.shape[1] - 1
+    for run in prange(first, last):
         for b in range(len(blocks) * run // N_GRAMS, len(blocks) * (run + 1) // N_GRAMS):
             f = blocks[b]
             for i in range(parts.shape[1]):
-                k, m, n = min(4 * i + 1, last), min(4 * i + 2, last), min(4 * i + 3, last)
+                k, m, n = min(4 * i + 1, end), min(4 * i + 2, end), min(4 * i + 3, end)
                 for j in range(i, parts.shape[1]):
-                    s, t, u = min(4 * j + 1, last), min(4 * j + 2, last), min(4 * j + 3, last)
+                    s, t, u = min(4 * j + 1, end), min(4 * j + 2, end), min(4 * j + 3, end)
                     _add_4_by_4(f[4 * i], f[k], f[m], f[n], f[4 * j], f[s], f[t], f[u], parts[run, i, j])
 
 

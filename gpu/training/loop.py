@@ -159,6 +159,8 @@ def _parts(trainer: Trainer[Found], checkpoints: Checkpoints | None) -> Iterator
     if checkpoints is not None and (checkpoint := checkpoints.last()) is not None:
         n_done, state = checkpoint
         trainer.restore(state)
+        if n_done % trainer.n_parts == 0 and trainer.has_converged():
+            return
     for n in range(n_done, trainer.n_epochs * trainer.n_parts):
         yield divmod(n, trainer.n_parts)
 

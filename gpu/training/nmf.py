@@ -20,20 +20,17 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpu.backend import HOST, Backend
-from gpu.errors import InvalidRatings, TrainingDiverged
-from gpu.memory import check_room
+from gpu.errors import TrainingDiverged
+from gpu.exchange import ALONE, Exchange
 from gpu.model import Model
 from gpu.params import NmfParams
 from gpu.ratings import Ratings
 from gpu.training import evaluate
-from gpu.training.loop import OnEpoch, Trainer, train
+from gpu.training.loop import OnEpoch, State, Trainer, train
+from gpu.training.nmf_matrix import Floats, check_memory, checked, matrix_of, mean_of, shape_of, splits_of
 from gpu.training.nndsvd import nndsvd
-
-Floats = NDArray[Any]  # of dtype `NmfParams.precision`
-DENSE_FROM = 0.15  # share of entries above 0; from here on products with a dense A are faster
 
 
 class Factors(NamedTuple):
@@ -74,16 +71,22 @@ def factorize(
 class Alternation:
     """Solves both factors in turn on the backend: the common part of the two trainers of this module."""
 
-    def __init__(self, matrix: Ratings | Floats, params: NmfParams, backend: Backend) -> None:
-        matrix = _checked(matrix)
+    def __init__(
+        self, matrix: Ratings | Floats, params: NmfParams, backend: Backend, exchange: Exchange = ALONE
+    ) -> None:
+        """Load this rank's rows and columns of the matrix, and both factors, onto the backend."""
+        matrix = checked(matrix)
         shape = shape_of(matrix)
         self.params, self.tile = params, 0 if params.solver == "plain" else tile_of(params)
-        self._hals = hals = backend.primitives("hals")
-        _check_memory(matrix, params, self.tile, backend)
+        self._hals, self._exchange = backend.primitives("hals"), exchange
+        hals, splits = self._hals, splits_of(matrix, params, backend, exchange)
+        check_memory(matrix, params, self.tile, backend, splits)
         dtype = np.dtype(params.precision).type
-        self._matrix = hals.load(matrix, dtype)
-        W, H = self._start(shape, _mean(matrix), dtype)
-        self._rows, self._columns = hals.load_factors(W, self.tile), hals.load_factors(H, self.tile)
+        self._matrix, self._is_sparse = hals.load(matrix, dtype, splits), isinstance(matrix, Ratings)
+        start = self._start(shape, mean_of(matrix), dtype)
+        self._rows, self._columns = (
+            hals.load_factors(table, self.tile, split) for table, split in zip(start, splits, strict=True)
+        )
         self._squares = hals.squares(self._matrix)
         self._gram_of_H: Floats | None = None
         self.seconds, self.relative_error, self._error_before, self._n_done = 0.0, math.nan, math.nan, 0
@@ -99,11 +102,10 @@ class Alternation:
 
     def learn(self, epoch: int) -> None:
         """Do a W step and an H step."""
-        del epoch
         self._error_before = self.relative_error
         self._solve_rows()
         self._solve_columns()
-        self._n_done += 1
+        self._n_done = epoch + 1
 
     def is_finite(self) -> bool:
         """Whether the relative error is finite."""
@@ -119,6 +121,18 @@ class Alternation:
         gain = self._error_before - self.relative_error
         return bool(self.params.tolerance) and gain < self.params.tolerance * self._error_before
 
+    def state(self) -> State:
+        """Both factors, and what `has_converged` compares."""
+        progress = np.array([self._n_done, self._error_before, self.relative_error])
+        return {"W": self._hals.fetch(self._rows), "H": self._hals.fetch(self._columns), "progress": progress}
+
+    def restore(self, state: State) -> None:
+        """See `gpu.training.loop.Trainer`."""
+        for side, name in ((self._rows, "W"), (self._columns, "H")):
+            self._hals.restore(side, state[name])
+        n_done, self._error_before, self.relative_error = state["progress"].tolist()
+        self._n_done, self._gram_of_H = int(n_done), self._hals.gram(self._columns)
+
     def factors(self) -> Factors:
         """The present W and H, on the host."""
         W, H = self._hals.fetch(self._rows), self._hals.fetch(self._columns)
@@ -129,12 +143,13 @@ class Alternation:
         self._solve(self._rows, self._columns, self._gram_of_H, is_W=True)
 
     def _solve_columns(self) -> None:
-        """Do the H step and compute the relative error; waits for the device."""
+        """Do the H step and compute the relative error, which all ranks take from rank 0; waits for the device."""
         hals, S = self._hals, self._hals.gram(self._rows)
         self._solve(self._columns, self._rows, S, is_W=False)
         self._gram_of_H = Q = hals.gram(self._columns)
         squares = self._squares - 2 * hals.inner(self._columns) + hals.sum_of_products(S, Q)
-        self.relative_error = float(np.sqrt(max(squares, 0.0) / self._squares))
+        error = float(np.sqrt(max(squares, 0.0) / self._squares))
+        (self.relative_error,) = self._exchange.totals(0.0 if self._exchange.rank else error)
         hals.finish()
 
     def _solve(self, solved: Any, fixed: Any, gram: Any, *, is_W: bool) -> None:
@@ -159,7 +174,7 @@ class Alternation:
         hals, dtype = self._hals, np.dtype(self.params.precision).type
         one = np.ones((1, 1), dtype=dtype)
         corner = np.zeros(1, dtype=np.int64)
-        cell = Ratings.from_coo(corner, corner, one[0]) if self._matrix.dense is None else one
+        cell = Ratings.from_coo(corner, corner, one[0]) if self._is_sparse else one
         tile = min(self.tile, 1)
         matrix, rows, columns = hals.load(cell, dtype), hals.load_factors(one, tile), hals.load_factors(one, tile)
         for solved, fixed, is_W in ((rows, columns, True), (columns, rows, False)):
@@ -185,21 +200,29 @@ class NmfTrainer(Alternation, Trainer[Model]):
     """Ratings as a matrix users × items, factorized; see `gpu.training.loop.Trainer`."""
 
     def __init__(
-        self, ratings: Ratings, params: NmfParams, backend: Backend = HOST, test: Ratings | None = None
+        self,
+        ratings: Ratings,
+        params: NmfParams,
+        backend: Backend = HOST,
+        test: Ratings | None = None,
+        exchange: Exchange = ALONE,
     ) -> None:
-        """Load the matrix and both factors onto the backend.
+        """Load this rank's part of the matrix, and both factors, onto the backend.
+
+        Args:
+            exchange: the ranks that train together. Sparse ratings give equal bits for any number of them.
 
         Raises:
             InvalidRatings: a rating is below 0, or none is above 0.
             NotEnoughMemory: the training would need more than is free; the message has both numbers.
         """
-        super().__init__(matrix_of(ratings), params, backend)
+        super().__init__(matrix_of(ratings), params, backend, exchange)
         self._ratings, self._test = ratings, test
 
     def metrics(self) -> Mapping[str, float]:
-        """See `gpu.training.loop.EpochReport`."""
+        """See `gpu.training.loop.EpochReport`; metrics of the test set only on rank 0."""
         metrics = {"relative_error": self.relative_error}
-        if self._test is None:
+        if self._test is None or self._exchange.rank:
             return metrics
         found = evaluate.ranking(self.model(), self._ratings.by_user, self._test)
         return metrics | {f"test_{name}": value for name, value in found.items()}
@@ -233,63 +256,3 @@ def model_of(ratings: Ratings, params: NmfParams, factors: Factors) -> Model:
     model.user_factors[model.user_trained] = factors.W[model.user_trained]
     model.item_factors[model.item_trained] = factors.H.T[model.item_trained]
     return model
-
-
-def shape_of(matrix: Ratings | Floats) -> tuple[int, int]:
-    """(V, D)."""
-    if isinstance(matrix, Ratings):
-        return matrix.n_users, matrix.n_items
-    return matrix.shape[0], matrix.shape[1]
-
-
-def matrix_of(ratings: Ratings) -> Ratings | NDArray[np.float32]:
-    """The ratings in the form with faster products: sparse, or dense with zeros."""
-    if len(ratings) < DENSE_FROM * ratings.n_users * ratings.n_items:
-        return ratings
-    users, items, values = ratings.coo()
-    dense: NDArray[np.float32] = np.zeros((ratings.n_users, ratings.n_items), dtype=np.float32)
-    dense[users, items] = values
-    return dense
-
-
-def _mean(matrix: Ratings | Floats) -> float:
-    n_rows, n_columns = shape_of(matrix)
-    values = matrix.by_user.values if isinstance(matrix, Ratings) else matrix
-    return float(values.sum(dtype=np.float64)) / n_rows / n_columns
-
-
-def _checked(matrix: Ratings | Floats) -> Ratings | Floats:
-    if not isinstance(matrix, Ratings):
-        matrix = np.asarray(matrix)
-        is_number = np.issubdtype(matrix.dtype, np.integer) or np.issubdtype(matrix.dtype, np.floating)
-        if matrix.ndim != 2 or not is_number:
-            raise InvalidRatings(f"Invalid matrix of nmf: expected real (V, D), got {matrix.dtype} {matrix.shape}")
-    values = matrix.by_user.values if isinstance(matrix, Ratings) else matrix
-    lowest, highest = (values.min(), values.max()) if values.size else (0, 0)
-    if lowest < 0:
-        message = f"Invalid ratings for nmf: expected 0 or more, got {lowest:g}"
-        raise InvalidRatings(f"{message}; train als-implicit, which takes low values for dislikes", *_lowest(matrix))
-    if not (lowest >= 0 and 0 < highest < np.inf):
-        raise InvalidRatings(
-            f"Invalid ratings for nmf: expected finite numbers, not all 0, got {lowest:g} to {highest:g}"
-        )
-    return matrix
-
-
-def _lowest(matrix: Ratings | Floats) -> tuple[int, int]:
-    """Row and column of the lowest entry."""
-    if isinstance(matrix, Ratings):
-        users, items, values = matrix.coo()
-        at = int(values.argmin())
-        return int(users[at]), int(items[at])
-    row, column = divmod(int(matrix.argmin()), matrix.shape[1])
-    return row, column
-
-
-def _check_memory(matrix: Ratings | Floats, params: NmfParams, tile: int, backend: Backend) -> None:
-    hals, (n_rows, n_columns) = backend.primitives("hals"), shape_of(matrix)
-    n_sparse, n_dense = (len(matrix), 0) if isinstance(matrix, Ratings) else (0, n_rows * n_columns)
-    itemsize = np.dtype(params.precision).itemsize
-    needed = hals.bytes_needed((n_rows, n_columns), n_sparse, n_dense, params.n_factors, tile, itemsize)
-    what = f"Training on the {backend.name} with {params.n_factors} factors ({n_rows:,} × {n_columns:,})"
-    check_room(what, needed, backend)

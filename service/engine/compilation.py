@@ -49,7 +49,7 @@ OFFLINE = {
     "cg": "conjugate gradients of a training",
     "columns": "sums of a training",
     "esgd": "epochs of a training",
-    "hals": "updates of a training",
+    "hals_sweeps": "updates of a training",
     "sgd": "epochs of a training",
     "similarity": "comparators of simLSH, of a training",
     "subspace": "blocks of factors in a training",

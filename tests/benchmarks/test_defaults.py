@@ -17,6 +17,7 @@ from benchmarks.rows import BEST, DEFAULT, GRID, TUNED, Row, Store
 from gpu.params import NmfParams, params_for
 from gpu.training import nmf
 from gpu.training import tune as search
+from gpu.training.nmf_matrix import matrix_of
 
 SMALL = {"n_factors": 4, "n_epochs": 2}
 
@@ -215,7 +216,7 @@ def test_a_factorization_makes_all_iterations(ratings_set, monkeypatch):
     dataset = datasets.Dataset("faces", FACTORS, fold, fold, Facts(1.0, 1.0, 0.4, 32))
     method = Ours("nmf", gpu.HOST)
     row = method.fitted(dataset, method.row(dataset, DEFAULT, {**method.defaults(dataset), "n_factors": 4}))
-    found = nmf.factorize(nmf.matrix_of(train), NmfParams(n_factors=4, n_epochs=3, tolerance=0))
+    found = nmf.factorize(matrix_of(train), NmfParams(n_factors=4, n_epochs=3, tolerance=0))
     assert row.metrics["relative_error"] == pytest.approx(found.relative_error, rel=1e-4)
     assert {one.get("start") for one in method.grid(dataset)} == {None, "random", "nndsvd"}
 

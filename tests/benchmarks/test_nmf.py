@@ -12,6 +12,7 @@ from benchmarks import nmf, nmf_plot
 from benchmarks.__main__ import run
 from gpu.params import NmfParams
 from gpu.training import nmf as engine
+from gpu.training.nmf_matrix import matrix_of
 from tests import reference
 
 
@@ -39,7 +40,7 @@ def test_forms_agree_and_both_are_timed(train):
     assert plain.relative_error == pytest.approx(tiled.relative_error, rel=1e-5)
     assert plain.times_plain == 1
     assert tiled.times_plain == pytest.approx(plain.seconds_per_iteration / tiled.seconds_per_iteration)
-    found = engine.factorize(engine.matrix_of(train), NmfParams(n_factors=6, n_epochs=5, tolerance=0))
+    found = engine.factorize(matrix_of(train), NmfParams(n_factors=6, n_epochs=5, tolerance=0))
     assert tiled.relative_error == pytest.approx(found.relative_error, rel=1e-5)
 
 

@@ -113,6 +113,12 @@ def test_a_resumed_training_reports_every_epoch() -> None:
     assert [report.epoch for report in reports] == [1, 2, 2, 3, 4]
 
 
+def test_a_training_that_had_converged_runs_no_epoch_when_it_is_resumed() -> None:
+    checkpoints = Failing(0)
+    assert train(Resumable(converged_at=2), None, checkpoints) == 2
+    assert train(Resumable(converged_at=2), None, checkpoints) == 2
+
+
 @pytest.mark.parametrize("algorithm", ["als", "als-implicit"])
 def test_all_epochs_may_run_elsewhere(algorithm: str) -> None:
     """`run` gets explicit ratings in multiples of their unit, and its model is scaled back."""
@@ -134,5 +140,5 @@ def test_all_epochs_may_run_elsewhere(algorithm: str) -> None:
 def test_several_ranks_are_refused_for_algorithms_that_cannot_use_them() -> None:
     exchange = Alone()
     exchange.size = 2
-    with pytest.raises(InvalidParams, match="expected 1 for nmf, got 2; only als, als-implicit, culsh"):
-        trainer_of(planted(), gpu.params_for("nmf", {}), gpu.HOST, None, NEUTRAL, exchange)
+    with pytest.raises(InvalidParams, match="expected 1 for esgd, got 2; only als, als-implicit, culsh"):
+        trainer_of(planted(), gpu.params_for("esgd", {}), gpu.HOST, None, NEUTRAL, exchange)

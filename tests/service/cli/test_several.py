@@ -52,8 +52,8 @@ def test_two_ranks_print_what_one_process_prints(file: Path, capsys: pytest.Capt
 
 
 def test_algorithms_that_cannot_use_ranks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", "--ratings", "missing.csv", "--algorithm", "nmf", "--ranks", "2"]) == 2
-    assert "Invalid ranks: expected 1 for nmf, got 2; only als, als-implicit" in capsys.readouterr().err
+    assert run(["train", "--ratings", "missing.csv", "--algorithm", "ease", "--ranks", "2"]) == 2
+    assert "Invalid ranks: expected 1 for ease, got 2; only als, als-implicit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

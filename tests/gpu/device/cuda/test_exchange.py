@@ -23,6 +23,7 @@ from gpu.training.als_halves import GATHER, Modes
 from gpu.training.als_plan import modes_of
 from gpu.training.loop import train
 from tests.data import planted, split
+from tests.gpu.training import test_nmf_ranks
 from tests.gpu.training.test_als_plan import ITEMS_REDUCED, ratings_of
 from tests.gpu.training.test_als_plan import KINDS as PLANNED
 from tests.gpu.training.test_als_ranks import Kept, run
@@ -49,6 +50,18 @@ def test_ranks_on_one_device_give_the_bits_of_one(kind):
     for arrays, _ in run_threads(3, lambda ring: run(KINDS[kind], Staged(ring), DEVICE)):
         for name, array in expected.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", test_nmf_ranks.KINDS)
+def test_ranks_of_nmf_on_one_device_give_the_bits_of_one(kind):
+    from gpu.device.cuda.exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    params = test_nmf_ranks.KINDS[kind]
+    expected, reports = test_nmf_ranks.run(params, ALONE, DEVICE)
+    for arrays, found in run_threads(3, lambda ring: test_nmf_ranks.run(params, Staged(ring), DEVICE)):
+        for name, array in expected.items():
+            np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+        assert found[-1]["relative_error"] == pytest.approx(reports[-1]["relative_error"], rel=1e-12)
 
 
 @pytest.mark.parametrize("slots", [None, 7], ids=["whole", "batches"])

@@ -132,7 +132,7 @@ def train(
     ] = None,
     more: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME=VALUE")] = None,
     backend: Backend = "auto",
-    ranks: Annotated[int, typer.Option(help="Processes that train together; not for ease, esgd and nmf.", min=1)] = 1,
+    ranks: Annotated[int, typer.Option(help="Processes that train together; not for ease and esgd.", min=1)] = 1,
     cluster: Scheduler = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.host.blocks import LANES, Entries, Floats, gather, gram_of, inner_products, runs_of, to_blocks, to_rows
-from gpu.host.hals_sweeps import Part, scale_last, sweep_blocks, update_columns
+from gpu.host.hals_sweeps import Part, scale_last, sum_in_order, sweep_blocks, sweep_columns, update_columns
 from gpu.ratings import Ratings, Rows
 from gpu.row_split import RowSplit, undivided
 from gpu.views import part_of
@@ -233,10 +233,13 @@ def _sweep_plain(side: Side, gram: Floats, epsilon: Any, normalize: bool) -> Non
 
 def _sweep_normalizing(side: Side, gram: Floats, epsilon: Any) -> None:
     """A sweep with norms: each column needs the norm of the one before, over the blocks of all ranks."""
+    if side.split.exchange.size == 1:
+        sweep_columns(side.own, gram, epsilon)
+        return
     sums, one = np.zeros(len(side.blocks)), side.blocks.dtype.type(1)
     own_sums, bounds, factor = _own_sums(side, sums), side.bounds, one
     for k in range(side.rows.shape[1]):
         update_columns(side.own, gram, k, factor, epsilon, own_sums)
         side.split.exchange.gather(sums, bounds)
-        factor = one.dtype.type(1 / np.sqrt(sums.sum()))
+        factor = one.dtype.type(1 / np.sqrt(sum_in_order(sums)))
     scale_last(side.own, factor, epsilon)

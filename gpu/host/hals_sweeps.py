@@ -159,3 +159,22 @@ def scale_last(part: Part, factor: Any, epsilon: Any) -> None:
     """Divide the last column by its norm."""
     for b in range(len(part.blocks)):
         _scale(part.blocks[b, -1, : min(LANES, len(part.rows) - b * LANES)], part.changes[b, 0], factor, epsilon)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sum_in_order(sums: NDArray[np.float64]) -> Any:
+    """Σ of numbers (B,), from the first to the last, so that it has the same bits wherever it is called."""
+    total = 0.0
+    for one in sums:
+        total += one
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sweep_columns(part: Part, gram: Floats, epsilon: Any) -> None:
+    """A sweep with norms for the rank that owns all blocks: without a call from Python for every column."""
+    sums, factor = np.zeros(len(part.blocks)), np.ones(1, part.blocks.dtype)
+    for k in range(part.blocks.shape[1]):
+        update_columns(part, gram, k, factor[0], epsilon, sums)
+        factor[0] = 1 / np.sqrt(sum_in_order(sums))
+    scale_last(part, factor[0], epsilon)

@@ -17,7 +17,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-b
   --no-emit-package colorama --constraint constraints.txt --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint types coverage format docs lock image bench loadtest faults soak clean
+.PHONY: help demo install test lint types kernels coverage format docs lock image bench loadtest faults soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,8 @@ demo: $(VENV)/base ## install, serve, import ratings, train, recommend; keeps se
 
 install: $(VENV)/dev ## create the environment for development
 
-test: lint types ## install, then every check and every test, in two processes
+test: $(VENV)/dev ## install, then every check and every test, in two processes
+	$(MAKE) --jobs 2 --output-sync lint types kernels
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (codespell)
@@ -44,6 +45,9 @@ coverage: $(VENV)/dev ## measure branch coverage of the tests, without device co
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
+
+kernels: $(VENV)/dev ## compile the kernels of the host into the cache, which tests and trainings then share
+	$(BIN)/python -m service.cli.warm
 
 format: $(VENV)/dev ## format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix .

@@ -58,6 +58,8 @@ def test_algorithms_that_cannot_use_ranks_are_refused(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_no_rank_outlives_the_command(file: Path, number: signal.Signals) -> None:
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip(f"{number.name} is ignored here, as by commands that a shell runs in the background")
     folder = file.parent / "temporary"
     folder.mkdir()
     command = [sys.executable, "-m", "service.cli", *arguments(file, "--set", "n_epochs=10000", "--ranks", "2")]

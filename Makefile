@@ -27,9 +27,9 @@ demo: $(VENV)/base ## install, serve, import ratings, train, recommend; keeps se
 
 install: $(VENV)/dev ## create the environment for development
 
-test: $(VENV)/dev ## install, then every check and every test, in two processes
+test: $(VENV)/dev ## install, then every check and every test, in three processes
 	$(MAKE) --jobs 2 --output-sync lint types kernels
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(ARGS)
 
 lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (codespell)
 	$(BIN)/ruff check .

@@ -29,7 +29,7 @@ install: $(VENV)/dev ## create the environment for development
 
 test: $(VENV)/dev ## install, then every check and every test, in three processes
 	$(MAKE) --jobs 2 --output-sync lint types kernels
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/dev ## rules and format (ruff), rooms (import-linter), spelling (codespell)
 	$(BIN)/ruff check .

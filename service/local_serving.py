@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
@@ -59,6 +60,11 @@ class LocalServing:
         self.settings, self.metrics = runtime.settings, runtime.metrics
         self._runtime, self._counts = runtime, others and others.counts
         self._scrape = Scrape(self._page, others and others.update)
+
+    @property
+    def ask_now(self) -> Callable[[Query], asyncio.Future[Any]]:
+        """Asks the engine."""
+        return self._runtime.ask_now
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of one answer."""

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from service.engine.queries import Query, Recommend
 from service.metrics import Metrics
@@ -20,6 +21,11 @@ class Serving(Protocol):
 
     settings: Settings
     metrics: Metrics
+
+    @property
+    def ask_now(self) -> Callable[[Query], asyncio.Future[Any]] | None:
+        """Asks the engine of this process, without `await`; the future gets an `Answer`. None: it has no engine."""
+        ...
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of the engine's answer to `query`, after it has learned `wait_for`.

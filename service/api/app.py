@@ -21,6 +21,7 @@ from service.api.gateway import FastRoute, Gateway
 from service.api.http_protocol import HttpProtocol
 from service.api.rate_limit import RateLimit
 from service.api.routes import admin, docs, health, lookups, ratings, recommend
+from service.api.uvicorn_protocol import RecommendProtocol
 from service.errors import ServiceError
 from service.serving import Serving
 
@@ -66,8 +67,14 @@ class Application(FastAPI):
 
     def connection(self, **options: Any) -> ConnectionGuard:
         """The protocol of one connection; uvicorn calls this with its options."""
-        protocol = HttpProtocol(self.gateway.raw_refusal, **options)
+        protocol = self._protocol(options)
         return ConnectionGuard(protocol, self._connections, self.gateway.raw_refusal)
+
+    def _protocol(self, options: dict[str, Any]) -> HttpProtocol:
+        ask = self._serving.ask_now
+        if ask is None:
+            return HttpProtocol(self.gateway.raw_refusal, **options)
+        return RecommendProtocol(self.gateway, recommend.RecommendRoute(self._serving).short(ask), **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the gateway directly: FastAPI's own steps would cost as much as a fast route."""

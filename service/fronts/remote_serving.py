@@ -27,6 +27,8 @@ class RemoteServing:
     state, which it sends several times a second.
     """
 
+    ask_now = None  # the engine is in another process
+
     def __init__(self, settings: Settings, redis_url: str, socket: Path, name: str) -> None:
         """Prepare; `start` connects.
 

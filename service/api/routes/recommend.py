@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -15,7 +17,8 @@ from starlette.responses import Response
 from service.api.dependencies import TheService, UserId, answers, check_n, decoded, reply
 from service.api.gateway import FastRequest
 from service.api.schemas import AnonymousBody, NoParameters, Page, RecommendBody, RecommendQuery, UsersBody
-from service.engine.encoding import finished
+from service.api.uvicorn_protocol import FastGet
+from service.engine.encoding import encoded, finished
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import Popular, PopularItems, Recommend, Recommendation
 from service.errors import InvalidRequest
@@ -60,6 +63,16 @@ class RecommendRoute:
             return None
         answer = await self._serving.answer(Recommend(user=user, **plan.filters), plan.wait_for)
         return _finished(answer, fast_request.request_id, fast_request.started)
+
+    def short(self, ask: Callable[[Recommend], asyncio.Future[Any]]) -> FastGet:
+        """The fast path of `RecommendProtocol`, for requests without `wait_for`."""
+        return FastGet(b"/recommend/", "/recommend/{user}", self._query, ask, _finished_answer)
+
+    def _query(self, tail: bytes, text: bytes) -> Recommend | None:
+        plan, user = self._plan(text), _user(tail)
+        if plan is None or user is None or plan.wait_for is not None:
+            return None
+        return Recommend(user=user, **plan.filters)
 
     def _plan(self, text: bytes) -> _Plan | None:
         is_plain = len(text) <= MAX_CACHED_QUERY_BYTES and b"#" not in text
@@ -119,6 +132,10 @@ async def _of_several(serving: Serving, body: UsersBody, request_id: str, starte
 
 def _finished(answer: bytes, request_id: str, started: float) -> bytes:
     return finished(answer, (time.perf_counter() - started) * 1000, request_id)
+
+
+def _finished_answer(answer: Recommendation, request_id: str, started: float) -> bytes:
+    return _finished(encoded(answer)[0], request_id, started)
 
 
 def _user(tail: bytes) -> str | None:

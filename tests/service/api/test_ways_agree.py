@@ -140,6 +140,7 @@ def ways(app: Any) -> list[Way]:
 
     return [
         Way("fast route", lambda: app.connection(**options(app))),
+        Way("gateway", lambda: HttpToolsProtocol(**options(app))),
         Way("framework", lambda: HttpToolsProtocol(**options(Framework(app)))),
     ]
 

@@ -40,6 +40,7 @@ def port() -> int:
         return listener.getsockname()[1]
 
 
+@pytest.mark.timeout(900)  # the processes that compile have the lowest priority
 def test_lists_are_popular_while_kernels_compile(redis_url: str, tmp_path: Path, port: int) -> None:
     data, errors = tmp_path / "data", tmp_path / "stderr"
     with Whole(redis_url, data) as whole:
@@ -77,7 +78,7 @@ def watched(client: Client) -> list[tuple[str, dict]]:
             seen.append((ready.json()["reason"], asked.json() | {"status": asked.status_code}))
         return ready.status_code == 200
 
-    eventually(is_ready, 280)
+    eventually(is_ready, 800)
     return seen
 
 

@@ -80,7 +80,7 @@ class Layout:
 
 
 def tiling_of(lengths: NDArray[np.int64], n_samples: int, room: int, at_once: int) -> Tiling:
-    """One tile for each of `at_once` blocks, more if a tile has no `room` for so many users, fewer for few samples.
+    """One tile for each of `at_once` blocks, more if the users exceed the `room` of these tiles, fewer for few samples.
 
     With several tiles a block, full tiles take less time, because ratings of an item are longer segments there. The
     last tile of each block then has the users who are left. Their ratings are short segments, so they must be `FEW`.

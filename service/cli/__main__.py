@@ -160,21 +160,14 @@ def train(
     place = _cluster({"cluster": cluster} | tls) if ranks > 1 else None
     if cluster is not None and place is None:
         raise typer.BadParameter("expected --ranks 2 or more with --cluster, got 1")
-    chosen = _backend(backend)
-    file = _read(ratings, key, skip_bad)
-    if test is not None:
-        data = offline.Data.of_files(file, _read(test, key, skip_bad))
-    else:
-        data = offline.Data.split(file, test_fraction or 0.0, seed)
+    chosen = _backend(backend, memory)
+    held_out = None if test is None else _read(test, key, skip_bad)
+    data = offline.Data.of(_read(ratings, key, skip_bad), held_out, test_fraction or 0.0, seed)
     printer = Printer(json)
     if plan:
         from service.cli.plan import shown
 
         return printer.report(*shown(data.train, params, gpus, memory))
-    if memory is not None:
-        from gpu.training.als_plan import GB
-
-        chosen = chosen.within(int(memory * GB))
     n_epochs = getattr(params, "n_epochs", 1)
     with progress(f"Training {algorithm}", n_epochs) as bar, ranks_of(ranks, place) as group:
 
@@ -209,11 +202,8 @@ def tune(
     from service.cli.tune import on_file
 
     chosen = _backend(backend)
-    file = _read(ratings, key, skip_bad)
-    if test is not None:
-        data = offline.Data.of_files(file, _read(test, key, skip_bad))
-    else:
-        data = offline.Data.split(file, test_fraction, seed)
+    held_out = None if test is None else _read(test, key, skip_bad)
+    data = offline.Data.of(_read(ratings, key, skip_bad), held_out, test_fraction, seed)
     printer = Printer(json)
     with progress(f"Tuning {algorithm}", 1) as bar:
 
@@ -318,12 +308,13 @@ def _params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
     return params_for(algorithm, dict(pair.split("=", 1) for pair in pairs))
 
 
-def _backend(name: str) -> gpu.Backend:
+def _backend(name: str, memory_gb: float | None = None) -> gpu.Backend:
     from gpu.backend import choose
+    from gpu.training.als_plan import GB
 
     backend = choose(name)  # type: ignore[arg-type] # `choose` refuses an unknown name
     stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim", markup=False)
-    return backend
+    return backend if memory_gb is None else backend.within(int(memory_gb * GB))
 
 
 if __name__ == "__main__":

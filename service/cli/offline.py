@@ -50,6 +50,11 @@ class Data:
         return _ids(self.users), _ids(self.items)
 
     @classmethod
+    def of(cls, file: RatingsFile, test: RatingsFile | None, test_fraction: float, seed: int) -> Data:
+        """`of_files` if there is a file to test on, else `split`."""
+        return cls.split(file, test_fraction, seed) if test is None else cls.of_files(file, test)
+
+    @classmethod
     def split(cls, file: RatingsFile, test_fraction: float, seed: int) -> Data:
         """Hold out the first `round(test_fraction · n)` of a seeded permutation of the file's n ratings."""
         users, items, rows = numbered(file)

@@ -72,7 +72,7 @@ def test_a_redis_that_is_not_durable_is_refused_at_the_start(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("n_children", [0, 2 + N_FRONTS])
 def test_sigterm_during_the_start_ends_in_order(tmp_path: Path, n_children: int) -> None:
-    """As soon as there are so many processes; none: before the modules have been imported."""
+    """SIGTERM comes when the parent has `n_children`; with 0, before it has imported its modules."""
     with begun(tmp_path / "data") as process:
         parent = psutil.Process(process.pid)
         eventually(lambda: len(parent.children()) >= n_children, ENDED_S)

@@ -106,7 +106,7 @@ def test_two_ranks_give_the_model_and_the_reports_of_one(algorithm: str, ranks: 
 
 
 def many_users(n_users: int, n_items: int = 10) -> Ratings:
-    """Ratings of so many users for each item that sums of items are smaller than the table of users."""
+    """Ratings with far more users than items: sums of items are then smaller than the table of users."""
     users = np.arange(4 * n_users) % n_users
     return Ratings.from_coo(users, (7 * users + users // 3) % n_items, 1.0 + np.arange(4 * n_users) % 5)
 

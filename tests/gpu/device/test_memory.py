@@ -13,7 +13,7 @@ from gpu.backend import Backend
 from gpu.device import memory_of_devices
 from gpu.param_kinds import Params
 from gpu.params import CulshParams, SgdParams, Similarity
-from gpu.training import ease, nmf
+from gpu.training import ease, nmf_matrix
 from tests.data import planted
 
 pytestmark = pytest.mark.gpu
@@ -42,8 +42,16 @@ def ids(params: Params) -> str:
 @pytest.mark.parametrize("params", CASES, ids=ids)
 def test_estimates_are_upper_bounds(params: Params, memory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    for module in (nmf, ease, importlib.import_module("gpu.memory")):
+    for module in (nmf_matrix, ease, importlib.import_module("gpu.memory")):
         monkeypatch.setattr(module, "check_room", lambda what, needed, backend: asked.append(needed))
+    als = importlib.import_module("gpu.device.als")  # its training compares by itself: it may load ratings in batches
+    estimate = als.bytes_needed
+
+    def noted(*sizes: object) -> int:
+        asked.append(estimate(*sizes))
+        return asked[-1]
+
+    monkeypatch.setattr(als, "bytes_needed", noted)
     ratings = planted(4_000, 1_000, 100)
     taken = memory.taken_by(lambda: gpu.fit(ratings, params, backend=DEVICE))
     (needed,) = asked

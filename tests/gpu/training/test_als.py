@@ -444,9 +444,15 @@ def test_too_little_memory_is_refused_with_both_numbers(
     als, ratings = backend.primitives("als"), planted()
     needed = als.bytes_needed(ratings.by_user.lengths, ratings.by_item.lengths, problem_of(ratings, params, NEUTRAL))
     monkeypatch.setattr(als, "free_bytes", lambda: 1234)
-    with pytest.raises(NotEnoughMemory, match=f"6 factors.*{needed:,} bytes and 1,234 are free") as caught:
+    with pytest.raises(NotEnoughMemory, match=r"6 factors.* bytes and 1,234 are free") as caught:
         gpu.fit(ratings, params, backend=backend)
-    assert (caught.value.needed_bytes, caught.value.free_bytes) == (needed, 1234)
+    asked = caught.value.needed_bytes
+    assert f" {asked:,} bytes and 1,234 are free" in str(caught.value)
+    assert caught.value.free_bytes == 1234
+    if backend.name == "host":
+        assert asked == needed
+    else:  # ratings in batches of a row each need less
+        assert 0 < asked <= needed
 
 
 def test_memory_grows_with_rows_and_factors(backend: Backend) -> None:

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from service.api.problems import MEDIA_TYPE
 from service.api.schemas import ProblemDocument
 from service.errors import InvalidRequest, ServiceError
+from service.ids import MAX_ID_BYTES, check_id
 from service.serving import Serving
-from service.storage.events import MAX_ID_BYTES, check_id
 
 REFERENCE = "#/components/schemas/{name}"
 DOCUMENTED: dict[str, Any] = {}

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from service.errors import InvalidRequest, MalformedBody
+from service.ids import check_id
 from service.limits import MAX_RATING
-from service.storage.events import RatingEvent, check_id
+from service.storage.events import RatingEvent
 from service.validation import in_words
 
 Scale = tuple[float, float]

@@ -11,8 +11,9 @@ from gpu.algorithms import ALGORITHMS
 from service.api.few_faults import check_names, few_faults
 from service.api.rating_parser import Rejection
 from service.engine.queries import Fallback, Popular, Recommend, UserRatings
+from service.ids import MAX_ID_BYTES, check_id
 from service.limits import MAX_RATING
-from service.storage.events import MAX_ID_BYTES, StreamId, check_id
+from service.storage.events import StreamId
 
 MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000  # users of one request, and ratings of one anonymous request

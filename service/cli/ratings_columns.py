@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from service.limits import LATEST_S
+
 NAMES = ("user", "item", "rating", "timestamp")
 N_NEEDED = 3  # the timestamp may be missing
-LATEST_S = 1e11  # Unix seconds, the year 5138; larger numbers are milliseconds
 _N_SHOWN = 10
 
 _ITEMS = ("item", "movie", "book", "product", "artist", "track", "song", "article", "video", "game", "anime")

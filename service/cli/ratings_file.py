@@ -22,7 +22,7 @@ from service.cli.ratings_json import read_json
 from service.cli.ratings_matrix import read_matrix
 from service.cli.ratings_text import LARGEST, BadLine, TextRatings, read_text
 from service.errors import InvalidRatingsFile
-from service.storage.events import MAX_ID_BYTES
+from service.ids import MAX_ID_BYTES
 
 MATRIX_SUFFIXES = (".npz", ".mat")
 PARQUET_SUFFIXES = (".parquet", ".pq")

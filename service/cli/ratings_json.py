@@ -12,7 +12,7 @@ import pyarrow as pa
 from service.cli.ratings_columns import NAMES, columns_of, is_in_milliseconds, wrong_time
 from service.cli.ratings_text import LARGEST, BadLine, TextRatings
 from service.errors import InvalidRatingsFile
-from service.storage.events import check_id
+from service.ids import check_id
 
 _EXCERPT = 80
 _Fields = dict[str, str]  # user, item, rating, timestamp -> the name of the field

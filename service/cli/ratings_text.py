@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from service.cli.ratings_columns import (
-    LATEST_S,
     N_NEEDED,
     NAMES,
     columns_named,
@@ -23,7 +22,8 @@ from service.cli.ratings_columns import (
     wrong_time,
 )
 from service.errors import InvalidRatingsFile
-from service.storage.events import check_id
+from service.ids import check_id
+from service.limits import LATEST_S
 
 LARGEST = {"rating": float(np.finfo(np.float32).max), "timestamp": LATEST_S}
 _MOVIELENS = b"::"

@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 
 from gpu.growing import Growing
 from gpu.online.rating_table import Changes, RatingTable
+from service.engine.catalog import Catalog
 from service.engine.id_table import IdTable
+from service.storage import item_changes
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
+from service.storage.item_changes import ItemChange
 from service.storage.rating_log import RatingLog
 
 EVENTS_A_MS = 2**21  # events in one millisecond; further ones get positions of the next millisecond
@@ -44,19 +47,21 @@ class Applied(NamedTuple):
 
 
 class History:
-    """All ratings that the service has: ids, last ratings, hidden items.
+    """All ratings that the service has: ids, last ratings, hidden items, attributes of items.
 
     Attributes:
         users, items: id tables; their rows are the rows of `table`.
         table: the last rating of every (user, item).
         position: id of the last entry applied.
-        n_hidings: how often items were hidden or shown.
+        catalog: the attributes of items.
+        n_hidings: how often items were hidden, shown, deleted or changed.
     """
 
     def __init__(self) -> None:
         self.users = IdTable()
         self.items = IdTable()
         self.table = RatingTable()
+        self.catalog = Catalog()
         self.position = ZERO
         self.n_hidings = 0
         self._next_position = 0
@@ -79,8 +84,17 @@ class History:
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
-        """Whether each item is hidden from all lists, bool (I,): a view that growth replaces."""
-        return self._hidden_items.values
+        """Whether each item is hidden or deleted, bool (I,): no list shows it. Do not change it."""
+        deleted = self.catalog.deleted
+        if not len(deleted):
+            return self._hidden_items.values
+        hidden = self._hidden_items.values.copy()
+        hidden[: len(deleted)] |= deleted
+        return hidden
+
+    def is_hidden(self, item: int) -> bool:
+        """Whether an item was hidden; a deleted one need not be."""
+        return bool(self._hidden_items.values[item])
 
     def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """(items, values) of the newest `n` ratings of a user, or of all if there are fewer; items ascend."""
@@ -106,10 +120,13 @@ class History:
             if entry.kind == "rating":
                 ratings.extend(entry.ratings)
                 times_ms.extend([entry.id.ms] * len(entry.ratings))
-            elif entry.subject is not None:
+            elif entry.kind != "noop":
                 parts.append(self._rate_events(ratings, times_ms))
-                forgotten += self._apply_subject(entry.kind, entry.subject)
                 ratings, times_ms = [], []
+                if entry.subject is None:
+                    self._change_items(entry.items)
+                else:
+                    forgotten += self._apply_subject(entry.kind, entry.subject)
         parts.append(self._rate_events(ratings, times_ms))
         return Applied(Changes.joined(parts), forgotten)
 
@@ -174,6 +191,14 @@ class History:
         self.n_hidings += 1
         return []
 
+    def _change_items(self, changes: Sequence[ItemChange]) -> None:
+        rows = self.items.rows_or_new(change.item for change in changes).tolist()
+        self._grow()
+        self.catalog.grow(len(self.items))
+        for row, change in zip(rows, changes, strict=True):
+            self.catalog.apply(row, change)
+        self.n_hidings += 1
+
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))
         self._last_ms.grow(len(self.users))
@@ -184,14 +209,17 @@ class History:
 
     def _apply_batch(self, batch: pa.RecordBatch) -> None:
         kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
-        start = 0
         # A forgotten user gets a new row later, so each run between such entries looks up its own rows.
-        for special in [*np.flatnonzero(kinds != "rating"), batch.num_rows]:
-            self._apply_run(batch.slice(start, special - start))
-            if special < batch.num_rows:
-                name = batch.column("user" if kinds[special] == "forget" else "item")[special].as_py()
-                self._apply_subject(str(kinds[special]), name)
-            start = special + 1
+        starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))[: batch.num_rows].tolist()
+        for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            run, kind = batch.slice(start, end - start), str(kinds[start])
+            if kind == "rating":
+                self._apply_run(run)
+            elif kind == "item":
+                self._change_items([item_changes.decode_row(data) for data in run.column("data").to_pylist()])
+            else:
+                for name in run.column("user" if kind == "forget" else "item").to_pylist():
+                    self._apply_subject(kind, name)
         if batch.num_rows:
             self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
 

@@ -25,6 +25,11 @@ class EventBatch(NamedTuple):
         """Number of ratings and deletions."""
         return sum(len(entry.ratings) for entry in self.entries)
 
+    @property
+    def n_rows(self) -> int:
+        """Number of ratings, deletions and changes of items."""
+        return sum(entry.n_rows for entry in self.entries)
+
 
 class PendingEvents:
     """A bounded queue: one thread puts, another takes."""
@@ -60,11 +65,11 @@ class PendingEvents:
     def take(self) -> list[EventBatch]:
         """The oldest batch and further ones, until they have `BATCH_RATINGS`. The queue must not be empty."""
         batches = [self._waiting.get_nowait()]
-        n_ratings = batches[0].n_ratings
-        while n_ratings < BATCH_RATINGS:
+        n_rows = batches[0].n_rows
+        while n_rows < BATCH_RATINGS:
             try:
                 batches.append(self._waiting.get_nowait())
             except queue.Empty:
                 break
-            n_ratings += batches[-1].n_ratings
+            n_rows += batches[-1].n_rows
         return batches

@@ -25,10 +25,13 @@ class Corpus(NamedTuple):
 
 
 def read_corpus(data: Path, watermark: StreamId) -> Corpus:
-    """All ratings of the log up to `watermark`, split into training and held-out pairs, without forgotten users."""
+    """All ratings of the log up to `watermark`, split into training and held-out pairs.
+
+    Forgotten users are left out. Deleted items keep their rows, but no rating.
+    """
     history = History()
     history.load(RatingLog(data / "ratings"), upto=watermark)
-    ratings = history.table.ratings(history.users.keys, history.items.keys)
+    ratings = _without_deleted(history.table.ratings(history.users.keys, history.items.keys), history.catalog.deleted)
     user_ids = history.users.ids(range(len(history.users)))
     is_present = np.array([user != "" for user in user_ids], dtype=np.bool_)
     users, items, values = ratings.coo()
@@ -43,6 +46,14 @@ def read_corpus(data: Path, watermark: StreamId) -> Corpus:
     present_ids = [user for user in user_ids if user]
     item_ids = history.items.ids(range(len(history.items)))
     return Corpus(part(~is_held_out), part(is_held_out), present_ids, item_ids)
+
+
+def _without_deleted(ratings: Ratings, deleted: NDArray[np.bool_]) -> Ratings:
+    """`ratings` without those of `deleted` items, bool (at most I,)."""
+    if not deleted.any():
+        return ratings
+    is_deleted = np.pad(deleted, (0, ratings.n_items - len(deleted)))
+    return ratings.where(~is_deleted[ratings.coo()[1]])
 
 
 def usable(corpus: Corpus, params: gpu.Params) -> tuple[Corpus, int]:

@@ -45,7 +45,7 @@ class Archiver:
         obstacle: why the log cannot be written at present, or None. No rating should be acknowledged meanwhile.
         damage: which segment of the log is missing or altered, or None. New ratings can still be written, but the
             archiver does not merge or trim.
-        n_pending: ratings that were read from the stream and are not in the log yet.
+        n_pending: ratings and items that were read from the stream and are not in the log yet.
     """
 
     def __init__(self, stream: Stream, log: RatingLog, on_failure: Callable[[BaseException], None] = unheard) -> None:
@@ -148,7 +148,7 @@ class Archiver:
             self._first, self._oldest_pending_s = batch.entries[0].id, time.monotonic()
         self._last = batch.entries[-1].id
         self._fresh += batch.entries
-        n_read = sum(len(entry.ratings) for entry in batch.entries)
+        n_read = sum(entry.n_rows for entry in batch.entries)
         self.n_pending, self._n_fresh = self.n_pending + n_read, self._n_fresh + n_read
         if self._n_fresh >= BATCH_RATINGS:
             self._to_columns()

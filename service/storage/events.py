@@ -1,7 +1,8 @@
 """Format of stream entries: the only parser and the only encoder of `nearfield:ratings`.
 
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
-timestamp}`), `forget` (a user), `hide`, `show` (an item). `v=noop` alone only moves the stream's last id.
+timestamp}`), `items` (JSON array of `service.storage.item_changes.ItemChange`), `forget` (a user), `hide`, `show` (an
+item). `v=noop` alone only moves the stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -18,19 +19,20 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 
 from service.errors import BadEntry, NewerEntry
+from service.ids import MAX_ID_BYTES, check_id
 from service.limits import MAX_RATING
+from service.storage import item_changes
+from service.storage.item_changes import ItemChange
 
 FORMAT_VERSION = b"1"
 NOOP_VERSION = b"noop"
-MAX_ID_BYTES = 256
 BATCH_RATINGS = 1000  # ratings that are archived or learned in one batch: a few milliseconds of the engine
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
-_FIELDS = frozenset((b"v", b"ratings", b"forget", b"hide", b"show"))
+_FIELDS = frozenset((b"v", b"ratings", b"items", b"forget", b"hide", b"show"))
 _MAX_STREAM_ID_PART = 2**63 - 1
-_MAX_BYTES_PER_CHARACTER = 4
 
-Kind = Literal["rating", "forget", "hide", "show", "noop"]
+Kind = Literal["rating", "item", "forget", "hide", "show", "noop"]
 KINDS = frozenset(get_args(Kind))
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
 RatingValue = Annotated[float, msgspec.Meta(ge=-MAX_RATING, le=MAX_RATING)]
@@ -82,35 +84,34 @@ class Entry(msgspec.Struct, frozen=True):
     """One parsed stream entry.
 
     Attributes:
-        kind: "rating" (see `ratings`), "forget" (a user), "hide" or "show" (an item: see `subject`), or "noop".
+        kind: "rating" (see `ratings`), "item" (see `items`), "forget" (a user), "hide" or "show" (an item: see
+            `subject`), or "noop".
     """
 
     id: StreamId
     kind: Kind
     ratings: list[RatingEvent] = []
     subject: str | None = None
+    items: list[ItemChange] = []
+
+    @property
+    def n_rows(self) -> int:
+        """Ratings and changes of items, each of which is a row of the log."""
+        return len(self.ratings) + len(self.items)
 
 
 _decoder = msgspec.json.Decoder(list[RatingEvent])
 _encoder = msgspec.json.Encoder()
 
 
-def check_id(text: str) -> str:
-    """`text` if it is a legal id of a user or an item.
-
-    Raises:
-        ValueError: empty, longer than 256 bytes in UTF-8, or not encodable (a lone surrogate).
-    """
-    if not text or (len(text) > MAX_ID_BYTES // _MAX_BYTES_PER_CHARACTER and len(text.encode()) > MAX_ID_BYTES):
-        raise ValueError(f"Invalid id: expected 1 to {MAX_ID_BYTES} bytes, got {len(text.encode()):,}")
-    if not text.isascii():
-        text.encode()
-    return text
-
-
 def encode_ratings(ratings: Sequence[RatingEvent]) -> dict[bytes, bytes]:
     """Fields of an entry with these ratings; every timestamp must be set."""
     return {b"v": FORMAT_VERSION, b"ratings": _encoder.encode(ratings)}
+
+
+def encode_items(items: Sequence[ItemChange]) -> dict[bytes, bytes]:
+    """Fields of an entry with these changes of the catalog."""
+    return {b"v": FORMAT_VERSION, b"items": _encoder.encode(items)}
 
 
 def encode_subject(kind: Literal["forget", "hide", "show"], subject: str) -> dict[bytes, bytes]:
@@ -148,6 +149,8 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes) -> Entry:
     match content:
         case b"ratings":
             return Entry(stream_id, "rating", _parse_ratings(stream_id, value))
+        case b"items":
+            return Entry(stream_id, "item", items=item_changes.decode_entry(value))
         case b"forget":
             return Entry(stream_id, "forget", subject=check_id(value.decode()))
         case b"hide":
@@ -171,14 +174,14 @@ def _parse_ratings(stream_id: StreamId, value: bytes) -> list[RatingEvent]:
 
 
 def portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """`entries` in batches of about `BATCH_RATINGS` ratings; an entry is never split."""
+    """`entries` in batches of about `BATCH_RATINGS` ratings or items; an entry is never split."""
     portion: list[Entry] = []
-    n_ratings = 0
+    n_rows = 0
     for entry in entries:
         portion.append(entry)
-        n_ratings += len(entry.ratings)
-        if n_ratings >= BATCH_RATINGS:
+        n_rows += entry.n_rows
+        if n_rows >= BATCH_RATINGS:
             yield portion
-            portion, n_ratings = [], 0
+            portion, n_rows = [], 0
     if portion:
         yield portion

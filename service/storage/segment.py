@@ -1,8 +1,9 @@
 """One segment file of the rating log: a Parquet table of entries, with one row group per written batch.
 
-Columns: ms, seq (the stream id), index (of the rating in its entry), kind (rating, forget, hide, show), user, item,
-rating (null = delete), timestamp (Unix seconds). The file is compressed with zstd and has page checksums, which every
-read verifies. A row group has whole entries.
+Columns: ms, seq (the stream id), index (of the rating or item in its entry), kind (rating, item, forget, hide, show),
+user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an item its
+`service.storage.item_changes.ItemChange`). Segments of older versions have no column data: it reads as null. The file
+is compressed with zstd and has page checksums, which every read verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from service.errors import CorruptLog, NewerEntry
-from service.storage import files
+from service.storage import files, item_changes
 from service.storage.events import KINDS, Entry, RatingEvent, StreamId
 
 SCHEMA = pa.schema(
@@ -32,6 +33,7 @@ SCHEMA = pa.schema(
         ("item", pa.string()),
         ("rating", pa.float32()),
         ("timestamp", pa.float64()),
+        ("data", pa.string()),
     ]
 )
 
@@ -42,50 +44,71 @@ _DICTIONARY_BYTES = 32 << 20
 def table_of(entries: Sequence[Entry]) -> pa.Table:
     """The rows of `entries`; a noop has no row."""
     runs = itertools.groupby(entries, key=lambda entry: entry.kind)
-    tables = [_ratings(list(run)) if kind == "rating" else _subjects(kind, list(run)) for kind, run in runs]
+    tables = [_MAKERS.get(kind, _subjects)(list(run)) for kind, run in runs]
     return pa.concat_tables([SCHEMA.empty_table(), *tables]).combine_chunks()
 
 
 def _ratings(entries: list[Entry]) -> pa.Table:
-    """Built by columns: one Python object per row would hold the GIL for tens of milliseconds."""
-    counts = [len(entry.ratings) for entry in entries]
     ratings = [rating for entry in entries for rating in entry.ratings]
-    first = np.repeat(np.cumsum(counts) - counts, counts)
-    columns = [
-        np.repeat(np.array([entry.id.ms for entry in entries], np.int64), counts),
-        np.repeat(np.array([entry.id.seq for entry in entries], np.int64), counts),
-        np.arange(len(ratings)) - first,
-        pa.array(["rating"]).take(pa.array(np.zeros(len(ratings), np.int32))),
-        [rating.user for rating in ratings],
-        [rating.item for rating in ratings],
-        [rating.rating for rating in ratings],
-        [rating.timestamp for rating in ratings],
-    ]
-    return pa.table([pa.array(c, t) for c, t in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
+    return _of_columns(
+        entries,
+        {
+            "user": [rating.user for rating in ratings],
+            "item": [rating.item for rating in ratings],
+            "rating": [rating.rating for rating in ratings],
+            "timestamp": [rating.timestamp for rating in ratings],
+        },
+    )
 
 
-def _subjects(kind: str, entries: list[Entry]) -> pa.Table:
-    names = ("user", "item") if kind == "forget" else ("item", "user")
-    empty = dict.fromkeys((names[1], "rating", "timestamp"))
+def _items(entries: list[Entry]) -> pa.Table:
+    changes = [change for entry in entries for change in entry.items]
+    data = [item_changes.encode(change).decode() for change in changes]
+    return _of_columns(entries, {"item": [change.item for change in changes], "data": data})
+
+
+def _of_columns(entries: list[Entry], columns: dict[str, Any]) -> pa.Table:
+    """Built by columns: one Python object per row would hold the GIL for tens of milliseconds."""
+    counts = [entry.n_rows for entry in entries]
+    n_rows = sum(counts)
+    columns |= {
+        "ms": np.repeat(np.array([entry.id.ms for entry in entries], np.int64), counts),
+        "seq": np.repeat(np.array([entry.id.seq for entry in entries], np.int64), counts),
+        "index": np.arange(n_rows) - np.repeat(np.cumsum(counts) - counts, counts),
+        "kind": pa.array([entries[0].kind]).take(pa.array(np.zeros(n_rows, np.int32))),
+    }
+    arrays = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n_rows, f.type) for f in SCHEMA]
+    return pa.table(arrays, schema=SCHEMA)
+
+
+def _subjects(entries: list[Entry]) -> pa.Table:
+    kind = entries[0].kind
+    name = "user" if kind == "forget" else "item"
     rows = [
-        {"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": kind, names[0]: entry.subject} | empty
+        {"ms": entry.id.ms, "seq": entry.id.seq, "index": 0, "kind": kind, name: entry.subject}
         for entry in entries
         if kind != "noop"
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+_MAKERS = {"rating": _ratings, "item": _items}
+
+
 def entries_of(batch: pa.RecordBatch) -> list[Entry]:
     """The entries of the rows in `batch`: the inverse of `table_of`, without noops."""
     entries: list[Entry] = []
     columns = (column.to_pylist() for column in plain(batch).columns)
-    for ms, seq, _, kind, user, item, rating, timestamp in zip(*columns, strict=True):
-        if kind != "rating":
+    for ms, seq, _, kind, user, item, rating, timestamp, data in zip(*columns, strict=True):
+        if kind not in _MAKERS:
             entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))
             continue
         if not entries or entries[-1].id != (ms, seq):
-            entries.append(Entry(StreamId(ms, seq), kind, []))
-        entries[-1].ratings.append(RatingEvent(user, item, rating, timestamp))
+            entries.append(Entry(StreamId(ms, seq), kind))
+        if kind == "item":
+            entries[-1].items.append(item_changes.decode_row(data))
+        else:
+            entries[-1].ratings.append(RatingEvent(user, item, rating, timestamp))
     return entries
 
 
@@ -129,6 +152,8 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
             parquet = pq.ParquetFile(opened, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
             for group in range(parquet.num_row_groups):
                 table = parquet.read_row_group(group, columns=columns, use_threads=False)
+                if columns is None and "data" not in table.column_names:
+                    table = table.append_column(SCHEMA.field("data"), [pa.nulls(table.num_rows, pa.string())])
                 batch = table.combine_chunks().to_batches()[0]
                 _check_kinds(batch, path)
                 yield batch

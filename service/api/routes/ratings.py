@@ -16,9 +16,10 @@ from service.api.examples import ITEM, USER
 from service.api.gateway import FastRequest
 from service.api.rating_parser import ANY_SCALE, read_ratings
 from service.api.schemas import Accepted, NoParameters, Written
+from service.ids import MAX_ID_BYTES
 from service.limits import MAX_RATING
 from service.serving import Serving
-from service.storage.events import MAX_ID_BYTES, RatingEvent, encode_ratings
+from service.storage.events import RatingEvent, encode_ratings
 
 router = APIRouter(tags=["ratings"])
 

@@ -22,8 +22,9 @@ from service.engine.encoding import encoded, finished
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import Popular, PopularItems, Recommend, Recommendation
 from service.errors import InvalidRequest
+from service.ids import check_id
 from service.serving import Serving
-from service.storage.events import StreamId, check_id
+from service.storage.events import StreamId
 
 router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"

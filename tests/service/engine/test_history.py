@@ -11,14 +11,28 @@ from hypothesis import strategies as st
 
 from service.engine.history import History, position_of
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
+from service.storage.item_changes import Attributes, ItemChange
 from service.storage.rating_log import RatingLog
 from tests.service.logs import commit
 
 users, items = st.sampled_from("uvw"), st.sampled_from(["a", "b/c", "é", "日"])
 ratings = st.lists(st.tuples(users, items, st.one_of(st.none(), st.integers(1, 5))), min_size=1, max_size=5)
+attributes = st.fixed_dictionaries(
+    {},
+    optional={
+        "tags": st.none() | st.dictionaries(st.sampled_from("xy"), st.none() | st.just(["p", "q", "p"]), max_size=2),
+        "numbers": st.none() | st.dictionaries(st.sampled_from("xz"), st.none() | st.integers(1, 5).map(float)),
+        "available": st.none() | st.booleans(),
+        "until": st.none() | st.just(1.7e9),
+        "embedding": st.none() | st.lists(st.just(0.5), min_size=1, max_size=2),
+        "op": st.sampled_from(["put", "patch", "patch", "delete"]),
+    },
+)
+changes = st.builds(lambda item, given: ItemChange(item, **given), items, attributes)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("rating"), ratings),
+        st.tuples(st.just("item"), st.lists(changes, min_size=1, max_size=4)),
         st.tuples(st.just("forget"), users),
         st.tuples(st.sampled_from(["hide", "show"]), items),
     ),
@@ -32,6 +46,8 @@ def entries_of(steps: list[tuple[str, object]]) -> list[Entry]:
         if kind == "rating":
             events = [RatingEvent(u, i, r, float(n)) for u, i, r in content]  # type: ignore[attr-defined]
             entries.append(Entry(StreamId(n, n % 3), "rating", events))
+        elif kind == "item":
+            entries.append(Entry(StreamId(n, n % 3), "item", items=content))  # type: ignore[arg-type]
         else:
             entries.append(Entry(StreamId(n, n % 3), kind, subject=content))  # type: ignore[arg-type]
     return entries
@@ -41,7 +57,10 @@ def plain_state(entries: list[Entry]) -> tuple[dict[tuple[str, str], tuple[float
     """What must be known after `entries`, by the plainest means."""
     known: dict[tuple[str, str], tuple[float, float]] = {}
     hidden: set[str] = set()
+    deleted: set[str] = set()
     for entry in entries:
+        for change in entry.items:
+            (deleted.add if change.op == "delete" else deleted.discard if change.op == "put" else bool)(change.item)
         for r in entry.ratings:
             known.pop((r.user, r.item), None)
             if r.rating is not None:
@@ -52,7 +71,7 @@ def plain_state(entries: list[Entry]) -> tuple[dict[tuple[str, str], tuple[float
             hidden.add(entry.subject or "")
         elif entry.kind == "show":
             hidden.discard(entry.subject or "")
-    return known, hidden
+    return known, hidden | deleted
 
 
 def state(history: History) -> tuple[dict[tuple[str, str], tuple[float, float]], set[str]]:
@@ -83,6 +102,10 @@ def test_stream_and_log_end_in_the_same_state(
     for user in range(len(streamed.users)):
         row = loaded.users.row(streamed.users.id(user))
         assert row is None or loaded.table.row(row)[3].tolist() == streamed.table.row(user)[3].tolist()
+    assert loaded.items.ids(range(len(loaded.items))) == streamed.items.ids(range(len(streamed.items)))
+    assert loaded.catalog.names == streamed.catalog.names
+    for row in range(len(loaded.items)):
+        assert loaded.catalog.attributes(row) == streamed.catalog.attributes(row)
 
 
 def test_positions_separate_ratings_newer_than_a_watermark(rating_entry: Callable[..., Entry]) -> None:
@@ -123,6 +146,29 @@ def test_a_forgotten_user_gets_a_new_row(rating_entry: Callable[..., Entry]) -> 
     assert applied.changes.users.tolist() == [0, 1, 2]
     assert history.users.row("u") == 2
     assert history.table.raters(0).tolist() == [1]
+
+
+def test_forgetting_who_rated_it_first_leaves_an_item_and_its_attributes(
+    tmp_path: Path, rating_entry: Callable[..., Entry]
+) -> None:
+    entries = [
+        rating_entry(1, ("u", "a", 3.0), ("u", "b", 3.0)),
+        Entry(StreamId(2, 0), "hide", subject="a"),
+        Entry(StreamId(3, 0), "item", items=[ItemChange("c", tags={"x": ["y"]}), ItemChange("b", op="delete")]),
+        rating_entry(4, ("u", "c", 1.0)),
+        Entry(StreamId(5, 0), "forget", subject="u"),
+    ]
+    streamed, loaded, log = History(), History(), RatingLog(tmp_path)
+    streamed.apply(entries)
+    commit(log, entries)
+    log.rewrite_without("u", StreamId(5, 0))
+    loaded.load(log)
+    for history in (streamed, loaded):
+        assert [history.items.row(item) for item in "abc"] == [0, 1, 2]
+        assert history.hidden.tolist() == [True, True, False]
+        assert [history.is_hidden(row) for row in range(3)] == [True, False, False]
+        assert history.catalog.attributes(2) == Attributes(tags={"x": ["y"]})
+        assert history.table.n_ratings == 0
 
 
 def test_a_forgotten_user_who_returns_is_known_from_then_on(rating_entry: Callable[..., Entry]) -> None:

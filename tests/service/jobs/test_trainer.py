@@ -20,6 +20,7 @@ from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.trainer import TrainerMessage
 from service.storage import live_versions, snapshot
 from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.item_changes import ItemChange
 from service.storage.manifest import Manifest
 from service.storage.rating_log import RatingLog
 from tests.data import planted
@@ -77,6 +78,19 @@ def test_what_came_after_the_watermark_does_not_count(data: Path) -> None:
     commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("late", "i0", 5.0, 0.0)])])
     assert "late" not in read_corpus(data, StreamId(7999, 9)).user_ids
     assert "late" in read_corpus(data, StreamId(8000, 0)).user_ids
+
+
+def test_ratings_of_a_deleted_item_are_not_in_the_corpus_until_it_is_back(data: Path) -> None:
+    log, whole = RatingLog(data / "ratings"), read_corpus(data, END)
+    commit(log, [Entry(StreamId(8000, 0), "item", items=[ItemChange("i3", op="delete")])])
+    commit(log, [Entry(StreamId(8001, 0), "item", items=[ItemChange("i3")])])
+    corpus = read_corpus(data, StreamId(8000, 0))
+    row = corpus.item_ids.index("i3")
+    assert corpus.item_ids == whole.item_ids
+    assert not np.concatenate([part.coo()[1] == row for part in (corpus.training, corpus.held_out)]).any()
+    n_gone = whole.training.by_item.lengths[row] + whole.held_out.by_item.lengths[row]
+    assert len(corpus.training) + len(corpus.held_out) + n_gone == len(whole.training) + len(whole.held_out)
+    assert len(read_corpus(data, END).training) == len(whole.training)
 
 
 def test_a_forgotten_user_is_not_in_the_corpus(data: Path) -> None:

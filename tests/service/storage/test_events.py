@@ -8,15 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import BadEntry, NewerEntry
+from service.ids import check_id
 from service.storage.events import (
     ZERO,
     RatingEvent,
     StreamId,
-    check_id,
+    encode_items,
     encode_ratings,
     encode_subject,
     parse_entry,
 )
+from service.storage.item_changes import ItemChange
 
 AT = StreamId(5000, 1)
 ids = st.text(min_size=1, max_size=64).filter(lambda text: text.isprintable())
@@ -45,6 +47,15 @@ def test_encoded_events_are_parsed(user: str, item: str, rating: float | None, t
     assert (entry.kind, entry.ratings, entry.id) == ("rating", events, AT)
 
 
+def test_items_are_parsed() -> None:
+    changes = [
+        ItemChange("a/b é", tags={"genre": ["x"], "mood": None}, numbers=None, until=1.7e9),
+        ItemChange("i", op="delete"),
+    ]
+    entry = parse_entry(AT, encode_items(changes))
+    assert (entry.kind, entry.items, entry.n_rows) == ("item", changes, 2)
+
+
 def test_subjects_and_noop() -> None:
     assert parse_entry(AT, encode_subject("forget", "a/b é")).subject == "a/b é"
     assert parse_entry(AT, encode_subject("hide", "x")).kind == "hide"
@@ -67,6 +78,10 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"v": b"1", b"forget": b""},
         {b"v": b"1", b"forget": b"\xff"},
         {b"v": b"1", b"hide": b"x" * 257},
+        {b"v": b"1", b"items": b"{}"},
+        {b"v": b"1", b"items": b'[{"item": ""}]'},
+        {b"v": b"1", b"items": b'[{"item": "i", "price": 1}]'},
+        {b"v": b"1", b"items": b'[{"item": "i", "published": 1700000000000}]'},
         {b"v": b"1", b"ratings": b"[{"},
         {b"v": b"1", b"ratings": b"{}"},
         fields({"user": "u", "item": "i"}),

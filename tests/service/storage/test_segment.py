@@ -3,12 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.introductions import without
+from service.storage.item_changes import ItemChange
 from service.storage.segment import behind, entries_of, holds, plain, read_groups, table_of, write_groups
 
 ids = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
@@ -37,6 +39,27 @@ def test_a_group_has_the_rows_of_one_write(tmp_path: Path) -> None:
     assert not holds(read_groups(path, ["user"]), "x")
     with pytest.raises(FileNotFoundError):
         next(read_groups(tmp_path / "none", None))
+
+
+def test_items_are_rows_with_data_beside_other_kinds() -> None:
+    entries = [
+        rating(1, "u"),
+        Entry(StreamId(2, 0), "item", items=[ItemChange("a", tags={"x": ["y"]}), ItemChange("b", op="delete")]),
+        Entry(StreamId(3, 0), "item", items=[ItemChange("a", op="patch", published=None)]),
+        Entry(StreamId(4, 0), "hide", subject="a"),
+    ]
+    (batch,) = table_of(entries).to_batches()
+    assert batch.column("index").to_pylist() == [0, 0, 1, 0, 0]
+    assert batch.column("item").to_pylist() == ["i", "a", "b", "a", "a"]
+    assert entries_of(batch) == entries
+
+
+def test_a_segment_of_an_older_version_has_no_data(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    pq.write_table(table_of([rating(1, "u")]).drop(["data"]), path)
+    (batch,) = read_groups(path, None)
+    assert batch.column("data").to_pylist() == [None]
+    assert entries_of(batch) == [rating(1, "u")]
 
 
 def test_rows_can_be_left_out() -> None:

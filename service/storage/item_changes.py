@@ -1,0 +1,177 @@
+"""Changes of the catalog: the elements of stream entries `items`, and the column `data` of their rows in the log.
+
+A change puts an item (all its attributes are those of the change), patches it (a JSON merge patch, RFC 7396: null
+removes), or deletes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+
+from service.ids import MAX_ID_BYTES, check_id
+from service.limits import LATEST_S
+
+MAX_NAMES = 100  # names of tags, and of numbers, of one item
+MAX_NAME_BYTES = 64
+MAX_VALUES = 1000  # values of all tags of one item
+MAX_DIMENSIONS = 4096  # of an embedding
+LARGEST = float(np.finfo(np.float32).max)  # numbers are compared as float32
+
+T = TypeVar("T")
+Operation = Literal["put", "patch", "delete"]
+
+
+class Attributes(Struct, frozen=True, omit_defaults=True):
+    """The attributes of one item.
+
+    Attributes:
+        tags: distinct values by name, at least one each.
+        numbers: finite float32 numbers by name.
+        available: false: lists do not show the item.
+        published, until: Unix seconds; lists show the item from `published` until before `until`. None: no bound.
+        embedding: float32 numbers, as many as those of every other item; None: it has none.
+    """
+
+    tags: dict[str, list[str]] = {}
+    numbers: dict[str, float] = {}
+    available: bool = True
+    published: float | None = None
+    until: float | None = None
+    embedding: list[float] | None = None
+
+
+class ItemChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One change of one item, as the stream stores it; see `Attributes` for the values. Null stands for no value."""
+
+    item: str
+    tags: dict[str, list[str] | None] | UnsetType | None = UNSET
+    numbers: dict[str, float | None] | UnsetType | None = UNSET
+    available: bool | UnsetType | None = UNSET
+    published: float | UnsetType | None = UNSET
+    until: float | UnsetType | None = UNSET
+    embedding: list[float] | UnsetType | None = UNSET
+    op: Operation = "put"
+
+
+_entry_decoder = msgspec.json.Decoder(list[ItemChange])
+_row_decoder = msgspec.json.Decoder(ItemChange)
+encode = msgspec.json.Encoder().encode
+
+
+def decode_entry(value: bytes) -> list[ItemChange]:
+    """The changes of a stream entry.
+
+    Raises:
+        ValueError, MsgspecError: one of them is not in its format.
+    """
+    changes = _entry_decoder.decode(value)
+    for change in changes:
+        check(change)
+    return changes
+
+
+def decode_row(data: str) -> ItemChange:
+    """The change of a row of the log, which was checked before it was written."""
+    return _row_decoder.decode(data)
+
+
+def merged(old: Attributes, change: ItemChange) -> Attributes:
+    """The attributes after a put or a patch of an item with the attributes `old`."""
+    if change.op == "put":
+        old = Attributes()
+    available = old.available if change.available is UNSET else change.available
+    tags = {name: list(dict.fromkeys(values)) for name, values in _of_names(old.tags, change.tags).items() if values}
+    return Attributes(
+        tags,
+        _of_names(old.numbers, change.numbers),
+        available is not False,
+        old.published if change.published is UNSET else change.published,
+        old.until if change.until is UNSET else change.until,
+        old.embedding if change.embedding is UNSET else change.embedding,
+    )
+
+
+def _of_names(old: dict[str, T], new: dict[str, T | None] | UnsetType | None) -> dict[str, T]:
+    """The values by name after `new`; null removes a name, or all of them."""
+    if new is UNSET:
+        return old
+    joined: dict[str, T | None] = {**old, **new} if new is not None else {}
+    return {name: value for name, value in joined.items() if value is not None}
+
+
+# --- checks
+
+
+def check(change: ItemChange) -> None:
+    """Check the values of a decoded change.
+
+    Raises:
+        ValueError: a name, a value or a number cannot be used, or there are too many.
+    """
+    _check_text("item", change.item)
+    for place, named in (("tags", change.tags), ("numbers", change.numbers)):
+        _check_names(place, named or {})
+    _check_values(change.tags or {})
+    for name, number in (change.numbers or {}).items():
+        _check_number(f"numbers.{name}", number)
+    check_time("published", change.published)
+    check_time("until", change.until)
+    if isinstance(change.embedding, list):
+        _check_embedding(change.embedding)
+
+
+def check_time(name: str, seconds: float | UnsetType | None) -> None:
+    """Check that `seconds` may be Unix seconds.
+
+    Raises:
+        ValueError: not finite, or probably milliseconds.
+    """
+    if seconds is None or seconds is UNSET:
+        return
+    if not math.isfinite(seconds):
+        raise ValueError(f"Invalid {name}: expected finite Unix seconds, got {seconds}")
+    if abs(seconds) > LATEST_S:
+        raise ValueError(f"Invalid {name}: expected Unix seconds, got {seconds:g}; divide milliseconds by 1,000")
+
+
+def _check_names(place: str, named: Mapping[str, object]) -> None:
+    if len(named) > MAX_NAMES:
+        raise ValueError(f"Invalid {place}: expected at most {MAX_NAMES} names, got {len(named):,}")
+    for name in named:
+        _check_text(f"name in {place}", name, MAX_NAME_BYTES)
+
+
+def _check_values(tags: Mapping[str, Sequence[str] | None]) -> None:
+    n_values = sum(map(len, filter(None, tags.values())))
+    if n_values > MAX_VALUES:
+        raise ValueError(f"Invalid tags: expected at most {MAX_VALUES:,} values of an item, got {n_values:,}")
+    for name, values in tags.items():
+        for value in values or ():
+            _check_text(f"tags.{name}", value)
+
+
+def _check_embedding(embedding: Sequence[float]) -> None:
+    if not 1 <= len(embedding) <= MAX_DIMENSIONS:
+        raise ValueError(f"Invalid embedding: expected 1 to {MAX_DIMENSIONS:,} numbers, got {len(embedding):,}")
+    for number in embedding:
+        _check_number("embedding", number)
+
+
+def _check_number(place: str, number: float | None) -> None:
+    if number is not None and not abs(number) <= LARGEST:  # NaN too
+        raise ValueError(f"Invalid {place}: expected a finite number up to {LARGEST:.2g}, got {number}")
+
+
+def _check_text(place: str, text: str, max_bytes: int = MAX_ID_BYTES) -> None:
+    try:
+        check_id(text, max_bytes)
+    except UnicodeEncodeError:
+        raise ValueError(f"Invalid {place}: expected text that UTF-8 can express, got a lone surrogate") from None
+    except ValueError as error:
+        raise ValueError(str(error).replace("Invalid id", f"Invalid {place}")) from None

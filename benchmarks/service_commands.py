@@ -26,6 +26,9 @@ def topn(
     rated: Annotated[
         str, typer.Option(help="Comma-separated numbers of rated items per user; lists exclude them.")
     ] = "50",
+    eligible: Annotated[
+        str, typer.Option(help="Comma-separated shares of the items that pass a filter; 1 for no filter.")
+    ] = "1",
     backend: Where = "auto",
     json: Json = False,
 ) -> None:
@@ -34,8 +37,9 @@ def topn(
 
     axes = [options.whole(text) for text in (items, factors, neighbors, users, n, rated)]
     shapes = [
-        table.Shape(size, batch, length, f, k, history)
+        table.Shape(size, batch, length, f, k, history, share)
         for size, f, k, batch, length, history in itertools.product(*axes)
+        for share in options.numbers(eligible)
     ]
     show(list(table.run(shapes, chosen(backend))), json)
 

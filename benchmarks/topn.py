@@ -22,6 +22,7 @@ from benchmarks import als_peer
 from gpu.model import Model
 from gpu.params import AlsParams, CulshParams
 from gpu.ranking import topn
+from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from gpu.ratings import Rows
 
@@ -33,7 +34,9 @@ PER_READ = 64  # users per read of the factors
 
 @dataclass(frozen=True)
 class Shape:
-    """Problem size: catalog, lists, and the rated items of each user, which stay out of the lists."""
+    """Problem size: catalog, lists, the rated items of each user, which stay out of the lists, and the share of random
+    items that pass the filter of all users; 1 for no filter.
+    """
 
     items: int
     users: int
@@ -41,6 +44,7 @@ class Shape:
     factors: int
     neighbors: int
     rated: int
+    eligible: float
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,8 @@ def run(shapes: Sequence[Shape], backend: gpu.Backend) -> Iterator[Time]:
             index = None  # frees its memory before the next upload
             index = ItemIndex(model_of(shape), backend)
         rows = ratings_of(shape)
-        calls: dict[str, Callable[[], Any]] = {backend.name: _ours(index, rows, shape.n)}
-        if peer is not None and not shape.neighbors:
+        calls: dict[str, Callable[[], Any]] = {backend.name: _ours(index, rows, shape)}
+        if peer is not None and not shape.neighbors and shape.eligible == 1:
             calls["implicit"] = _theirs(peer, index.model, rows, shape.n)
         yield from _times(calls, shape)
 
@@ -96,9 +100,10 @@ def ratings_of(shape: Shape) -> Rows:
     return Rows(np.cumsum(lengths) - lengths, lengths, items, rng.random(len(items), dtype=np.float32))
 
 
-def _ours(index: ItemIndex, rows: Rows, n: int) -> Callable[[], Any]:
-    users = np.arange(len(rows.starts)) % N_USERS
-    return lambda: topn.recommend(index, topn.users_of(index.model, users), rows, n)
+def _ours(index: ItemIndex, rows: Rows, shape: Shape) -> Callable[[], Any]:
+    users, mask = np.arange(shape.users) % N_USERS, np.random.default_rng(2).random(shape.items) < shape.eligible
+    eligible = None if shape.eligible == 1 else [Eligible.of(mask)] * shape.users
+    return lambda: topn.recommend(index, topn.users_of(index.model, users), rows, shape.n, eligible=eligible)
 
 
 def _theirs(module: ModuleType, model: Model, rows: Rows, n: int) -> Callable[[], Any]:

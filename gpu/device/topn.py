@@ -19,6 +19,7 @@ A batch must move I G 4 bytes for up to 64 users: at 3 TB/s 85 µs for a million
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import cupy
@@ -29,6 +30,7 @@ from gpu.device import TENSOR_CORES, compute_capability
 from gpu.device.item_index import NAME, SCAN, TILE, USER_TILES, RankedItems
 from gpu.device.kernels import kernel, module
 from gpu.device.topn_requests import Batch, Sizes, fetched, upload
+from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import RankingRequests
 
 MOST_USERS = 256  # users of a batch, at most
@@ -43,18 +45,43 @@ AT_ONCE, RESERVED = 2, 1024  # blocks of the scan on a multiprocessor, and bytes
 Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
-def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Answer:
+def rank(ranked_items: RankedItems, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int) -> Answer:
     """The `n` best items of every user, best first; ties to the lower row.
+
+    Args:
+        eligible: the items that may appear in the list of each user without candidates; None: all.
 
     Returns:
         int32 (B, n) rows and float32 (B, n) scores; padded with −1 and −inf.
     """
+    if any(eligible):
+        requests = _with_candidates(requests, eligible, ranked_items.n_items)
+    return _rank_parts(ranked_items, requests, n)
+
+
+def _with_candidates(requests: RankingRequests, eligible: Sequence[Eligible | None], n_items: int) -> RankingRequests:
+    """The same requests with the eligible items as candidates."""
+    lists = [
+        requests.candidates[requests.candidate_starts[b] : requests.candidate_starts[b + 1]]
+        if one is None
+        else one.rows
+        for b, one in enumerate(eligible)
+    ]
+    lists = [rows[: np.searchsorted(rows, n_items)].astype(np.int64) for rows in lists]
+    starts = np.cumsum([0, *map(len, lists)])
+    given = requests.has_candidates | np.array([one is not None for one in eligible])
+    return requests._replace(candidate_starts=starts, candidates=np.concatenate(lists), has_candidates=given)
+
+
+def _rank_parts(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Answer:
+    """`rank` without filters."""
     n_users = len(requests.biases)
     if not n or not n_users:  # without items n is 0
         return np.empty((n_users, n), dtype=np.int32), np.empty((n_users, n), dtype=np.float32)
     if n_users > MOST_USERS:
         parts = [
-            rank(ranked_items, _part(requests, first, first + MOST_USERS), n) for first in range(0, n_users, MOST_USERS)
+            _rank_parts(ranked_items, _part(requests, first, first + MOST_USERS), n)
+            for first in range(0, n_users, MOST_USERS)
         ]
         return np.concatenate([items for items, _ in parts]), np.concatenate([scores for _, scores in parts])
     if n > WIDE or (compute_capability() < TENSOR_CORES and ranked_items.n_items > FEW_ITEMS):

@@ -9,12 +9,16 @@ Neighbor terms ([004] eq. 1) come from inverse lists (`gpu.host.neighbor_blocks`
 ratings among their neighbors, and start with a score that is the same for all users. Models with item weights compute a
 start score for every item and user before the panels are read (`gpu.host.online.weighted`).
 
+Filters. A panel without eligible items is skipped. Four users share a read of a panel if it is open to all of them, as
+where they have the same filter.
+
 Threads share the items. Each fills lists of its own, which are merged at the end. The order of a list is total, so the
 result does not depend on the number of threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -23,12 +27,14 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from gpu.host.arena import Int
+from gpu.host.filters import Filters, count_open, filters_of, is_open, mask_others
 from gpu.host.item_index import LANE, PANEL, RankedItems, Tables
 from gpu.host.jit.forms import serial_and_parallel
 from gpu.host.lists import collect, collect_some, join
 from gpu.host.neighbor_blocks import BLOCK, Touched, touched_blocks
 from gpu.host.online.rating_table import find
 from gpu.host.online.weighted import weighted
+from gpu.ranking.eligible import Eligible
 from gpu.ranking.requests import RankingRequests
 
 PARALLEL_FROM = 2**28  # multiplications, about ten milliseconds; on a busy machine, waking threads can take as long
@@ -37,15 +43,21 @@ SEEN, EXCLUDED, CANDIDATES, TOUCHED = range(4)  # lists of a user, ascending by 
 
 
 class ScoreInputs(NamedTuple):
-    """Inputs of the scores: requests of B users, the model's items, and the users' blocks of neighbor terms."""
+    """Inputs of the scores: requests of B users, their filters, the model's items, and blocks of neighbor terms."""
 
     requests: RankingRequests
+    filters: Filters
     tables: Tables
     touched: Touched
 
 
-def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def rank(
+    ranked_items: RankedItems, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The `n` best items of every user, best first; ties to the lower row.
+
+    Args:
+        eligible: the items that may appear in the list of each user without candidates; None: all.
 
     Returns:
         int32 (B, n) rows and float32 (B, n) scores; padded with −1 and −inf.
@@ -59,7 +71,7 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, n: int) -> tuple[
     rows = np.full(best.shape, -1, dtype=np.int32)
     if n and n_users:
         parts = np.arange(n_parts + 1) * len(tables.panels) // n_parts
-        fill(parts, requests, tables, best, rows)
+        fill(parts, requests, filters_of(eligible, len(tables.panels)), tables, best, rows)
     return rows[0], best[0]
 
 
@@ -156,6 +168,7 @@ def begin(
         positions[SEEN] = mask(requests.items, positions[SEEN], last, first, scores)
     last = requests.exclude_starts[request + 1]
     positions[EXCLUDED] = mask(requests.excluded, positions[EXCLUDED], last, first, scores)
+    mask_others(request, first // PANEL, inputs.filters, scores)
 
 
 @njit(cache=True, nogil=True)
@@ -178,8 +191,10 @@ def scan_one(
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """Insert a panel's scores into one user's list. For a user with candidates, skip panels without any of them."""
+    """Insert a panel's scores into one user's list. Skip panels that have none of the items that may be in it."""
     requests, first, n = inputs.requests, panel * PANEL, 0
+    if not is_open(request, panel, inputs.filters):
+        return
     if requests.has_candidates[request]:
         n = n_candidates(request, first, requests, positions)
         if n == 0:
@@ -197,6 +212,7 @@ def scan_one(
 def _scan(
     parts: NDArray[np.int64],
     requests: RankingRequests,
+    filters: Filters,
     tables: Tables,
     touched: Touched,
     best: NDArray[np.float32],
@@ -205,13 +221,16 @@ def _scan(
     """Fill the lists (P, B, m) from the panels `parts[p]` to `parts[p + 1]`, and merge them into the first."""
     n_users, factors = best.shape[1], requests.factors
     for p in prange(len(parts) - 1):
-        inputs = ScoreInputs(requests, tables, touched)
+        inputs = ScoreInputs(requests, filters, tables, touched)
         scores, positions = np.empty((LANE, PANEL), dtype=np.float32), np.empty((n_users, 4), dtype=np.int64)
         skip_to(parts[p] * PANEL, inputs, positions)
         for panel in range(parts[p], parts[p + 1]):
             for b in range(0, n_users, LANE):
                 last = min(b + LANE, n_users)
-                if last - b < LANE or requests.has_candidates[b:last].any():
+                n_open = count_open(b, last, panel, filters)
+                if n_open == 0:
+                    continue
+                if n_open < LANE or requests.has_candidates[b:last].any():
                     for c in range(b, last):
                         scan_one(c, panel, inputs, positions[c], scores[0], best[p, c], rows[p, c])
                     continue
@@ -231,6 +250,7 @@ scan, scan_parallel = serial_and_parallel(_scan)
 def fill(
     parts: NDArray[np.int64],
     requests: RankingRequests,
+    filters: Filters,
     tables: Tables,
     best: NDArray[np.float32],
     rows: NDArray[np.int32],
@@ -246,6 +266,6 @@ def fill(
     else:
         touched = touched_blocks(requests, tables, is_parallel)
     if is_parallel:
-        scan_parallel(parts, requests, tables, touched, best, rows)
+        scan_parallel(parts, requests, filters, tables, touched, best, rows)
     else:
-        scan(parts, requests, tables, touched, best, rows)
+        scan(parts, requests, filters, tables, touched, best, rows)

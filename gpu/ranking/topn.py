@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpu.backend import HOST
 from gpu.errors import InvalidInput
 from gpu.model import Model
+from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from gpu.ranking.requests import RankingRequests
 from gpu.ranking.weighted import heard
@@ -53,6 +54,7 @@ def recommend(
     include_seen: bool = False,
     exclude: Sequence[NDArray[np.integer]] | None = None,
     candidates: Sequence[NDArray[np.integer] | None] | None = None,
+    eligible: Sequence[Eligible | None] | None = None,
     offset: int = 0,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The `n` best items for each of B users, after the `offset` best; ties to the lower row.
@@ -70,6 +72,8 @@ def recommend(
         include_seen: whether items that the user has rated may appear.
         exclude: B arrays of item rows that must not appear.
         candidates: B arrays of the only item rows that may appear; None for all.
+        eligible: B filters: items that may appear, and None for all. Users may share one object. An item must pass
+            all of a user's conditions.
 
     Returns:
         int32 (B, n) item rows and float32 (B, n) scores; padded with −1 and −inf.
@@ -79,6 +83,7 @@ def recommend(
     """
     n_users, n_items = len(users.biases), index.model.n_items
     _check(n_users, n, offset, rows)
+    eligible, candidates = _one_condition(eligible, candidates, n_users)
     rows = heard(index.model, rows)
     requests = RankingRequests(
         users.factors, users.biases, users.baselines, rows.starts, rows.lengths, rows.items, rows.values,
@@ -86,7 +91,7 @@ def recommend(
         _given(candidates, n_users), include_seen,
     )  # fmt: skip
     width = min(offset + n, n_items)
-    items, best = index.backend.primitives("topn").rank(index.ranked_items, requests, width)
+    items, best = index.backend.primitives("topn").rank(index.ranked_items, requests, eligible, width)
     return _page(items, -1, offset, n), _page(best, -np.inf, offset, n)
 
 
@@ -178,6 +183,21 @@ def _check(n_users: int, n: int, offset: int, rows: Rows) -> None:
         raise InvalidInput(f"Invalid offset: expected 0 or more, got {offset}")
     if len(rows.starts) != n_users:
         raise InvalidInput(f"Invalid length of rows: expected one per user ({n_users}), got {len(rows.starts)}")
+
+
+def _one_condition(
+    eligible: Sequence[Eligible | None] | None, candidates: Sequence[NDArray[np.integer] | None] | None, n_users: int
+) -> tuple[Sequence[Eligible | None], Sequence[NDArray[np.integer] | None] | None]:
+    """Filters of users without candidates, and the eligible candidates of the others."""
+    if eligible is None:
+        return [None] * n_users, candidates
+    if len(eligible) != n_users:
+        raise InvalidInput(f"Invalid length of eligible: expected one per user ({n_users}), got {len(eligible)}")
+    if candidates is None:
+        return eligible, None
+    pairs = list(zip(eligible, candidates, strict=True))
+    filters = [one if rows is None else None for one, rows in pairs]
+    return filters, [rows if one is None or rows is None else one.among(rows) for one, rows in pairs]
 
 
 def _flat(

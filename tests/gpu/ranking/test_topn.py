@@ -17,6 +17,7 @@ from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import Params
 from gpu.params import AlsParams, CulshParams
 from gpu.ranking import topn
+from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from tests import reference
 from tests.gpu.models import KINDS, dense, matrix_of, random_matrix, random_model, random_params, table_of
@@ -70,13 +71,17 @@ def test_masks_offsets_and_pages(backend: Backend, data: st.DataObject) -> None:
     some = st.lists(st.integers(0, 11), max_size=8).map(lambda rows: np.array(rows, dtype=np.int64))
     hidden = np.zeros(12, dtype=np.bool_)
     hidden[data.draw(some)] = True
-    exclude, candidates = data.draw(some), data.draw(st.one_of(st.none(), some))
+    exclude, candidates, among = data.draw(some), data.draw(st.one_of(st.none(), some)), data.draw(some)
+    eligible = data.draw(st.sampled_from([None, Eligible.of(np.isin(np.arange(9), among))]))
     allowed = ~hidden
     allowed[exclude] = False
     allowed[table.row(2)[0]] = False
     if candidates is not None:
         allowed &= np.isin(np.arange(12), candidates)
-    index, options = ItemIndex(model, backend), {"exclude": [exclude], "candidates": [candidates]}
+    if eligible is not None:
+        allowed &= eligible.mask(12)
+    index = ItemIndex(model, backend)
+    options = {"exclude": [exclude], "candidates": [candidates], "eligible": [eligible]}
     index.hide(hidden)
     items, scores = ask(index, table, [2], 12, **options)
     assert_ranked(items[0], scores[0], expected_scores(model, table, 2), allowed)
@@ -107,8 +112,9 @@ def test_an_answer_does_not_depend_on_its_batch(
     monkeypatch.setattr(host, "PARALLEL_FROM", 0)
     in_parallel = ask(index, table, everyone, 20)
     among_candidates = ask(index, table, everyone, 20, candidates=[np.arange(700)] + [None] * 39)
+    filtered = ask(index, table, everyone, 20, eligible=[None] * 3 + [Eligible.of(np.ones(700, dtype=bool))] * 37)
     for b in everyone:
-        for answers in zip(alone[b], together, in_parallel, among_candidates, strict=True):
+        for answers in zip(alone[b], together, in_parallel, among_candidates, filtered, strict=True):
             assert len({answers[0][0].tobytes(), *(answer[b].tobytes() for answer in answers[1:])}) == 1
 
 
@@ -133,6 +139,40 @@ def test_candidates_in_few_panels(backend: Backend) -> None:
     allowed[[3, 700]] = True
     allowed[table.row(1)[0]] = False
     assert_ranked(items[0], scores[0], expected_scores(model, table, 1), allowed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_filters_while_items_arrive(kind: type[Params], backend: Backend) -> None:
+    n_items = PANEL + 4
+    model, table = random_model(random_params(kind), 9, n_items), table_of(random_matrix(9, n_items, 0.2))
+    index, rng, some = ItemIndex(model, backend), np.random.default_rng(3), np.arange(0, n_items, 3)
+    filters = [rng.permutation(n_items) < n for n in (0, 1, n_items // 2, n_items - 1, n_items)]
+    shared = Eligible.of(filters[2])
+    eligible = [*map(Eligible.of, filters), None, shared, shared, shared]  # the last of these users shares no read
+    candidates = [None] * 7 + [some, None]
+    for n_new in (0, 40):
+        model.grow(9, n_items + n_new)
+        table.grow(9, n_items + n_new)
+        index.refresh(np.zeros(0, dtype=np.int64))
+        items, scores = ask(index, table, list(range(9)), 12, eligible=eligible, candidates=candidates)
+        for user, one in enumerate(eligible):
+            allowed = np.ones(n_items + n_new, dtype=bool) if one is None else one.mask(n_items + n_new)
+            if candidates[user] is not None:
+                allowed &= np.isin(np.arange(n_items + n_new), some)
+            allowed[table.row(user)[0]] = False
+            assert_ranked(items[user], scores[user], expected_scores(model, table, user), allowed)
+
+
+def test_panels_without_eligible_items_are_skipped(backend: Backend) -> None:
+    model, table = random_model(random_params(CulshParams), 9, 4 * PANEL), table_of(random_matrix(9, 4 * PANEL, 0.2))
+    mask = np.zeros(4 * PANEL, dtype=bool)
+    mask[[2 * PANEL, 3 * PANEL - 1]] = True
+    index, eligible = ItemIndex(model, backend), [Eligible.of(mask)] * 9
+    items, scores = ask(index, table, list(range(9)), 5, include_seen=True, eligible=eligible)
+    for user in range(9):
+        assert_ranked(items[user], scores[user], expected_scores(model, table, user), mask)
+    with pytest.raises(InvalidInput, match=r"Invalid length of eligible: expected one per user \(9\), got 8"):
+        ask(index, table, list(range(9)), 5, eligible=eligible[1:])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from service.errors import InvalidRequest, MalformedBody
+from service.api.elements import Intake, converted, read_elements
 from service.ids import check_id
 from service.limits import MAX_RATING
 from service.storage.events import RatingEvent
-from service.validation import in_words
 
 Scale = tuple[float, float]
 ANY_SCALE: Scale = (-MAX_RATING, MAX_RATING)
 
 _typed = msgspec.json.Decoder(list[RatingEvent])
-_PLACE = re.compile(r" - at `\$\.(\w+)`$")
 
 
-class Rejection(msgspec.Struct):
-    """One refused element of a batch; `index` counts from 0."""
-
-    index: int
-    error: str
-
-
-class Intake(NamedTuple):
-    """The content of one body: accepted ratings, and rejected elements by index."""
-
-    accepted: list[RatingEvent]
-    rejected: list[Rejection]
-
-
-def read_ratings(body: bytes, now_s: float, scale: Scale = ANY_SCALE, max_ratings: int = 1000) -> Intake:
+def read_ratings(body: bytes, now_s: float, scale: Scale = ANY_SCALE, max_ratings: int = 1000) -> Intake[RatingEvent]:
     """The ratings in `body`: one JSON object, or an array of them.
 
     Args:
@@ -58,45 +40,13 @@ def read_ratings(body: bytes, now_s: float, scale: Scale = ANY_SCALE, max_rating
         else:
             if len(ratings) <= max_ratings and _all_good(ratings, scale):
                 return Intake([_dated(rating, now_s) for rating in ratings], [])
-    document = _parsed(body)
-    if isinstance(document, dict):
-        return Intake([_single(document, now_s, scale)], [])
-    if len(document) > max_ratings:
-        raise InvalidRequest(f"Invalid length of body: expected at most {max_ratings:,} ratings, got {len(document):,}")
-    return _judged(document, now_s, scale)
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        document = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise MalformedBody(f"Invalid body: expected JSON, got something else ({error})") from None
-    if not isinstance(document, dict | list):
-        raise MalformedBody(f"Invalid body: expected an object or an array, got {type(document).__name__}")
-    return document
-
-
-def _single(element: Any, now_s: float, scale: Scale) -> RatingEvent:
-    try:
-        return _judge(element, now_s, scale)
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from None
-
-
-def _judged(elements: list[Any], now_s: float, scale: Scale) -> Intake:
-    intake = Intake([], [])
-    for index, element in enumerate(elements):
-        try:
-            intake.accepted.append(_judge(element, now_s, scale))
-        except ValueError as error:
-            intake.rejected.append(Rejection(index, str(error)))
-    return intake
+    return read_elements(body, lambda element: _judge(element, now_s, scale), max_ratings, "ratings")
 
 
 def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
     """Convert `element` to a rating; ValueError with the reason if it is refused."""
     _check_scale(element, scale)
-    rating = _converted(element)
+    rating = converted(element, RatingEvent, "rating object")
     for name in ("user", "item"):
         try:
             check_id(getattr(rating, name))
@@ -113,16 +63,6 @@ def _check_scale(element: Any, scale: Scale) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or (is_number and not scale[0] <= value <= scale[1]):
         raise ValueError(f"Invalid rating: expected a number from {scale[0]:g} to {scale[1]:g}, got {value}")
-
-
-def _converted(element: Any) -> RatingEvent:
-    try:
-        return msgspec.convert(element, RatingEvent)
-    except msgspec.ValidationError as error:
-        text = str(error)
-        position = _PLACE.search(text)
-        what = position[1] if position else "rating object"
-        raise ValueError(f"Invalid {what}: {in_words(_PLACE.sub('', text))}") from None
 
 
 def _sentence(error: ValueError) -> str:

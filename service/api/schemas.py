@@ -8,8 +8,8 @@ from msgspec import UNSET, Struct, UnsetType
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from gpu.algorithms import ALGORITHMS
+from service.api.elements import Rejection
 from service.api.few_faults import check_names, few_faults
-from service.api.rating_parser import Rejection
 from service.engine.queries import Fallback, Popular, Recommend, UserRatings
 from service.ids import MAX_ID_BYTES, check_id
 from service.limits import MAX_RATING

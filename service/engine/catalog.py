@@ -115,9 +115,8 @@ class Catalog:
             embedding = None
         if len(tags) == len(given.tags) and len(numbers) == len(given.numbers) and embedding is given.embedding:
             return given
-        _log.warning(
-            "attributes of an item are left out: they contradict the catalog", tags=[*tags], numbers=[*numbers]
-        )
+        gone = {*given.tags} - {*tags} | {*given.numbers} - {*numbers}
+        _log.warning("attributes of an item contradict the catalog and are left out", names=sorted(gone)[:10])
         return msgspec.structs.replace(given, tags=tags, numbers=numbers, embedding=embedding)
 
     def _admits(self, name: str, kind: Kind) -> bool:

@@ -46,16 +46,26 @@ class Attributes(Struct, frozen=True, omit_defaults=True):
     embedding: list[float] | None = None
 
 
-class ItemChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One change of one item, as the stream stores it; see `Attributes` for the values. Null stands for no value."""
+class AttributeChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Changes of `Attributes`; null stands for no value."""
 
-    item: str
     tags: dict[str, list[str] | None] | UnsetType | None = UNSET
     numbers: dict[str, float | None] | UnsetType | None = UNSET
     available: bool | UnsetType | None = UNSET
     published: float | UnsetType | None = UNSET
     until: float | UnsetType | None = UNSET
     embedding: list[float] | UnsetType | None = UNSET
+
+
+class NewItem(AttributeChanges, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An item as clients put it."""
+
+    item: str
+
+
+class ItemChange(NewItem, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One change of one item, as the stream stores it."""
+
     op: Operation = "put"
 
 

@@ -88,6 +88,10 @@ class LocalServing:
         """Count new users and items against the limit."""
         self._runtime.new_ids.check({rating.user for rating in ratings}, {rating.item for rating in ratings})
 
+    async def check_new_items(self, items: Sequence[str]) -> None:
+        """Count new items against the limit."""
+        self._runtime.new_ids.check((), set(items))
+
     async def _perform(self, operation: Operation) -> Any:
         call = _CALLS.get(type(operation))
         if call is not None:

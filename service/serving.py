@@ -67,3 +67,7 @@ class Serving(Protocol):
             TooManyNewIds: the key has introduced too many within the hour.
         """
         ...
+
+    async def check_new_items(self, items: Sequence[str]) -> None:
+        """Count the new ones among `items` like `check_new_ids`, which has the errors."""
+        ...

@@ -87,7 +87,7 @@ class Settings(BaseSettings):
         None, description="Key for /admin/*, also accepted everywhere else. Unset: api_key opens /admin/* too."
     )
     read_key: Keys = Field(None, description="Key that may only read: lists, neighbors, estimates, ratings.")
-    write_key: Keys = Field(None, description="Key that may only post and delete ratings.")
+    write_key: Keys = Field(None, description="Key that may only write ratings and items.")
 
     rating_scale: Annotated[tuple[float, float] | None, NoDecode] = Field(
         None,

@@ -13,7 +13,7 @@ from service.settings import Settings
 OPEN_PATHS = frozenset({b"/metrics", b"/docs", b"/openapi.json"})
 OPEN_PREFIXES = b"/health/", b"/docs/"
 ADMIN_PREFIX = b"/admin/"
-RATINGS_PATH = b"/ratings"
+WRITTEN_PATHS = (b"/ratings", b"/items")
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -37,8 +37,8 @@ def scope_of(method: str, path: bytes) -> Scope:
     """The permission that a request needs; `path` is raw, as for the routes."""
     if path.startswith(ADMIN_PREFIX):
         return Scope.ADMIN
-    is_write = method not in READING_METHODS and (path == RATINGS_PATH or path.startswith(RATINGS_PATH + b"/"))
-    return Scope.WRITE if is_write else Scope.READ
+    is_written = any(path == one or path.startswith(one + b"/") for one in WRITTEN_PATHS)
+    return Scope.WRITE if is_written and method not in READING_METHODS else Scope.READ
 
 
 class Keys:

@@ -39,6 +39,13 @@ BODIES: dict[str, dict[str, Any]] = {
             {"user": USER, "item": "synthetic-noir-001", "rating": 1},
         ],
     },
+    "post_items": {
+        "one item": {"item": ITEM, "tags": {"genre": ["western"]}, "numbers": {"price": 9.99}},
+        "several items": [{"item": ITEM, "available": False}, {"item": OTHER_ITEM, "until": 1900000000}],
+    },
+    "patch_item": {
+        "set a number, remove a tag": {"numbers": {"price": 7.99}, "tags": {"mood": None}},
+    },
     "recommend_user_filtered": {
         "filters": {"n": 5, "exclude": [OTHER_ITEM], "min_ratings": 1},
         "candidates": {"n": 1, "candidates": [OTHER_ITEM, "synthetic-noir-001"], "include_seen": True},
@@ -152,6 +159,18 @@ COMPONENTS: dict[str, Any] = {
     "AnonymousBody": BODIES["recommend_several"]["an anonymous user, by ratings that are not stored"],
     "Fault": _fault,
     "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
+    "ItemDetails": {
+        "item": ITEM,
+        "tags": {"genre": ["western"]},
+        "numbers": {"price": 9.99},
+        "available": True,
+        "published": None,
+        "until": None,
+        "embedding": None,
+        "hidden": False,
+        "n_ratings": 17,
+        "as_of": POSITION,
+    },
     "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},
     "ItemRating": _item_rating,
     "Job": _job,

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
 import msgspec
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
+from service.engine.catalog_queries import CatalogNames, Kind
 from service.storage.item_changes import MAX_VALUES, Attributes, ItemChange, encode, merged
 
 MAX_NAMES = 1000  # names of tags and numbers in the whole catalog; a number takes 4 bytes an item
 
 NONE = Attributes()
-Kind = Literal["tag", "number"]
 _decode = msgspec.json.Decoder(Attributes).decode
 _log = structlog.get_logger(__name__)
-
-
-class Names(NamedTuple):
-    """What all items of the catalog share.
-
-    Attributes:
-        kinds: whether each name that was ever used is of tags or of numbers.
-        n_dimensions: length of every embedding; None while no item has one.
-    """
-
-    kinds: dict[str, Kind]
-    n_dimensions: int | None
 
 
 class Catalog:
@@ -58,10 +44,16 @@ class Catalog:
         """Whether each item is deleted, bool; items beyond its end are not."""
         return self._deleted.values
 
+    def is_deleted(self, row: int) -> bool:
+        """Whether an item is deleted."""
+        return row < len(self._deleted.values) and bool(self._deleted.values[row])
+
     @property
-    def names(self) -> Names:
-        """A copy of the names, and the length of embeddings. Safe from any thread."""
-        return Names(self._kinds.copy(), self._embeddings.values.shape[1] if self._n_embeddings else None)
+    def names(self) -> CatalogNames:
+        """The names that items have, and the length of their embeddings."""
+        kinds = {name: kind for name, kind in self._kinds.items() if self._n_items_of.get(name)}
+        n_dimensions = self._embeddings.values.shape[1] if self._n_embeddings else None
+        return CatalogNames(kinds, MAX_NAMES - len(self._kinds), n_dimensions)
 
     def attributes(self, row: int) -> Attributes | None:
         """The attributes of an item; None if it is not in the catalog, or deleted."""
@@ -71,7 +63,12 @@ class Catalog:
         found = _decode(text)
         if not self._has_embedding.values[row]:
             return found
-        return msgspec.structs.replace(found, embedding=self._embeddings.values[row].tolist())
+        return msgspec.structs.replace(found, embedding=self.embedding(row).tolist())
+
+    def embedding(self, row: int) -> NDArray[np.float32]:
+        """The embedding of an item that has one, float32 (D,)."""
+        numbers: NDArray[np.float32] = self._embeddings.values[row]
+        return numbers
 
     def grow(self, n_items: int) -> None:
         """Make room for changes of `n_items` rows."""
@@ -109,7 +106,9 @@ class Catalog:
         tags = {name: values for name, values in given.tags.items() if self._admits(name, "tag")}
         if sum(map(len, tags.values())) > MAX_VALUES:  # of several patches together
             tags = {}
-        numbers = {name: number for name, number in given.numbers.items() if self._admits(name, "number")}
+        numbers = {
+            name: number for name, number in given.numbers.items() if name not in tags and self._admits(name, "number")
+        }
         embedding = given.embedding
         if embedding is not None and self._n_embeddings and len(embedding) != self._embeddings.values.shape[1]:
             embedding = None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from service.engine.catalog_lookups import CatalogLookups
+from service.engine.catalog_queries import GetCatalogNames, GetItem
 from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.queries import (
+    Answer,
     Estimate,
     ItemNeighbors,
     Neighbors,
@@ -22,12 +26,17 @@ from service.engine.queries import (
 )
 from service.errors import UnknownItem, UnknownUser
 
+AnswerTo = Callable[[Any, str], Answer]
 UNRATED = "{!r} has no ratings and counts as average"
 NO_ITEMS = np.zeros(0, dtype=np.int32)
 
 
 class Lookups:
-    """Answers queries about single users and items."""
+    """Answers queries about single users and items.
+
+    Attributes:
+        answer_to: for each type of query the method that answers it; its second argument is `as_of`.
+    """
 
     def __init__(
         self,
@@ -37,6 +46,14 @@ class Lookups:
     ) -> None:
         """Both functions return the live model of a name, or the default one for None; they raise `UnknownModel`."""
         self._history, self._live_model, self._estimator = history, live_model, estimator
+        catalog = CatalogLookups(history)
+        self.answer_to: dict[type, AnswerTo] = {
+            Neighbors: self.neighbors,
+            Estimate: self.estimate,
+            UserRatings: self.user_ratings,
+            GetItem: catalog.item,
+            GetCatalogNames: catalog.names,
+        }
 
     def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:
         """The most similar items or users; `LiveModel` says by which measure."""

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from service.engine.catalog_queries import CatalogAnswer, CatalogQuery
+
 Fallback = Literal["popular", "none"]
 
 
@@ -81,7 +83,7 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
     offset: int = 0
 
 
-Query = Recommend | Neighbors | Estimate | Popular | UserRatings
+Query = Recommend | Neighbors | Estimate | Popular | UserRatings | CatalogQuery
 
 
 class Reason(Struct, gc=False):
@@ -202,6 +204,7 @@ Answer = (
     | RatingEstimate
     | PopularItems
     | RatingsOfUser
+    | CatalogAnswer
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,9 @@ from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.history import Applied, History
 from service.engine.live_model import LiveModel
-from service.engine.lookups import Lookups
+from service.engine.lookups import AnswerTo, Lookups
 from service.engine.popularity import Popularity
 from service.engine.queries import (
-    Answer,
-    Estimate,
-    Neighbors,
     Popular,
     PopularItems,
     Query,
@@ -27,7 +24,6 @@ from service.engine.queries import (
     Recommend,
     Recommendation,
     ScoredItem,
-    UserRatings,
     of_each,
     one_failure_fails_all,
 )
@@ -69,13 +65,8 @@ class Ranking:
         self._popularity = Popularity()
         self._as_of = ""
         self.expected: frozenset[str] = frozenset()
-        lookups = Lookups(history, self._live_model, self._estimator)
-        self._answer_to: dict[type, Callable[[Any, str], Answer]] = {
-            Neighbors: lookups.neighbors,
-            Estimate: lookups.estimate,
-            UserRatings: lookups.user_ratings,
-            Popular: self._popular,
-        }
+        lookups = Lookups(history, self._live_model, self._estimator).answer_to
+        self._answer_to: dict[type, AnswerTo] = {**lookups, Popular: self._popular}
 
     # --- the live models
 

@@ -76,6 +76,11 @@ class RemoteServing:
             users, items = {rating.user for rating in ratings}, {rating.item for rating in ratings}
             await self.operate(CheckNewIds(list(users), list(items)))
 
+    async def check_new_items(self, items: Sequence[str]) -> None:
+        """Count new items against the limit, as `check_new_ids`."""
+        if self.settings.max_new_ids_per_hour is not None and items:
+            await self.operate(CheckNewIds([], list(set(items))))
+
     async def _ask(self, content: Query | Operation, wait_for: StreamId | None) -> list[bytes]:
         client = fairness.current.get()
         position = "" if wait_for is None else str(wait_for)

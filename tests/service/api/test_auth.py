@@ -22,7 +22,8 @@ READ, LIST, POST, DELETE, JOBS = (
     ("DELETE", b"/ratings/u/x"),
     ("GET", b"/admin/jobs"),
 )
-READS, WRITES = [READ, LIST, ("GET", b"/users/u/ratings"), ("HEAD", b"/ratings")], [POST, DELETE]
+READS, WRITES = [READ, LIST, ("GET", b"/users/u/ratings"), ("HEAD", b"/ratings"), ("GET", b"/items/x")], [POST, DELETE]
+WRITES += [("POST", b"/items"), ("PATCH", b"/items/x"), ("DELETE", b"/items/x")]
 OPEN = [b"/health/live", b"/health/ready", b"/metrics", b"/docs", b"/openapi.json"]
 
 

@@ -18,7 +18,7 @@ from service.settings import Settings
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
-FIRST, LAST = ["post_ratings", "retrain"], ["cancel_job", "delete_rating", "forget_user"]
+FIRST, LAST = ["post_ratings", "retrain"], ["cancel_job", "delete_rating", "delete_item", "forget_user"]
 ENDED = ("succeeded", "failed", "cancelled")
 
 

@@ -20,6 +20,10 @@ from tests.service.process import Service
 OPERATIONS = {
     "post /ratings": "post_ratings",
     "delete /ratings/{user}/{item}": "delete_rating",
+    "post /items": "post_items",
+    "get /items/{item}": "get_item",
+    "patch /items/{item}": "patch_item",
+    "delete /items/{item}": "delete_item",
     "get /recommend/{user}": "recommend_user",
     "post /recommend/{user}": "recommend_user_filtered",
     "post /recommend": "recommend_several",

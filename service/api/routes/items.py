@@ -1,0 +1,116 @@
+"""The catalog: attributes of items. A 202 is sent only after the stream has them."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.dependencies import ItemId, TheService, answers, reply
+from service.api.elements import judged, parsed, read_elements
+from service.api.examples import ITEM
+from service.api.item_parser import ItemJudge
+from service.api.schemas import Accepted, NoParameters, Wait, Written
+from service.engine.catalog_queries import CatalogNames, GetCatalogNames, GetItem, ItemDetails
+from service.errors import MalformedBody
+from service.ids import MAX_ID_BYTES
+from service.limits import LATEST_S
+from service.serving import Serving
+from service.storage.events import encode_items
+from service.storage.item_changes import LARGEST, MAX_DIMENSIONS, MAX_NAMES, ItemChange
+
+MAX_ITEMS = 1000  # items of one request
+
+router = APIRouter(tags=["items"])
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
+_NUMBER = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
+_TIME = {"type": ["number", "null"], "minimum": -LATEST_S, "maximum": LATEST_S, "description": "Unix seconds."}
+_ATTRIBUTES = {
+    "tags": {
+        "type": ["object", "null"],
+        "maxProperties": MAX_NAMES,
+        "additionalProperties": {"type": ["array", "null"], "items": _TEXT},
+        "examples": [{"genre": ["western", "comedy"]}],
+    },
+    "numbers": {
+        "type": ["object", "null"],
+        "maxProperties": MAX_NAMES,
+        "additionalProperties": _NUMBER | {"type": ["number", "null"]},
+        "examples": [{"price": 9.99}],
+    },
+    "available": {"type": ["boolean", "null"], "description": "Whether lists show the item; default true."},
+    "published": _TIME | {"description": "Lists do not show the item before this time, in Unix seconds."},
+    "until": _TIME | {"description": "Lists do not show the item from this time on, in Unix seconds."},
+    "embedding": {
+        "type": ["array", "null"],
+        "items": _NUMBER,
+        "minItems": 1,
+        "maxItems": MAX_DIMENSIONS,
+        "description": "As many numbers as those of the other items. Stored, not used yet.",
+    },
+}
+_PATCH = {"type": "object", "title": "ItemPatch", "additionalProperties": False, "properties": _ATTRIBUTES}
+_ITEM = {
+    "type": "object",
+    "title": "Item",
+    "required": ["item"],
+    "additionalProperties": False,
+    "properties": {"item": _TEXT | {"examples": [ITEM]}, **_ATTRIBUTES},
+}
+
+
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+_ITEMS_BODY = _body({"oneOf": [_ITEM, {"type": "array", "items": _ITEM, "maxItems": MAX_ITEMS}]})
+NoQuery = Annotated[NoParameters, Query()]
+
+
+@router.post("/items", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_ITEMS_BODY)
+async def post_items(request: Request, query: NoQuery, serving: TheService) -> Response:
+    """Put one item, or an array whose elements are checked one by one. It replaces all attributes of the item."""
+    started = time.perf_counter()
+    body, judge = await request.body(), await _judge(serving)
+    accepted, rejected = read_elements(body, judge.put, MAX_ITEMS, "items")
+    stream_id = await _written(serving, accepted) if accepted else None
+    took_ms = round((time.perf_counter() - started) * 1000, 3)
+    return reply(msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms)), 202)
+
+
+@router.patch("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"), openapi_extra=_body(_PATCH))
+async def patch_item(item: ItemId, request: Request, query: NoQuery, serving: TheService) -> Response:
+    """Change attributes of an item and leave the others: a JSON merge patch, in which null removes."""
+    document, judge = parsed(await request.body()), await _judge(serving)
+    if not isinstance(document, dict):
+        raise MalformedBody(f"Invalid body: expected an object, got {type(document).__name__}")
+    change = judged(document, lambda element: judge.patch(item, element))
+    return reply(msgspec.json.encode(Written(await _written(serving, [change]))), 202)
+
+
+@router.delete("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
+async def delete_item(item: ItemId, query: NoQuery, serving: TheService) -> Response:
+    """Never show an item again, and do not train on its ratings, until it is put again."""
+    stream_id = await _written(serving, [ItemChange(item, op="delete")])
+    return reply(msgspec.json.encode(Written(stream_id)), 202)
+
+
+@router.get("/items/{item}", responses=answers(ItemDetails, http_404="Unknown or deleted item"))
+async def get_item(item: ItemId, query: Annotated[Wait, Query()], serving: TheService) -> Response:
+    """The attributes of an item, and the number of its ratings."""
+    return reply(await serving.answer(GetItem(item), query.position))
+
+
+async def _judge(serving: Serving) -> ItemJudge:
+    return ItemJudge(msgspec.json.decode(await serving.answer(GetCatalogNames()), type=CatalogNames))
+
+
+async def _written(serving: Serving, changes: list[ItemChange]) -> str:
+    """Append the changes, and return their position."""
+    await serving.check_new_items([change.item for change in changes])
+    return str(await serving.append(encode_items(changes)))

@@ -1,0 +1,93 @@
+"""The catalog over HTTP, in one process and through a front."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.service.local import Local, serving
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
+def app(request, tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("items") / "data", front=request.param) as local:
+        local.rate(("u", "a", 5.0), ("u", "b", 3.0), ("v", "a", 4.0))
+        yield local
+
+
+def written(answer) -> str:
+    assert answer.status_code == 202, answer.text
+    return answer.json()["stream_id"]
+
+
+def details(app: Local, item: str, stream_id: str) -> dict[str, object]:
+    document = app.get(f"/items/{item}", wait_for=stream_id).json()
+    document.pop("as_of")
+    return document
+
+
+NOTHING = {
+    "tags": {}, "numbers": {}, "available": True, "published": None, "until": None, "embedding": None, "hidden": False,
+}  # fmt: skip
+
+
+def test_an_item_is_put_patched_deleted_and_back(app):
+    item = {"item": "a", "tags": {"genre": ["x", "y"]}, "numbers": {"price": 9.99}, "embedding": [0.1, 2]}
+    stream_id = written(app.post("/items", item))
+    assert details(app, "a", stream_id) == NOTHING | item | {"n_ratings": 2}
+    patch = {"tags": {"mood": ["dark"]}, "numbers": {"price": None}, "available": False, "embedding": None}
+    stream_id = written(app.request("PATCH", "/items/a", json=patch))
+    assert details(app, "a", stream_id) == NOTHING | {
+        "item": "a", "tags": {"genre": ["x", "y"], "mood": ["dark"]}, "available": False, "n_ratings": 2,
+    }  # fmt: skip
+    stream_id = written(app.request("DELETE", "/items/a"))
+    gone = app.get("/items/a", wait_for=stream_id)
+    assert (gone.status_code, gone.json()["detail"]) == (404, "item 'a' was deleted; POST /items brings it back")
+    assert [line["item"] for line in app.get("/popular").json()["items"]] == ["b"]
+    stream_id = written(app.post("/items", {"item": "a"}))
+    assert details(app, "a", stream_id) == NOTHING | {"item": "a", "n_ratings": 2}
+    assert [line["item"] for line in app.get("/popular").json()["items"]] == ["a", "b"]
+
+
+def test_elements_of_an_array_are_checked_one_by_one(app):
+    answer = app.post("/items", [{"item": "new"}, {"item": ""}, {"item": "b", "numbers": {"price": "5"}}])
+    document = answer.json()
+    assert (answer.status_code, document["accepted"]) == (202, 1)
+    assert document["rejected"] == [
+        {"index": 1, "error": "Invalid item: expected 1 to 256 bytes, got 0"},
+        {"index": 2, "error": "Invalid numbers.price: expected a number, got text"},
+    ]
+    assert details(app, "new", document["stream_id"])["n_ratings"] == 0
+    assert app.post("/items", [{"item": ""}]).json()["stream_id"] is None
+
+
+def test_a_name_keeps_its_kind_and_embeddings_their_length(app):
+    app.get("/items/b", wait_for=written(app.post("/items", {"item": "b", "tags": {"year": ["x"]}, "embedding": [1]})))
+    refused = app.post("/items", {"item": "c", "numbers": {"year": 1999}})
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith("Invalid numbers.year: expected a name of numbers, got one of tags")
+    refused = app.request("PATCH", "/items/c", json={"embedding": [1, 2]})
+    assert refused.json()["detail"] == "Invalid embedding: expected 1 numbers as of the other items, got 2"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/items/nothing", None, 404),
+        ("GET", "/items/a?n=3", None, 422),
+        ("POST", "/items", 5, 400),
+        ("POST", "/items?n=3", {"item": "a"}, 422),
+        ("PATCH", "/items/a", [], 400),
+        ("PATCH", "/items/a", {"nothing": 1}, 422),
+        ("PATCH", f"/items/{'x' * 257}", {}, 422),
+        ("PUT", "/items/a", {}, 405),
+    ],
+)
+def test_what_cannot_be_used_is_refused(app, method, path, body, status):
+    assert app.request(method, path, json=body).status_code == status
+
+
+def test_new_items_count_against_the_limit(tmp_path):
+    with serving(tmp_path / "data", max_new_ids_per_hour=2) as local:
+        assert local.post("/items", [{"item": "a"}, {"item": "b"}]).status_code == 202
+        refused = local.request("PATCH", "/items/c", json={})
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:nearfield:problem:too-many-new-ids")

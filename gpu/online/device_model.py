@@ -296,10 +296,12 @@ class DeviceModel:
 
     def _n_fitting(self, users: NDArray[np.integer]) -> int:
         """How many of `users`, who may occur several times, fit into a batch; at least one."""
+        lengths = self._table.rows.lengths[users] * (1 + self.model.params.n_absences)
+        if lengths.sum() < SAMPLES_AT_ONCE:
+            return len(users)
         _, firsts = np.unique(users, return_index=True)
-        params, samples = self.model.params, np.zeros(len(users), dtype=np.int64)
-        samples[firsts] = self._table.rows.lengths[users[firsts]]
-        samples *= 1 + params.n_absences
+        samples = np.zeros_like(lengths)
+        samples[firsts] = lengths[firsts]
         return min(len(users), 1 + int(np.searchsorted(np.cumsum(samples), SAMPLES_AT_ONCE)))
 
     def _take_over(self, live: Live) -> None:

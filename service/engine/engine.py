@@ -26,6 +26,7 @@ from service.engine.pending_events import EventBatch, PendingEvents
 from service.engine.pending_queries import Limits, PendingQueries, PendingQuery, Promise
 from service.engine.queries import Query
 from service.engine.ranking import Ranking
+from service.engine.rating_runs import RatingRun
 from service.engine.readiness import Readiness, Stages
 from service.engine.waiters import Waiters
 from service.errors import NotReady, ServiceError
@@ -160,7 +161,7 @@ class Engine:
         return self._ranking.models()
 
     def learn(self, entries: Sequence[Entry], gives_up: Callable[[], bool] = lambda: False) -> None:
-        """Queue the next entries, in order; blocks while the queue is full.
+        """Queue the next entries, in order, at least one; blocks while the queue is full.
 
         Raises:
             NotReady: the engine has stopped, or `gives_up` returned true.
@@ -284,7 +285,7 @@ class Engine:
             self._learning = self._pending_events.take()
             began = time.monotonic()
             self._metrics.queue_seconds.observe(EVENTS, *[began - event_batch.since for event_batch in self._learning])
-            self._apply([entry for event_batch in self._learning for entry in event_batch.entries])
+            self._apply([run for event_batch in self._learning for run in event_batch.runs])
             if time.monotonic() >= began + SLICE_S:
                 return  # answer requests that arrived meanwhile before the models refit
         deadline = time.monotonic() + SLICE_S
@@ -295,8 +296,8 @@ class Engine:
                 self._settled_s = 0.0
                 self._advance()
 
-    def _apply(self, entries: Sequence[Entry]) -> None:
-        applied = self.history.apply(entries)
+    def _apply(self, runs: Sequence[RatingRun]) -> None:
+        applied = self.history.apply_runs(runs)
         self._n_forgotten += len(applied.forgotten)
         self._ranking.note(applied)
         for live_model in self._ranking.models():
@@ -317,7 +318,7 @@ class Engine:
         for event_batch in pending_events:
             self._metrics.learn_seconds.observe(now - event_batch.since)
             self._metrics.ratings_learned.inc(event_batch.n_ratings)
-            self._metrics.freshness_seconds.observe(max(0.0, clock - event_batch.entries[-1].id.ms / 1000))
+            self._metrics.freshness_seconds.observe(max(0.0, clock - event_batch.last.ms / 1000))
         if self._waiters:
             self._pending_queries.call_on_loop(self._waiters.release)
 

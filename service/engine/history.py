@@ -5,7 +5,6 @@ All models of the process use its rows. One thread owns it: the engine's, or the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,8 +16,9 @@ from gpu.growing import Growing
 from gpu.online.rating_table import Changes, RatingTable
 from service.engine.catalog import Catalog
 from service.engine.id_table import IdTable
+from service.engine.rating_runs import RatingRun, joined, runs_of
 from service.storage import item_changes
-from service.storage.events import ZERO, Entry, RatingEvent, StreamId
+from service.storage.events import ZERO, Entry, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.rating_log import RatingLog
 
@@ -105,29 +105,23 @@ class History:
         return items[is_new], values[is_new]
 
     def apply(self, entries: Sequence[Entry]) -> Applied:
-        """Apply entries in order. Entries at or below `position` are skipped, so that replaying is harmless.
+        """`apply_runs` of at least one entry."""
+        return self.apply_runs(runs_of(entries))
 
-        Gives rows to new users and items. Takes about 2 µs per rating.
+    def apply_runs(self, runs: Sequence[RatingRun]) -> Applied:
+        """Apply entries in order, at least one. Entries at or below `position` are skipped, so replaying is harmless.
+
+        Gives rows to new users and items. A run of 1,000 ratings takes about 2 µs per rating.
         """
         parts: list[Changes] = []
         forgotten: list[Forgotten] = []
-        ratings: list[RatingEvent] = []
-        times_ms: list[int] = []
-        for entry in entries:
-            if entry.id <= self.position:
-                continue
-            self.position = entry.id
-            if entry.kind == "rating":
-                ratings.extend(entry.ratings)
-                times_ms.extend([entry.id.ms] * len(entry.ratings))
-            elif entry.kind != "noop":
-                parts.append(self._rate_events(ratings, times_ms))
-                ratings, times_ms = [], []
-                if entry.subject is None:
-                    self._change_items(entry.items)
-                else:
-                    forgotten += self._apply_subject(entry.kind, entry.subject)
-        parts.append(self._rate_events(ratings, times_ms))
+        for run in joined(runs):
+            newer = run if run.entries[0].id > self.position else run.after(self.position)
+            users, items = self.users.rows_or_new(newer.users), self.items.rows_or_new(newer.items)
+            parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms))
+            if newer.closing is not None:
+                forgotten += self._apply_entry(newer.closing)
+            self.position = max(self.position, run.entries[-1].id)
         return Applied(Changes.joined(parts), forgotten)
 
     def load(
@@ -158,13 +152,6 @@ class History:
 
     # --- one method for each kind of entry
 
-    def _rate_events(self, ratings: list[RatingEvent], times_ms: list[int]) -> Changes:
-        users = self.users.rows_or_new(rating.user for rating in ratings)
-        items = self.items.rows_or_new(rating.item for rating in ratings)
-        values = np.array([math.nan if r.rating is None else r.rating for r in ratings], dtype=np.float32)
-        timestamps = np.array([rating.timestamp for rating in ratings], dtype=np.float64)
-        return self._rate(users, items, values, timestamps, np.array(times_ms, dtype=np.int64))
-
     def _rate(
         self,
         users: NDArray[np.int32],
@@ -181,6 +168,13 @@ class History:
         self._next_position = int(positions[-1]) + 1 if len(positions) else self._next_position
         return self.table.apply(users, items, values, timestamps, positions)
 
+    def _apply_entry(self, entry: Entry) -> list[Forgotten]:
+        """Apply an entry of another kind than ratings."""
+        if entry.subject is not None:
+            return self._apply_subject(entry.kind, entry.subject)
+        self._change_items(entry.items)
+        return []
+
     def _apply_subject(self, kind: str, subject: str) -> list[Forgotten]:
         if kind == "forget":
             row = self.users.forget(subject)
@@ -192,7 +186,7 @@ class History:
         return []
 
     def _change_items(self, changes: Sequence[ItemChange]) -> None:
-        rows = self.items.rows_or_new(change.item for change in changes).tolist()
+        rows = self.items.rows_or_new([change.item for change in changes]).tolist()
         self._grow()
         self.catalog.grow(len(self.items))
         for row, change in zip(rows, changes, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ class IdTable:
     def __init__(self) -> None:
         self._shards: list[dict[str, int]] = [{} for _ in range(N_SHARDS)]
         self._ids: list[str] = []
-        self._keys = Growing(np.zeros(0, dtype=np.uint64))
+        self._keys, self._n_keys = Growing(np.zeros(0, dtype=np.uint64)), 0
 
     def __len__(self) -> int:
         """Number of rows ever assigned."""
@@ -52,16 +52,16 @@ class IdTable:
 
     def row_or_new(self, identifier: str) -> int:
         """Row of an id; a new one if it has none."""
-        shard = self._shards[hash(identifier) % N_SHARDS]
-        row = shard.get(identifier)
-        if row is None:
-            row = shard[identifier] = len(self._ids)
-            self._append(identifier)
-        return row
+        return int(self.rows_or_new([identifier])[0])
 
-    def rows_or_new(self, identifiers: Iterable[str]) -> NDArray[np.int32]:
+    def rows_or_new(self, identifiers: Sequence[str]) -> NDArray[np.int32]:
         """Rows of many ids, in order."""
-        return np.fromiter(map(self.row_or_new, identifiers), dtype=np.int32)
+        shards = self._shards
+        rows = [shards[hash(identifier) % N_SHARDS].get(identifier) for identifier in identifiers]
+        if None in rows:
+            rows = [self._added(identifiers[n]) if row is None else row for n, row in enumerate(rows)]
+            self._add_keys()
+        return np.array(rows, dtype=np.int32)
 
     def id(self, row: int) -> str:
         """Id of a row; `RETIRED` if it was forgotten."""
@@ -78,9 +78,16 @@ class IdTable:
             self._ids[row] = RETIRED
         return row
 
-    def _append(self, identifier: str) -> None:
-        row = len(self._ids)
-        if row == len(self._keys.values):
-            self._keys.grow(row + ROOM)
-        self._keys.values[row] = key_of(identifier)
-        self._ids.append(identifier)
+    def _added(self, identifier: str) -> int:
+        """The row of an id, a new one at its first occurrence; `_add_keys` must follow."""
+        row = self._shards[hash(identifier) % N_SHARDS].setdefault(identifier, len(self._ids))
+        if row == len(self._ids):
+            self._ids.append(identifier)
+        return row
+
+    def _add_keys(self) -> None:
+        first, end = self._n_keys, len(self._ids)
+        if end > len(self._keys.values):
+            self._keys.grow(end + ROOM)
+        self._keys.values[first:end] = np.fromiter(map(key_of, self._ids[first:]), np.uint64, end - first)
+        self._n_keys = end

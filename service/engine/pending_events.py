@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from service.engine.rating_runs import RatingRun, runs_of
 from service.errors import NotReady
-from service.storage.events import BATCH_RATINGS, Entry
+from service.storage.events import BATCH_RATINGS, Entry, StreamId
 
 MAX_WAITING = 64  # batches; the learner waits while there are more
 _POLL_S = 0.2
@@ -17,18 +18,23 @@ _POLL_S = 0.2
 class EventBatch(NamedTuple):
     """Entries in order, and the monotonic seconds at which they were queued."""
 
-    entries: Sequence[Entry]
+    runs: list[RatingRun]
     since: float
+
+    @property
+    def last(self) -> StreamId:
+        """Id of the last entry."""
+        return self.runs[-1].entries[-1].id
 
     @property
     def n_ratings(self) -> int:
         """Number of ratings and deletions."""
-        return sum(len(entry.ratings) for entry in self.entries)
+        return sum(len(run.values) for run in self.runs)
 
     @property
     def n_rows(self) -> int:
         """Number of ratings, deletions and changes of items."""
-        return sum(entry.n_rows for entry in self.entries)
+        return sum(entry.n_rows for run in self.runs for entry in run.entries)
 
 
 class PendingEvents:
@@ -48,12 +54,12 @@ class PendingEvents:
         return oldest.since
 
     def put(self, entries: Sequence[Entry], is_stopping: Callable[[], bool]) -> None:
-        """Queue entries; waits while the queue is full.
+        """Queue entries, at least one, as columns; waits while the queue is full.
 
         Raises:
             NotReady: `is_stopping` returned true.
         """
-        event_batch = EventBatch(entries, time.monotonic())
+        event_batch = EventBatch(runs_of(entries), time.monotonic())
         while not is_stopping():
             try:
                 self._waiting.put(event_batch, timeout=_POLL_S)

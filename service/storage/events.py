@@ -165,9 +165,11 @@ def _shown(fields: Iterable[bytes]) -> str:
 
 def _parse_ratings(stream_id: StreamId, value: bytes) -> list[RatingEvent]:
     ratings = _decoder.decode(value)
+    if not value.isascii() or b"\\" in value:  # else each id is ASCII, and its length is checked already
+        for rating in ratings:
+            check_id(rating.user)
+            check_id(rating.item)
     for rating in ratings:
-        check_id(rating.user)
-        check_id(rating.item)
         if not math.isfinite(rating.timestamp):
             msgspec.structs.force_setattr(rating, "timestamp", stream_id.ms / 1000)
     return ratings

@@ -18,6 +18,7 @@ from gpu.errors import BackendUnavailable
 from service.engine.background import SLICE_S
 from service.engine.live_model import LiveModel
 from service.engine.queries import Popular, Recommend, UserRatings
+from service.engine.rating_runs import RatingRun
 from service.errors import NotReady, NotSeenYet, Overloaded, UnknownUser
 from service.storage.events import Entry, RatingEvent, StreamId
 from tests.service.planted import SMALL, events, liking
@@ -163,20 +164,20 @@ def test_queries_do_not_wait_for_the_refits_of_many_ratings(whole: Whole, monkey
     whole.train("culsh", **SMALL)
     asked_then: list[Future[Any]] = []
     waiting_at_settle: list[float] = []
-    apply, settle = whole.engine.history.apply, LiveModel.settle
+    apply, settle = whole.engine.history.apply_runs, LiveModel.settle
 
-    def asked_meanwhile(entries: Sequence[Entry]) -> Any:
+    def asked_meanwhile(runs: Sequence[RatingRun]) -> Any:
         if not asked_then:
             time.sleep(SLICE_S)
             asked_then.append(asyncio.run_coroutine_threadsafe(asked(whole, Popular()), whole.loop))
             eventually(lambda: sample(whole, "nearfield_queue_length", queue="queries") == 1)
-        return apply(entries)
+        return apply(runs)
 
     def settled(live_model: LiveModel, budget_s: float) -> bool:
         waiting_at_settle.append(sample(whole, "nearfield_queue_length", queue="queries"))
         return settle(live_model, budget_s)
 
-    monkeypatch.setattr(whole.engine.history, "apply", asked_meanwhile)
+    monkeypatch.setattr(whole.engine.history, "apply_runs", asked_meanwhile)
     monkeypatch.setattr(LiveModel, "settle", settled)
     whole.rate(("u1", "i2", 3.0))
     assert asked_then[0].result(60).items
@@ -231,13 +232,13 @@ def test_queries_at_the_stop_of_the_engine_are_answered(redis_url: str, tmp_path
 
 def test_an_exception_in_the_thread_stops_the_service(redis_url: str, tmp_path: Path) -> None:
     with Whole(redis_url, tmp_path) as whole:
-        bad = RatingEvent("u", "i", "not a number", 0.0)  # type: ignore[arg-type]
+        bad = RatingEvent(7, "i", 1.0, 0.0)  # type: ignore[arg-type]
         whole.engine.learn([Entry(StreamId(2**60, 0), "rating", [bad])])
         deadline = time.monotonic() + 60
         while not whole.failures and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not whole.engine.readiness.ready
-        assert isinstance(whole.engine.failure, ValueError)
+        assert isinstance(whole.engine.failure, AttributeError)
         with pytest.raises(NotReady):
             whole.ask(Popular())
         with pytest.raises(NotReady):

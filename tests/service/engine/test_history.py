@@ -193,6 +193,14 @@ def test_replaying_changes_nothing(rating_entry: Callable[..., Entry]) -> None:
     assert state(history)[0] == {("u", "a"): (4.0, 2.0)}
 
 
+def test_of_a_run_only_newer_entries_count(rating_entry: Callable[..., Entry]) -> None:
+    history = History()
+    entries = [rating_entry(ms, (f"u{ms}", "a", float(ms))) for ms in (1, 2, 3)]
+    history.apply(entries[:2])
+    assert history.apply(entries).changes.users.tolist() == [2]
+    assert history.position == StreamId(3, 0)
+
+
 def test_noops_move_the_position() -> None:
     history = History()
     assert len(history.apply([Entry(StreamId(9, 9), "noop")]).changes.users) == 0

@@ -26,8 +26,8 @@ def test_waiting_batches_are_taken_together_up_to_a_limit() -> None:
     pending_events = PendingEvents()
     for ms in range(1, 6):
         pending_events.put([entry(ms, BATCH_RATINGS // 2)], lambda: False)
-    assert [one.entries[0].id.ms for one in pending_events.take()] == [1, 2]
-    assert [one.entries[0].id.ms for one in pending_events.take()] == [3, 4]
+    assert [one.last.ms for one in pending_events.take()] == [1, 2]
+    assert [one.last.ms for one in pending_events.take()] == [3, 4]
     assert len(pending_events) == 1
 
 

@@ -93,6 +93,8 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         fields({"user": "", "item": "i", "rating": 1}),
         fields({"user": 7, "item": "i", "rating": 1}),
         fields({"user": "é" * 129, "item": "i", "rating": 1}),
+        {b"v": b"1", b"ratings": b'[{"user": "u", "item": "%s", "rating": 1}]' % ("é" * 129).encode()},
+        fields({"user": "u" * 257, "item": "i", "rating": 1}),
         fields({"user": "\ud800", "item": "i", "rating": 1}),
         fields({"user": "u", "item": "i", "rating": 1, "extra": 1}),
         fields({"user": "u", "item": "i", "rating": 1}, {"user": "u", "item": "i", "rating": 1, "timestamp": "now"}),

@@ -49,6 +49,7 @@ class AsTrained:
 
     Attributes:
         is_refitted: bool (U,), users of the snapshot who have been copied.
+        is_item_refitted: bool (I,), items of the snapshot whose present parameters are refitted ones.
     """
 
     def __init__(self, model: Model) -> None:
@@ -57,6 +58,7 @@ class AsTrained:
         self._users = [np.zeros(array.shape, dtype=array.dtype) for array in arrays]  # memory is committed on writing
         self._items: dict[int, dict[str, NDArray[Any]]] = {}
         self.is_refitted = np.zeros(model.n_users, dtype=np.bool_)
+        self.is_item_refitted = np.zeros(model.n_items, dtype=np.bool_)
 
     def keep_users(self, users: NDArray[np.int64]) -> None:
         """Copy those of `users` (B,) whom the snapshot trained; call it before they are refitted."""
@@ -91,9 +93,11 @@ class AsTrained:
         """Copy a trained item; call it before the item is refitted."""
         if item not in self._items:
             self._items[item] = {name: getattr(self._model, name)[item].copy() for name in OF_ITEMS}
+            self.is_item_refitted[item] = True
 
     def restore_item(self, item: int) -> None:
         """Restore an item's parameters from the snapshot, if it was refitted."""
+        self.is_item_refitted[item] = False
         for name, copy in self._items.pop(item, {}).items():
             getattr(self._model, name)[item] = copy
 
@@ -143,8 +147,7 @@ class Drift:
         np.add.at(self._n_new, gained, 1)
         self.due.update(gained[self._n_new[gained] >= self._next[gained]].tolist())
         self.due.update(items[~is_gain].tolist())
-        for user, item in zip(users[~is_gain].tolist(), items[~is_gain].tolist(), strict=True):
-            self.due.update(self._readers_of(user, item))
+        self.due.update(self._readers_of(users[~is_gain], items[~is_gain]).tolist())
 
     def forget(self, items: NDArray[np.integer]) -> None:
         """Mark `items` that a trained user had rated, whom the table has dropped."""
@@ -174,11 +177,12 @@ class Drift:
         counts &= self._model.user_trained[changes.users]
         return counts
 
-    def _readers_of(self, user: int, item: int) -> list[int]:
-        """Refitted items that the user has rated and that have `item` as a neighbor: they read the rating of `item`."""
-        rated = [other for other in self._table.row(user)[0].tolist() if other in self._as_trained.items]
-        is_read: NDArray[np.bool_] = (self._model.neighbors[rated] == item).any(axis=1)
-        return [other for other, reads in zip(rated, is_read, strict=True) if reads]
+    def _readers_of(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Refitted items that read one of the ratings of `items` by `users` (B,) as a neighbor's."""
+        neighbors = self._model.neighbors
+        if not neighbors.shape[1]:
+            return np.zeros(0, dtype=np.int32)
+        return kernels.readers(users, items, self._table.ordered_rows, self._as_trained.is_item_refitted, neighbors)
 
 
 def learns(params: Params) -> bool:

@@ -76,6 +76,7 @@ def needed(algorithm: str) -> set[str]:
     if isinstance(params, GradientParams):
         names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]
         names += _HASHED if isinstance(params, CulshParams) else ()
+        lacking |= set() if isinstance(params, CulshParams) else {"drift.readers"}
         lacking |= set() if params.is_implicit else set(_ABSENCES)
     elif params.has_item_weights:
         lacking |= {"rating_table.entries_of"}

@@ -38,6 +38,31 @@ def count(
 
 
 @njit(cache=True, nogil=True)
+def readers(
+    users: NDArray[np.int64],
+    items: NDArray[np.int64],
+    rows: OrderedRows,
+    is_refitted: NDArray[np.bool_],
+    neighbors: NDArray[np.int32],
+) -> NDArray[np.int32]:
+    """Refitted items that read one of the ratings (users[b], items[b]): the user has rated them too, and they have the
+    item among their `neighbors` (I, K). An item may occur several times. Items beyond `is_refitted` are not refitted.
+    """
+    n, found = 0, np.empty(rows.lengths[users].sum(), dtype=np.int32)
+    for b in range(len(users)):
+        for position in range(rows.starts[users[b]], rows.starts[users[b]] + rows.lengths[users[b]]):
+            other = rows.items[position]
+            if other >= len(is_refitted) or not is_refitted[other]:
+                continue
+            for neighbor in neighbors[other]:
+                if neighbor == items[b]:
+                    found[n] = other
+                    n += 1
+                    break
+    return found[:n]
+
+
+@njit(cache=True, nogil=True)
 def picked(items: NDArray[np.int64], users: NDArray[np.int32], rows: OrderedRows, upto: Int) -> Rows:
     """The ratings of `items` (ascending) by `users` (B,) up to position `upto`, as B new rows."""
     starts, lengths = np.zeros(len(users), dtype=np.int64), np.zeros(len(users), dtype=np.int64)

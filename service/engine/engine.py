@@ -38,7 +38,7 @@ from service.threads import PartThread, unheard
 LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming
 CATCH_UP_S = 0.010  # seconds; how long `as_of` may wait for the refits that an event caused, if no other event waits
 QUERIES, EVENTS = ("queries",), ("events",)  # labels of queues in metrics
-BACKGROUND_WAIT_S = 0.050  # seconds; longest time between two slices of a hot swap while requests keep coming
+BACKGROUND_WAIT_S = 0.030  # seconds; longest time between two slices of background work while requests keep coming
 
 _log = structlog.get_logger(__name__)
 
@@ -50,6 +50,7 @@ class Engine:
         history: ids and last ratings; use it only in slices (`run_slices`).
         stages: progress of the start; the service is ready when all are done.
         failure: the error that stopped the thread, or None.
+        n_forgotten: number of users who have been forgotten since the start.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Engine:
         self._ranking = Ranking(history, default_models)
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
         self._preparing: list[LiveModel] = []
-        self._n_forgotten = 0
+        self.n_forgotten = 0
         self._as_of = self._target = history.position
         self._pending_queries = PendingQueries(limits)
         self._pending_events = PendingEvents()
@@ -150,11 +151,6 @@ class Engine:
     def taken(self) -> StreamId:
         """The last entry that the history has; live models may still be learning it."""
         return self.history.position
-
-    @property
-    def n_forgotten(self) -> int:
-        """How many users have been forgotten since the start."""
-        return self._n_forgotten
 
     def models(self) -> list[LiveModel]:
         """The live models, the first of which answers requests that name none."""
@@ -240,8 +236,7 @@ class Engine:
         segments = log.segments()
         first_ms, last_ms = (segments[0].first.ms, segments[-1].last.ms) if segments else (0, 0)
 
-        def on_progress(n_rows: int) -> None:
-            del n_rows
+        def on_progress(_: int) -> None:
             done = (self.history.position.ms - first_ms) / max(last_ms - first_ms, 1)
             self.stages.report("rating log", 0.99 * done)
 
@@ -253,11 +248,13 @@ class Engine:
 
     def _step(self) -> None:
         """One round: answer the waiting requests, then run one slice of learning or of background work, or sleep."""
-        self._answer(self._pending_queries.take(sleep=not (self._has_events() or self._background)))
+        pending_queries = self._pending_queries.take(sleep=not (self._has_events() or self._background))
+        self._answer(pending_queries)
         now = time.monotonic()
+        is_idle = not pending_queries and not self._pending_queries  # else a slice would follow each batch
         if self._has_events() and (not self._pending_queries or now - self._learning_since() >= LEARNING_WAIT_S):
-            self._learn_slice()
-        elif self._background and (not self._pending_queries or now - self._background.last_s >= BACKGROUND_WAIT_S):
+            self._learn_slice(is_idle=is_idle)
+        elif self._background and (is_idle or now - self._background.last_s >= BACKGROUND_WAIT_S):
             self._background.step()
 
     def _answer(self, pending_queries: list[PendingQuery]) -> None:
@@ -279,8 +276,11 @@ class Engine:
     def _learning_since(self) -> float:
         return self._learning[0].since if self._learning else self._pending_events.since
 
-    def _learn_slice(self) -> None:
-        """Apply the next batch, or go on settling the previous one; `as_of` moves when every live model has it."""
+    def _learn_slice(self, *, is_idle: bool) -> None:
+        """Apply the next batch, or go on settling the previous one; `as_of` moves when every live model has it.
+
+        Refits of items that the batch caused follow at once if the engine `is_idle`, else in the background.
+        """
         if not self._learning:
             self._learning = self._pending_events.take()
             began = time.monotonic()
@@ -292,13 +292,14 @@ class Engine:
         if all(model.settle(max(deadline - time.monotonic(), 0.0)) for model in self._ranking.models()):
             now = time.monotonic()
             self._settled_s = self._settled_s or now
-            if self._pending_events or now - self._settled_s >= CATCH_UP_S or self._catch_up.step():
+            is_over = self._pending_events or not is_idle or now - self._settled_s >= CATCH_UP_S
+            if is_over or self._catch_up.step():
                 self._settled_s = 0.0
                 self._advance()
 
     def _apply(self, runs: Sequence[RatingRun]) -> None:
         applied = self.history.apply_runs(runs)
-        self._n_forgotten += len(applied.forgotten)
+        self.n_forgotten += len(applied.forgotten)
         self._ranking.note(applied)
         for live_model in self._ranking.models():
             live_model.learn(applied)

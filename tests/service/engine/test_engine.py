@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 from gpu.algorithms import ALGORITHMS
-from gpu.backend import Backend
+from gpu.backend import HOST, Backend
 from gpu.errors import BackendUnavailable
-from service.engine.background import SLICE_S
+from service.engine import engine as engine_module
+from service.engine.background import SLICE_S, Slices
+from service.engine.engine import Engine
+from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.queries import Popular, Recommend, UserRatings
 from service.engine.rating_runs import RatingRun
@@ -102,6 +105,32 @@ def test_a_failing_slice_affects_no_request(whole: Whole) -> None:
     with pytest.raises(MemoryError):
         whole.engine.run_slices(failing()).result(60)
     assert whole.ask(Popular()).items == []
+
+
+def test_background_work_takes_a_small_share_while_queries_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "BACKGROUND_WAIT_S", 60.0)
+    steps: list[int] = []
+
+    def endless() -> Slices:
+        while True:
+            steps.append(1)
+            yield
+
+    async def rounds() -> None:
+        engine = Engine(History(), HOST, [], LIMITS)
+        engine._pending_queries.connect(asyncio.get_running_loop())
+        engine.run_slices(endless())
+        for _ in range(20):
+            answer = engine.ask(Popular())
+            await asyncio.sleep(0)  # the queries of one turn of the loop are handed over together
+            engine._step()
+            assert (await answer).items == []
+        assert len(steps) == 1  # the first was due
+        engine._step()
+        assert len(steps) == 2
+        engine.stop()
+
+    asyncio.run(rounds())
 
 
 def test_queries_are_answered_while_much_is_learned_and_mapped(whole: Whole) -> None:

@@ -27,6 +27,8 @@ PARAMETERS: dict[str, Any] = {
     "model": MODEL,
     "explain": True,
     "fallback": "popular",
+    "filter": {"tag.genre": "western", "max.price": "20"},
+    "available": True,
 }
 
 _rating = {"user": USER, "item": ITEM, "rating": 4.5}
@@ -48,6 +50,7 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "recommend_user_filtered": {
         "filters": {"n": 5, "exclude": [OTHER_ITEM], "min_ratings": 1},
+        "a filter": {"n": 5, "filter": {"not": {"tag": "genre", "in": ["noir"]}}},
         "candidates": {"n": 1, "candidates": [OTHER_ITEM, "synthetic-noir-001"], "include_seen": True},
     },
     "recommend_several": {

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from gpu.algorithms import ALGORITHMS
 from service.api.elements import Rejection
 from service.api.few_faults import check_names, few_faults
+from service.api.filter_parser import PREFIXES, SCHEMA, BadParameter, tree_of, tree_of_parameters
+from service.engine.filter_tree import text_of
 from service.engine.queries import Fallback, Popular, Recommend, UserRatings
 from service.ids import MAX_ID_BYTES, check_id
 from service.limits import MAX_RATING
@@ -40,6 +54,10 @@ MinRatings = Annotated[int, Field(ge=0, description="Show only items that have a
 ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
 
 
+Filter = Annotated[Any, AfterValidator(lambda value: text_of(tree_of(value))), WithJsonSchema(SCHEMA)]
+Available = Annotated[bool, Field(description="Whether to leave out items that are not available now.")]
+
+
 class _Strict(BaseModel):
     """Refuses unknown names."""
 
@@ -49,6 +67,32 @@ class _Strict(BaseModel):
     @classmethod
     def _check_names(cls, value: Any) -> Any:
         return check_names(cls.model_fields, value)
+
+
+class FilterQuery(_Strict):
+    """The parameters of a query whose names begin with `tag.`, `min.` or `max.`, as one filter."""
+
+    available: Available = _DEFAULT.available
+    _filter: str | None = PrivateAttr(None)
+
+    @property
+    def filter(self) -> str | None:
+        """The canonical text of the filter; None if there is none."""
+        return self._filter
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take_filter(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        given = {name: text for name, text in value.items() if name.startswith(PREFIXES)}
+        made = handler({name: text for name, text in value.items() if name not in given})
+        if given:
+            try:
+                made._filter = text_of(tree_of_parameters(given))
+            except BadParameter as error:
+                fault = PydanticCustomError("filter", "{reason}", {"reason": str(error)})
+                line = InitErrorDetails(type=fault, loc=(error.name,), input=None)
+                raise ValidationError.from_exception_data("query", [line]) from None
+        return made
 
 
 class NoParameters(_Strict):
@@ -76,11 +120,26 @@ class Page(Wait):
     min_ratings: MinRatings = Popular().min_ratings
 
 
+class PopularQuery(FilterQuery, Page):
+    """Parameters of the popular items."""
+
+    @property
+    def query(self) -> Popular:
+        """The query for the engine."""
+        return Popular(
+            n=self.n, offset=self.offset, min_ratings=self.min_ratings, filter=self.filter, available=self.available
+        )
+
+
 class NeighborsQuery(Wait):
     """Parameters of the neighbor lists."""
 
     n: Count = _DEFAULT.n
     model: ModelName = None
+
+
+class ItemNeighborsQuery(FilterQuery, NeighborsQuery):
+    """Parameters of the neighbors of an item."""
 
 
 class EstimateQuery(Wait):
@@ -112,18 +171,20 @@ class Filters(_Strict):
 
     def query(self, **more: Any) -> Recommend:
         """The query for the engine; `more` has the user, users or ratings."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields if name in Recommend.__struct_fields__}
+        fields = {name: getattr(self, name) for name in Recommend.__struct_fields__ if hasattr(self, name)}
         return Recommend(**fields | more)
 
 
-class RecommendQuery(Filters, Wait):
+class RecommendQuery(FilterQuery, Filters, Wait):
     """Query of `GET /recommend/{user}`."""
 
 
 class RecommendBody(Filters, Wait):
-    """Body of `POST /recommend/{user}`: the same parameters, and `candidates`."""
+    """Body of `POST /recommend/{user}`: the same parameters, `candidates`, and a `filter` of any form."""
 
     candidates: Items | None = Field(None, description="The only items to rank; default: all.")
+    filter: Filter | None = None
+    available: Available = _DEFAULT.available
 
 
 class ItemRating(_Strict):

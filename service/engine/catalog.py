@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
+from service.engine.catalog_index import CatalogIndex
 from service.engine.catalog_queries import CatalogNames, Kind
 from service.storage.item_changes import MAX_VALUES, Attributes, ItemChange, encode, merged
 
@@ -27,12 +30,18 @@ class Catalog:
 
     Attributes:
         n_changes: changes applied; 0: the service uses no catalog.
+        n_moves: how often an item became available or deleted, or ceased to be.
+        index: finds items by their attributes.
     """
 
     def __init__(self) -> None:
-        self.n_changes = 0
+        self.n_changes = self.n_moves = 0
+        self.index = CatalogIndex()
         self._texts: list[bytes | None] = []  # attributes without the embedding, as JSON; None: not in the catalog
-        self._deleted = Growing(np.zeros(0, dtype=np.bool_))
+        self._deleted, self._withdrawn = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
+        self._out = Growing(np.zeros(0, dtype=np.bool_))
+        self._published, self._until = Growing(np.zeros(0)), Growing(np.zeros(0), math.inf)
+        self._now_s, self._next_s = -math.inf, math.inf  # the time of `out`, and the next one at which it changes
         self._kinds: dict[str, Kind] = {}
         self._n_items_of: dict[str, int] = {}  # by name
         self._embeddings = Growing(np.zeros((0, 0), dtype=np.float32))  # zeros for items without one
@@ -43,6 +52,29 @@ class Catalog:
     def deleted(self) -> NDArray[np.bool_]:
         """Whether each item is deleted, bool; items beyond its end are not."""
         return self._deleted.values
+
+    @property
+    def out(self) -> NDArray[np.bool_]:
+        """Whether each item is deleted or not available at the time of `pass_time`; items beyond its end are."""
+        return self._out.values
+
+    def pass_time(self, now_s: float) -> None:
+        """Bring `out` up to date with the time in Unix seconds; it may go backward."""
+        if self._now_s <= now_s < self._next_s:
+            return
+        published, until = self._published.values, self._until.values
+        self._out.values[:] = self._withdrawn.values | (published > now_s) | (until <= now_s)
+        later = (times[times > now_s].min(initial=math.inf) for times in (published, until))
+        self._now_s, self._next_s = now_s, min(later)
+        self.n_moves += 1
+
+    def kind_of(self, name: str) -> Kind | None:
+        """Whether a name is of tags or of numbers, as items have it or had it last; None if it was never used."""
+        return self._kinds.get(name)
+
+    def names_of(self, kind: Kind) -> list[str]:
+        """The names of this kind."""
+        return [name for name, one in self._kinds.items() if one == kind]
 
     def is_deleted(self, row: int) -> bool:
         """Whether an item is deleted."""
@@ -73,7 +105,9 @@ class Catalog:
     def grow(self, n_items: int) -> None:
         """Make room for changes of `n_items` rows."""
         self._texts.extend([None] * (n_items - len(self._texts)))
-        self._deleted.grow(n_items)
+        for column in (self._deleted, self._out, self._withdrawn, self._published, self._until):
+            column.grow(n_items)
+        self.index.n_items = max(self.index.n_items, n_items)
         self._has_embedding.grow(n_items)
         if self._n_embeddings:
             self._embeddings.grow(n_items)
@@ -88,7 +122,8 @@ class Catalog:
         self._count(old, -1)
         new = NONE if is_gone else self._allowed(merged(old, change))
         self._count(new, +1)
-        self._deleted.values[row] = is_gone
+        self.index.change(row, old, new)
+        self._place(row, new, is_gone=is_gone)
         self._embed(row, new.embedding)
         bare = new if new.embedding is None else msgspec.structs.replace(new, embedding=None)
         self._texts[row] = None if is_gone else encode(bare)
@@ -127,6 +162,16 @@ class Catalog:
             self._kinds[name] = kind
             return True
         return False
+
+    def _place(self, row: int, new: Attributes, *, is_gone: bool) -> None:
+        """Note whether and when lists may show an item."""
+        published, until = new.published or 0.0, math.inf if new.until is None else new.until
+        is_out = is_gone or not new.available or not published <= self._now_s < until
+        self.n_moves += bool(is_out != self._out.values[row] or is_gone != self._deleted.values[row])
+        self._out.values[row], self._deleted.values[row] = is_out, is_gone
+        self._withdrawn.values[row] = is_gone or not new.available
+        self._published.values[row], self._until.values[row] = published, until
+        self._next_s = min([self._next_s, *(time_s for time_s in (published, until) if time_s > self._now_s)])
 
     def _embed(self, row: int, embedding: list[float] | None) -> None:
         self._has_embedding.values[row] = embedding is not None

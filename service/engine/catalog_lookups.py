@@ -37,7 +37,7 @@ class CatalogLookups:
             found.published,
             found.until,
             found.embedding and [float(str(number)) for number in history.catalog.embedding(row)],
-            history.is_hidden(row),
+            bool(history.hidden[row]),
             int(history.table.item_counts[row]),
             as_of,
         )

@@ -54,7 +54,7 @@ class History:
         table: the last rating of every (user, item).
         position: id of the last entry applied.
         catalog: the attributes of items.
-        n_hidings: how often items were hidden, shown, deleted or changed.
+        n_hidings: how often items were hidden or shown.
     """
 
     def __init__(self) -> None:
@@ -84,17 +84,8 @@ class History:
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
-        """Whether each item is hidden or deleted, bool (I,): no list shows it. Do not change it."""
-        deleted = self.catalog.deleted
-        if not len(deleted):
-            return self._hidden_items.values
-        hidden = self._hidden_items.values.copy()
-        hidden[: len(deleted)] |= deleted
-        return hidden
-
-    def is_hidden(self, item: int) -> bool:
-        """Whether an item was hidden; a deleted one need not be."""
-        return bool(self._hidden_items.values[item])
+        """Whether each item was hidden, bool (I,): a view that growth replaces."""
+        return self._hidden_items.values
 
     def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """(items, values) of the newest `n` ratings of a user, or of all if there are fewer; items ascend."""
@@ -148,6 +139,7 @@ class History:
                 break
         self.position = max(self.position, end)
         self.table.pack()
+        self.catalog.index.pack()
         pa.default_memory_pool().release_unused()  # return the memory of reading: the service runs for long
 
     # --- one method for each kind of entry
@@ -191,7 +183,6 @@ class History:
         self.catalog.grow(len(self.items))
         for row, change in zip(rows, changes, strict=True):
             self.catalog.apply(row, change)
-        self.n_hidings += 1
 
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))

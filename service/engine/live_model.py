@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 from gpu.model import Model
 from gpu.online import ReadyModel
 from gpu.ranking import explain, topn, weighted
+from gpu.ranking.eligible import Eligible
 from gpu.ratings import Rows
 from service.engine.history import Applied, History, position_of
+from service.engine.shelf import Hidden
 from service.storage.events import StreamId
 from service.storage.manifest import Manifest
 from service.storage.snapshot import Snapshot, shown
 
 IDS_PER_SLICE = 5000  # ids that are looked up in one slice of the engine thread
+VISIBLE: Hashable = 0  # before any hiding
 NO_ITEMS = np.zeros(0, dtype=np.int32)
 ONE_EMPTY_ROW = Rows(
     np.zeros(1, dtype=np.int64),
@@ -42,7 +45,7 @@ class LiveModel:
         self.manifest = manifest
         self._history = history
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
-        self._must_hide_again, self._n_hidings, self._min_ratings = True, 0, 0
+        self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
         self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings that the model was not trained on
         watermark = StreamId.parse(manifest.watermark)
         # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
@@ -106,19 +109,20 @@ class LiveModel:
         users: topn.Users,
         rows: Rows,
         n: int,
-        hidden: NDArray[np.bool_],
+        hidden: Hidden,
         *,
         offset: int = 0,
         include_seen: bool = False,
         min_ratings: int = 0,
         exclude: Sequence[NDArray[np.int32]] | None = None,
         candidates: Sequence[NDArray[np.int32] | None] | None = None,
+        eligible: Sequence[Eligible | None] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The `n` best items of each user after the first `offset`, or fewer if there are no more; see
         `gpu.ranking.topn`.
 
         Args:
-            hidden: bool (I,), items to leave out of all lists.
+            hidden: items to leave out of all lists.
             min_ratings: items with fewer ratings at present are left out too.
         """
         n = max(1, min(n, self.model.n_items))
@@ -132,6 +136,7 @@ class LiveModel:
             include_seen=include_seen,
             exclude=exclude,
             candidates=candidates,
+            eligible=eligible,
         )
 
     def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[topn.Users, Rows]:
@@ -160,21 +165,21 @@ class LiveModel:
         return explain.reasons(self.model, items, values, targets, n, self.online.gram)
 
     def similar_items(
-        self, item: int, n: int, hidden: NDArray[np.bool_]
+        self, item: int, n: int, shown: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Neighbors of an item, best first.
+        """Neighbors of an item among those of `shown`, bool (I,), best first.
 
         Models with item weights use partial correlation, models with neighbor lists (at most K neighbors) the agreement
         of signatures, all others the cosine of factors.
         """
         if self.model.params.has_item_weights:
             scores = weighted.partial_correlations(self.model, item)
-            return topn.others(scores, item, n, ~(hidden | self._unknown))
+            return topn.others(scores, item, n, shown & ~self._unknown)
         if not self.model.neighbors.shape[1]:
-            return topn.similar(self.model.item_factors, item, n, ~(hidden | self._unknown))
+            return topn.similar(self.model.item_factors, item, n, shown & ~self._unknown)
         listed = self.model.neighbors[item]
         listed = listed[listed >= 0]
-        listed = listed[~hidden[listed]]
+        listed = listed[shown[listed]]
         shares = self.online.agreement(item, listed)
         order = np.lexsort((listed, -shares))[:n]
         return listed[order], shares[order]
@@ -189,19 +194,19 @@ class LiveModel:
             return topn.others(weighted.user_cosines(self.model, rows, user), user, n, rated)
         return topn.similar(self.model.user_factors, user, n, rated)
 
-    def _hide(self, hidden: NDArray[np.bool_], min_ratings: int) -> None:
+    def _hide(self, hidden: Hidden, min_ratings: int) -> None:
         """Give the index the items that stay out of lists, if they may have changed.
 
         Comparing all items would take half a millisecond at a million items, too long for each batch.
         """
-        self._must_hide_again |= self._n_hidings != self._history.n_hidings
+        self._must_hide_again |= self._hidden != hidden.version
         if not (self._must_hide_again or min_ratings or self._min_ratings):
             return
-        out = hidden | self._unknown
+        out = hidden.mask | self._unknown
         if min_ratings:
             out |= self._history.table.item_counts < min_ratings
         self.online.index.hide(out)
-        self._must_hide_again, self._n_hidings, self._min_ratings = False, self._history.n_hidings, min_ratings
+        self._must_hide_again, self._hidden, self._min_ratings = False, hidden.version, min_ratings
 
     def _update_unknown(self, items: NDArray[np.integer]) -> None:
         """Update `_unknown` for `items` and for items added since the last call."""

@@ -23,7 +23,9 @@ from service.engine.queries import (
     ScoredUser,
     UserNeighbors,
     UserRatings,
+    count_of,
 )
+from service.engine.selection import Selection
 from service.errors import UnknownItem, UnknownUser
 
 AnswerTo = Callable[[Any, str], Answer]
@@ -41,11 +43,12 @@ class Lookups:
     def __init__(
         self,
         history: History,
+        selection: Selection,
         live_model: Callable[[str | None], LiveModel],
         estimator: Callable[[str | None], LiveModel],
     ) -> None:
         """Both functions return the live model of a name, or the default one for None; they raise `UnknownModel`."""
-        self._history, self._live_model, self._estimator = history, live_model, estimator
+        self._history, self._selection, self._live_model, self._estimator = history, selection, live_model, estimator
         catalog = CatalogLookups(history)
         self.answer_to: dict[type, AnswerTo] = {
             Neighbors: self.neighbors,
@@ -63,10 +66,14 @@ class Lookups:
         )
 
     def _of_item(self, query: Neighbors, live_model: LiveModel, as_of: str) -> ItemNeighbors:
-        rows, scores = live_model.similar_items(self._item(query.id), query.n, self._history.hidden)
+        shown = ~self._selection.hidden(query).mask
+        if (eligible := self._selection.eligible(query)) is not None:
+            shown &= eligible.mask(len(shown))
+        rows, scores = live_model.similar_items(self._item(query.id), query.n, shown)
         ids = self._history.items.ids(rows.tolist())
         neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
-        return ItemNeighbors(query.id, neighbors, live_model.name, live_model.shown_version, as_of)
+        model = live_model.name, live_model.shown_version
+        return ItemNeighbors(query.id, neighbors, *model, as_of, count_of(eligible))
 
     def _of_user(self, query: Neighbors, live_model: LiveModel, as_of: str) -> UserNeighbors:
         rows, scores = live_model.similar_users(self._user(query.id), query.n)

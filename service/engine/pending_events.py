@@ -32,9 +32,9 @@ class EventBatch(NamedTuple):
         return sum(len(run.values) for run in self.runs)
 
     @property
-    def n_rows(self) -> int:
-        """Number of ratings, deletions and changes of items."""
-        return sum(entry.n_rows for run in self.runs for entry in run.entries)
+    def cost(self) -> int:
+        """The number of ratings that take as long to apply."""
+        return sum(entry.cost for run in self.runs for entry in run.entries)
 
 
 class PendingEvents:
@@ -69,13 +69,13 @@ class PendingEvents:
         raise NotReady("the engine has stopped")
 
     def take(self) -> list[EventBatch]:
-        """The oldest batch and further ones, until they have `BATCH_RATINGS`. The queue must not be empty."""
+        """The oldest batch and further ones, up to the cost of `BATCH_RATINGS`. The queue must not be empty."""
         batches = [self._waiting.get_nowait()]
-        n_rows = batches[0].n_rows
-        while n_rows < BATCH_RATINGS:
+        cost = batches[0].cost
+        while cost < BATCH_RATINGS:
             try:
                 batches.append(self._waiting.get_nowait())
             except queue.Empty:
                 break
-            n_rows += batches[-1].n_rows
+            cost += batches[-1].cost
         return batches

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gpu.ranking.eligible import Eligible
 from service.engine.catalog_queries import CatalogAnswer, CatalogQuery
 
 Fallback = Literal["popular", "none"]
@@ -26,6 +27,8 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
         n, offset: `n` items after the `offset` best ones.
         exclude: ids never to show.
         candidates: the only ids to rank; None ranks all.
+        filter: canonical text of `service.engine.filter_tree`: only items that pass it are ranked; None ranks all.
+        available: whether to leave out items that are not available now.
         include_seen: whether items that the user has rated may be shown.
         min_ratings: fewest ratings that a shown item has at present.
         model: name of a live model; None takes the first live one of the setting `default_models`.
@@ -40,6 +43,8 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     offset: int = 0
     exclude: Sequence[str] = ()
     candidates: Sequence[str] | None = None
+    filter: str | None = None
+    available: bool = True
     include_seen: bool = False
     min_ratings: int = 0
     model: str | None = None
@@ -48,12 +53,14 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
 
 
 class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for the `n` items or users most similar to the one with `id`."""
+    """Asks for the `n` items or users most similar to the one with `id`; see `Recommend` for the others."""
 
     kind: Literal["item", "user"]
     id: str
     n: int = 10
     model: str | None = None
+    filter: str | None = None
+    available: bool = True
 
 
 class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -68,11 +75,13 @@ class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 
 
 class Popular(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for the most popular items among those with at least `min_ratings` ratings."""
+    """Asks for the most popular items among those with at least `min_ratings` ratings; see `Recommend`."""
 
     n: int = 10
     offset: int = 0
     min_ratings: int = 0
+    filter: str | None = None
+    available: bool = True
 
 
 class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -114,7 +123,11 @@ class ScoredUser(Struct, gc=False):
 
 
 class Recommendation(Struct):
-    """The answer to `Recommend` for one user; `user` is None for an anonymous one."""
+    """The answer to `Recommend` for one user; `user` is None for an anonymous one.
+
+    Attributes:
+        eligible: items that pass the filter and may be shown; only if there is a filter.
+    """
 
     user: str | None
     items: list[ScoredItem]
@@ -124,6 +137,7 @@ class Recommendation(Struct):
     as_of: str
     warnings: list[str]
     fallback: Fallback | UnsetType = UNSET
+    eligible: int | UnsetType = UNSET
     took_ms: float = 0.0
     request_id: str = ""
 
@@ -134,6 +148,7 @@ class ItemNeighbors(Struct):
     Attributes:
         neighbors: `score` is the share of equal signature bits, the partial correlation (`ease`), or the cosine of the
             factors.
+        eligible: as in `Recommendation`.
     """
 
     item: str
@@ -141,6 +156,7 @@ class ItemNeighbors(Struct):
     model: str
     model_version: str
     as_of: str
+    eligible: int | UnsetType = UNSET
 
 
 class UserNeighbors(Struct):
@@ -172,11 +188,12 @@ class RatingEstimate(Struct):
 
 
 class PopularItems(Struct):
-    """The answer to `Popular`."""
+    """The answer to `Popular`; `eligible` as in `Recommendation`."""
 
     items: list[ScoredItem]
     as_of: str
     warnings: list[str]
+    eligible: int | UnsetType = UNSET
 
 
 class Rating(Struct, gc=False):
@@ -213,6 +230,11 @@ def of_each(function: Callable[[Recommend], Any], queries: Sequence[Recommend]) 
     distinct = {id(query): query for query in queries}
     values = {key: function(query) for key, query in distinct.items()}
     return [values[id(query)] for query in queries]
+
+
+def count_of(eligible: Eligible | None) -> int | UnsetType:
+    """The field `eligible` of an answer."""
+    return UNSET if eligible is None else eligible.count
 
 
 def one_failure_fails_all(answers: list[Any]) -> Any:

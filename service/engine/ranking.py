@@ -24,14 +24,15 @@ from service.engine.queries import (
     Recommend,
     Recommendation,
     ScoredItem,
+    count_of,
     of_each,
     one_failure_fails_all,
 )
+from service.engine.selection import Selection
 from service.errors import NotReady, UnknownModel, UnknownUser
 from service.storage.events import StreamId
 
 N_REASONS = 3
-N_SHOWN = 3  # unknown ids that a warning names
 NONE_LIVE = "no model is live yet: POST /admin/retrain trains one"
 NO_MODEL = f"{NONE_LIVE}; these are the most popular items"
 PREPARING = "{} is being prepared (GET /health/ready says how far it is): these are the most popular items"
@@ -65,7 +66,8 @@ class Ranking:
         self._popularity = Popularity()
         self._as_of = ""
         self.expected: frozenset[str] = frozenset()
-        lookups = Lookups(history, self._live_model, self._estimator).answer_to
+        self._selection = Selection(history)
+        lookups = Lookups(history, self._selection, self._live_model, self._estimator).answer_to
         self._answer_to: dict[type, AnswerTo] = {**lookups, Popular: self._popular}
 
     # --- the live models
@@ -123,6 +125,7 @@ class Ranking:
     def answer(self, queries: Sequence[Query], as_of: StreamId) -> list[Any]:
         """The answer, or the exception, for each query. Lists of one model are scored together."""
         self._as_of = str(as_of)
+        self._selection.look()
         answers: list[Any] = [None] * len(queries)
         slots: list[_Slot] = []
         for index, query in enumerate(queries):
@@ -138,6 +141,7 @@ class Ranking:
 
     def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
         """Answer a query that needs no batch at once; for any other add the slots to fill."""
+        self._selection.eligible(query)  # refuses unknown names here, before the queries of a batch become one
         has_no_model = self._is_prepared(query.model) or not (self._live or query.model)
         live_model = None if has_no_model else self._live_model(query.model)
         if query.user is not None:
@@ -164,8 +168,8 @@ class Ranking:
         for slot in slots:
             query = slot.query
             is_plain = not query.exclude and query.candidates is None
-            alike = slot.live_model.name, _width(query), query.include_seen, query.min_ratings, is_plain
-            groups.setdefault(alike, []).append(slot)
+            masks = query.include_seen, query.min_ratings, query.available
+            groups.setdefault((slot.live_model.name, _width(query), *masks, is_plain), []).append(slot)
         for group in groups.values():
             try:
                 self._fill_group(group)
@@ -196,25 +200,29 @@ class Ranking:
             if slot.query.explain:
                 self._explain(live_model, items, *self._history.newest(slot.row, MAX_RATINGS_OF_USERS))
             if id(slot.query) not in warnings:
-                warnings[id(slot.query)] = self._unknown(slot.query)
-            slot.answers[slot.at] = self._personal(slot.user, items, live_model, warnings[id(slot.query)])
+                warnings[id(slot.query)] = self._selection.warnings(slot.query)
+            slot.answers[slot.at] = self._personal(slot.query, slot.user, items, live_model, warnings[id(slot.query)])
 
     def _scored(
         self, live_model: LiveModel, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
     ) -> list[list[ScoredItem]]:
-        """The list of each query; they agree in `include_seen`, `min_ratings`, and in whether they have filters."""
-        has_filters = bool(queries[0].exclude) or queries[0].candidates is not None
+        """The list of each query; they agree in `include_seen`, `min_ratings`, `available`, and in whether they name
+        items.
+        """
+        names_items = bool(queries[0].exclude) or queries[0].candidates is not None
+        selection, has_filter = self._selection, any(query.filter for query in queries)
         first = min(query.offset for query in queries)
         items, scores = live_model.recommend(
             users,
             rows,
             max(query.n + query.offset for query in queries) - first,
-            self._history.hidden,
+            selection.hidden(queries[0]),
             offset=first,
             include_seen=queries[0].include_seen,
             min_ratings=queries[0].min_ratings,
-            exclude=of_each(lambda query: self._rows(query.exclude), queries) if has_filters else None,
-            candidates=of_each(self._candidates, queries) if has_filters else None,
+            exclude=of_each(selection.excluded, queries) if names_items else None,
+            candidates=of_each(selection.candidates, queries) if names_items else None,
+            eligible=of_each(selection.eligible, queries) if has_filter else None,
         )
         ids_of, columns = self._history.items.ids, [scores.tolist()]
         if not live_model.model.is_implicit:
@@ -239,12 +247,14 @@ class Ranking:
             self._explain(live_model, found, items, values)
         n_unknown = len({item for item, _ in ratings}) - len(known)
         warnings = [f"{n_unknown} rated items are unknown"] if n_unknown else []
-        return self._personal(None, found, live_model, warnings + self._unknown(query))
+        return self._personal(query, None, found, live_model, warnings + self._selection.warnings(query))
 
     def _personal(
-        self, user: str | None, items: list[ScoredItem], live_model: LiveModel, warnings: list[str]
+        self, query: Recommend, user: str | None, items: list[ScoredItem], live_model: LiveModel, warnings: list[str]
     ) -> Recommendation:
-        return Recommendation(user, items, True, live_model.name, live_model.shown_version, self._as_of, warnings)
+        model = live_model.name, live_model.shown_version
+        eligible = count_of(self._selection.eligible(query))
+        return Recommendation(user, items, True, *model, self._as_of, warnings, eligible=eligible)
 
     def _impersonal_for(
         self, query: Recommend, user: str, row: int | None, live_model: LiveModel | None
@@ -259,25 +269,22 @@ class Ranking:
         self, query: Recommend, user: str | None, seen: NDArray[np.int32], live_model: LiveModel | None
     ) -> Recommendation:
         """The most popular items that the query allows, labeled as such."""
-        shown = ~self._history.hidden
-        shown[self._rows(query.exclude)] = False
-        if not query.include_seen:
-            shown[seen] = False
-        items = self._most_popular(query, shown, self._candidates(query))
+        items = self._most_popular(query, self._selection.excluded(query), NO_ROWS if query.include_seen else seen)
         without_model = PREPARING.format(self._expected(query.model)) if self._is_prepared(query.model) else NO_MODEL
         warnings = self._warnings(without_model if live_model is None else NO_TASTE if len(seen) else None)
         name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
-        return Recommendation(
-            user, items, False, name, version, self._as_of, warnings + self._unknown(query), "popular"
-        )
+        warnings += self._selection.warnings(query)
+        eligible = count_of(self._selection.eligible(query))
+        return Recommendation(user, items, False, name, version, self._as_of, warnings, "popular", eligible)
 
     def _popular(self, query: Popular, as_of: str) -> PopularItems:
-        items = self._most_popular(query, ~self._history.hidden)
-        return PopularItems(items, as_of, self._warnings(None))
+        items = self._most_popular(query)
+        return PopularItems(items, as_of, self._warnings(None), count_of(self._selection.eligible(query)))
 
-    def _most_popular(
-        self, query: Recommend | Popular, shown: NDArray[np.bool_], candidates: NDArray[np.int32] | None = None
-    ) -> list[ScoredItem]:
+    def _most_popular(self, query: Recommend | Popular, *left_out: NDArray[np.int32]) -> list[ScoredItem]:
+        shown, candidates = self._selection.of_popular(query)
+        for rows in left_out:
+            shown[rows] = False
         best = self._popularity.best(query.n, query.offset, shown, candidates, query.min_ratings)
         ranked = zip(*best, strict=True)
         return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
@@ -287,29 +294,11 @@ class Ranking:
             return [NO_RATINGS]
         return [] if otherwise is None else [otherwise]
 
-    def _unknown(self, query: Recommend) -> list[str]:
-        """A warning for each list of the query with unknown items, which are probably misspelled."""
-        warnings = []
-        for name, ids in (("exclude", query.exclude), ("candidates", query.candidates or ())):
-            if unknown := [one for one in dict.fromkeys(ids) if self._history.items.row(one) is None]:
-                shown = ", ".join(map(repr, unknown[:N_SHOWN]))
-                more = f" and {len(unknown) - N_SHOWN:,} more" if len(unknown) > N_SHOWN else ""
-                warnings.append(f"unknown items in {name}: {shown}{more}")
-        return warnings
-
-    def _rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """Rows of the known ones of `ids`."""
-        rows = map(self._history.items.row, ids)
-        return np.array([row for row in rows if row is not None], dtype=np.int32)
-
-    def _candidates(self, query: Recommend) -> NDArray[np.int32] | None:
-        return None if query.candidates is None else self._rows(query.candidates)
-
     def _explain(
         self, live_model: LiveModel, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]
     ) -> None:
         """Attach to each item the rated items that contribute most to its score."""
-        rows = self._rows([one.item for one in found]).tolist()  # as many rows as items: each shown item is known
+        rows = self._selection.rows([one.item for one in found]).tolist()  # as many as items: each of them is known
         for one, reasons in zip(found, live_model.reasons(items, values, rows, N_REASONS), strict=True):
             one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
 

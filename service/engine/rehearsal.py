@@ -16,18 +16,21 @@ from gpu.algorithms import ALGORITHMS
 from gpu.model import Model
 from gpu.online import prepare_online
 from gpu.params import params_for
+from service.engine.filter_tree import HasTag, text_of
 from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.engine.ranking import Ranking
 from service.errors import ServiceError
 from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.item_changes import ItemChange
 from service.storage.manifest import FORMAT, Manifest
 
 SMALL = {"n_factors": 4, "n_neighbors": 2, "n_bits": 64}  # hyperparameters of the models of a rehearsal
 N_USERS, N_ITEMS = 8, 6  # of the model's training; requests of several users are scored four at a time
 USER, NEW_USER, STRANGER = "u0", "new", "stranger"
 ITEM, NEW_ITEM = "i0", "new"
+FILTER = text_of(HasTag("tag", ("value",)))
 BEFORE_ALL, AFTER_ALL = "0-0", "9-0"  # watermarks of a model trained on no rating, and on all
 
 
@@ -111,6 +114,7 @@ def _history() -> History:
     pairs = [(user, item) for user in range(N_USERS) for item in range(N_ITEMS) if (user + item) % 3]
     history = History()
     history.apply([_entry(1, *((f"u{user}", f"i{item}", float(1 + (user * item) % 5)) for user, item in pairs))])
+    history.apply([Entry(StreamId(1, 1), "item", items=[ItemChange(ITEM, tags={"tag": ["value"]})])])
     return history
 
 
@@ -148,6 +152,8 @@ def _queries() -> Sequence[Query]:
         Recommend(user=NEW_USER, include_seen=True),
         Recommend(users=users),
         Recommend(users=users, exclude=["i1"]),
+        Recommend(users=users, filter=FILTER),
+        Recommend(ratings=[(ITEM, 4.0)], filter=FILTER, available=False),
         Recommend(users=users, **filters),  # type: ignore[arg-type]
         Recommend(ratings=[(ITEM, 4.0), ("i3", 1.0)], explain=True),
         Recommend(ratings=[(ITEM, -1.0), ("unknown", 1.0)], **filters),  # type: ignore[arg-type]

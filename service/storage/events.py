@@ -27,6 +27,8 @@ from service.storage.item_changes import ItemChange
 FORMAT_VERSION = b"1"
 NOOP_VERSION = b"noop"
 BATCH_RATINGS = 1000  # ratings that are archived or learned in one batch: a few milliseconds of the engine
+ITEM_COST = 10  # ratings that the engine applies in the time of one change of an item
+ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
 _FIELDS = frozenset((b"v", b"ratings", b"items", b"forget", b"hide", b"show"))
@@ -98,6 +100,11 @@ class Entry(msgspec.Struct, frozen=True):
     def n_rows(self) -> int:
         """Ratings and changes of items, each of which is a row of the log."""
         return len(self.ratings) + len(self.items)
+
+    @property
+    def cost(self) -> int:
+        """The number of ratings that take as long to apply."""
+        return len(self.ratings) + ITEM_COST * len(self.items)
 
 
 _decoder = msgspec.json.Decoder(list[RatingEvent])
@@ -176,14 +183,14 @@ def _parse_ratings(stream_id: StreamId, value: bytes) -> list[RatingEvent]:
 
 
 def portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """`entries` in batches of about `BATCH_RATINGS` ratings or items; an entry is never split."""
+    """`entries` in batches of about the cost of `BATCH_RATINGS` ratings; an entry is never split."""
     portion: list[Entry] = []
-    n_rows = 0
+    cost = 0
     for entry in entries:
         portion.append(entry)
-        n_rows += entry.n_rows
-        if n_rows >= BATCH_RATINGS:
+        cost += entry.cost
+        if cost >= BATCH_RATINGS:
             yield portion
-            portion, n_rows = [], 0
+            portion, cost = [], 0
     if portion:
         yield portion

@@ -20,7 +20,7 @@ from service.errors import MalformedBody
 from service.ids import MAX_ID_BYTES
 from service.limits import LATEST_S
 from service.serving import Serving
-from service.storage.events import encode_items
+from service.storage.events import ITEMS_PER_ENTRY, encode_items
 from service.storage.item_changes import LARGEST, MAX_DIMENSIONS, MAX_NAMES, ItemChange
 
 MAX_ITEMS = 1000  # items of one request
@@ -111,6 +111,12 @@ async def _judge(serving: Serving) -> ItemJudge:
 
 
 async def _written(serving: Serving, changes: list[ItemChange]) -> str:
-    """Append the changes, and return their position."""
+    """Append the changes, and return the position of the last one.
+
+    They go in several entries, because the engine answers nobody while it applies one. A request that fails between two
+    of them can be repeated without harm.
+    """
     await serving.check_new_items([change.item for change in changes])
-    return str(await serving.append(encode_items(changes)))
+    for first in range(0, len(changes), ITEMS_PER_ENTRY):
+        stream_id = await serving.append(encode_items(changes[first : first + ITEMS_PER_ENTRY]))
+    return str(stream_id)

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, UserId, answers, check_n, reply
-from service.api.schemas import EstimateQuery, NeighborsQuery, RatingsQuery
+from service.api.filter_parser import PARAMETERS
+from service.api.schemas import EstimateQuery, ItemNeighborsQuery, NeighborsQuery, RatingsQuery
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,
@@ -23,12 +24,18 @@ router = APIRouter(tags=["lookups"])
 
 
 @router.get(
-    "/items/{item}/neighbors", responses=answers(ItemNeighbors, http_404="Unknown item, or no live model of that name")
+    "/items/{item}/neighbors",
+    responses=answers(ItemNeighbors, http_404="Unknown item, or no live model of that name"),
+    openapi_extra=PARAMETERS,
 )
-async def list_item_neighbors(item: ItemId, query: Annotated[NeighborsQuery, Query()], serving: TheService) -> Response:
+async def list_item_neighbors(
+    item: ItemId, query: Annotated[ItemNeighborsQuery, Query()], serving: TheService
+) -> Response:
     """The items most similar to one item."""
     check_n(serving, query.n)
-    asked = Neighbors(kind="item", id=item, n=query.n, model=query.model)
+    asked = Neighbors(
+        kind="item", id=item, n=query.n, model=query.model, filter=query.filter, available=query.available
+    )
     return reply(await serving.answer(asked, query.position))
 
 

@@ -15,12 +15,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import TheService, UserId, answers, check_n, decoded, reply
+from service.api.filter_parser import PARAMETERS, PREFIXES
 from service.api.gateway import FastRequest
-from service.api.schemas import AnonymousBody, NoParameters, Page, RecommendBody, RecommendQuery, UsersBody
+from service.api.schemas import AnonymousBody, NoParameters, PopularQuery, RecommendBody, RecommendQuery, UsersBody
 from service.api.uvicorn_protocol import FastGet
 from service.engine.encoding import encoded, finished
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
-from service.engine.queries import Popular, PopularItems, Recommend, Recommendation
+from service.engine.queries import PopularItems, Recommend, Recommendation
 from service.errors import InvalidRequest
 from service.ids import check_id
 from service.serving import Serving
@@ -29,7 +30,7 @@ from service.storage.events import StreamId
 router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 MAX_CACHED_QUERY_BYTES = 256  # longest query string on the fast route
-RARE = "min_ratings"  # left to the framework, because lists with it form separate groups
+RARE = ("min_ratings", "available")  # left to the framework, because lists with them form separate groups
 
 
 class _Plan(NamedTuple):
@@ -40,7 +41,7 @@ class _Plan(NamedTuple):
     n: int
 
 
-@router.get("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
+@router.get("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER), openapi_extra=PARAMETERS)
 async def recommend_user(
     user: UserId, query: Annotated[RecommendQuery, Query()], serving: TheService, request: Request
 ) -> Response:
@@ -109,12 +110,11 @@ async def recommend_several(
     return reply(_finished(await serving.answer(asked, body.position), request.state.request_id, started))
 
 
-@router.get("/popular", responses=answers(PopularItems))
-async def list_popular(query: Annotated[Page, Query()], serving: TheService) -> Response:
+@router.get("/popular", responses=answers(PopularItems), openapi_extra=PARAMETERS)
+async def list_popular(query: Annotated[PopularQuery, Query()], serving: TheService) -> Response:
     """The most popular items, the same for all users."""
     check_n(serving, query.n)
-    asked = Popular(n=query.n, offset=query.offset, min_ratings=query.min_ratings)
-    return reply(await serving.answer(asked, query.position))
+    return reply(await serving.answer(query.query, query.position))
 
 
 async def _of_several(serving: Serving, body: UsersBody, request_id: str, started: float) -> bytes:
@@ -151,12 +151,12 @@ def _user(tail: bytes) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _cached_plan(query: bytes) -> _Plan | None:
-    """Parse a query string; None if it is invalid, repeats a parameter other than `exclude`, or uses a rare one."""
+    """Parse a query string; None if it is invalid, repeats what may occur only once, or uses a rare parameter."""
     values: dict[str, Any] = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name == "exclude":
+        if name == "exclude" or name.startswith(PREFIXES):
             values.setdefault(name, []).append(value)
-        elif name in values or name == RARE:
+        elif name in values or name in RARE:
             return None
         else:
             values[name] = value
@@ -165,4 +165,6 @@ def _cached_plan(query: bytes) -> _Plan | None:
     except ValidationError:
         return None
     filters = {name: getattr(checked, name) for name in checked.model_fields_set if name != "wait_for"}
+    if checked.filter is not None:
+        filters["filter"] = checked.filter
     return _Plan(filters, checked.position, checked.n)

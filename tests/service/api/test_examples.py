@@ -18,7 +18,7 @@ from service.settings import Settings
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
-FIRST, LAST = ["post_ratings", "retrain"], ["cancel_job", "delete_rating", "delete_item", "forget_user"]
+FIRST, LAST = ["post_ratings", "post_items", "retrain"], ["cancel_job", "delete_rating", "delete_item", "forget_user"]
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -105,7 +105,8 @@ class Tried:
         self.send(method, path)
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "query":
-                self.send(method, path, params={parameter["name"]: parameter["schema"]["examples"][0]})
+                value = parameter["schema"]["examples"][0]
+                self.send(method, path, params=value if isinstance(value, dict) else {parameter["name"]: value})
 
 
 def test_a_service_answers_every_example(tmp_path: Path, document: dict[str, Any]) -> None:

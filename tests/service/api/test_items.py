@@ -60,6 +60,13 @@ def test_elements_of_an_array_are_checked_one_by_one(app):
     assert app.post("/items", [{"item": ""}]).json()["stream_id"] is None
 
 
+def test_many_items_go_in_several_entries(app):
+    items = [{"item": f"many-{n}"} for n in range(250)]
+    answer = app.post("/items", items)
+    assert details(app, "many-249", written(answer))["n_ratings"] == 0
+    assert answer.json()["accepted"] == 250
+
+
 def test_a_name_keeps_its_kind_and_embeddings_their_length(app):
     app.get("/items/b", wait_for=written(app.post("/items", {"item": "b", "tags": {"year": ["x"]}, "embedding": [1]})))
     refused = app.post("/items", {"item": "c", "numbers": {"year": 1999}})
@@ -91,3 +98,72 @@ def test_new_items_count_against_the_limit(tmp_path):
         assert local.post("/items", [{"item": "a"}, {"item": "b"}]).status_code == 202
         refused = local.request("PATCH", "/items/c", json={})
         assert (refused.status_code, refused.json()["type"]) == (429, "urn:nearfield:problem:too-many-new-ids")
+
+
+@pytest.fixture(scope="module")
+def shop(app):
+    app.rate(("w", "x", 5.0), ("w", "y", 4.0), ("w", "z", 3.0), ("v", "x", 3.0))
+    items = [
+        {"item": "x", "tags": {"kind": ["red"]}, "numbers": {"weight": 1.5}},
+        {"item": "y", "tags": {"kind": ["blue", "round"]}, "numbers": {"weight": 9.99}},
+        {"item": "z", "tags": {"kind": ["red"]}, "available": False},
+    ]
+    app.get("/popular", wait_for=written(app.post("/items", items)))
+    return app
+
+
+def listed(answer) -> tuple[int | None, list[str]]:
+    assert answer.status_code == 200, answer.text
+    document = answer.json()
+    return document.get("eligible"), [line["item"] for line in document["items"]]
+
+
+def test_every_list_takes_a_filter(shop):
+    for path in ("/popular", "/recommend/stranger"):
+        assert listed(shop.request("GET", f"{path}?tag.kind=red&tag.kind=round")) == (2, ["x", "y"])
+        assert listed(shop.request("GET", f"{path}?tag.kind=red&available=false")) == (2, ["x", "z"])
+        assert listed(shop.get(path, **{"max.weight": 9.99, "min.weight": 1.6})) == (1, ["y"])
+        assert listed(shop.get(path, **{"tag.kind": "none"})) == (0, [])
+        assert listed(shop.get(path))[0] is None
+    tree = {"all": [{"tag": "kind", "in": ["red", "blue"]}, {"not": {"number": "weight", "max": 2}}]}
+    assert listed(shop.post("/recommend/stranger", {"filter": tree})) == (1, ["y"])
+    several = shop.post("/recommend", {"users": ["stranger", "other"], "filter": tree}).json()
+    assert [(one["eligible"], len(one["items"])) for one in several] == [(1, 1), (1, 1)]
+    assert listed(shop.post("/recommend", {"ratings": [{"item": "x", "rating": 5}], "filter": tree})) == (1, ["y"])
+
+
+def test_a_changed_attribute_shows_in_the_next_list(shop):
+    for kind in ("green", "red"):
+        patch = {"tags": {"kind": [kind]}}
+        stream_id = written(shop.request("PATCH", "/items/x", json=patch))
+        answer = shop.get("/recommend/stranger", **{"tag.kind": "red", "wait_for": stream_id})
+        assert listed(answer) == ((1, ["x"]) if kind == "red" else (0, []))
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("tag.hue=x", "Invalid filter: expected a tag of the catalog (genre, kind, mood, year), got 'hue'"),
+        ("max.kind=1", "Invalid filter: expected a number of the catalog (price, weight), got 'kind'"),
+        ("max.weight=x", "Invalid query.max.weight: expected a number, got 'x'"),
+        ("max.weight=nan", "Invalid query.max.weight: expected a number, got 'nan'"),
+    ],
+)
+def test_unknown_names_and_bad_bounds_are_refused(shop, query, detail):
+    for path in ("/popular", "/recommend/stranger"):
+        answer = shop.request("GET", f"{path}?{query}")
+        assert (answer.status_code, answer.json()["detail"]) == (422, detail)
+
+
+def test_a_bad_tree_is_refused_with_its_place(shop):
+    answer = shop.post("/recommend/u", {"filter": {"all": []}})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("Invalid body.filter: expected one of all, any, not")
+    answer = shop.post("/recommend", {"users": ["u"], "filter": {"number": "weight", "min": "x"}})
+    assert answer.json()["detail"].startswith("Invalid body.filter: expected a finite number as bound, got 'x'")
+
+
+def test_deleted_candidates_are_named(shop):
+    shop.get("/popular", wait_for=written(shop.request("DELETE", "/items/gone")))
+    answer = shop.post("/recommend/stranger", {"candidates": ["gone", "x"]})
+    assert "deleted items in candidates: 'gone'" in answer.json()["warnings"]

@@ -50,6 +50,10 @@ NAMES = [
     "explain",
     "fallback",
     "wait_for",
+    "available",
+    "tag.kind",
+    "min.size",
+    "tag.",
     "N",
     "n%20",
     "",
@@ -129,6 +133,8 @@ def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with serving(tmp_path_factory.mktemp("ways") / "data", front=request.param) as local:
         for user in ("u", "v", "a/b", "ü"):
             local.rate((user, "x", 5.0), (user, "y", 3.0))
+        changed = local.post("/items", {"item": "x", "tags": {"kind": ["1"]}, "numbers": {"size": 2}})
+        local.get("/popular", wait_for=changed.json()["stream_id"])
         yield local
 
 

@@ -53,7 +53,8 @@ def test_embeddings_have_one_length_while_there_are_any():
 def test_the_number_of_names_is_bounded():
     many = [{"numbers": dict.fromkeys(map(str, range(first, first + 100)), 1.0)} for first in range(0, 1100, 100)]
     catalog = changed(*many)
-    assert len(catalog.names.kinds) == MAX_NAMES
+    assert catalog.names.n_free == 0
+    assert len(catalog.names_of("number")) == MAX_NAMES
     assert catalog.attributes(0) == Attributes()
 
 

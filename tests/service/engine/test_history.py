@@ -79,7 +79,8 @@ def state(history: History) -> tuple[dict[tuple[str, str], tuple[float, float]],
     for user in range(len(history.users)):
         for item, value, timestamp, _ in zip(*history.table.row(user), strict=True):
             known[history.users.id(user), history.items.id(int(item))] = (float(value), float(timestamp))
-    return known, {history.items.id(int(row)) for row in np.flatnonzero(history.hidden)}
+    out = [*np.flatnonzero(history.hidden), *np.flatnonzero(history.catalog.deleted)]
+    return known, {history.items.id(int(row)) for row in out}
 
 
 @given(steps, st.data())
@@ -165,8 +166,8 @@ def test_forgetting_who_rated_it_first_leaves_an_item_and_its_attributes(
     loaded.load(log)
     for history in (streamed, loaded):
         assert [history.items.row(item) for item in "abc"] == [0, 1, 2]
-        assert history.hidden.tolist() == [True, True, False]
-        assert [history.is_hidden(row) for row in range(3)] == [True, False, False]
+        assert history.hidden.tolist() == [True, False, False]
+        assert history.catalog.deleted.tolist() == [False, True, False]
         assert history.catalog.attributes(2) == Attributes(tags={"x": ["y"]})
         assert history.table.n_ratings == 0
 

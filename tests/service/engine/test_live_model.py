@@ -13,6 +13,7 @@ from gpu.online import prepare_online
 from gpu.ranking import topn
 from service.engine.history import History
 from service.engine.live_model import LiveModel
+from service.engine.shelf import Shelf
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.manifest import Manifest
 from tests.service.planted import N_ITEMS, N_USERS, SMALL, entries
@@ -77,7 +78,7 @@ class Twins:
         users = np.arange(len(self.history.users))
         rows = topn.rows_of(self.history.table.rows, users)
         best = [
-            live_model.recommend(topn.users_of(live_model.model, users), rows, 6, self.history.hidden)[1]
+            live_model.recommend(topn.users_of(live_model.model, users), rows, 6, Shelf(self.history).hidden(True))[1]
             for live_model in self.residents
         ]
         np.testing.assert_allclose(best[0], best[1], rtol=2e-3, atol=2e-3)

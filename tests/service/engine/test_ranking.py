@@ -16,6 +16,7 @@ from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, Recommendation, UserRatings
 from service.engine.ranking import Ranking
+from service.engine.shelf import Shelf
 from service.errors import NotReady, UnknownItem, UnknownModel, UnknownUser
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.manifest import Manifest
@@ -387,7 +388,7 @@ def test_the_index_is_updated_only_when_excluded_items_change(monkeypatch):
         live_model.learn(history.apply([entry]))
         live_model.settle(None)
         rows = topn.rows_of(history.table.rows, np.array([0]))
-        live_model.recommend(topn.users_of(live_model.model, np.array([0])), rows, 3, history.hidden)
+        live_model.recommend(topn.users_of(live_model.model, np.array([0])), rows, 3, Shelf(history).hidden(True))
         return [len(updates), *np.flatnonzero(updates[-1]).tolist()]
 
     user, item = history.users.id(0), history.items.id(0)

@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from service.errors import BadEntry, NewerEntry
 from service.ids import check_id
 from service.storage.events import (
+    ITEMS_PER_ENTRY,
     ZERO,
+    Entry,
     RatingEvent,
     StreamId,
     encode_items,
     encode_ratings,
     encode_subject,
     parse_entry,
+    portions,
 )
 from service.storage.item_changes import ItemChange
 
@@ -54,6 +57,12 @@ def test_items_are_parsed() -> None:
     ]
     entry = parse_entry(AT, encode_items(changes))
     assert (entry.kind, entry.items, entry.n_rows) == ("item", changes, 2)
+
+
+def test_items_are_applied_in_smaller_batches_than_ratings() -> None:
+    changes = [ItemChange("i")] * ITEMS_PER_ENTRY
+    entries = [Entry(StreamId(5, n), "item", items=changes) for n in range(3)]
+    assert [len(portion) for portion in portions(entries)] == [1, 1, 1]
 
 
 def test_subjects_and_noop() -> None:

@@ -1,0 +1,88 @@
+"""`Selection`: the items that a query's conditions leave, as rows. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.ranking.eligible import Eligible
+from service.engine.filters import Filters
+from service.engine.history import History
+from service.engine.queries import Neighbors, Popular, Recommend
+from service.engine.shelf import Hidden, Shelf
+
+N_SHOWN = 3  # ids that a warning names
+FEW = 8  # less than 1 / FEW of all items are ranked by popularity one by one
+
+
+class Selection:
+    """Turns ids and filters of queries into rows. Call `look` before each batch of answers."""
+
+    def __init__(self, history: History) -> None:
+        self._history, self._shelf = history, Shelf(history)
+        self._filters = Filters(history, self._shelf)
+        self.look = self._shelf.look
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
+        """Rows of the known ones of `ids`."""
+        rows = map(self._history.items.row, ids)
+        return np.array([row for row in rows if row is not None], dtype=np.int32)
+
+    def excluded(self, query: Recommend) -> NDArray[np.int32]:
+        """The items that the query excludes."""
+        return self.rows(query.exclude)
+
+    def candidates(self, query: Recommend) -> NDArray[np.int32] | None:
+        """The only items to rank; None for all."""
+        return None if query.candidates is None else self.rows(query.candidates)
+
+    def eligible(self, query: Recommend | Popular | Neighbors) -> Eligible | None:
+        """The items that pass the filter and that lists may show; None without a filter.
+
+        Raises:
+            InvalidRequest: the filter uses an unknown name.
+        """
+        return None if query.filter is None else self._filters.eligible(query.filter, query.available)
+
+    def hidden(self, query: Recommend | Popular | Neighbors) -> Hidden:
+        """The items that no list may show, whatever the filter."""
+        return self._shelf.hidden(query.available)
+
+    def of_popular(self, query: Recommend | Popular) -> tuple[NDArray[np.bool_], NDArray[np.integer] | None]:
+        """What popular items are ranked from: a mask of items that may be shown, bool (I,), and candidates or None."""
+        shown, eligible = ~self.hidden(query).mask, self.eligible(query)
+        candidates = self.candidates(query) if isinstance(query, Recommend) else None
+        if eligible is None:
+            return shown, candidates
+        if candidates is not None:
+            return shown, eligible.among(candidates)
+        if eligible.count * FEW < len(shown):
+            return shown, eligible.rows
+        return shown & eligible.mask(len(shown)), None
+
+    def warnings(self, query: Recommend) -> list[str]:
+        """A warning for each list of the query with unknown items, which are probably misspelled, or deleted ones."""
+        candidates = query.candidates or ()
+        if not (query.exclude or candidates):
+            return []
+        return [
+            *self._named("unknown items in exclude", query.exclude, self._is_unknown),
+            *self._named("unknown items in candidates", candidates, self._is_unknown),
+            *self._named("deleted items in candidates", candidates, self._is_deleted),
+        ]
+
+    def _named(self, what: str, ids: Sequence[str], is_meant: Callable[[str], bool]) -> list[str]:
+        if not (meant := [one for one in dict.fromkeys(ids) if is_meant(one)]):
+            return []
+        shown = ", ".join(map(repr, meant[:N_SHOWN]))
+        more = f" and {len(meant) - N_SHOWN:,} more" if len(meant) > N_SHOWN else ""
+        return [f"{what}: {shown}{more}"]
+
+    def _is_unknown(self, item: str) -> bool:
+        return self._history.items.row(item) is None
+
+    def _is_deleted(self, item: str) -> bool:
+        row = self._history.items.row(item)
+        return row is not None and self._history.catalog.is_deleted(row)

@@ -1,5 +1,7 @@
 """`Frames`: messages over a Unix socket, all those of one turn of the event loop in one write.
 
+A side that sends often may gather for longer: a frame costs the receiver about 15 µs, each message in it 4 µs.
+
 A frame is its length (4 bytes, big-endian) and a msgpack list of messages. A frame of many long messages is sent before
 the end of the turn, so that no frame is much longer than its longest message.
 """
@@ -7,6 +9,8 @@ the end of the turn, so that no frame is much longer than its longest message.
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -28,6 +32,8 @@ class Frames(asyncio.Protocol):
         decode: makes a list of messages from bytes.
         receive: called with each list.
         lost: called once, when the connection has ended.
+        gather_s: shortest time in seconds between two frames; a message waits at most so long. The first one after a
+            pause does not wait.
     """
 
     def __init__(
@@ -35,8 +41,10 @@ class Frames(asyncio.Protocol):
         decode: Callable[[bytes | bytearray], list[Any]],
         receive: Callable[[list[Any]], None],
         lost: Callable[[], None],
+        gather_s: float = 0.0,
     ) -> None:
-        self._decode, self._receive, self._lost = decode, receive, lost
+        self._decode, self._receive, self._lost, self._gather_s = decode, receive, lost, gather_s
+        self._flushed = -math.inf  # monotonic seconds
         self._input = bytearray()
         self._output, self._n_output = bytearray(HEAD_BYTES), 0
         self._transport: asyncio.Transport | None = None
@@ -54,7 +62,7 @@ class Frames(asyncio.Protocol):
         return transport is not None and self.is_open and transport.get_write_buffer_size() > MAX_UNSENT_BYTES
 
     def send(self, message: Any) -> None:
-        """Send `message` at the end of this turn of the event loop; it is dropped if the connection is closed.
+        """Send `message` with others, see `gather_s`; it is dropped if the connection is closed.
 
         Raises:
             ValueError, TypeError, OverflowError, RecursionError: msgpack cannot hold the message, such as an integer of
@@ -70,7 +78,7 @@ class Frames(asyncio.Protocol):
         if len(self._output) >= FULL_FRAME_BYTES:
             self._flush()
         elif self._n_output == 1:
-            self._loop.call_soon(self._flush)
+            self._flush_later()
 
     def close(self) -> None:
         """End the connection; messages that were sent before still go."""
@@ -105,12 +113,20 @@ class Frames(asyncio.Protocol):
         if first or not self._input:
             self._input = bytearray(rest[first:])
 
+    def _flush_later(self) -> None:
+        wait_s = self._gather_s and self._flushed + self._gather_s - time.monotonic()
+        if wait_s > 0:
+            self._loop.call_later(wait_s, self._flush)
+        else:
+            self._loop.call_soon(self._flush)
+
     def _flush(self) -> None:
-        """Write the messages of this turn; none if they have been written already."""
+        """Write the messages that wait; none if they have been written already."""
         output, n_messages = self._output, self._n_output
         if not n_messages:
             return
         self._output, self._n_output = bytearray(HEAD_BYTES), 0
+        self._flushed = time.monotonic()
         if self.is_open:
             length = (len(output) - LENGTH_BYTES).to_bytes(LENGTH_BYTES)
             output[:HEAD_BYTES] = length + _LIST + n_messages.to_bytes(4)

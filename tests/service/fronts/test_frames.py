@@ -22,10 +22,10 @@ TEXTS = st.lists(st.text(max_size=40), min_size=1, max_size=8)
 class Side:
     """One end of a connection and what it has received: a list of messages for each frame."""
 
-    def __init__(self) -> None:
+    def __init__(self, gather_s: float = 0.0) -> None:
         self.received: list[list[Any]] = []
         self.is_lost = False
-        self.frames = Frames(decode, self.received.append, self._lose)
+        self.frames = Frames(decode, self.received.append, self._lose, gather_s)
 
     def _lose(self) -> None:
         self.is_lost = True
@@ -35,13 +35,13 @@ class Side:
         return [message for frame in self.received for message in frame]
 
 
-async def connected() -> tuple[Side, Side]:
+async def connected(gather_s: float = 0.0) -> tuple[Side, Side]:
     near, far = socket.socketpair()
-    return await side_of(near), await side_of(far)
+    return await side_of(near, gather_s), await side_of(far)
 
 
-async def side_of(end: socket.socket) -> Side:
-    side = Side()
+async def side_of(end: socket.socket, gather_s: float = 0.0) -> Side:
+    side = Side(gather_s)
     end.setblocking(False)
     await asyncio.get_running_loop().create_unix_connection(lambda: side.frames, sock=end)
     return side
@@ -56,6 +56,22 @@ def test_messages_of_one_turn_come_in_one_frame() -> None:
         assert len(other.received) == 1
         one.frames.send("next turn")
         await soon(lambda: len(other.received) == 2)
+        one.frames.close()
+        await soon(lambda: other.is_lost and one.is_lost)
+
+    asyncio.run(check())
+
+
+def test_messages_soon_after_a_frame_are_gathered() -> None:
+    async def check() -> None:
+        one, other = await connected(gather_s=0.5)
+        one.frames.send("at once")
+        await soon(lambda: other.received == [["at once"]])
+        for number in range(5):
+            one.frames.send(number)
+            await asyncio.sleep(0)
+        await soon(lambda: len(other.messages) == 6)
+        assert other.received == [["at once"], [0, 1, 2, 3, 4]]
         one.frames.close()
         await soon(lambda: other.is_lost and one.is_lost)
 

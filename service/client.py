@@ -128,6 +128,10 @@ class Client:
         """
         return self.post("/ratings", ratings)
 
+    def put_items(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Put items with their attributes, as POST /items describes them; the answer is like that of `rate`."""
+        return self.post("/items", items)
+
     def wait_for(self, stream_id: str) -> None:
         """Return once answers reflect the ratings up to `stream_id`."""
         while True:

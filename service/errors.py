@@ -38,7 +38,7 @@ ServiceError (500)
 ├── DataInUse (500): another process holds the data folder
 ├── BadEntry (422): a stream entry that is not in the format of `service.storage.events`
 ├── InvalidSetting (422): an option or an environment variable has a value that cannot be used
-└── InvalidRatingsFile (422): a file of ratings cannot be read; the message names the line
+└── InvalidRatingsFile (422): a file of ratings or items cannot be read; the message names the line
 """
 
 from __future__ import annotations
@@ -320,6 +320,6 @@ class InvalidSetting(ServiceError, ValueError):
 
 
 class InvalidRatingsFile(ServiceError, ValueError):
-    """A file of ratings cannot be read; the message names the file, the line and the reason."""
+    """A file of ratings or items cannot be read; the message names the file, the line and the reason."""
 
     status, slug, title = 422, "invalid-ratings-file", "Invalid ratings file"

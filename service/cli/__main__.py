@@ -15,16 +15,16 @@ import typer
 from typer.exceptions import TyperException
 
 from service import tuning
-from service.cli.console import FAILED, Printer, complain, progress, stderr
+from service.cli.console import FAILED, Printer, complain, describe, progress, stderr
 from service.cli.options import Backend, Data, Json, Key, Place, Redis, Scheduler, SkipBad, TlsCa, TlsCert, TlsKey
 
 if TYPE_CHECKING:
     import gpu
+    from service.cli.items_file import ItemsFile
     from service.cli.ratings_file import RatingsFile
     from service.jobs.cluster_address import ClusterAddress
     from service.settings import Settings
 
-N_BAD_SHOWN = 10
 # Written out, because importing them takes a second.
 ALGORITHM_NAMES = "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"
 
@@ -102,19 +102,24 @@ def import_(
     url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
     key: Key = None,
     skip_bad: SkipBad = False,
+    items: Annotated[bool, typer.Option("--items", help="The file has items: CSV, TSV, movies.dat, JSONL.")] = False,
 ) -> int:
-    """Post a file of ratings to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if one is set."""
+    """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
     from service.cli import importer
     from service.client import Client
 
-    ratings = _read(file, key, skip_bad)
+    sent: Any = _read_items(file, skip_bad) if items else _read(file, key, skip_bad)
     with Client(url, _settings({}).key_to_write_with) as client:
         importer.check_answers(client)
-        with progress("Importing", len(ratings.values)) as bar:
-            receipt = importer.send(client, importer.records(ratings), bar.advance)
+        with progress("Importing", len(sent.elements if items else sent.values)) as bar:
+            if items:
+                receipt = importer.send_items(client, sent.elements, bar.advance)
+            else:
+                receipt = importer.send(client, importer.records(sent), bar.advance)
+    noun = "item" if items else "rating"
     for position, reason in receipt.reasons:
-        complain(f"rating {position + 1} of {file}: {reason}", FAILED)
-    print(f"{receipt.accepted:,} ratings accepted, {receipt.rejected:,} rejected")
+        complain(f"{noun} {position + 1} of {file}: {reason}", FAILED)
+    print(f"{receipt.accepted:,} {noun}s accepted, {receipt.rejected:,} rejected")
     return FAILED if receipt.rejected else 0
 
 
@@ -291,11 +296,15 @@ def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
     from service.cli import ratings_file
 
     file = ratings_file.read(path, key=key, skip_bad=skip_bad)
-    stderr.print(f"{path}: {file.columns}", style="dim", markup=False, soft_wrap=True)
-    for line in file.bad[:N_BAD_SHOWN]:
-        complain(f"left out line {line.number} of {path}: {line.reason}", 0)
-    if len(file.bad) > N_BAD_SHOWN:
-        complain(f"left out {len(file.bad):,} lines of {path} in all", 0)
+    describe(path, file.columns, file.bad)
+    return file
+
+
+def _read_items(path: Path, skip_bad: bool) -> ItemsFile:
+    from service.cli import items_file
+
+    file = items_file.read(path, skip_bad)
+    describe(path, file.columns, file.bad)
     return file
 
 

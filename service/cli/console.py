@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 stderr = Console(stderr=True, highlight=False)
 BAD_USAGE, FAILED = 2, 1
+N_BAD_SHOWN = 10  # bad lines that are named one by one
 
 
 class Printer:
@@ -62,6 +64,15 @@ class Bar:
     def reach(self, n: float, note: str = "") -> None:
         """Advance to `n` and show `note` after the bar."""
         self._bars.update(self._task, completed=n, note=note)
+
+
+def describe(path: Path, columns: str, bad: Sequence[Any]) -> None:
+    """Show on stderr what the columns of a file mean, and its bad lines (`service.cli.ratings_text.BadLine`)."""
+    stderr.print(f"{path}: {columns}", style="dim", markup=False, soft_wrap=True)
+    for line in bad[:N_BAD_SHOWN]:
+        complain(f"left out line {line.number} of {path}: {line.reason}", 0)
+    if len(bad) > N_BAD_SHOWN:
+        complain(f"left out {len(bad):,} lines of {path} in all", 0)
 
 
 def complain(message: str, code: int) -> int:

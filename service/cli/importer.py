@@ -1,7 +1,8 @@
-"""Posts ratings of a file to a running service in batches, and waits when the service asks for it."""
+"""Posts ratings or items of a file to a running service in batches, and waits when the service asks for it."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,11 +11,13 @@ from typing import Any
 
 import httpx
 
+from service.cli.items_file import Element
 from service.cli.ratings_file import RatingsFile
 from service.client import Client, Rating, RequestFailed
 from service.errors import ServiceError
 
-BATCH = 1000  # ratings; the service's default limit of one request
+BATCH = 1000  # ratings or items; the service's default limit of one request
+BATCH_BYTES = 900_000  # below the default limit of a body
 PATIENCE_S = 300.0  # seconds; how long to retry one batch before giving up
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
 RETRIED = (None, httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)  # None: there was no answer
@@ -34,8 +37,8 @@ class Receipt:
     """The result of an import.
 
     Attributes:
-        accepted, rejected: numbers of ratings.
-        reasons: position from 0 among the sent ratings, and why it was rejected; the first hundred.
+        accepted, rejected: numbers of ratings or items.
+        reasons: position from 0 among those that were sent, and why it was rejected; the first hundred.
         stream_id: id of the last accepted batch, for `wait_for`.
     """
 
@@ -85,9 +88,29 @@ def send(
     Raises:
         ImportFailed: the service refused a batch, or was unavailable for five minutes.
     """
+    return _send(client.rate, client.address, _batches(ratings), on_batch, sleep)
+
+
+def send_items(
+    client: Client,
+    items: Iterable[Element],
+    on_batch: Callable[[int], None] = lambda _n: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Receipt:
+    """Put `items`, elements of the body of POST /items, as `send` posts ratings."""
+    return _send(client.put_items, client.address, _batches_of_items(items), on_batch, sleep)
+
+
+def _send(
+    post: Callable[[list[Any]], dict[str, Any]],
+    address: str,
+    batches: Iterable[list[Any]],
+    on_batch: Callable[[int], None],
+    sleep: Callable[[float], None],
+) -> Receipt:
     receipt, offset = Receipt(), 0
-    for batch in _batches(ratings):
-        receipt.add(_posted(client, batch, sleep), offset)
+    for batch in batches:
+        receipt.add(_posted(post, address, batch, sleep), offset)
         offset += len(batch)
         on_batch(len(batch))
     return receipt
@@ -109,15 +132,31 @@ def _batches(ratings: Iterable[Rating]) -> Iterator[list[Rating]]:
         yield batch
 
 
-def _posted(client: Client, batch: list[Rating], sleep: Callable[[float], None]) -> dict[str, Any]:
+def _batches_of_items(items: Iterable[Element]) -> Iterator[list[Element]]:
+    """As many items as one request may have, also by their length: embeddings are long."""
+    batch, n_bytes = list[Element](), 0
+    for item in items:
+        length = len(json.dumps(item)) + 2
+        if batch and (len(batch) == BATCH or n_bytes + length > BATCH_BYTES):
+            yield batch
+            batch, n_bytes = [], 0
+        batch.append(item)
+        n_bytes += length
+    if batch:
+        yield batch
+
+
+def _posted(
+    post: Callable[[list[Any]], dict[str, Any]], address: str, batch: list[Any], sleep: Callable[[float], None]
+) -> dict[str, Any]:
     waited_s, wait_s = 0.0, FIRST_WAIT_S
     while True:
         try:
-            return client.rate(batch)
+            return post(batch)
         except RequestFailed as error:
             if error.code not in RETRIED or waited_s >= PATIENCE_S:
                 reason = f"{error.problem}{HINTS.get(error.code, '')}"
-                raise ImportFailed(f"{client.address} did not take the ratings: {reason}") from None
+                raise ImportFailed(f"{address} did not take the batch: {reason}") from None
             pause_s = error.retry_after_s or wait_s
         sleep(pause_s)
         waited_s, wait_s = waited_s + pause_s, min(2 * wait_s, LONGEST_WAIT_S)

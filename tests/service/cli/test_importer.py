@@ -30,7 +30,7 @@ class Service(ThreadingHTTPServer):
             return *self.script.pop(0), {"title": "No", "detail": "not now"}
         batch = json.loads(body)
         self.received += batch
-        bad = [{"index": n, "error": "bad"} for n, one in enumerate(batch) if one["rating"] < 0]
+        bad = [{"index": n, "error": "bad"} for n, one in enumerate(batch) if one.get("rating", 0) < 0]
         return 202, {}, {"accepted": len(batch) - len(bad), "rejected": bad, "stream_id": f"{len(self.received)}-0"}
 
 
@@ -89,6 +89,15 @@ def test_waits_as_long_as_asked_and_longer_each_time_where_not():
         receipt = importer.send(client, ratings(3), sleep=pauses.append)
     assert receipt.accepted == 3
     assert pauses == [7.0, 1.0, 2.0]
+
+
+def test_items_go_in_batches_of_a_body():
+    told: list[int] = []
+    items = [{"item": str(n), "embedding": [0.123456789] * 1000} for n in range(200)] + [{"item": "x"}] * 1500
+    with answering() as (client, service):
+        receipt = importer.send_items(client, items, told.append)
+    assert (receipt.accepted, service.received) == (1700, items)
+    assert told == [69, 69, 1000, 562]
 
 
 def test_a_refusal_is_not_repeated():

@@ -3,8 +3,8 @@
 * Explicit models learn ratings in multiples of `unit`, the deviation that shrunk biases leave. So a step length or a λ
   means the same on 1 to 5, 0 to 100 and −10 to 10.
 * Implicit models learn a preference and a confidence for each pair (`signals`). A count or a click is a preference of
-  1, with a confidence that grows with the count. A rating below `middle` is a dislike: a preference of 0, with a
-  confidence that grows with the distance.
+  1, with a confidence that grows with the count. A rating below `middle` and a count below 0 are dislikes: a preference
+  of 0, with a confidence that grows with the distance.
 
 A model stores its calibration and uses it online until the next training.
 """
@@ -58,7 +58,7 @@ class Calibration:
         unit: deviation of ratings from shrunk biases (`als`: `ALS_UNIT` times it); explicit models learn multiples.
         origin: the rating from which Ψ = `power` of `gpu.training.simlsh` counts.
         values: `ratings` on a scale, or `counts`.
-        middle: values below it are dislikes; −inf if there are none.
+        middle: values below it are dislikes; −inf if there are none. 0 for counts some of which are below it.
         scale: (lowest, highest); implicit models clip values to it.
         is_damped: whether the confidence of a count c is 1 + ln(c / lowest).
         typical: mean signal of likes; signals are divided by it, so that α is the average weight of a like.
@@ -128,9 +128,10 @@ def signals(values: NDArray[np.floating], calibration: Calibration) -> NDArray[n
         share = (np.clip(found, low, high) - calibration.middle) / (high - low)
         found = np.where(share < 0, share - LEAST_SIGNAL, share + LEAST_SIGNAL)
     elif calibration.is_damped:
-        found = np.where(found > 0, 1 + np.log(np.maximum(found, low) / low), 0.0)
+        sizes = np.abs(found)
+        found = np.where(sizes > 0, np.copysign(1 + np.log(np.maximum(sizes, low) / low), found), 0.0)
     else:
-        found = np.clip(found, 0.0, high)
+        found = np.clip(found, -high, high)
     return (found / calibration.typical).astype(np.float32)
 
 
@@ -170,7 +171,7 @@ def in_units(ratings: Ratings, unit: float) -> Ratings:
 def _of_preferences(ratings: Ratings, params: Any) -> Calibration:
     values = ratings.by_user.values
     kind = kind_of(values) if params.values == "auto" else params.values
-    found = _of_ratings(values) if kind == "ratings" else _of_counts(ratings, params)
+    found = _of_ratings(values) if kind == "ratings" else _of_counts(values, params)
     liked = signals(values, found)
     found = dataclasses.replace(found, typical=float(liked[liked > 0].mean(dtype=np.float64)))
     if params.is_logit:
@@ -187,26 +188,18 @@ def _of_ratings(values: NDArray[np.float32]) -> Calibration:
     return Calibration(values="ratings", middle=middle, scale=(low, high if high > low else low + 1.0))
 
 
-def _of_counts(ratings: Ratings, params: Any) -> Calibration:
-    values = ratings.by_user.values
+def _of_counts(values: NDArray[np.float32], params: Any) -> Calibration:
     if values.max() <= 0:
         raise InvalidRatings("Invalid ratings: expected some above 0, got none; add some, or use values=ratings")
-    if np.quantile(values, FEW, method="inverted_cdf") < 0:  # fewer count as nothing
-        user, item, value = _lowest(ratings)
-        message = f"Invalid ratings for values=counts: expected 0 or more, got {value:g}"
-        raise InvalidRatings(f"{message}; use values=ratings, which takes low values for dislikes", user, item)
     positive = values[values > 0]
     confidence = getattr(params, "confidence", "linear")
     is_long = float(positive.max()) > DAMPED_FROM * float(positive.mean(dtype=np.float64))
     low, high = ends_of(positive)
     is_damped = is_long if confidence == "auto" else confidence == "log"
-    return Calibration(values="counts", scale=(low, math.inf if is_damped else high), is_damped=is_damped)
-
-
-def _lowest(ratings: Ratings) -> tuple[int, int, float]:
-    users, items, values = ratings.coo()
-    at = int(values.argmin())
-    return int(users[at]), int(items[at]), float(values[at])
+    middle = 0.0 if values.min() < 0 else NO_MIDDLE
+    return Calibration(
+        values="counts", middle=middle, scale=(low, math.inf if is_damped else high), is_damped=is_damped
+    )
 
 
 def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams) -> Calibration:
@@ -224,9 +217,13 @@ def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams)
 
 
 def preferences(values: NDArray[np.floating], calibration: Calibration) -> NDArray[np.float32]:
-    """The x of ratings (B,) in EASE, float32 (B,): 1 for a like, `DISLIKED` for a dislike, the signal of a count."""
+    """The x of ratings (B,) in EASE, float32 (B,): 1 for a like, `DISLIKED` for a dislike, the signal of a count.
+
+    That of a dislike among counts is multiplied by −`DISLIKED`.
+    """
     if calibration.values == "counts":
-        return signals(values, calibration)
+        x = signals(values, calibration)
+        return np.where(x < 0, -DISLIKED * x, x)
     return np.where(are_likes(values, calibration.middle), np.float32(1), DISLIKED)
 
 

@@ -11,7 +11,7 @@ import pytest
 import gpu
 from gpu.backend import Backend
 from gpu.baselines import residual_deviation, shrunk_biases
-from gpu.calibration import Calibration, before_calibration, calibrate, kind_of, signals, signals_of
+from gpu.calibration import Calibration, before_calibration, calibrate, kind_of, preferences, signals, signals_of
 from gpu.online.host_model import HostModel
 from gpu.online.rating_table import RatingTable
 from gpu.param_kinds import Params
@@ -153,6 +153,22 @@ def test_large_counts_are_damped() -> None:
     assert many / one == pytest.approx(1 + math.log(1e9))
     linear = calibrate(Ratings.from_coo(users, items, counts), AlsImplicitParams(confidence="linear"))
     assert not linear.is_damped
+
+
+@pytest.mark.parametrize("confidence", ["linear", "log"])
+def test_a_count_below_zero_is_a_dislike(confidence: str) -> None:
+    users, items, _ = planted().coo()
+    counts = 1.0 + np.arange(len(users)) % 4
+    liked = Ratings.from_coo(users, items, counts)
+    mixed = Ratings.from_coo(users, items, np.where(np.arange(len(users)) % 5, counts, -counts))
+    params = AlsImplicitParams(values="counts", confidence=confidence)  # type: ignore[arg-type]
+    known = calibrate(mixed, params)
+    assert (calibrate(liked, params).middle, known.middle) == (NO_MIDDLE, 0)
+    found = signals(np.array([-3.0, -1.0, 0.0, 1.0, 3.0]), known)
+    assert found[:2].tolist() == (-found[:2:-1]).tolist()
+    assert found[0] < found[1] < 0 == found[2]
+    disliked, liked_x = preferences(np.array([-3.0, 3.0]), known)
+    assert disliked == pytest.approx(-0.25 * liked_x)
 
 
 def test_alpha_and_lambda_come_from_the_data_unless_given() -> None:

@@ -429,12 +429,10 @@ def test_no_rating_is_refused(params: AlsParams | AlsImplicitParams, backend: Ba
         gpu.fit(gpu.Ratings.from_coo(np.array([], int), np.array([], int), np.array([])), params, backend=backend)
 
 
-@pytest.mark.parametrize(("value", "said"), [(-1.0, "some above 0, got none"), (3.0, "got -2")])
-def test_counts_below_zero_and_nothing_above_are_refused(value: float, said: str, backend: Backend) -> None:
-    ratings = gpu.Ratings.from_coo(np.array([0, 1]), np.array([0, 0]), np.array([value, -2.0]))
-    with pytest.raises(InvalidRatings, match=f"{said}.*values=ratings") as refused:
+def test_counts_that_are_all_below_zero_are_refused(backend: Backend) -> None:
+    ratings = gpu.Ratings.from_coo(np.array([0, 1]), np.array([0, 0]), np.array([-1.0, -2.0]))
+    with pytest.raises(InvalidRatings, match=r"some above 0, got none.*values=ratings"):
         gpu.fit(ratings, replaced(SMALL_IMPLICIT, values="counts"), backend=backend)
-    assert ("user row 1, item row 0" in str(refused.value)) == (value > 0)
 
 
 @BOTH

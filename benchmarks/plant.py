@@ -26,7 +26,7 @@ from gpu.param_kinds import Params
 from service.storage import live_versions, snapshot
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
-from service.storage.segment import SCHEMA
+from service.storage.segment import filled
 
 MEAN, SCALE, STARS = 3.0, (1.0, 5.0), np.arange(1, 6, dtype=np.float32)
 ITEM_SKEW, USER_SKEW = 0.8, 1 / 3  # the item of rank r has r ** -0.8 of the ratings, the user of rank r r ** -1/3
@@ -157,13 +157,13 @@ def _group(
     """Rows of the entries from `first` to before `end`."""
     rows = np.arange(first * PER_ENTRY, min(end * PER_ENTRY, len(users)))
     ms, part = first_ms + rows // PER_ENTRY, slice(rows[0], rows[-1] + 1)
-    columns = [
-        ms, np.zeros(len(rows), np.int64), rows % PER_ENTRY,
-        pa.array(["rating"]).take(pa.array(np.zeros(len(rows), np.int32))),
-        names[0].take(pa.array(users[part])), names[1].take(pa.array(history.items[part])),
-        history.stars[part], ms / 1000,
-    ]  # fmt: skip
-    return pa.table([pa.array(c, t) for c, t in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
+    columns = {
+        "ms": ms, "seq": np.zeros(len(rows), np.int64), "index": rows % PER_ENTRY,
+        "kind": pa.array(["rating"]).take(pa.array(np.zeros(len(rows), np.int32))),
+        "user": names[0].take(pa.array(users[part])), "item": names[1].take(pa.array(history.items[part])),
+        "rating": history.stars[part], "timestamp": ms / 1000,
+    }  # fmt: skip
+    return filled(columns, len(rows))
 
 
 def _write_sample(path: Path, history: _History) -> None:

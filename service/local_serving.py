@@ -30,7 +30,7 @@ from service.operations import (
 )
 from service.runtime import Runtime
 from service.scrape import Scrape
-from service.storage.events import Fields, RatingEvent, StreamId, encode_subject
+from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, encode_subject
 
 # Operations that wait for Redis or the disk.
 _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
@@ -84,9 +84,9 @@ class LocalServing:
         """Append one durable entry."""
         return await self._runtime.append(fields)
 
-    async def check_new_ids(self, ratings: Sequence[RatingEvent]) -> None:
+    async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
         """Count new users and items against the limit."""
-        self._runtime.new_ids.check({rating.user for rating in ratings}, {rating.item for rating in ratings})
+        self._runtime.new_ids.check({element.user for element in elements}, {element.item for element in elements})
 
     async def check_new_items(self, items: Sequence[str]) -> None:
         """Count new items against the limit."""

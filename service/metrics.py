@@ -135,8 +135,16 @@ class Metrics:
             ("reason",),
             registry=registry,
         )
+        self.events_accepted = Counter(
+            "nearfield_events_accepted", "Events acknowledged with 202, repeated ones too.", registry=registry
+        )
+        self.events_rejected = Counter(
+            "nearfield_events_rejected", "Events refused in an otherwise accepted request.", registry=registry
+        )
         self.ratings_learned = Counter(
-            "nearfield_ratings_learned", "Ratings applied to the history and to every live model.", registry=registry
+            "nearfield_ratings_learned",
+            "Ratings and events applied to the history and to every live model.",
+            registry=registry,
         )
         self.freshness_seconds = Histogram(
             "nearfield_freshness_seconds",

@@ -230,7 +230,7 @@ class Runtime(Components):
         _log.info("backend chosen", backend=chosen.name, reason=chosen.reason)
         settings = self.settings
         limits = Limits(settings.max_batch, settings.max_waiting, settings.max_wait_ms / 1000)
-        history = History()
+        history = History(settings.event_types)
         # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
         self.new_ids = NewIds(settings.max_new_ids_per_hour, history.users.__contains__, history.items.__contains__)
         engine = Engine(history, chosen, settings.default_models, limits, self.metrics, self._fail)

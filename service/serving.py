@@ -13,7 +13,7 @@ from service.engine.queries import Query, Recommend
 from service.metrics import Metrics
 from service.operations import Operation
 from service.settings import Settings
-from service.storage.events import Fields, RatingEvent, StreamId
+from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
 
 
 class Serving(Protocol):
@@ -60,8 +60,8 @@ class Serving(Protocol):
         """
         ...
 
-    async def check_new_ids(self, ratings: Sequence[RatingEvent]) -> None:
-        """Count the new users and items in `ratings` against the limit of the present client's key.
+    async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
+        """Count the new users and items in `elements` against the limit of the present client's key.
 
         Raises:
             TooManyNewIds: the key has introduced too many within the hour.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
 from pathlib import Path
@@ -26,6 +27,8 @@ from gpu.params import Values
 from service import environment
 from service.environment import is_address
 from service.errors import InvalidSetting
+from service.event_types import DEFAULT as DEFAULT_EVENTS
+from service.event_types import EventTypes, parse_event_types
 from service.limits import MAX_RATING
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
@@ -87,7 +90,7 @@ class Settings(BaseSettings):
         None, description="Key for /admin/*, also accepted everywhere else. Unset: api_key opens /admin/* too."
     )
     read_key: Keys = Field(None, description="Key that may only read: lists, neighbors, estimates, ratings.")
-    write_key: Keys = Field(None, description="Key that may only write ratings and items.")
+    write_key: Keys = Field(None, description="Key that may only write ratings, events and items.")
 
     rating_scale: Annotated[tuple[float, float] | None, NoDecode] = Field(
         None,
@@ -98,10 +101,17 @@ class Settings(BaseSettings):
         ["als-implicit", "ease", "culsh-implicit", "nmf", "culsh", "sgd", "als", "esgd"],
         description="Names of models, comma-separated; the first live one answers. The default is by ranking quality.",
     )
+    events: str = Field(
+        DEFAULT_EVENTS,
+        description="Types that POST /events accepts, NAME=WEIGHT, comma-separated. Events of a user and an item add"
+        " up, weight times value; a sum below 0 is a dislike. With `seen` for a weight a type only keeps the item out"
+        " of lists.",
+    )
     values: Values = Field(
         "auto",
         description="How als-implicit, culsh-implicit and ease interpret values: ratings (low values on a scale are"
-        " dislikes), counts (a higher count means more confidence), or auto (decided from the values).",
+        " dislikes), counts (a higher count means more confidence, one below 0 is a dislike), or auto (decided from the"
+        " values).",
     )
     retrain_share: float = Field(
         0.2,
@@ -132,7 +142,7 @@ class Settings(BaseSettings):
         description="New users and items that one key may introduce per hour; more get 429. Unset: no limit.",
     )
     max_body_bytes: PositiveInt = Field(1 << 20, description="Longest request body in bytes; a longer one gets 413.")
-    max_ratings: PositiveInt = Field(1000, description="Most ratings in one request.")
+    max_ratings: PositiveInt = Field(1000, description="Most ratings or events in one request.")
     max_n: PositiveInt = Field(1000, description="Most results in one answer.")
 
     max_batch: PositiveInt = Field(256, description="Most requests that are scored in one batch.")
@@ -227,6 +237,12 @@ class Settings(BaseSettings):
             )
         return value
 
+    @field_validator("events")
+    @classmethod
+    def _check_events(cls, value: str) -> str:
+        parse_event_types(value)
+        return value
+
     @field_validator("default_models", "trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
@@ -263,6 +279,11 @@ class Settings(BaseSettings):
                 f"Invalid host: expected a loopback address while a key is unset, got {self.host!r};"
                 " set NEARFIELD_API_KEY and NEARFIELD_ADMIN_KEY to listen on it"
             )
+
+    @functools.cached_property
+    def event_types(self) -> EventTypes:
+        """The weight of each type of `events`."""
+        return parse_event_types(self.events)
 
     def keys(self, name: str) -> list[str]:
         """The keys of a setting, one of `KEY_NAMES`."""

@@ -152,6 +152,18 @@ class Arena:
         self.ends[0] = used
         self._point()
 
+    def copied(self) -> Arena:
+        """A copy that shares nothing; half a second for a gigabyte."""
+        other = Arena(*(column.dtype.type for column in self.columns))
+        other.grow(self.n_rows)
+        used = int(self.ends[0])
+        other.make_room(used)
+        for theirs, ours in zip(other.directory, self.directory, strict=True):
+            theirs[:] = ours
+        for theirs, ours in zip(other.columns, self.columns, strict=True):
+            theirs[:used] = ours[:used]
+        return other
+
     def _point(self) -> None:
         self.starts, self.lengths, self.capacities = (rows.values for rows in self._rows)
         self.columns: tuple[NDArray[Any], ...] = tuple(column.values for column in self._columns)

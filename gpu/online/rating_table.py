@@ -97,6 +97,16 @@ class RatingTable:
         """`rows` with `positions`."""
         return OrderedRows(*self.rows, self.positions)
 
+    def sharing(self) -> RatingTable:
+        """Another table with the same content: what is applied to one is in both, until `separate`."""
+        other = RatingTable.__new__(RatingTable)
+        other._by_user, other._by_item = self._by_user, self._by_item
+        return other
+
+    def separate(self) -> None:
+        """Copy the content, so that a table that shared it stays as it is; half a second for 30 million ratings."""
+        self._by_user, self._by_item = self._by_user.copied(), self._by_item.copied()
+
     def grow(self, n_users: int, n_items: int) -> None:
         """Grow to at least (n_users, n_items); new rows are empty."""
         self._by_user.grow(n_users)
@@ -171,6 +181,14 @@ class RatingTable:
     def values(self, item: int, users: NDArray[np.int32]) -> NDArray[np.float32]:
         """Rating of `item` by each of `users` (B,), who have all rated it; float32 (B,)."""
         return self.rows.values[self.entries(np.full(len(users), item), users)]
+
+    def looked_up(
+        self, users: NDArray[np.integer], items: NDArray[np.integer]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """(value, timestamp) of each pair of `users` and `items` (B,); NaN where there is none."""
+        found: tuple[NDArray[np.float32], NDArray[np.float64]]
+        found = kernels.looked_up(users, items, self._by_user.directory, self._by_user.columns)
+        return found
 
     def entries(self, items: NDArray[np.int64], users: NDArray[np.int32]) -> NDArray[np.int64]:
         """Index into `rows.items` of the rating of `items[n]` by `users[n]`, (B,); every pair must have one."""

@@ -47,7 +47,8 @@ class Application(FastAPI):
         """The layers of the framework, inside our `Gateway`."""
         fast_routes = {
             ("GET", b"/recommend/"): FastRoute("/recommend/{user}", 200, recommend.RecommendRoute(self._serving)),
-            ("POST", b"/"): FastRoute("/ratings", 202, ratings.RatingsRoute(self._serving)),
+            ("POST", b"/ratings"): FastRoute("/ratings", 202, ratings.WriteRoute(self._serving, ratings.take_ratings)),
+            ("POST", b"/events"): FastRoute("/events", 202, ratings.WriteRoute(self._serving, ratings.take_events)),
             ("GET", b"/"): openapi.fast_route(self),
         }
         inner, settings, metrics = super().build_middleware_stack(), self._serving.settings, self._serving.metrics

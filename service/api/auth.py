@@ -13,7 +13,7 @@ from service.settings import Settings
 OPEN_PATHS = frozenset({b"/metrics", b"/docs", b"/openapi.json"})
 OPEN_PREFIXES = b"/health/", b"/docs/"
 ADMIN_PREFIX = b"/admin/"
-WRITTEN_PATHS = (b"/ratings", b"/items")
+WRITTEN_PATHS = (b"/ratings", b"/events", b"/items")
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
 
 

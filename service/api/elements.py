@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from service.errors import InvalidRequest, MalformedBody
+from service.ids import check_id
 from service.validation import in_words
 
 T = TypeVar("T")
@@ -94,3 +95,28 @@ def converted(element: Any, kind: type[T], noun: str) -> T:
         position = _PLACE.search(text)
         what = position[1] if position else noun
         raise ValueError(f"Invalid {what}: {in_words(_PLACE.sub('', text))}") from None
+
+
+def check_ids(**ids: str) -> None:
+    """Check ids by the names of their fields; ValueError with the reason if one is refused."""
+    for name, text in ids.items():
+        try:
+            check_id(text)
+        except ValueError as error:
+            raise ValueError(f"Invalid {name}: {_sentence(error)}") from None
+
+
+def are_ids(*ids: str) -> bool:
+    """Whether all `ids` are legal."""
+    try:
+        for text in ids:
+            check_id(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _sentence(error: ValueError) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return "expected text that UTF-8 can express, got a lone surrogate"
+    return str(error).removeprefix("Invalid id: ")

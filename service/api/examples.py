@@ -48,6 +48,13 @@ BODIES: dict[str, dict[str, Any]] = {
     "patch_item": {
         "set a number, remove a tag": {"numbers": {"price": 7.99}, "tags": {"mood": None}},
     },
+    "post_events": {
+        "one event": {"user": USER, "item": ITEM, "type": "purchase"},
+        "several events": [
+            {"user": USER, "item": OTHER_ITEM, "type": "view", "value": 2, "timestamp": 1700000000},
+            {"user": USER, "item": "synthetic-noir-001", "type": "dislike", "event_id": "click-7"},
+        ],
+    },
     "recommend_user_filtered": {
         "filters": {"n": 5, "exclude": [OTHER_ITEM], "min_ratings": 1},
         "a filter": {"n": 5, "filter": {"not": {"tag": "genre", "in": ["noir"]}}},

@@ -81,7 +81,7 @@ Message = MutableMapping[str, Any]
 
 
 class Gateway:
-    """Wraps the application, and finds fast routes by method and path up to the last `/`."""
+    """Wraps the application, and finds fast routes by method and path, or the path up to the last `/`."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, metrics: Metrics, fast_routes: FastRoutes, rate: RateLimit
@@ -109,7 +109,8 @@ class Gateway:
         try:
             self.admit(record.method, path, headers, scope["client"], scope["headers"])
             prefix, slash, tail = path.rpartition(b"/")
-            fast_route = self._fast_routes.get((scope["method"], prefix + slash))
+            routes, method = self._fast_routes, scope["method"]
+            fast_route = routes.get((method, prefix + slash)) or routes.get((method, path))
             if fast_route is not None:
                 route, status = fast_route.route, fast_route.status
                 fast_request = FastRequest(

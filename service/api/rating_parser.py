@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from service.api.elements import Intake, converted, read_elements
-from service.ids import check_id
+from service.api.elements import Intake, are_ids, check_ids, converted, read_elements
 from service.limits import MAX_RATING
 from service.storage.events import RatingEvent
 
@@ -47,11 +46,7 @@ def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
     """Convert `element` to a rating; ValueError with the reason if it is refused."""
     _check_scale(element, scale)
     rating = converted(element, RatingEvent, "rating object")
-    for name in ("user", "item"):
-        try:
-            check_id(getattr(rating, name))
-        except ValueError as error:
-            raise ValueError(f"Invalid {name}: {_sentence(error)}") from None
+    check_ids(user=rating.user, item=rating.item)
     if isinstance(element.get("timestamp"), float) and not math.isfinite(rating.timestamp):
         raise ValueError(f"Invalid timestamp: expected finite Unix seconds, got {rating.timestamp}")
     return _dated(rating, now_s)
@@ -65,12 +60,6 @@ def _check_scale(element: Any, scale: Scale) -> None:
         raise ValueError(f"Invalid rating: expected a number from {scale[0]:g} to {scale[1]:g}, got {value}")
 
 
-def _sentence(error: ValueError) -> str:
-    if isinstance(error, UnicodeEncodeError):
-        return "expected text that UTF-8 can express, got a lone surrogate"
-    return str(error).removeprefix("Invalid id: ")
-
-
 def _all_good(ratings: list[RatingEvent], scale: Scale) -> bool:
     """Whether all decoded ratings are acceptable; the decoder has already checked types and lengths in characters."""
     low, high = scale
@@ -78,17 +67,8 @@ def _all_good(ratings: list[RatingEvent], scale: Scale) -> bool:
         value = rating.rating
         if value is None or not low <= value <= high:
             return False
-        if not (rating.user.isascii() and rating.item.isascii()) and not _are_ids(rating):
+        if not (rating.user.isascii() and rating.item.isascii()) and not are_ids(rating.user, rating.item):
             return False
-    return True
-
-
-def _are_ids(rating: RatingEvent) -> bool:
-    try:
-        check_id(rating.user)
-        check_id(rating.item)
-    except ValueError:
-        return False
     return True
 
 

@@ -219,7 +219,7 @@ class Retrain(_Strict):
 
 
 class Accepted(Struct):
-    """The answer to `POST /ratings`; `stream_id` is null if nothing was accepted."""
+    """The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted."""
 
     accepted: int
     rejected: list[Rejection]

@@ -71,7 +71,7 @@ def needed(algorithm: str) -> set[str]:
     """Names of the kernels with which a model of `algorithm` answers and learns."""
     params = ALGORITHMS[algorithm].params()
     names = [*_HISTORY, *_ANSWERS]
-    lacking = {"arena.move_rows"}  # only reading the log calls it
+    lacking = {"arena.move_rows", "rating_table.looked_up"}  # only reading the log, and events, call them
     lacking |= _BY_FACTORS if params.has_item_weights else _BY_RATINGS
     if isinstance(params, GradientParams):
         names += [*_SAMPLED, *(_ABSENCES if params.is_implicit else _SUMS), *_drift(params, "drift")]

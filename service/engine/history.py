@@ -5,8 +5,8 @@ All models of the process use its rows. One thread owns it: the engine's, or the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 
 from gpu.growing import Growing
 from gpu.online.rating_table import Changes, RatingTable
+from service.engine.applied import NO_CHANGES, Applied, Forgotten
 from service.engine.catalog import Catalog
 from service.engine.id_table import IdTable
-from service.engine.rating_runs import RatingRun, joined, runs_of
+from service.engine.rating_runs import RatingRun, joined, keys_of, runs_of
+from service.engine.strengths import Batch, EventRows, Strengths
+from service.event_types import DEFAULT_TYPES, EventTypes
 from service.storage import item_changes
 from service.storage.events import ZERO, Entry, StreamId
 from service.storage.item_changes import ItemChange
@@ -26,38 +29,21 @@ EVENTS_A_MS = 2**21  # events in one millisecond; further ones get positions of 
 LAST_MS = 2**42 - 1  # Unix milliseconds, the year 2109: positions must fit into 64 bits
 
 
-class Forgotten(NamedTuple):
-    """A forgotten user: the retired row and the ratings it had."""
-
-    user: int
-    items: NDArray[np.int32]
-    values: NDArray[np.float32]
-
-
-class Applied(NamedTuple):
-    """The effect of some entries. All changes of a row come before it was forgotten, so apply `forgotten` last.
-
-    Attributes:
-        changes: changes of the table, one per rating event, at ascending positions; see `position_of`.
-        forgotten: forgotten users, in order.
-    """
-
-    changes: Changes
-    forgotten: list[Forgotten]
-
-
 class History:
-    """All ratings that the service has: ids, last ratings, hidden items, attributes of items.
+    """All that the service knows of users and items: ids, ratings, strengths, hidden items, attributes of items.
 
     Attributes:
-        users, items: id tables; their rows are the rows of `table`.
-        table: the last rating of every (user, item).
+        users, items: id tables; their rows are the rows of all tables.
+        table: the last rating of every (user, item), which explicit models learn.
+        strengths: ratings and events together, which implicit models learn.
         position: id of the last entry applied.
         catalog: the attributes of items.
         n_hidings: how often items were hidden or shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, types: EventTypes = DEFAULT_TYPES) -> None:
+        """Empty; `types` has the weights of events."""
+        self._types = types
         self.users = IdTable()
         self.items = IdTable()
         self.table = RatingTable()
@@ -66,34 +52,32 @@ class History:
         self.n_hidings = 0
         self._next_position = 0
         self._hidden_items = Growing(np.zeros(0, dtype=np.bool_))
-        self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last event of each user
+        self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last rating of each user
         self._first_ms = Growing(np.zeros(0, dtype=np.int64))
+        self.strengths = Strengths(self.table, self._last_ms)
+
+    def table_of(self, *, is_implicit: bool) -> RatingTable:
+        """The table that a model learns: strengths if it is implicit, else ratings."""
+        return self.strengths.table if is_implicit else self.table
 
     def is_known_at(self, users: NDArray[np.integer], watermark: StreamId) -> NDArray[np.bool_]:
         """Whether each row, of (B,), existed at `watermark`. A forgotten user who comes back has a newer row."""
         is_known: NDArray[np.bool_] = self._first_ms.values[users] <= watermark.ms
         return is_known
 
-    def changed_since(self, watermark: StreamId) -> NDArray[np.int64]:
-        """Rows of users with an event after `watermark`.
+    def changed_since(self, watermark: StreamId, *, is_implicit: bool) -> NDArray[np.int64]:
+        """Rows of users whose part of `table_of` has changed after `watermark`.
 
-        Users with an event in the same millisecond as the watermark always count too, so that the answer does not
+        Users with a change in the same millisecond as the watermark always count too, so that the answer does not
         depend on how the entries were grouped.
         """
-        return np.flatnonzero(self._last_ms.values >= watermark.ms)
+        last_ms = self.strengths.last_ms if is_implicit else self._last_ms.values
+        return np.flatnonzero(last_ms >= watermark.ms)
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
         """Whether each item was hidden, bool (I,): a view that growth replaces."""
         return self._hidden_items.values
-
-    def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(items, values) of the newest `n` ratings of a user, or of all if there are fewer; items ascend."""
-        items, values, _, positions = self.table.row(user)
-        if len(items) <= n:
-            return items, values
-        is_new = positions >= np.partition(positions, -n)[-n]
-        return items[is_new], values[is_new]
 
     def apply(self, entries: Sequence[Entry]) -> Applied:
         """`apply_runs` of at least one entry."""
@@ -104,16 +88,16 @@ class History:
 
         Gives rows to new users and items. A run of 1,000 ratings takes about 2 µs per rating.
         """
-        parts: list[Changes] = []
-        forgotten: list[Forgotten] = []
+        parts: list[Applied] = []
         for run in joined(runs):
             newer = run if run.entries[0].id > self.position else run.after(self.position)
             users, items = self.users.rows_or_new(newer.users), self.items.rows_or_new(newer.items)
-            parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms))
+            events = EventRows(newer.are_events, self._weights_of(newer.types), newer.keys)
+            parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms, events))
             if newer.closing is not None:
-                forgotten += self._apply_entry(newer.closing)
+                parts += self._apply_entry(newer.closing)
             self.position = max(self.position, run.entries[-1].id)
-        return Applied(Changes.joined(parts), forgotten)
+        return Applied.joined(parts)
 
     def load(
         self, log: RatingLog, upto: StreamId | None = None, on_progress: Callable[[int], None] | None = None
@@ -140,6 +124,7 @@ class History:
         self.position = max(self.position, end)
         self.table.pack()
         self.catalog.index.pack()
+        self.strengths.pack()
         pa.default_memory_pool().release_unused()  # return the memory of reading: the service runs for long
 
     # --- one method for each kind of entry
@@ -151,31 +136,48 @@ class History:
         values: NDArray[np.float32],
         timestamps: NDArray[np.float64],
         times_ms: NDArray[np.int64],
-    ) -> Changes:
+        events: EventRows,
+    ) -> Applied:
         self._grow()
-        self._last_ms.values[users] = times_ms  # the last of a user's events wins
         is_new = self._first_ms.values[users] == 0
         self._first_ms.values[users[is_new][::-1]] = times_ms[is_new][::-1]  # reversed: the first wins
         positions = _ascending(_first_positions(times_ms), self._next_position)
         self._next_position = int(positions[-1]) + 1 if len(positions) else self._next_position
-        return self.table.apply(users, items, values, timestamps, positions)
+        batch = Batch(users, items, values, timestamps, times_ms, positions)
+        if not (self.strengths.has_events or len(events.keys)):
+            return Applied(self._rate_items(batch), [])
+        if not self.strengths.has_events:
+            self.strengths.separate()
+        known = self.strengths.sums_before(batch)
+        changes = self._rate_items(batch.where(~events.are_events))
+        return Applied(changes, [], Applied(self.strengths.apply(batch, events, known), []))
 
-    def _apply_entry(self, entry: Entry) -> list[Forgotten]:
-        """Apply an entry of another kind than ratings."""
+    def _rate_items(self, batch: Batch) -> Changes:
+        self._last_ms.values[batch.users] = batch.times_ms  # the last of a user's ratings wins
+        return self.table.apply(batch.users, batch.items, batch.values, batch.timestamps, batch.positions)
+
+    def _apply_entry(self, entry: Entry) -> list[Applied]:
+        """Apply an entry of another kind than ratings and events."""
         if entry.subject is not None:
             return self._apply_subject(entry.kind, entry.subject)
         self._change_items(entry.items)
         return []
 
-    def _apply_subject(self, kind: str, subject: str) -> list[Forgotten]:
+    def _apply_subject(self, kind: str, subject: str) -> list[Applied]:
         if kind == "forget":
             row = self.users.forget(subject)
-            return [] if row is None else [Forgotten(row, *self.table.drop_user(row))]
+            return [] if row is None else [self._drop_user(row)]
         row = self.items.row_or_new(subject)
         self._grow()
         self._hidden_items.values[row] = kind == "hide"
         self.n_hidings += 1
         return []
+
+    def _drop_user(self, user: int) -> Applied:
+        rated = Forgotten(user, *self.table.drop_user(user))
+        if not self.strengths.has_events:
+            return Applied(NO_CHANGES, [rated])
+        return Applied(NO_CHANGES, [rated], Applied(NO_CHANGES, [Forgotten(user, *self.strengths.drop_user(user))]))
 
     def _change_items(self, changes: Sequence[ItemChange]) -> None:
         rows = self.items.rows_or_new([change.item for change in changes]).tolist()
@@ -186,6 +188,7 @@ class History:
 
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))
+        self.strengths.grow(len(self.users), len(self.items))
         self._last_ms.grow(len(self.users))
         self._first_ms.grow(len(self.users))
         self._hidden_items.grow(len(self.items))
@@ -194,12 +197,14 @@ class History:
 
     def _apply_batch(self, batch: pa.RecordBatch) -> None:
         kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
+        are_events = kinds == "event"
+        kinds = np.where(are_events, "rating", kinds)  # both go into the tables, and may alternate
         # A forgotten user gets a new row later, so each run between such entries looks up its own rows.
-        starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))[: batch.num_rows].tolist()
-        for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+        bounds = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), batch.num_rows]
+        for start, end in itertools.pairwise(bounds if len(kinds) else []):
             run, kind = batch.slice(start, end - start), str(kinds[start])
             if kind == "rating":
-                self._apply_run(run)
+                self._apply_run(run, are_events[start:end])
             elif kind == "item":
                 self._change_items([item_changes.decode_row(data) for data in run.column("data").to_pylist()])
             else:
@@ -208,11 +213,21 @@ class History:
         if batch.num_rows:
             self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
 
-    def _apply_run(self, run: pa.RecordBatch) -> None:
+    def _apply_run(self, run: pa.RecordBatch, are_events: NDArray[np.bool_]) -> None:
         values = run.column("rating").to_numpy(zero_copy_only=False)
         timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
         users, items = _rows(run.column("user"), self.users), _rows(run.column("item"), self.items)
-        self._rate(users, items, values, timestamps, run.column("ms").to_numpy().astype(np.int64))
+        times_ms = run.column("ms").to_numpy().astype(np.int64)
+        own = run.filter(pa.array(are_events))
+        if own.num_rows:
+            values = np.where(are_events, run.column("value").to_numpy(zero_copy_only=False), values).astype(np.float32)
+        keys = keys_of(own.column("event_id").to_pylist())
+        events = EventRows(are_events, self._weights_of(own.column("type").to_pylist()), keys)
+        self._rate(users, items, values, timestamps, times_ms, events)
+
+    def _weights_of(self, types: Sequence[str]) -> NDArray[np.float64]:
+        """The weight of each type; NaN for one that the setting does not name any more."""
+        return np.array(list(map(self._types.get, types)), dtype=np.float64)  # None becomes NaN
 
 
 def position_of(watermark: StreamId) -> int:

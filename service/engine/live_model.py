@@ -12,7 +12,8 @@ from gpu.online import ReadyModel
 from gpu.ranking import explain, topn, weighted
 from gpu.ranking.eligible import Eligible
 from gpu.ratings import Rows
-from service.engine.history import Applied, History, position_of
+from service.engine.applied import Applied
+from service.engine.history import History, position_of
 from service.engine.shelf import Hidden
 from service.storage.events import StreamId
 from service.storage.manifest import Manifest
@@ -34,6 +35,7 @@ class LiveModel:
 
     Attributes:
         manifest: manifest of its snapshot; the algorithm is the name.
+        table: what it learns: strengths or ratings, see `History.table_of`.
         online: the parameters, which learn from the history.
     """
 
@@ -43,7 +45,8 @@ class LiveModel:
         The model is behind until `settle` returns true.
         """
         self.manifest = manifest
-        self._history = history
+        self._history, is_implicit = history, ready.model.is_implicit
+        self.table = history.table_of(is_implicit=is_implicit)
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
         self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
         self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings that the model was not trained on
@@ -51,7 +54,7 @@ class LiveModel:
         # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
         since = position_of(watermark) if manifest.format > 1 else None
         self.online = ready.follow(history.users.keys, history.items.keys, since)
-        self.online.touch(history.changed_since(watermark))
+        self.online.touch(history.changed_since(watermark, is_implicit=is_implicit))
         self._update_unknown(NO_ITEMS)
 
     @property
@@ -76,6 +79,7 @@ class LiveModel:
 
     def learn(self, applied: Applied) -> None:
         """Queue the changes that the history has just applied. This is cheap; `settle` does the work."""
+        applied = applied.strengths if self.model.is_implicit else applied
         self.online.grow(self._history.users.keys, self._history.items.keys)
         self.online.note(applied.changes)
         for gone in applied.forgotten:
@@ -101,6 +105,24 @@ class LiveModel:
         for b in np.flatnonzero(~are_personal).tolist():  # the first item is new: check all of them
             are_personal[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
         return are_personal
+
+    def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """(items, values) of the newest `n` of what a user has in `table`, or of all; items ascend."""
+        items, values, _, positions = self.table.row(user)
+        if len(items) <= n:
+            return items, values
+        is_new = positions >= np.partition(positions, -n)[-n]
+        return items[is_new], values[is_new]
+
+    def kept_out(self, user: int, *, include_seen: bool) -> NDArray[np.int32]:
+        """Items that events keep out of the lists of a user, beside those of the user's row in `table`.
+
+        With `include_seen` these are only the disliked ones.
+        """
+        strengths = self._history.strengths
+        if include_seen:
+            return strengths.disliked(user)
+        return strengths.only_seen(user) if self.model.is_implicit else strengths.unrated(user)
 
     # --- answers
 
@@ -153,7 +175,7 @@ class LiveModel:
         users, rows = topn.nobody(self.model), ONE_EMPTY_ROW
         if user is not None:
             one = np.array([user])
-            users, rows = topn.users_of(self.model, one), topn.rows_of(self._history.table.rows, one)
+            users, rows = topn.users_of(self.model, one), topn.rows_of(self.table.rows, one)
         if item is None:
             return float(topn.estimate_unknown(self.model, users)[0])
         return float(self.estimates(users, rows, np.array([[item]], dtype=np.int32))[0, 0])
@@ -188,7 +210,7 @@ class LiveModel:
         """Users with ratings, by cosine of factors, or of ratings if the model has item weights; the most similar
         first.
         """
-        rows = self._history.table.rows
+        rows = self.table.rows
         rated = rows.lengths > 0
         if self.model.params.has_item_weights:
             return topn.others(weighted.user_cosines(self.model, rows, user), user, n, rated)
@@ -204,13 +226,13 @@ class LiveModel:
             return
         out = hidden.mask | self._unknown
         if min_ratings:
-            out |= self._history.table.item_counts < min_ratings
+            out |= self.table.item_counts < min_ratings
         self.online.index.hide(out)
         self._must_hide_again, self._hidden, self._min_ratings = False, hidden.version, min_ratings
 
     def _update_unknown(self, items: NDArray[np.integer]) -> None:
         """Update `_unknown` for `items` and for items added since the last call."""
-        counts, trained, n_seen = self._history.table.item_counts, self.model.item_trained, len(self._unknown)
+        counts, trained, n_seen = self.table.item_counts, self.model.item_trained, len(self._unknown)
         if len(counts) > n_seen:
             self._unknown = np.append(self._unknown, (counts[n_seen:] == 0) & ~trained[n_seen:])
             self._must_hide_again = True

@@ -85,7 +85,7 @@ class Lookups:
         """The estimated rating by the requested model, else by the first live one that estimates ratings."""
         live_model = self._estimator(query.model)
         user, item = self._history.users.row(query.user), self._history.items.row(query.item)
-        rated = NO_ITEMS if user is None else self._history.table.row(user)[0]
+        rated = NO_ITEMS if user is None else live_model.table.row(user)[0]
         warnings = [UNRATED.format(one) for one, row in ((query.user, user), (query.item, item)) if row is None]
         return RatingEstimate(
             query.user,

@@ -255,8 +255,8 @@ class HotSwap:
         Raises:
             NotEnoughMemory: it does not, on the host or on the device; the message has the needed and the free bytes.
         """
-        backend, table = self._engine.backend, self._engine.history.table
         params = params_for(manifest.algorithm, manifest.parameters)
+        backend, table = self._engine.backend, self._engine.history.table_of(is_implicit=params.is_implicit)
         sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
         for name, n_bytes in room.needed_bytes(params, *sizes, table.n_ratings, backend).items():
             what = f"{manifest.version} in addition to the models that answer ({name})"
@@ -264,14 +264,15 @@ class HotSwap:
 
     def _prepare(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
+        table = history.table_of(is_implicit=loaded.model.is_implicit)
         item_index.prepare(loaded.model.params.width, engine.backend)
         self._compile([loaded.manifest.algorithm], lambda share, note: None)
         while True:
             n_forgotten = engine.n_forgotten
             user_rows, item_rows = engine.run_slices(rows_of(loaded, history)).result()
-            model = loaded.model.mapped(user_rows, item_rows, history.table.n_users, history.table.n_items)
+            model = loaded.model.mapped(user_rows, item_rows, table.n_users, table.n_items)
             # Not on the engine thread: it takes long, and the first time a device compiles for seconds.
-            ready = prepare_online(model, history.table, history.users.keys, history.items.keys, engine.backend)
+            ready = prepare_online(model, table, history.users.keys, history.items.keys, engine.backend)
             try:
                 engine.run_slices(self._installing(loaded.manifest, ready, n_forgotten)).result()
             except _Outdated:

@@ -28,7 +28,7 @@ class EventBatch(NamedTuple):
 
     @property
     def n_ratings(self) -> int:
-        """Number of ratings and deletions."""
+        """Number of ratings, deletions and events."""
         return sum(len(run.values) for run in self.runs)
 
     @property

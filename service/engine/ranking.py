@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from gpu.ranking import topn
 from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
-from service.engine.history import Applied, History
+from service.engine.applied import Applied
+from service.engine.common_lists import CommonLists
+from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.lookups import AnswerTo, Lookups
-from service.engine.popularity import Popularity
 from service.engine.queries import (
     Popular,
-    PopularItems,
     Query,
     Reason,
     Recommend,
@@ -36,7 +36,6 @@ N_REASONS = 3
 NONE_LIVE = "no model is live yet: POST /admin/retrain trains one"
 NO_MODEL = f"{NONE_LIVE}; these are the most popular items"
 PREPARING = "{} is being prepared (GET /health/ready says how far it is): these are the most popular items"
-NO_RATINGS = "there are no ratings yet"
 NO_TASTE = "no rating is of an item that the model knows: these are the most popular items"
 NO_ROWS = np.zeros(0, dtype=np.int32)
 
@@ -63,12 +62,12 @@ class Ranking:
         self._history = history
         self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
         self._live: dict[str, LiveModel] = {}
-        self._popularity = Popularity()
+        self._selection = Selection(history)
+        self._common = CommonLists(history, self._selection)
         self._as_of = ""
         self.expected: frozenset[str] = frozenset()
-        self._selection = Selection(history)
         lookups = Lookups(history, self._selection, self._live_model, self._estimator).answer_to
-        self._answer_to: dict[type, AnswerTo] = {**lookups, Popular: self._popular}
+        self._answer_to: dict[type, AnswerTo] = {**lookups, Popular: self._common.popular}
 
     # --- the live models
 
@@ -110,15 +109,12 @@ class Ranking:
     # --- the history
 
     def recount(self) -> None:
-        """Count popularity again, after the history was read from the log."""
-        self._popularity.recount(self._history.table.rows, self._history.table.n_items)
+        """Count again for the common lists, after the history was read from the log."""
+        self._common.recount()
 
     def note(self, applied: Applied) -> None:
         """Count the changes that the history has just applied."""
-        changes, n_items = applied.changes, self._history.table.n_items
-        self._popularity.note(changes.items, changes.old, changes.new, n_items)
-        for gone in applied.forgotten:
-            self._popularity.note(gone.items, gone.values, np.full_like(gone.values, np.nan), n_items)
+        self._common.note(applied)
 
     # --- answers
 
@@ -180,7 +176,7 @@ class Ranking:
     def _fill_group(self, group: list[_Slot]) -> None:
         live_model = group[0].live_model
         users = np.array([slot.row for slot in group], dtype=np.int64)
-        rows = topn.rows_of(self._history.table.rows, users)
+        rows = topn.rows_of(live_model.table.rows, users)
         is_personal = live_model.are_personal(rows)
         if not is_personal.all():
             for at in np.flatnonzero(~is_personal).tolist():
@@ -188,29 +184,47 @@ class Ranking:
                 slot.answers[slot.at] = self._impersonal_for(slot.query, slot.user, slot.row, live_model)
             group = [slot for slot, has_taste in zip(group, is_personal.tolist(), strict=True) if has_taste]
             users = users[is_personal]
-            rows = topn.rows_of(self._history.table.rows, users)
+            rows = topn.rows_of(live_model.table.rows, users)
         if group:
             self._fill_personal(group, users, rows)
 
     def _fill_personal(self, group: list[_Slot], users: NDArray[np.int64], rows: Rows) -> None:
         live_model = group[0].live_model
-        lists = self._scored(live_model, topn.users_of(live_model.model, users), rows, [slot.query for slot in group])
+        queries = [slot.query for slot in group]
+        kept_out = self._kept_out(live_model, users, include_seen=queries[0].include_seen)
+        lists = self._scored(live_model, topn.users_of(live_model.model, users), rows, queries, kept_out)
         warnings: dict[int, list[str]] = {}  # by query: one of several users is checked once
         for slot, items in zip(group, lists, strict=True):
             if slot.query.explain:
-                self._explain(live_model, items, *self._history.newest(slot.row, MAX_RATINGS_OF_USERS))
+                self._explain(live_model, items, *live_model.newest(slot.row, MAX_RATINGS_OF_USERS))
             if id(slot.query) not in warnings:
                 warnings[id(slot.query)] = self._selection.warnings(slot.query)
             slot.answers[slot.at] = self._personal(slot.query, slot.user, items, live_model, warnings[id(slot.query)])
 
+    def _kept_out(
+        self, live_model: LiveModel, users: NDArray[np.int64], *, include_seen: bool
+    ) -> list[NDArray[np.int32]] | None:
+        """Items that events keep out of the list of each user; None if there are no events."""
+        if not self._history.strengths.has_events:
+            return None
+        return [live_model.kept_out(user, include_seen=include_seen) for user in users.tolist()]
+
     def _scored(
-        self, live_model: LiveModel, users: topn.Users, rows: Rows, queries: Sequence[Recommend]
+        self,
+        live_model: LiveModel,
+        users: topn.Users,
+        rows: Rows,
+        queries: Sequence[Recommend],
+        kept_out: Sequence[NDArray[np.int32]] | None = None,
     ) -> list[list[ScoredItem]]:
         """The list of each query; they agree in `include_seen`, `min_ratings`, `available`, and in whether they name
         items.
         """
         names_items = bool(queries[0].exclude) or queries[0].candidates is not None
         selection, has_filter = self._selection, any(query.filter for query in queries)
+        exclude = of_each(selection.excluded, queries) if names_items else None
+        if kept_out is not None:
+            exclude = list(kept_out if exclude is None else map(np.append, exclude, kept_out))
         first = min(query.offset for query in queries)
         items, scores = live_model.recommend(
             users,
@@ -220,7 +234,7 @@ class Ranking:
             offset=first,
             include_seen=queries[0].include_seen,
             min_ratings=queries[0].min_ratings,
-            exclude=of_each(selection.excluded, queries) if names_items else None,
+            exclude=exclude,
             candidates=of_each(selection.candidates, queries) if names_items else None,
             eligible=of_each(selection.eligible, queries) if has_filter else None,
         )
@@ -260,39 +274,30 @@ class Ranking:
         self, query: Recommend, user: str, row: int | None, live_model: LiveModel | None
     ) -> Recommendation | UnknownUser:
         """Popular items, or the error if `fallback` is "none" and the user has no ratings (any more)."""
-        seen = NO_ROWS if row is None else self._history.table.row(row)[0]
+        strengths = self._history.strengths
+        seen = NO_ROWS if row is None else np.append(strengths.table.row(row)[0], strengths.only_seen(row))
         if query.fallback == "none" and not len(seen):
             return UnknownUser(f"user {user!r} has no ratings")
-        return self._unpersonal(query, user, seen, live_model)
+        disliked = NO_ROWS if row is None else strengths.disliked(row)
+        return self._unpersonal(query, user, seen, live_model, disliked)
 
     def _unpersonal(
-        self, query: Recommend, user: str | None, seen: NDArray[np.int32], live_model: LiveModel | None
+        self,
+        query: Recommend,
+        user: str | None,
+        seen: NDArray[np.int32],
+        live_model: LiveModel | None,
+        disliked: NDArray[np.int32] = NO_ROWS,
     ) -> Recommendation:
         """The most popular items that the query allows, labeled as such."""
-        items = self._most_popular(query, self._selection.excluded(query), NO_ROWS if query.include_seen else seen)
+        left_out = self._selection.excluded(query), disliked if query.include_seen else seen
+        items = self._common.items(query, *left_out)
         without_model = PREPARING.format(self._expected(query.model)) if self._is_prepared(query.model) else NO_MODEL
-        warnings = self._warnings(without_model if live_model is None else NO_TASTE if len(seen) else None)
+        warnings = self._common.warnings(without_model if live_model is None else NO_TASTE if len(seen) else None)
         name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
         warnings += self._selection.warnings(query)
         eligible = count_of(self._selection.eligible(query))
         return Recommendation(user, items, False, name, version, self._as_of, warnings, "popular", eligible)
-
-    def _popular(self, query: Popular, as_of: str) -> PopularItems:
-        items = self._most_popular(query)
-        return PopularItems(items, as_of, self._warnings(None), count_of(self._selection.eligible(query)))
-
-    def _most_popular(self, query: Recommend | Popular, *left_out: NDArray[np.int32]) -> list[ScoredItem]:
-        shown, candidates = self._selection.of_popular(query)
-        for rows in left_out:
-            shown[rows] = False
-        best = self._popularity.best(query.n, query.offset, shown, candidates, query.min_ratings)
-        ranked = zip(*best, strict=True)
-        return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
-
-    def _warnings(self, otherwise: str | None) -> list[str]:
-        if not self._popularity.n_ratings:
-            return [NO_RATINGS]
-        return [] if otherwise is None else [otherwise]
 
     def _explain(
         self, live_model: LiveModel, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""`RatingRun`: consecutive entries with their ratings as columns, made by the learner's thread for the engine's.
+"""`RatingRun`: consecutive entries with their ratings and events as columns, made by the learner's thread.
 
 Ids stay text, one for each rating: to find the distinct ones first would take as long as to look up every one.
 """
@@ -8,54 +8,78 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.storage.events import Entry, StreamId
+from gpu.online.events import NO_KEY
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 
 
 class RatingRun(NamedTuple):
-    """Consecutive entries. Only the last one may be of another kind than ratings.
+    """Consecutive entries. Only the last one may be of another kind than ratings and events.
 
     Attributes:
         entries: in order.
-        users, items: ids of their B ratings.
-        values: float32 (B,); NaN deletes.
+        users, items: ids of their B ratings and events.
+        types: of the E events.
+        values: float32 (B,), ratings (NaN deletes) or values of events.
         timestamps: float64 (B,), Unix seconds.
         times_ms: int64 (B,), Unix milliseconds: the ids of the entries.
+        are_events: bool (B,).
+        keys: int64 (E,), of the event ids.
     """
 
     entries: list[Entry]
     users: list[str]
     items: list[str]
+    types: list[str]
     values: NDArray[np.float32]
     timestamps: NDArray[np.float64]
     times_ms: NDArray[np.int64]
+    are_events: NDArray[np.bool_]
+    keys: NDArray[np.int64]
 
     @classmethod
     def of(cls, entries: list[Entry]) -> RatingRun:
         """The run of these entries."""
         ratings = [rating for entry in entries for rating in entry.ratings]
-        times_ms = [entry.id.ms for entry in entries for _ in entry.ratings]
+        events = [event for entry in entries for event in entry.events]
+        rows: Sequence[RatingEvent | TypedEvent] = ratings or events
+        if ratings and events:
+            rows = [row for entry in entries for row in (entry.events or entry.ratings)]
+        counts = [len(entry.ratings) + len(entry.events) for entry in entries]
+        are_events = np.repeat(np.array([bool(entry.events) for entry in entries], dtype=np.bool_), counts)
+        values = np.empty(len(rows), dtype=np.float32)
+        values[~are_events] = [math.nan if rating.rating is None else rating.rating for rating in ratings]
+        values[are_events] = [event.value for event in events]
         return cls(
             entries,
-            [rating.user for rating in ratings],
-            [rating.item for rating in ratings],
-            np.array([math.nan if rating.rating is None else rating.rating for rating in ratings], dtype=np.float32),
-            np.array([rating.timestamp for rating in ratings], dtype=np.float64),
-            np.array(times_ms, dtype=np.int64),
+            [row.user for row in rows],
+            [row.item for row in rows],
+            [event.type for event in events],
+            values,
+            np.array([row.timestamp for row in rows], dtype=np.float64),
+            np.repeat(np.array([entry.id.ms for entry in entries], dtype=np.int64), counts),
+            are_events,
+            keys_of([event.event_id for event in events]),
         )
 
     @property
     def closing(self) -> Entry | None:
-        """The last entry, if it is of another kind than ratings."""
+        """The last entry, if it is of another kind than ratings and events."""
         return self.entries[-1] if self.entries and _closes(self.entries[-1]) else None
 
     def after(self, position: StreamId) -> RatingRun:
         """The entries after `position`, perhaps none."""
         return RatingRun.of([entry for entry in self.entries if entry.id > position])
+
+
+def keys_of(event_ids: Sequence[str | None]) -> NDArray[np.int64]:
+    """Keys by which event ids are compared, int64 (E,). They are only equal within a process, and are never stored."""
+    keys = [NO_KEY if event_id is None else hash(event_id) or 1 for event_id in event_ids]
+    return np.array(keys, dtype=np.int64)
 
 
 def runs_of(entries: Sequence[Entry]) -> list[RatingRun]:
@@ -71,16 +95,12 @@ def joined(runs: Sequence[RatingRun]) -> list[RatingRun]:
 
 
 def _closes(entry: Entry) -> bool:
-    return entry.kind not in ("rating", "noop")
+    return entry.kind not in ("rating", "event", "noop")
 
 
 def _joined(runs: Sequence[RatingRun]) -> RatingRun:
     if len(runs) == 1:
         return runs[0]
-    entries, users, items, values, timestamps, times_ms = zip(*runs, strict=True)
-    columns = map(np.concatenate, (values, timestamps, times_ms))
-    return RatingRun(_chained(entries), _chained(users), _chained(items), *columns)
-
-
-def _chained(parts: Sequence[list[Any]]) -> list[Any]:
-    return list(itertools.chain.from_iterable(parts))
+    columns = list(zip(*runs, strict=True))
+    entries, users, items, types = (list(itertools.chain.from_iterable(parts)) for parts in columns[:4])
+    return RatingRun(entries, users, items, types, *map(np.concatenate, columns[4:]))

@@ -15,6 +15,7 @@ import numpy as np
 from gpu.algorithms import ALGORITHMS
 from gpu.model import Model
 from gpu.online import prepare_online
+from gpu.online.events import N_KEPT
 from gpu.params import params_for
 from service.engine.filter_tree import HasTag, text_of
 from service.engine.history import History
@@ -22,7 +23,7 @@ from service.engine.live_model import LiveModel
 from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
 from service.engine.ranking import Ranking
 from service.errors import ServiceError
-from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.manifest import FORMAT, Manifest
 
@@ -35,9 +36,10 @@ BEFORE_ALL, AFTER_ALL = "0-0", "9-0"  # watermarks of a model trained on no rati
 
 
 def rehearse_history() -> None:
-    """Apply ratings, forget a user and pack the table, as reading the log does."""
+    """Apply ratings and events, forget a user and pack the tables, as reading the log does."""
     history = _history()
-    history.apply([_entry(2, (USER, ITEM, None)), Entry(StreamId(3, 0), "forget", subject=USER)])
+    history.apply([_entry(2, (USER, ITEM, None)), _events(2)])
+    history.apply([Entry(StreamId(3, 0), "forget", subject=USER)])
     history.table.pack()
 
 
@@ -72,9 +74,10 @@ class _Stage:
         watermark = BEFORE_ALL if later else AFTER_ALL  # trained items learn too if the model is behind
         manifest = Manifest("", algorithm, {}, model.mean, model.scale, {}, watermark, N_USERS, N_ITEMS, {}, FORMAT)
         rows = np.arange(N_USERS), np.arange(N_ITEMS)
-        moved = model.mapped(*rows, self._history.table.n_users, self._history.table.n_items)
+        table = self._history.table_of(is_implicit=model.is_implicit)
+        moved = model.mapped(*rows, table.n_users, table.n_items)
         keys = self._history.users.keys, self._history.items.keys
-        self._live_model = LiveModel(manifest, prepare_online(moved, self._history.table, *keys), self._history)
+        self._live_model = LiveModel(manifest, prepare_online(moved, table, *keys), self._history)
         self._ranking = Ranking(self._history, [algorithm])
         self._ranking.install(self._live_model)
 
@@ -116,6 +119,12 @@ def _history() -> History:
     history.apply([_entry(1, *((f"u{user}", f"i{item}", float(1 + (user * item) % 5)) for user, item in pairs))])
     history.apply([Entry(StreamId(1, 1), "item", items=[ItemChange(ITEM, tags={"tag": ["value"]})])])
     return history
+
+
+def _events(ms: int) -> Entry:
+    ids = map(str, range(N_KEPT + 1))  # one more than are remembered
+    events = [TypedEvent(USER, f"i{int(one) % N_ITEMS}", "view", 1.0, 0.0, one) for one in ids]
+    return Entry(StreamId(ms, 1), "event", events=events)
 
 
 def _entry(ms: int, *ratings: tuple[str, str, float | None]) -> Entry:

@@ -14,7 +14,7 @@ from service.operations import CheckNewIds, Operation
 from service.settings import Settings
 from service.storage.append_pipe import RedisPipe
 from service.storage.appender import Appender, run_id_of
-from service.storage.events import Fields, RatingEvent, StreamId
+from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent
 from service.writes import Writes
 
 OPEN_PER_WAITING = 2  # requests that may be open for each that may wait for the engine, which refuses the others
@@ -70,10 +70,10 @@ class RemoteServing:
         """Append one durable entry."""
         return await self._writes.append(fields)
 
-    async def check_new_ids(self, ratings: Sequence[RatingEvent]) -> None:
+    async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
         """Count new users and items against the limit, which the engine keeps for all fronts."""
-        if self.settings.max_new_ids_per_hour is not None and ratings:
-            users, items = {rating.user for rating in ratings}, {rating.item for rating in ratings}
+        if self.settings.max_new_ids_per_hour is not None and elements:
+            users, items = {element.user for element in elements}, {element.item for element in elements}
             await self.operate(CheckNewIds(list(users), list(items)))
 
     async def check_new_items(self, items: Sequence[str]) -> None:

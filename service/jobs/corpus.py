@@ -9,29 +9,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpu
+from gpu.calibration import FEW
+from gpu.params import with_changes
 from gpu.ratings import Ratings
 from service.engine.history import History
+from service.event_types import DEFAULT_TYPES, EventTypes
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
 
 
 class Corpus(NamedTuple):
-    """Ratings up to the watermark, and the ids of their rows."""
+    """Ratings or strengths up to the watermark, and the ids of their rows.
+
+    Attributes:
+        has_events: whether events are among them.
+    """
 
     training: Ratings
     held_out: Ratings
     user_ids: list[str]
     item_ids: list[str]
+    has_events: bool = False
 
 
-def read_corpus(data: Path, watermark: StreamId) -> Corpus:
-    """All ratings of the log up to `watermark`, split into training and held-out pairs.
+def read_corpus(
+    data: Path, watermark: StreamId, types: EventTypes = DEFAULT_TYPES, *, is_implicit: bool = False
+) -> Corpus:
+    """All pairs of the log up to `watermark`, split into training and held-out pairs.
 
-    Forgotten users are left out. Deleted items keep their rows, but no rating.
+    Forgotten users are left out. Deleted items keep their rows, but no pair.
+
+    Args:
+        data: folder with ratings/.
+        watermark: stream id of the last entry to read.
+        types: weights of events.
+        is_implicit: whether a pair has its strength, see `service.engine.strengths`, instead of its rating.
     """
-    history = History()
+    history = History(types)
     history.load(RatingLog(data / "ratings"), upto=watermark)
-    ratings = _without_deleted(history.table.ratings(history.users.keys, history.items.keys), history.catalog.deleted)
+    table = history.table_of(is_implicit=is_implicit)
+    ratings = _without_deleted(table.ratings(history.users.keys, history.items.keys), history.catalog.deleted)
     user_ids = history.users.ids(range(len(history.users)))
     is_present = np.array([user != "" for user in user_ids], dtype=np.bool_)
     users, items, values = ratings.coo()
@@ -45,7 +62,19 @@ def read_corpus(data: Path, watermark: StreamId) -> Corpus:
 
     present_ids = [user for user in user_ids if user]
     item_ids = history.items.ids(range(len(history.items)))
-    return Corpus(part(~is_held_out), part(is_held_out), present_ids, item_ids)
+    has_events = is_implicit and history.strengths.has_events
+    return Corpus(part(~is_held_out), part(is_held_out), present_ids, item_ids, has_events)
+
+
+def decided(corpus: Corpus, params: gpu.Params) -> gpu.Params:
+    """`params` with the decision that strengths are counts, if `values` is `auto` and more than a few are below 0.
+
+    Without events such values are ratings on a scale. A sum of events below 0 is a dislike whatever the others are.
+    """
+    if not corpus.has_events or getattr(params, "values", None) != "auto" or not len(corpus.training):
+        return params
+    is_below = np.quantile(corpus.training.by_user.values, FEW, method="inverted_cdf") < 0
+    return with_changes(params, values="counts") if is_below else params
 
 
 def _without_deleted(ratings: Ratings, deleted: NDArray[np.bool_]) -> Ratings:

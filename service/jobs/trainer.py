@@ -32,8 +32,9 @@ from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
 from service import threads, tuning
 from service.engine.rehearsal import rehearse_model
+from service.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.jobs.cluster_address import ClusterAddress
-from service.jobs.corpus import Corpus, read_corpus, usable
+from service.jobs.corpus import Corpus, decided, read_corpus, usable
 from service.jobs.promotion import finite, measure, objection
 from service.jobs.ranks import Ranks, ranks_for, remark
 from service.jobs.trials import changed, line_of
@@ -92,6 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--algorithm", required=True)
     parser.add_argument("--params", default="{}", help="JSON object of hyperparameters over the defaults")
     parser.add_argument("--values", default="auto", help="ratings, counts or auto, unless the hyperparameters have it")
+    parser.add_argument("--events", type=parse_event_types, default=DEFAULT_TYPES, help="weights of events")
     parser.add_argument("--tune", action="store_true", help="search for the hyperparameters that suit the data first")
     parser.add_argument("--watermark", required=True, help="stream id of the last entry to train on")
     parser.add_argument("--backend", default="auto")
@@ -107,6 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
             *training,
             _send,
             options.values,
+            options.events,
             tune=options.tune,
             n_ranks=options.ranks,
             job=options.job,
@@ -128,6 +131,7 @@ def train(
     backend: BackendName,
     send: Callable[[TrainerMessage], None],
     values: Values = "auto",
+    types: EventTypes = DEFAULT_TYPES,
     *,
     tune: bool = False,
     n_ranks: int = 1,
@@ -144,6 +148,7 @@ def train(
         backend: host, device or auto.
         send: called with a message after each epoch.
         values: the hyperparameter `values` of algorithms that have it, unless `params` has it.
+        types: weights of events.
         tune: whether to search around `params` first, judged by the held-out pairs (`gpu.training.tune`).
         n_ranks: processes that train the model together; one if the algorithm cannot use several.
         job: name of the work folder of several ranks, below `data`/work.
@@ -164,7 +169,9 @@ def train(
 
     requested = msgspec.json.decode(params)
     hyperparameters = gpu.params_for(algorithm, _with_values(algorithm, requested, values))
-    corpus, n_far = usable(read_corpus(data, StreamId.parse(watermark)), hyperparameters)
+    corpus = read_corpus(data, StreamId.parse(watermark), types, is_implicit=hyperparameters.is_implicit)
+    hyperparameters = decided(corpus, hyperparameters)
+    corpus, n_far = usable(corpus, hyperparameters)
 
     trials: list[dict[str, Any]] = []
     if tune:

@@ -95,6 +95,7 @@ def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerPr
         "algorithm": job["algorithm"],
         "params": job["params"],
         "values": settings.values,
+        "events": settings.events,
         "watermark": job["watermark"],
         "backend": settings.backend,
         "ranks": settings.trainer_ranks,

@@ -1,8 +1,9 @@
 """Format of stream entries: the only parser and the only encoder of `nearfield:ratings`.
 
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
-timestamp}`), `items` (JSON array of `service.storage.item_changes.ItemChange`), `forget` (a user), `hide`, `show` (an
-item). `v=noop` alone only moves the stream's last id.
+timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, event_id}`), `items` (JSON array of
+`service.storage.item_changes.ItemChange`), `forget` (a user), `hide`, `show` (an item). `v=noop` alone only moves the
+stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -14,11 +15,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from service.errors import BadEntry, NewerEntry
+from service.event_types import MAX_TYPE_LENGTH
 from service.ids import MAX_ID_BYTES, check_id
 from service.limits import MAX_RATING
 from service.storage import item_changes
@@ -26,18 +28,23 @@ from service.storage.item_changes import ItemChange
 
 FORMAT_VERSION = b"1"
 NOOP_VERSION = b"noop"
-BATCH_RATINGS = 1000  # ratings that are archived or learned in one batch: a few milliseconds of the engine
+MAX_EVENT_ID_LENGTH = 128  # characters
+LATEST_EVENT_S = 1e11  # Unix seconds, the year 5138; later times are probably in milliseconds
+BATCH_RATINGS = 1000  # ratings and events that are archived or learned in one batch: a few milliseconds of the engine
 ITEM_COST = 10  # ratings that the engine applies in the time of one change of an item
 ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
-_FIELDS = frozenset((b"v", b"ratings", b"items", b"forget", b"hide", b"show"))
+_FIELDS = frozenset((b"v", b"ratings", b"events", b"items", b"forget", b"hide", b"show"))
 _MAX_STREAM_ID_PART = 2**63 - 1
 
-Kind = Literal["rating", "item", "forget", "hide", "show", "noop"]
+Kind = Literal["rating", "event", "item", "forget", "hide", "show", "noop"]
 KINDS = frozenset(get_args(Kind))
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
 RatingValue = Annotated[float, msgspec.Meta(ge=-MAX_RATING, le=MAX_RATING)]
+TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TYPE_LENGTH)]
+EventTime = Annotated[float, msgspec.Meta(ge=0, le=LATEST_EVENT_S)]
+EventId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_EVENT_ID_LENGTH)]
 Fields = Mapping[bytes, bytes]
 
 
@@ -82,12 +89,32 @@ class RatingEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fa
     timestamp: float = math.nan
 
 
+class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, omit_defaults=True):
+    """Something that a user did with an item, as clients send it and the stream stores it.
+
+    Attributes:
+        user, item: ids, 1-256 bytes of UTF-8.
+        type: its weight is a setting, see `service.event_types`.
+        value: finite, from -1e6 to 1e6; multiplies the weight.
+        timestamp: Unix seconds, at most 1e11, later than which are only times in milliseconds; NaN if unknown, as in
+            `RatingEvent`.
+        event_id: 1-128 characters, at most 256 bytes of UTF-8; of a user's events with the same one the first counts.
+    """
+
+    user: Id
+    item: Id
+    type: TypeName
+    value: RatingValue = 1.0
+    timestamp: EventTime = math.nan
+    event_id: EventId | None = None
+
+
 class Entry(msgspec.Struct, frozen=True):
     """One parsed stream entry.
 
     Attributes:
-        kind: "rating" (see `ratings`), "item" (see `items`), "forget" (a user), "hide" or "show" (an item: see
-            `subject`), or "noop".
+        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "forget" (a user), "hide" or
+            "show" (an item: see `subject`), or "noop".
     """
 
     id: StreamId
@@ -95,25 +122,34 @@ class Entry(msgspec.Struct, frozen=True):
     ratings: list[RatingEvent] = []
     subject: str | None = None
     items: list[ItemChange] = []
+    events: list[TypedEvent] = []
 
     @property
     def n_rows(self) -> int:
-        """Ratings and changes of items, each of which is a row of the log."""
-        return len(self.ratings) + len(self.items)
+        """Ratings, events and changes of items, each of which is a row of the log."""
+        return len(self.ratings) + len(self.events) + len(self.items)
 
     @property
     def cost(self) -> int:
         """The number of ratings that take as long to apply."""
-        return len(self.ratings) + ITEM_COST * len(self.items)
+        return len(self.ratings) + len(self.events) + ITEM_COST * len(self.items)
 
+
+Element = TypeVar("Element", RatingEvent, TypedEvent)
 
 _decoder = msgspec.json.Decoder(list[RatingEvent])
+_event_decoder = msgspec.json.Decoder(list[TypedEvent])
 _encoder = msgspec.json.Encoder()
 
 
 def encode_ratings(ratings: Sequence[RatingEvent]) -> dict[bytes, bytes]:
     """Fields of an entry with these ratings; every timestamp must be set."""
     return {b"v": FORMAT_VERSION, b"ratings": _encoder.encode(ratings)}
+
+
+def encode_events(events: Sequence[TypedEvent]) -> dict[bytes, bytes]:
+    """Fields of an entry with these events; every timestamp must be set."""
+    return {b"v": FORMAT_VERSION, b"events": _encoder.encode(events)}
 
 
 def encode_items(items: Sequence[ItemChange]) -> dict[bytes, bytes]:
@@ -155,7 +191,9 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
 def _parse_content(stream_id: StreamId, content: bytes, value: bytes) -> Entry:
     match content:
         case b"ratings":
-            return Entry(stream_id, "rating", _parse_ratings(stream_id, value))
+            return Entry(stream_id, "rating", _checked(stream_id, value, _decoder.decode(value)))
+        case b"events":
+            return Entry(stream_id, "event", events=_checked(stream_id, value, _event_decoder.decode(value)))
         case b"items":
             return Entry(stream_id, "item", items=item_changes.decode_entry(value))
         case b"forget":
@@ -170,16 +208,16 @@ def _shown(fields: Iterable[bytes]) -> str:
     return ", ".join(sorted(name.decode(errors="replace")[:64] for name in fields))
 
 
-def _parse_ratings(stream_id: StreamId, value: bytes) -> list[RatingEvent]:
-    ratings = _decoder.decode(value)
+def _checked(stream_id: StreamId, value: bytes, elements: list[Element]) -> list[Element]:
+    """The elements that `value` of an entry has, after a check of their ids, each with a timestamp."""
     if not value.isascii() or b"\\" in value:  # else each id is ASCII, and its length is checked already
-        for rating in ratings:
-            check_id(rating.user)
-            check_id(rating.item)
-    for rating in ratings:
-        if not math.isfinite(rating.timestamp):
-            msgspec.structs.force_setattr(rating, "timestamp", stream_id.ms / 1000)
-    return ratings
+        for element in elements:
+            check_id(element.user)
+            check_id(element.item)
+    for element in elements:
+        if not math.isfinite(element.timestamp):
+            msgspec.structs.force_setattr(element, "timestamp", stream_id.ms / 1000)
+    return elements
 
 
 def portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:

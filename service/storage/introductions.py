@@ -56,9 +56,13 @@ def without(batch: pa.RecordBatch, user: str, before: StreamId, introduced: Posi
     rest = batch.filter(pa.array(stays))
     entry_s = pc.divide(rest.column("ms").cast(pa.float64()), 1000.0)
     changed = {
+        "kind": pc.if_else(is_nobodys, "rating", rest.column("kind").cast(pa.string())),
         "user": pc.if_else(is_nobodys, NOBODY, rest.column("user").cast(pa.string())),
         "rating": pc.if_else(is_nobodys, pa.scalar(None, pa.float32()), rest.column("rating")),
         "timestamp": pc.if_else(is_nobodys, entry_s, rest.column("timestamp")),
+        "type": pc.if_else(is_nobodys, pa.scalar(None, pa.string()), rest.column("type").cast(pa.string())),
+        "value": pc.if_else(is_nobodys, pa.scalar(None, pa.float64()), rest.column("value")),
+        "event_id": pc.if_else(is_nobodys, pa.scalar(None, pa.string()), rest.column("event_id")),
     }
     columns = {name: changed.get(name, rest.column(name)) for name in rest.schema.names}
     return pa.RecordBatch.from_pydict(columns)

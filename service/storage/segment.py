@@ -1,15 +1,16 @@
 """One segment file of the rating log: a Parquet table of entries, with one row group per written batch.
 
-Columns: ms, seq (the stream id), index (of the rating or item in its entry), kind (rating, item, forget, hide, show),
-user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an item its
-`service.storage.item_changes.ItemChange`). Segments of older versions have no column data: it reads as null. The file
-is compressed with zstd and has page checksums, which every read verifies. A row group has whole entries.
+Columns: ms, seq (the stream id), index (of the rating, event or item in its entry), kind (rating, event, item, forget,
+hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an item its
+`service.storage.item_changes.ItemChange`), type, value, event_id (of events). Segments of older versions lack the last
+four, which read as null. The file is compressed with zstd and has page checksums, which every read verifies. A row
+group has whole entries.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from service.errors import CorruptLog, NewerEntry
 from service.storage import files, item_changes
-from service.storage.events import KINDS, Entry, RatingEvent, StreamId
+from service.storage.events import KINDS, Entry, RatingEvent, StreamId, TypedEvent
 
 SCHEMA = pa.schema(
     [
@@ -34,10 +35,13 @@ SCHEMA = pa.schema(
         ("rating", pa.float32()),
         ("timestamp", pa.float64()),
         ("data", pa.string()),
+        ("type", pa.string()),
+        ("value", pa.float64()),
+        ("event_id", pa.string()),
     ]
 )
 
-_DICTIONARIES = ["kind", "user", "item", "rating", "timestamp"]
+_DICTIONARIES = ["kind", "user", "item", "rating", "timestamp", "type", "value"]
 _DICTIONARY_BYTES = 32 << 20
 
 
@@ -61,6 +65,12 @@ def _ratings(entries: list[Entry]) -> pa.Table:
     )
 
 
+def _events(entries: list[Entry]) -> pa.Table:
+    events = [event for entry in entries for event in entry.events]
+    names = "user", "item", "timestamp", "type", "value", "event_id"
+    return _of_columns(entries, {name: [getattr(event, name) for event in events] for name in names})
+
+
 def _items(entries: list[Entry]) -> pa.Table:
     changes = [change for entry in entries for change in entry.items]
     data = [item_changes.encode(change).decode() for change in changes]
@@ -77,6 +87,11 @@ def _of_columns(entries: list[Entry], columns: dict[str, Any]) -> pa.Table:
         "index": np.arange(n_rows) - np.repeat(np.cumsum(counts) - counts, counts),
         "kind": pa.array([entries[0].kind]).take(pa.array(np.zeros(n_rows, np.int32))),
     }
+    return filled(columns, n_rows)
+
+
+def filled(columns: Mapping[str, Any], n_rows: int) -> pa.Table:
+    """A table of all columns of `SCHEMA`; those that `columns` lacks are null."""
     arrays = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n_rows, f.type) for f in SCHEMA]
     return pa.table(arrays, schema=SCHEMA)
 
@@ -92,14 +107,14 @@ def _subjects(entries: list[Entry]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-_MAKERS = {"rating": _ratings, "item": _items}
+_MAKERS = {"rating": _ratings, "event": _events, "item": _items}
 
 
 def entries_of(batch: pa.RecordBatch) -> list[Entry]:
     """The entries of the rows in `batch`: the inverse of `table_of`, without noops."""
     entries: list[Entry] = []
     columns = (column.to_pylist() for column in plain(batch).columns)
-    for ms, seq, _, kind, user, item, rating, timestamp, data in zip(*columns, strict=True):
+    for ms, seq, _, kind, user, item, rating, timestamp, data, *event in zip(*columns, strict=True):
         if kind not in _MAKERS:
             entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))
             continue
@@ -107,14 +122,20 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
             entries.append(Entry(StreamId(ms, seq), kind))
         if kind == "item":
             entries[-1].items.append(item_changes.decode_row(data))
+        elif kind == "event":
+            entries[-1].events.append(_event(user, item, timestamp, *event))
         else:
             entries[-1].ratings.append(RatingEvent(user, item, rating, timestamp))
     return entries
 
 
+def _event(user: str, item: str, timestamp: float, name: str, value: float, event_id: str | None) -> TypedEvent:
+    return TypedEvent(user, item, name, value, timestamp, event_id)
+
+
 def plain(batch: pa.RecordBatch) -> pa.Table:
     """A batch that was read, without dictionaries: they would keep values that no row uses any more."""
-    return pa.Table.from_batches([batch]).cast(SCHEMA)
+    return pa.Table.from_batches([batch]).select(SCHEMA.names).cast(SCHEMA)
 
 
 def write_groups(file: IO[bytes], groups: Iterable[pa.Table]) -> None:
@@ -151,9 +172,7 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
         with file or files.open_regular(path) as opened:
             parquet = pq.ParquetFile(opened, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
             for group in range(parquet.num_row_groups):
-                table = parquet.read_row_group(group, columns=columns, use_threads=False)
-                if columns is None and "data" not in table.column_names:
-                    table = table.append_column(SCHEMA.field("data"), [pa.nulls(table.num_rows, pa.string())])
+                table = _with_all(parquet.read_row_group(group, columns=columns, use_threads=False), columns)
                 batch = table.combine_chunks().to_batches()[0]
                 _check_kinds(batch, path)
                 yield batch
@@ -161,6 +180,14 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # the library raises all of these
         raise CorruptLog(f"Invalid segment {path}: expected an intact file of ratings, got: {error}") from error
+
+
+def _with_all(table: pa.Table, columns: list[str] | None) -> pa.Table:
+    """`table` with a column of nulls for each one of `columns` (None: all) that older versions did not write."""
+    for field in SCHEMA:
+        if field.name not in table.column_names and (columns is None or field.name in columns):
+            table = table.append_column(field, [pa.nulls(table.num_rows, field.type)])
+    return table
 
 
 def behind(batch: pa.RecordBatch, cursor: StreamId) -> pa.RecordBatch:

@@ -231,6 +231,21 @@ def entries_of(items: NDArray[np.int64], users: NDArray[np.int32], rows: Rows) -
 
 
 @njit(cache=True, nogil=True)
+def looked_up(
+    users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]], rows: Directory, columns: UserColumns
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """(value, timestamp) of each pair of `users` and `items` (B,); NaN where there is none."""
+    values, times = np.full(len(users), np.nan, dtype=np.float32), np.full(len(users), np.nan)
+    starts, lengths = rows[0], rows[1]
+    for n in range(len(users)):
+        start, length = starts[users[n]], lengths[users[n]]
+        position = find(columns[0], start, length, items[n])
+        if position < start + length and columns[0][position] == items[n]:
+            values[n], times[n] = columns[1][position], columns[2][position]
+    return values, times
+
+
+@njit(cache=True, nogil=True)
 def items_left_out(users: NDArray[np.int64], rows: Rows, is_in: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Items that `users` (B,) have rated and for which `is_in` (I,) is false; an item may occur several times."""
     n = 0

@@ -1,8 +1,9 @@
-"""Writes of ratings. A 202 is sent only after the stream has them."""
+"""Writes of ratings and events. A 202 is sent only after the stream has them."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -12,14 +13,25 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from service.api.dependencies import ItemId, TheService, UserId, answers, reply
+from service.api.elements import Intake
+from service.api.event_parser import read_events
 from service.api.examples import ITEM, USER
 from service.api.gateway import FastRequest
 from service.api.rating_parser import ANY_SCALE, read_ratings
 from service.api.schemas import Accepted, NoParameters, Written
+from service.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH
 from service.ids import MAX_ID_BYTES
 from service.limits import MAX_RATING
 from service.serving import Serving
-from service.storage.events import RatingEvent, encode_ratings
+from service.storage.events import (
+    LATEST_EVENT_S,
+    MAX_EVENT_ID_LENGTH,
+    Element,
+    Fields,
+    RatingEvent,
+    encode_events,
+    encode_ratings,
+)
 
 router = APIRouter(tags=["ratings"])
 
@@ -40,43 +52,107 @@ _RATING = {
         },
     },
 }
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"oneOf": [_RATING, {"type": "array", "items": _RATING}]}}},
-    }
+_EVENT = {
+    "type": "object",
+    "title": "Event",
+    "required": ["user", "item", "type"],
+    "additionalProperties": False,
+    "properties": {
+        "user": _ID | {"examples": [USER]},
+        "item": _ID | {"examples": [ITEM]},
+        "type": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_TYPE_LENGTH,
+            "description": "One of the setting `events`.",
+            "examples": list(DEFAULT_TYPES),
+        },
+        "value": {
+            "type": "number",
+            "minimum": -MAX_RATING,
+            "maximum": MAX_RATING,
+            "default": 1,
+            "description": "Multiplies the weight of the type.",
+        },
+        "timestamp": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": LATEST_EVENT_S,
+            "description": "Unix seconds; default: now.",
+            "examples": [1.7e9],
+        },
+        "event_id": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_EVENT_ID_LENGTH,
+            "description": "Of a user's events with the same one only the first counts.",
+            "examples": ["order-1047-2"],
+        },
+    },
 }
 
 
-@router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_BODY)
+def _body_of(element: dict[str, Any]) -> dict[str, Any]:
+    """A body of one element, or of an array of them."""
+    schema = {"oneOf": [element, {"type": "array", "items": element}]}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+@router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_body_of(_RATING))
 async def post_ratings(request: Request, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
     """Post one rating, or an array whose elements are checked one by one. A rating replaces the earlier one."""
     started = time.perf_counter()
-    return reply(await _accepted(serving, await request.body(), started), 202)
+    return reply(await take_ratings(serving, await request.body(), started), 202)
 
 
-class RatingsRoute:
-    """Fast route of `POST /ratings` for requests with a plain body; others go to the route above."""
+@router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_body_of(_EVENT))
+async def post_events(request: Request, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
+    """Post one event, or an array whose elements are checked one by one. Events of a user and an item add up."""
+    started = time.perf_counter()
+    return reply(await take_events(serving, await request.body(), started), 202)
 
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
+
+class WriteRoute:
+    """Fast route of `POST /ratings` or `/events` for requests with a plain body; others go to the routes above."""
+
+    def __init__(self, serving: Serving, take: Callable[[Serving, bytes, float], Awaitable[bytes]]) -> None:
+        """`take` is `take_ratings` or `take_events`."""
+        self._serving, self._take = serving, take
 
     async def __call__(self, fast_request: FastRequest) -> bytes | None:
         """The body of the answer, or None if the request is unusual."""
-        if fast_request.tail != b"ratings" or fast_request.query or not fast_request.length:
+        if fast_request.query or not fast_request.length:
             return None
-        return await _accepted(self._serving, await _body(fast_request.receive), fast_request.started)
+        return await self._take(self._serving, await _body(fast_request.receive), fast_request.started)
 
 
-async def _accepted(serving: Serving, body: bytes, started: float) -> bytes:
+async def take_ratings(serving: Serving, body: bytes, started: float) -> bytes:
     """Check the ratings, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
-    scale = settings.rating_scale or ANY_SCALE
-    accepted, rejected = read_ratings(body, time.time(), scale, settings.max_ratings)
+    intake = read_ratings(body, time.time(), settings.rating_scale or ANY_SCALE, settings.max_ratings)
+    answer = await _written(serving, intake, encode_ratings, started)
+    metrics.ratings_accepted.inc(len(intake.accepted))
+    metrics.ratings_rejected.inc(len(intake.rejected))
+    return answer
+
+
+async def take_events(serving: Serving, body: bytes, started: float) -> bytes:
+    """Check the events, append them, and return the answer."""
+    settings, metrics = serving.settings, serving.metrics
+    intake = read_events(body, time.time(), settings.event_types, settings.max_ratings)
+    answer = await _written(serving, intake, encode_events, started)
+    metrics.events_accepted.inc(len(intake.accepted))
+    metrics.events_rejected.inc(len(intake.rejected))
+    return answer
+
+
+async def _written(
+    serving: Serving, intake: Intake[Element], encode: Callable[[Sequence[Element]], Fields], started: float
+) -> bytes:
+    """Append the accepted elements as one entry, and return the answer."""
+    accepted, rejected = intake
     await serving.check_new_ids(accepted)
-    stream_id = str(await serving.append(encode_ratings(accepted))) if accepted else None
-    metrics.ratings_accepted.inc(len(accepted))
-    metrics.ratings_rejected.inc(len(rejected))
+    stream_id = str(await serving.append(encode(accepted))) if accepted else None
     took_ms = round((time.perf_counter() - started) * 1000, 3)
     return msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms))
 

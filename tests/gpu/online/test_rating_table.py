@@ -178,3 +178,24 @@ def test_a_batch_is_merged_into_a_very_long_row_in_one_pass() -> None:
     table.apply(nobody[:5000], odd[:5000] - 1, np.ones(5000, dtype=np.float32), np.zeros(5000), n + np.arange(5000))
     assert time.perf_counter() - started < 0.2  # one by one they take over a second
     assert len(table.row(0)[0]) == n + 5000
+
+
+def test_tables_share_until_they_are_separated() -> None:
+    table = RatingTable(2, 3)
+    other = table.sharing()
+    apply(table, [(0, 1, 4.0)])
+    assert held(other) == held(table) == {(0, 1): (4.0, 0.0, 0)}
+    other.separate()
+    apply(table, [(0, 1, 3.0), (1, 2, 1.0)], 1)
+    apply(other, [(0, item % 3, 2.0) for item in range(9)], 3)
+    assert held(table) == {(0, 1): (3.0, 0.5, 1), (1, 2): (1.0, 1.0, 2)}
+    assert held(other).keys() == {(0, 0), (0, 1), (0, 2)}
+    assert [table.raters(2).tolist(), other.raters(2).tolist()] == [[1], [0]]
+
+
+def test_pairs_are_looked_up_with_nan_for_none() -> None:
+    table = RatingTable(3, 4)
+    apply(table, [(0, 1, 4.0), (2, 3, 1.0)])
+    values, times = table.looked_up(np.array([0, 0, 1, 2]), np.array([1, 3, 1, 3]))
+    np.testing.assert_array_equal(values, np.array([4, np.nan, np.nan, 1], dtype=np.float32))
+    np.testing.assert_array_equal(times, [0, np.nan, np.nan, 0.5])

@@ -19,7 +19,7 @@ from service.jobs import promotion, trainer
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.trainer import TrainerMessage
 from service.storage import live_versions, snapshot
-from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.manifest import Manifest
 from service.storage.rating_log import RatingLog
@@ -238,18 +238,45 @@ def test_dead_factors_fail_with_what_to_change(
     assert snapshot.versions(data / "snapshots") == []
 
 
-@pytest.mark.parametrize(("algorithm", "given"), [("nmf", {}), ("als-implicit", {"values": "counts"})])
-def test_a_rating_that_cannot_be_used_is_named_by_its_ids(data: Path, algorithm: str, given: dict[str, str]) -> None:
+def test_a_rating_that_cannot_be_used_is_named_by_its_ids(data: Path) -> None:
     ratings = [RatingEvent("zoë", f"i{item}", -2.0 if item == 7 else -1.0, 0.0) for item in range(20)]
     commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", ratings)])
     with pytest.raises(gpu.InvalidRatings, match=r"got -2; .* \(user 'zoë', item 'i7'\)"):
-        run(data, algorithm, msgspec.json.encode(given).decode())
+        run(data, "nmf", "{}")
 
 
 @pytest.mark.parametrize(("algorithm", "given"), [("nmf", {}), ("als-implicit", {"values": "counts"})])
 def test_one_rating_that_cannot_be_used_fails_no_training(data: Path, algorithm: str, given: dict[str, str]) -> None:
     commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "rating", [RatingEvent("zoë", "i7", -2.0, 0.0)])])
     assert run(data, algorithm, msgspec.json.encode(given).decode())[0].version
+
+
+def test_implicit_models_train_on_events_and_explicit_ones_on_ratings_alone(tmp_path: Path) -> None:
+    events = [
+        TypedEvent(f"u{user}", f"i{item}", "dislike" if (user + item) % 2 else "view", 1.0, 0.0)
+        for user in range(40)
+        for item in range(30)
+        if (user * item) % 3
+    ]
+    log = RatingLog(tmp_path / "ratings")
+    commit(log, [Entry(StreamId(1, 0), "event", events=events), *entries(2000, n_users=30)])
+    implicit, explicit = (read_corpus(tmp_path, END, is_implicit=is_implicit) for is_implicit in (True, False))
+    assert len(implicit.training) > len(explicit.training)
+    assert explicit.training.scale == (1, 5)
+    assert read_corpus(tmp_path, END, {"view": 3.0}, is_implicit=True).training.scale == (1, 8)
+
+
+def test_dislikes_do_not_turn_views_into_low_ratings(tmp_path: Path) -> None:
+    kinds = ["view", "view", "cart", "purchase", "dislike"]
+    events = [
+        TypedEvent(f"u{user}", f"i{item}", kinds[(7 * user + item) % 5], 1.0, 0.0)
+        for user in range(40)
+        for item in range(30)
+        if (user * item) % 3
+    ]
+    commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(1, 0), "event", events=events)])
+    known = snapshot.load(tmp_path / "snapshots", str(run(tmp_path, "als-implicit", ALS)[0].version)).model.calibration
+    assert (known.values, known.middle) == ("counts", 0)
 
 
 def test_one_wrong_rating_does_no_harm(data: Path) -> None:

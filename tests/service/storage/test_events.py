@@ -15,6 +15,8 @@ from service.storage.events import (
     Entry,
     RatingEvent,
     StreamId,
+    TypedEvent,
+    encode_events,
     encode_items,
     encode_ratings,
     encode_subject,
@@ -65,6 +67,18 @@ def test_items_are_applied_in_smaller_batches_than_ratings() -> None:
     assert [len(portion) for portion in portions(entries)] == [1, 1, 1]
 
 
+@given(ids, ids, st.floats(-1e6, 1e6), st.floats(0, 4e9), st.one_of(st.none(), ids))
+def test_encoded_typed_events_are_parsed(user: str, item: str, value: float, timestamp: float, one: str | None) -> None:
+    events = [TypedEvent(user, item, "view", value, timestamp, one), TypedEvent("u", "i", "other", timestamp=0.0)]
+    entry = parse_entry(AT, encode_events(events))
+    assert (entry.kind, entry.events, entry.ratings, entry.n_rows) == ("event", events, [], 2)
+
+
+def test_an_event_that_another_producer_wrote_has_defaults() -> None:
+    entry = parse_entry(AT, {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": "view"}]'})
+    assert entry.events == [TypedEvent("u", "i", "view", 1.0, 5.0, None)]
+
+
 def test_subjects_and_noop() -> None:
     assert parse_entry(AT, encode_subject("forget", "a/b é")).subject == "a/b é"
     assert parse_entry(AT, encode_subject("hide", "x")).kind == "hide"
@@ -93,6 +107,11 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"v": b"1", b"items": b'[{"item": "i", "published": 1700000000000}]'},
         {b"v": b"1", b"ratings": b"[{"},
         {b"v": b"1", b"ratings": b"{}"},
+        {b"v": b"1", b"events": b"[]", b"ratings": b"[]"},
+        {b"v": b"1", b"events": b'[{"user": "u", "item": "i"}]'},
+        {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": ""}]'},
+        {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": "view", "event_id": ""}]'},
+        {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": "view", "value": null}]'},
         fields({"user": "u", "item": "i"}),
         fields({"user": "u", "item": "i", "rating": "4"}),
         fields({"user": "u", "item": "i", "rating": True}),

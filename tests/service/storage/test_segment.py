@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.introductions import without
 from service.storage.item_changes import ItemChange
-from service.storage.segment import behind, entries_of, holds, plain, read_groups, table_of, write_groups
+from service.storage.segment import SCHEMA, behind, entries_of, holds, plain, read_groups, table_of, write_groups
 
 ids = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
 events = st.builds(RatingEvent, ids, ids, st.one_of(st.none(), st.floats(-1e6, 1e6, width=32)), st.floats(0, 4e9))
@@ -77,3 +77,54 @@ def test_what_is_left_out_leaves_no_trace_when_written(tmp_path: Path) -> None:
         write_groups(file, kept)
     assert b"somebody" not in path.read_bytes()
     assert not holds(read_groups(path, ["user"]), "somebody")
+
+
+typed = st.builds(
+    TypedEvent,
+    ids,
+    ids,
+    st.sampled_from(["view", "purchase"]),
+    st.floats(-1e6, 1e6),
+    st.floats(0, 4e9),
+    st.one_of(st.none(), ids),
+)
+
+
+@given(
+    st.lists(st.one_of(st.lists(events, min_size=1, max_size=3), st.lists(typed, min_size=1, max_size=3)), max_size=6)
+)
+def test_ratings_and_events_to_rows_and_back(contents: list[list[RatingEvent] | list[TypedEvent]]) -> None:
+    entries = [
+        Entry(StreamId(5, n), "rating", content)
+        if isinstance(content[0], RatingEvent)
+        else Entry(StreamId(5, n), "event", events=content)
+        for n, content in enumerate(contents)
+    ]
+    assert [e for batch in table_of(entries).to_batches() for e in entries_of(batch)] == entries
+
+
+def test_segments_of_older_versions_are_filled_with_nulls(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    pq.write_table(
+        table_of([rating(1, "u")]).drop_columns(["data", "type", "value", "event_id"]), path, write_page_checksum=True
+    )
+    (batch,) = read_groups(path, None)
+    assert entries_of(batch) == [rating(1, "u")]
+    assert set(batch.schema.names) == set(SCHEMA.names)
+    assert next(read_groups(path, ["ms", "user"])).schema.names == ["ms", "user"]
+
+
+def test_an_event_that_introduced_an_item_stays_as_a_deletion_by_nobody() -> None:
+    event = TypedEvent("somebody", "i", "view", 2.0, 9.0, "order-7")
+    (batch,) = table_of([Entry(StreamId(1000, 0), "event", events=[event])]).to_batches()
+    (kept,) = entries_of(without(_as_read(batch), "somebody", StreamId(2000, 0), {(1000, 0, 0)}))
+    assert kept == Entry(StreamId(1000, 0), "rating", [RatingEvent("", "i", None, 1.0)])
+
+
+def _as_read(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`batch` with the dictionaries of one that was read."""
+    encoded = {
+        name: batch.column(name).dictionary_encode() if name in ("kind", "user", "item") else batch.column(name)
+        for name in batch.schema.names
+    }
+    return pa.RecordBatch.from_pydict(encoded)

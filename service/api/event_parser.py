@@ -1,0 +1,77 @@
+"""Parses typed events from the body of a request. Each element is checked alone; a refused one gets a reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any, TypeGuard
+
+import msgspec
+
+from service.api.elements import Intake, are_ids, check_ids, converted, read_elements
+from service.limits import MAX_RATING
+from service.storage.events import LATEST_EVENT_S, TypedEvent
+from service.validation import MAX_SHOWN
+
+_typed = msgspec.json.Decoder(list[TypedEvent])
+
+
+def read_events(body: bytes, now_s: float, types: Collection[str], max_events: int = 1000) -> Intake[TypedEvent]:
+    """The events in `body`: one JSON object, or an array of them. Raises what `read_elements` raises.
+
+    Args:
+        body: UTF-8 JSON.
+        now_s: Unix seconds; the timestamp of events that have none.
+        types: the types that are accepted.
+        max_events: longest acceptable array.
+    """
+    if body[:1] == b"[":
+        try:
+            events = _typed.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            pass  # at least one element is bad, or the whole body: the slow path below finds out
+        else:
+            is_plain = body.isascii() and b"\\" not in body  # then each id is ASCII, and its length is checked already
+            if len(events) <= max_events and _all_good(events, types, is_plain=is_plain):
+                return Intake([_dated(event, now_s) for event in events], [])
+    return read_elements(body, lambda element: _judge(element, now_s, types), max_events, "events")
+
+
+def _judge(element: Any, now_s: float, types: Collection[str]) -> TypedEvent:
+    """Convert `element` to an event; ValueError with the reason if it is refused."""
+    _check_numbers(element)
+    event = converted(element, TypedEvent, "event object")
+    check_ids(user=event.user, item=event.item)
+    if event.event_id is not None:
+        check_ids(event_id=event.event_id)
+    if event.type not in types:
+        shown = event.type[:MAX_SHOWN]
+        raise ValueError(f"Invalid type: expected one of the setting events ({', '.join(types)}), got {shown!r}")
+    return _dated(event, now_s)
+
+
+def _check_numbers(element: Any) -> None:
+    """Refuse numbers out of range, before types are checked: the message then has the range and the number."""
+    value, timestamp = (element.get(name) if isinstance(element, dict) else None for name in ("value", "timestamp"))
+    if _is_number(value) and not -MAX_RATING <= value <= MAX_RATING:
+        raise ValueError(f"Invalid value: expected a number from {-MAX_RATING:g} to {MAX_RATING:g}, got {value}")
+    if _is_number(timestamp) and not 0 <= timestamp <= LATEST_EVENT_S:
+        wrong = "; divide milliseconds by 1,000" if timestamp > LATEST_EVENT_S else ""
+        raise ValueError(f"Invalid timestamp: expected Unix seconds, got {timestamp}{wrong}")
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _all_good(events: list[TypedEvent], types: Collection[str], *, is_plain: bool) -> bool:
+    """Whether all decoded events are acceptable; the decoder has already checked types, numbers and lengths."""
+    if not {event.type for event in events}.issubset(types):
+        return False
+    return is_plain or all(are_ids(event.user, event.item, event.event_id or "-") for event in events)
+
+
+def _dated(event: TypedEvent, now_s: float) -> TypedEvent:
+    if math.isnan(event.timestamp):
+        msgspec.structs.force_setattr(event, "timestamp", now_s)  # safe: no other code has a reference yet
+    return event

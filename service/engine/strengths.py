@@ -1,0 +1,212 @@
+"""`Strengths`: what implicit models learn of each (user, item), ratings and typed events together.
+
+The strength of a pair is its rating, if it has one, plus the sum of its events, each with its weight times its value. A
+pair without a rating whose events sum up to 0 has no strength: it was only seen. As long as there is no event, the
+table of strengths shares the content of the table of ratings.
+
+The sum of most pairs is their strength. A table of its own holds the sums of pairs that were also rated or only seen.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.growing import Growing
+from gpu.online.events import RecentKeys, add_up
+from gpu.online.rating_table import Changes, RatingTable
+
+# Largest sum of the events of a pair, also below 0: beyond it a sum stays where it is. A hundred purchases say no more
+# about taste than a thousand do, and a script in a loop must not outweigh what all others did.
+MAX_SUM = 1000.0
+NO_ITEMS = np.zeros(0, dtype=np.int32)
+
+
+class EventRows(NamedTuple):
+    """The events among B rows of a batch.
+
+    Attributes:
+        are_events: bool (B,); all other rows are ratings.
+        weights: float64 (E,), weight of the type of each event; NaN for an unknown type, which counts for nothing.
+        keys: int64 (E,), of the event ids, see `gpu.online.events`.
+    """
+
+    are_events: NDArray[np.bool_]
+    weights: NDArray[np.float64]
+    keys: NDArray[np.int64]
+
+
+class Batch(NamedTuple):
+    """B rows to apply in order.
+
+    Attributes:
+        users, items: int32 (B,), rows of the ids.
+        values: float32 (B,), ratings (NaN deletes), or values of events.
+        timestamps: float64 (B,), Unix seconds.
+        times_ms: int64 (B,), of the entries.
+        positions: int64 (B,), ascending.
+    """
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    values: NDArray[np.float32]
+    timestamps: NDArray[np.float64]
+    times_ms: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+    def where(self, rows: NDArray[np.bool_]) -> Batch:
+        """The rows that a mask (B,) names."""
+        users, items, values, timestamps, times_ms, positions = self
+        return Batch(users[rows], items[rows], values[rows], timestamps[rows], times_ms[rows], positions[rows])
+
+
+class Sums(NamedTuple):
+    """The events of P distinct pairs.
+
+    Attributes:
+        users, items: int32 (P,), rows.
+        pair_of: int64 (B,), the pair of each row of a batch.
+        sums: float32 (P,); NaN for a pair without events.
+        latest: float64 (P,), Unix seconds of the latest event that may change a strength; −∞ for none.
+        are_apart: bool (P,), whether the sum was in the table of sums.
+    """
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    pair_of: NDArray[np.int64]
+    sums: NDArray[np.float32]
+    latest: NDArray[np.float64]
+    are_apart: NDArray[np.bool_]
+
+
+class Strengths:
+    """Strengths of all pairs, and the sums of events behind them. Belongs to a `History`.
+
+    Attributes:
+        table: the strength of each pair.
+        has_events: whether there has been an event; from then on `table` shares nothing with the ratings.
+    """
+
+    def __init__(self, ratings: RatingTable, last_ms: Growing) -> None:
+        """Share the content of `ratings`, and `last_ms`, the time of each user's last rating."""
+        self._ratings, self.table, self._last_ms = ratings, ratings.sharing(), last_ms
+        self.has_events = False
+        self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
+
+    def grow(self, n_users: int, n_items: int) -> None:
+        """Grow to at least (n_users, n_items)."""
+        if self.has_events:
+            self.table.grow(n_users, n_items)
+            self._sums.grow(n_users, n_items)
+            self._recent.grow(n_users)
+            self._last_ms.grow(n_users)
+
+    def separate(self) -> None:
+        """Share no longer with the ratings."""
+        self.table.separate()
+        last_ms = Growing(np.zeros(0, dtype=np.int64))
+        last_ms.grow(len(self._last_ms.values))
+        last_ms.values[:] = self._last_ms.values
+        self._last_ms, self.has_events = last_ms, True
+        self.grow(self.table.n_users, self.table.n_items)
+
+    def sums_before(self, batch: Batch) -> Sums:
+        """The events so far of the pairs of a batch; call it before the table of ratings applies the batch."""
+        n_items = max(self.table.n_items, 1)
+        pairs, pair_of = np.unique(batch.users.astype(np.int64) * n_items + batch.items, return_inverse=True)
+        users, items = (rows.astype(np.int32) for rows in np.divmod(pairs, n_items))
+        (ratings, _), (apart, apart_s), (strengths, strong_s) = (
+            table.looked_up(users, items) for table in (self._ratings, self._sums, self.table)
+        )
+        are_apart = ~np.isnan(apart)
+        are_strengths = np.isnan(ratings) & ~np.isnan(strengths)
+        sums = np.where(are_strengths, strengths, apart)
+        latest = np.nan_to_num(np.where(are_strengths, strong_s, apart_s), nan=-np.inf)
+        return Sums(users, items, pair_of, sums, latest, are_apart)
+
+    def apply(self, batch: Batch, events: EventRows, known: Sums) -> Changes:
+        """Apply a batch, after the table of ratings has applied its ratings.
+
+        Args:
+            known: the result of `sums_before`; is changed.
+
+        Returns:
+            The changes of strengths. Rows of one pair tell the strength after the whole batch.
+        """
+        changes = self._add(batch, events, known)
+        users, items, pair_of, sums, latest, _ = known
+        ratings, rated_s = self._ratings.looked_up(users, items)
+        self._keep_apart(known, ~np.isnan(ratings), int(batch.positions[-1]) if len(pair_of) else 0)
+        alone = np.where(sums, sums, np.float32(np.nan))
+        strengths = np.where(np.isnan(ratings), alone, ratings + np.nan_to_num(sums))[pair_of[changes]]
+        changed = batch.where(changes)
+        self._last_ms.values[changed.users] = changed.times_ms  # the last one wins
+        times = np.fmax(rated_s, latest)[pair_of[changes]]
+        return self.table.apply(changed.users, changed.items, strengths, times, changed.positions)
+
+    def drop_user(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Delete all that is known of a user, once there are events; returns the deleted (items, strengths)."""
+        self._sums.drop_user(user)
+        self._recent.drop_user(user)
+        return self.table.drop_user(user)
+
+    @property
+    def last_ms(self) -> NDArray[np.int64]:
+        """Unix milliseconds of the last change of each user, int64 (U,)."""
+        return self._last_ms.values
+
+    def pack(self) -> None:
+        """See `RatingTable.pack`, which the table of ratings has done."""
+        if self.has_events:
+            self.table.pack()
+            self._sums.pack()
+
+    # --- one user
+
+    def only_seen(self, user: int) -> NDArray[np.int32]:
+        """Items without a strength that a user has events of."""
+        items, sums = self._apart(user)
+        seen: NDArray[np.int32] = items[sums == 0]
+        return seen
+
+    def unrated(self, user: int) -> NDArray[np.int32]:
+        """Items that a user has events of, and perhaps some that the user has rated."""
+        return np.append(self.table.row(user)[0], self._apart(user)[0]) if self.has_events else NO_ITEMS
+
+    def disliked(self, user: int) -> NDArray[np.int32]:
+        """Items whose events sum up to less than 0 for a user."""
+        if not self.has_events:
+            return NO_ITEMS
+        items, strengths, *_ = self.table.row(user)
+        is_rated = np.isin(items, self._ratings.row(user)[0], assume_unique=True)
+        apart, sums = self._apart(user)
+        return np.append(items[(strengths < 0) & ~is_rated], apart[sums < 0])
+
+    def _apart(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        return self._sums.row(user)[:2] if self.has_events else (NO_ITEMS, NO_ITEMS.astype(np.float32))
+
+    # --- a batch
+
+    def _add(self, batch: Batch, events: EventRows, known: Sums) -> NDArray[np.bool_]:
+        """Add the events to `known`; returns which rows of the batch may change a strength, bool (B,)."""
+        own = batch.where(events.are_events)
+        counts = self._recent.take(own.users, events.keys) & ~np.isnan(events.weights)
+        times = np.minimum(own.timestamps, own.times_ms / 1000)
+        times[events.weights == 0] = -np.inf  # what was only seen does not make a strength younger
+        pairs, amounts = known.pair_of[events.are_events], own.values * events.weights
+        add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, known.sums, known.latest)
+        may_change = ~events.are_events
+        may_change[events.are_events] = counts & (events.weights != 0)
+        return may_change
+
+    def _keep_apart(self, known: Sums, are_rated: NDArray[np.bool_], position: int) -> None:
+        """Update the table of sums: it has those of pairs that are rated or were only seen."""
+        users, items, _, sums, latest, were_apart = known
+        are_apart = ~np.isnan(sums) & (are_rated | (sums == 0))
+        changed = are_apart | were_apart
+        if changed.any():
+            values = np.where(are_apart, sums, np.float32(np.nan))[changed]
+            positions = np.full(len(values), position)
+            self._sums.apply(users[changed], items[changed], values, latest[changed], positions)

@@ -1,0 +1,195 @@
+"""Events in live models: what is learned, what is kept out of lists, and that a restart ends in the same bits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu
+from gpu.model import Model
+from gpu.online import prepare_online
+from service.engine.history import History
+from service.engine.live_model import LiveModel
+from service.engine.queries import Popular, Query, Recommend, Recommendation
+from service.engine.ranking import Ranking
+from service.event_types import parse_event_types
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.manifest import FORMAT, Manifest
+from tests.service.planted import SMALL, entries
+
+TYPES = parse_event_types("rate=1,purchase=10,dislike=-2,impression=seen")
+LATER = [("u0", "i3", "purchase"), ("u0", "i8", "dislike"), ("u0", "i13", "impression"), ("new", "i2", "purchase")]
+
+
+def as_events(given: Sequence[Entry]) -> list[Entry]:
+    """The ratings of `given` as events of a type with the weight 1."""
+
+    def of(rating: RatingEvent) -> TypedEvent:
+        return TypedEvent(rating.user, rating.item, "rate", rating.rating or 0.0, rating.timestamp)
+
+    return [Entry(one.id, "event", events=list(map(of, one.ratings))) for one in given]
+
+
+def events(ms: int, *given: tuple[str, str, str]) -> Entry:
+    return Entry(StreamId(ms, 0), "event", events=[TypedEvent(*one, timestamp=ms / 1000) for one in given])
+
+
+def history_of(given: Sequence[Entry]) -> History:
+    history = History(TYPES)
+    history.apply(given)
+    return history
+
+
+def trained(history: History, algorithm: str) -> Model:
+    small = {"ease": {}, "culsh-implicit": SMALL}.get(algorithm, {"n_factors": 8, "n_epochs": 5})
+    params = gpu.params_for(algorithm, small)
+    table = history.table_of(is_implicit=params.is_implicit)
+    return gpu.fit(table.ratings(history.users.keys, history.items.keys), params)
+
+
+def copy_of(model: Model) -> Model:
+    arrays = {name: array.copy() for name, array in model.arrays.items()}
+    return Model(model.params, model.mean, model.scale, arrays, model.calibration)
+
+
+def live(history: History, model: Model, watermark: str = "2000-0") -> LiveModel:
+    table = history.table_of(is_implicit=model.is_implicit)
+    name, users = model.params.algorithm, np.arange(model.n_users)
+    rows = np.where([bool(history.users.id(user)) for user in users.tolist()], users, -1), np.arange(model.n_items)
+    manifest = Manifest(
+        f"{name}-1",
+        name,
+        dataclasses.asdict(model.params),
+        model.mean,
+        model.scale,
+        {},
+        watermark,
+        model.n_users,
+        model.n_items,
+        {},
+        FORMAT,
+    )
+    moved = copy_of(model).mapped(*rows, table.n_users, table.n_items)
+    live_model = LiveModel(manifest, prepare_online(moved, table, history.users.keys, history.items.keys), history)
+    assert live_model.settle(None)
+    return live_model
+
+
+def ranking_of(history: History, *models: LiveModel) -> Ranking:
+    ranking = Ranking(history, [live_model.name for live_model in models])
+    ranking.recount()
+    for live_model in models:
+        ranking.install(live_model)
+    return ranking
+
+
+def learn(history: History, ranking: Ranking, *given: Entry) -> None:
+    applied = history.apply(given)
+    ranking.note(applied)
+    for live_model in ranking.models():
+        live_model.learn(applied)
+        assert live_model.settle(None)
+
+
+def items(ranking: Ranking, user: str, **options: Any) -> list[str]:
+    (answer,) = ranking.answer([Recommend(user=user, **{"n": 40} | options)], StreamId(9, 0))
+    assert isinstance(answer, Recommendation), answer
+    return [one.item for one in answer.items]
+
+
+@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit", "ease", "nmf"])
+def test_ratings_posted_as_events_give_the_same_lists(algorithm: str) -> None:
+    rated, typed = history_of(entries()), history_of(as_events(entries()))
+    models = trained(rated, algorithm), trained(typed, algorithm)
+    for name, array in models[0].arrays.items():
+        np.testing.assert_array_equal(array, models[1].arrays[name], err_msg=name)
+    later = [
+        Entry(StreamId(3000, 0), "rating", [RatingEvent("u1", "i1", 5.0, 3.0), RatingEvent("new", "i2", 4.0, 3.0)])
+    ]
+    answers = []
+    for history, model, more in zip((rated, typed), models, (later, as_events(later)), strict=True):
+        ranking = ranking_of(history, live(history, model))
+        learn(history, ranking, *more)
+        queries: list[Query] = [
+            *(Recommend(user=user, explain=True) for user in ("u0", "u1", "new", "nobody")),
+            Popular(),
+        ]
+        answers.append(ranking.answer(queries, StreamId(9, 0)))
+    assert answers[0] == answers[1]
+    assert typed.table.n_ratings == 0
+
+
+@pytest.mark.parametrize("algorithm", ["als-implicit", "als", "culsh-implicit", "ease"])
+def test_events_keep_items_out_of_lists(algorithm: str) -> None:
+    history = history_of(entries())
+    ranking = ranking_of(history, live(history, trained(history, algorithm)))
+    rated = {r.item for entry in entries() for r in entry.ratings if r.user == "u0"}
+    every = {f"i{n}" for n in range(40)}
+    learn(history, ranking, events(3000, *LATER))
+    assert set(items(ranking, "u0")) == every - rated - {"i3", "i8", "i13"}
+    assert set(items(ranking, "u0", exclude=["i5"])) == set(items(ranking, "u0")) - {"i5"}
+    assert set(items(ranking, "u0", include_seen=True)) == {f"i{n}" for n in range(40)} - {"i8"} | (
+        {"i8"} & rated - {"i8"}
+    )
+    assert "i2" not in items(ranking, "new")
+
+
+def test_popular_items_follow_strengths_and_masks() -> None:
+    history = History(TYPES)
+    ranking = ranking_of(history)
+    purchases = [(f"u{n}", "much bought", "purchase") for n in range(3)]
+    learn(history, ranking, events(1, *purchases, ("u0", "once bought", "purchase"), ("u0", "shown", "impression")))
+    (answer,) = ranking.answer([Popular()], StreamId(9, 0))
+    assert [one.item for one in answer.items] == ["much bought", "once bought"]
+    learn(history, ranking, events(2, ("v", "much bought", "impression")))
+    assert items(ranking, "v") == ["once bought"]
+    learn(history, ranking, Entry(StreamId(3, 0), "forget", subject="u0"))
+    (answer,) = ranking.answer([Popular()], StreamId(9, 0))
+    assert [one.item for one in answer.items] == ["much bought"]
+
+
+@pytest.mark.parametrize("algorithm", ["als-implicit", "als", "culsh-implicit", "ease", "sgd"])
+def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
+    given = [
+        events(3000, *LATER),
+        Entry(StreamId(3001, 0), "rating", [RatingEvent("u5", "i3", 1.0, 3.0), RatingEvent("u0", "i8", 5.0, 3.0)]),
+        events(3002, ("u5", "i3", "purchase"), ("u6", "brand new", "purchase"), ("u7", "brand new", "purchase")),
+        Entry(StreamId(3003, 0), "rating", [RatingEvent("u5", "i3", None, 3.0)]),
+        Entry(StreamId(3004, 0), "forget", subject="u7"),
+        events(3005, ("u8", "i3", "impression"), ("u7", "i4", "purchase")),
+    ]
+    model = trained(history_of(entries()), algorithm)
+    streamed = history_of(entries())
+    ranking = ranking_of(streamed, live(streamed, model))
+    for entry in given:
+        learn(streamed, ranking, entry)
+    restarted = history_of([*entries(), *given])
+    (one,), other = ranking.models(), live(restarted, model)
+    for name, array in one.model.arrays.items():
+        np.testing.assert_array_equal(array, other.model.arrays[name], err_msg=name)
+
+
+def test_an_explicit_model_learns_ratings_alone() -> None:
+    history = history_of(entries())
+    model = trained(history, "als")
+    ranking = ranking_of(history, live(history, model))
+    before = {name: array.copy() for name, array in ranking.models()[0].model.arrays.items()}
+    learn(history, ranking, events(3000, ("u0", "i3", "purchase"), ("u1", "i8", "dislike")))
+    for name, array in ranking.models()[0].model.arrays.items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
+def test_a_dislike_lowers_what_is_like_it_and_a_purchase_raises_it() -> None:
+    history = history_of(as_events(entries()))
+    model = trained(history, "als-implicit")
+    ranking = ranking_of(history, live(history, model))
+    learn(
+        history,
+        ranking,
+        events(3000, ("even", "i0", "purchase"), ("even", "i2", "purchase"), ("even", "i1", "dislike")),
+    )
+    assert all(int(item[1:]) % 2 == 0 for item in items(ranking, "even", n=10))

@@ -9,6 +9,10 @@ The twin of `gpu.host.topn`. The scores of all items are never stored:
 3. These rows, and all items touched by neighbors of a user's rated items, are scored exactly in float32. Masked rows
    are dropped, and the rest is sorted.
 
+Up to `most_listed` items that pass a filter are candidates: they alone are scored, exactly, and nothing is scanned. The
+bits of larger filters are tested where the sample sets the floor, whose stride follows from their count, and where the
+scan keeps a row: it reads all factors as without a filter.
+
 So lists are those of the exact scores, ties to the lower row. Bounds: kernels/topn_scan.cu. Three cases sort the exact
 scores of all items instead: a user whose rows do not fit (for example, with very many equal scores), long lists, and
 devices without tensor cores. With few items, all are scored exactly in one step.
@@ -27,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.device import TENSOR_CORES, compute_capability
+from gpu.device.filters import Choice, choice_of
 from gpu.device.item_index import NAME, SCAN, TILE, USER_TILES, RankedItems
 from gpu.device.kernels import kernel, module
 from gpu.device.topn_requests import Batch, Sizes, fetched, upload
@@ -35,6 +40,7 @@ from gpu.ranking.requests import RankingRequests
 
 MOST_USERS = 256  # users of a batch, at most
 FEW_ITEMS = 4096  # items, at most, that are all scored exactly
+FEW_SHARE = 128  # one in so many items: scoring them exactly takes about as long as a scan
 LEAST_SAMPLE, SAMPLE_SHARE = 2048, 5  # the sample has 5 √(n I) items: its scores then cost about as much as its slack
 MARGIN = 1.5  # ratio of the room for rows to the expected number, for the width of the bounds
 MOST_MASKED = 1 << 16  # masked rows, at most, that get extra room
@@ -54,33 +60,12 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, eligible: Sequenc
     Returns:
         int32 (B, n) rows and float32 (B, n) scores; padded with −1 and −inf.
     """
-    if any(eligible):
-        requests = _with_candidates(requests, eligible, ranked_items.n_items)
-    return _rank_parts(ranked_items, requests, n)
-
-
-def _with_candidates(requests: RankingRequests, eligible: Sequence[Eligible | None], n_items: int) -> RankingRequests:
-    """The same requests with the eligible items as candidates."""
-    lists = [
-        requests.candidates[requests.candidate_starts[b] : requests.candidate_starts[b + 1]]
-        if one is None
-        else one.rows
-        for b, one in enumerate(eligible)
-    ]
-    lists = [rows[: np.searchsorted(rows, n_items)].astype(np.int64) for rows in lists]
-    starts = np.cumsum([0, *map(len, lists)])
-    given = requests.has_candidates | np.array([one is not None for one in eligible])
-    return requests._replace(candidate_starts=starts, candidates=np.concatenate(lists), has_candidates=given)
-
-
-def _rank_parts(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Answer:
-    """`rank` without filters."""
     n_users = len(requests.biases)
     if not n or not n_users:  # without items n is 0
         return np.empty((n_users, n), dtype=np.int32), np.empty((n_users, n), dtype=np.float32)
     if n_users > MOST_USERS:
         parts = [
-            _rank_parts(ranked_items, _part(requests, first, first + MOST_USERS), n)
+            rank(ranked_items, *_part(requests, eligible, first, first + MOST_USERS), n)
             for first in range(0, n_users, MOST_USERS)
         ]
         return np.concatenate([items for items, _ in parts]), np.concatenate([scores for _, scores in parts])
@@ -88,50 +73,63 @@ def _rank_parts(ranked_items: RankedItems, requests: RankingRequests, n: int) ->
         items, scores = np.full((n_users, n), -1, dtype=np.int32), np.full((n_users, n), -np.inf, dtype=np.float32)
         overflowed = np.arange(n_users)
     else:
-        items, scores, overflowed = _rank(ranked_items, requests, n)
+        items, scores, overflowed = _rank(ranked_items, requests, eligible, n)
     for user in overflowed.tolist():
-        items[user], scores[user] = _sorted(ranked_items, _part(requests, user, user + 1), n)
+        items[user], scores[user] = _sorted(ranked_items, *_part(requests, eligible, user, user + 1), n)
     return items, scores
 
 
-def sizes_of(n_items: int, n: int, longest_mask: int) -> Sizes:
+def most_listed(n_items: int, n: int) -> int:
+    """Items that pass a filter, at most, so that all are scored exactly: a sample of more has a stride of 2 or more."""
+    return max(FEW_ITEMS, 4 * SAMPLE_SHARE**2 * n, n_items // FEW_SHARE)
+
+
+def sizes_of(n_items: int, n: int, choice: Choice, longest_mask: int) -> Sizes:
     """Size of the sample, and room for the rows of the scan, which suffices almost always."""
-    wanted = max(SAMPLE_SHARE * (n * n_items) ** 0.5, LEAST_SAMPLE)
-    stride = int(n_items // wanted)
-    if n_items <= FEW_ITEMS or stride < 2:
+    are_scanned, n_listed = choice.n_candidates < 0, max(int(choice.n_candidates.max()), 1)
+    if not are_scanned.any():
+        return Sizes(1, 0, n_listed)
+    n_eligible = int(choice.n_eligible[are_scanned].min())
+    wanted = max(SAMPLE_SHARE * (n * n_eligible) ** 0.5, LEAST_SAMPLE)
+    stride = int(n_eligible // wanted)
+    if n_eligible <= FEW_ITEMS or stride < 2:
         return Sizes(1, 0, n_items)
     n_tiles = -(-n_items // TILE)
     n_sampled = -(-n_tiles // stride) * TILE
     room = MARGIN * stride * (n + 6 * n**0.5 + 20) + min(longest_mask, MOST_MASKED)
-    return Sizes(stride, n_sampled, min(-(-int(room) // WIDE) * WIDE, n_items))
+    return Sizes(stride, n_sampled, min(max(-(-int(room) // WIDE) * WIDE, n_listed), n_items))
 
 
-def _part(requests: RankingRequests, first: int, last: int) -> RankingRequests:
+def _part(
+    requests: RankingRequests, eligible: Sequence[Eligible | None], first: int, last: int
+) -> tuple[RankingRequests, Sequence[Eligible | None]]:
     users, bounds = slice(first, last), slice(first, last + 1)
     return requests._replace(
         factors=requests.factors[users], biases=requests.biases[users], baselines=requests.baselines[users],
         starts=requests.starts[users], lengths=requests.lengths[users],
         exclude_starts=requests.exclude_starts[bounds], candidate_starts=requests.candidate_starts[bounds],
         has_candidates=requests.has_candidates[users],
-    )  # fmt: skip
+    ), eligible[users]  # fmt: skip
 
 
 def _rank(
-    ranked_items: RankedItems, requests: RankingRequests, n: int
+    ranked_items: RankedItems, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Rows and scores (B, n), and the users whose rows did not fit."""
     masks = requests.lengths + np.diff(requests.exclude_starts)
-    sizes = sizes_of(ranked_items.n_items, n, int(masks.max()))
-    batch = upload(ranked_items, requests, n, sizes)
+    choice = choice_of(requests, eligible, ranked_items.n_items, most_listed(ranked_items.n_items, n))
+    sizes = sizes_of(ranked_items.n_items, n, choice, int(masks.max()))
+    batch = upload(ranked_items, requests, choice, n, sizes)
     if sizes.stride == 1:
-        _score_all(ranked_items, batch)
+        _score_all(ranked_items, batch, sizes.room)
     else:
         _touch(ranked_items, batch)
         _scan(ranked_items, "sample_scores", batch, sizes.n_sampled // TILE)
         _score_touched(ranked_items, batch, sizes.n_sampled // TILE, is_sampled=True)
         _launch(ranked_items, "set_floors", (batch.n_users,), WIDE, batch.structure)
         _scan(ranked_items, "scan", batch, -(-ranked_items.n_items // TILE))
-        grid = _parts(8 * sizes.stride * n), batch.n_users  # for the expected rows; blocks loop over more
+        n_rows = max(sizes.stride * n, int(choice.n_candidates.max()))
+        grid = _parts(8 * n_rows), batch.n_users  # for the expected rows; blocks loop over more
         _launch(ranked_items, "score_rows", grid, THREADS, batch.structure, np.int32(0))
         _score_touched(ranked_items, batch, -(-ranked_items.n_items // TILE), is_sampled=False)
     _launch(ranked_items, "list_best", (batch.n_users,), WIDE, batch.structure)
@@ -140,10 +138,13 @@ def _rank(
     return found[0].copy(), found[1].view(np.float32).copy(), np.flatnonzero(counts.max(axis=1) > sizes.room)
 
 
-def _sorted(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Answer:
+def _sorted(
+    ranked_items: RankedItems, requests: RankingRequests, eligible: Sequence[Eligible | None], n: int
+) -> Answer:
     """The list (n,) of one user, by the exact scores of all items."""
-    batch = upload(ranked_items, requests, n, Sizes(1, 0, ranked_items.n_items))
-    _score_all(ranked_items, batch)
+    choice, sizes = choice_of(requests, eligible, ranked_items.n_items, 0), Sizes(1, 0, ranked_items.n_items)
+    batch = upload(ranked_items, requests, choice, n, sizes)
+    _score_all(ranked_items, batch, sizes.room)
     n_keys = int(batch.out[1])
     keys = cupy.sort(batch.keys[0, :n_keys])[::-1][:n].get()
     items, scores = np.full(n, -1, dtype=np.int32), np.full(n, -np.inf, dtype=np.float32)
@@ -153,11 +154,11 @@ def _sorted(ranked_items: RankedItems, requests: RankingRequests, n: int) -> Ans
     return items, scores
 
 
-def _score_all(ranked_items: RankedItems, batch: Batch) -> None:
-    """Score every item exactly, or only the candidates of requests that have some."""
+def _score_all(ranked_items: RankedItems, batch: Batch, n_rows: int) -> None:
+    """Score every item exactly, or only the candidates of requests that have some; `n_rows` for a user, at most."""
     _launch(ranked_items, "reset", (-(-batch.n_users // WIDE),), WIDE, batch.structure)
     _touch(ranked_items, batch)
-    grid = _parts(8 * ranked_items.n_items), batch.n_users
+    grid = _parts(8 * n_rows), batch.n_users
     _launch(ranked_items, "score_rows", grid, THREADS, batch.structure, np.int32(1))
 
 

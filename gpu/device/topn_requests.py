@@ -9,13 +9,14 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.device.filters import Choice
 from gpu.device.item_index import TILE, RankedItems
 from gpu.ranking.requests import RankingRequests
 from gpu.ratings import NO_MIDDLE
 
 POINTERS = (
     "factors", "biases", "baselines", "seen_starts", "seen", "values", "excluded_starts", "excluded",
-    "candidate_starts", "candidates", "has_candidates", "sample", "touched", "floors", "counts", "rows", "keys",
+    "candidates", "n_candidates", "filters", "filter_words", "sample", "touched", "floors", "counts", "rows", "keys",
     "items", "scores",
 )  # fmt: skip
 NUMBERS = "n_users", "n", "mask_seen", "stride", "n_sampled", "words", "room", "n_tiles"
@@ -52,11 +53,11 @@ class Batch(NamedTuple):
     held: tuple[Any, ...]
 
 
-def upload(ranked_items: RankedItems, requests: RankingRequests, n: int, sizes: Sizes) -> Batch:
+def upload(ranked_items: RankedItems, requests: RankingRequests, choice: Choice, n: int, sizes: Sizes) -> Batch:
     """Copy the requests to the device and allocate memory for work and answer."""
     n_users, n_tiles = len(requests.biases), -(-ranked_items.n_items // TILE)
     task, words = np.zeros((), dtype=TASK), n_tiles if ranked_items.n_slots else 0
-    given = _to_device(_parts_of(ranked_items, requests), task)
+    given = _to_device(_parts_of(ranked_items, requests, choice), task)
     work = {
         "keys": cupy.empty((n_users, sizes.room), dtype=cupy.uint64),
         "rows": cupy.empty((n_users, sizes.room if sizes.stride > 1 else 0), dtype=cupy.int32),
@@ -72,13 +73,13 @@ def upload(ranked_items: RankedItems, requests: RankingRequests, n: int, sizes: 
     numbers = n_users, n, not requests.include_seen, sizes.stride, sizes.n_sampled, words, sizes.room, n_tiles
     for name, number in zip(NUMBERS, numbers, strict=True):
         task[name] = number
-    held = given, work["rows"], work["sample"], work["floors"]
+    held = given, work["rows"], work["sample"], work["floors"], choice.held
     return Batch(task.view(f"V{TASK.itemsize}"), n_users, work["touched"], work["keys"], out, held)
 
 
 def _to_device(parts: dict[str, NDArray[Any]], task: Any) -> Any:
     """Copy the user side in one transfer, and write the addresses of its parts to `task`."""
-    ends = list(itertools.accumulate(part.size for part in parts.values()))
+    ends = list(itertools.accumulate(part.nbytes // 4 for part in parts.values()))
     pinned, given = _pinned("up", ends[-1]), cupy.empty(ends[-1], dtype=cupy.int32)
     np.concatenate([part.ravel().view(np.int32) for part in parts.values()], out=pinned[: ends[-1]])
     for name, start in zip(parts, [0, *ends], strict=False):
@@ -87,11 +88,12 @@ def _to_device(parts: dict[str, NDArray[Any]], task: Any) -> Any:
     return given
 
 
-def _parts_of(ranked_items: RankedItems, requests: RankingRequests) -> dict[str, NDArray[Any]]:
-    """The arrays of `Task` that hold the user side, of four-byte numbers each."""
+def _parts_of(ranked_items: RankedItems, requests: RankingRequests, choice: Choice) -> dict[str, NDArray[Any]]:
+    """The arrays of `Task` that hold the user side, of numbers of four bytes or addresses, which come first."""
     seen_starts, places = _seen(requests, ranked_items.n_slots > 0 or not requests.include_seen)
     has_values = ranked_items.n_slots and not (ranked_items.is_implicit and ranked_items.middle == NO_MIDDLE)
     return {
+        "candidates": choice.candidates, "filters": choice.filters,
         "factors": _padded(requests.factors, ranked_items.width),
         "biases": requests.biases.astype(np.float32, copy=False),
         "baselines": requests.baselines.astype(np.float32, copy=False), "seen_starts": seen_starts,
@@ -101,9 +103,7 @@ def _parts_of(ranked_items: RankedItems, requests: RankingRequests) -> dict[str,
         else np.zeros(0, dtype=np.float32),
         "excluded_starts": _from_zero(requests.exclude_starts),
         "excluded": _between(requests.exclude_starts, requests.excluded),
-        "candidate_starts": _from_zero(requests.candidate_starts),
-        "candidates": _between(requests.candidate_starts, requests.candidates),
-        "has_candidates": requests.has_candidates.astype(np.int32),
+        "n_candidates": choice.n_candidates, "filter_words": choice.filter_words,
     }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ __device__ __forceinline__ void push(const Task& task, int user, int item, float
 extern "C" __global__ void __launch_bounds__(THREADS) score_touched(Catalog items, Task task, int sampled) {
     const int user = blockIdx.y, lane = threadIdx.x % 32, warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     const int stride = sampled ? task.stride : 1, n_tiles = sampled ? task.n_sampled / TILE : task.n_tiles;
-    if (task.has_candidates[user]) return;
+    if (task.n_candidates[user] >= 0) return;
     for (int first = 32 * warp; first < n_tiles; first += gridDim.x * THREADS) {
         const unsigned mine = first + lane < n_tiles ? task.touched[(long long)user * task.words + (first + lane) * stride] : 0;
         for (unsigned some = __ballot_sync(~0u, mine != 0); some; some &= some - 1) {
@@ -95,12 +95,13 @@ __device__ __forceinline__ unsigned reached_by(int n, const unsigned (&mine)[4],
     return found;
 }
 
-// A score that at least `n` items reach: the n-th largest of the maxima of groups of the sample. Grid: users.
+// A score that at least `n` items reach: the n-th largest of the maxima of groups of the sample, without items that do
+// not pass the filter. Grid: users.
 extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalog items, Task task) {
     __shared__ int counts[32];
     const int user = blockIdx.x;
     if (threadIdx.x < 2) task.counts[2 * user + threadIdx.x] = 0;
-    if (task.has_candidates[user]) {
+    if (task.n_candidates[user] >= 0) {
         if (threadIdx.x == 0) task.floors[user] = LOWEST;
         return;
     }
@@ -111,8 +112,11 @@ extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalog items, Tas
     float4 largest = make_float4(NONE, NONE, NONE, NONE);
     for (int n = threadIdx.x; n < task.n_sampled / 4; n += WIDE) {
         const float4 x = __ldcg(sample + n);
-        largest.x = fmaxf(largest.x, x.x), largest.y = fmaxf(largest.y, x.y);
-        largest.z = fmaxf(largest.z, x.z), largest.w = fmaxf(largest.w, x.w);
+        const unsigned passes = eligible_in(task, user, 4 * n / TILE * task.stride) >> (4 * n % TILE);
+        if (passes & 1) largest.x = fmaxf(largest.x, x.x);
+        if (passes & 2) largest.y = fmaxf(largest.y, x.y);
+        if (passes & 4) largest.z = fmaxf(largest.z, x.z);
+        if (passes & 8) largest.w = fmaxf(largest.w, x.w);
     }
     const unsigned none = ascending(NONE), mine[4] = {
         ascending(largest.x), ascending(largest.y), ascending(largest.z), ascending(largest.w)
@@ -126,11 +130,10 @@ extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalog items, Tas
 // Score the items that may be in the lists. `all`: every item, for users without candidates; else the rows of the scan.
 // Grid: parts x users.
 extern "C" __global__ void __launch_bounds__(THREADS) score_rows(Catalog items, Task task, int all) {
-    const int user = blockIdx.y, place = threadIdx.x % 8, is_some = task.has_candidates[user];
-    const int n_rows = is_some ? task.candidate_starts[user + 1] - task.candidate_starts[user]
-                     : all     ? items.n_items
-                               : min(task.counts[2 * user], task.room);
-    const int* rows = is_some ? task.candidates + task.candidate_starts[user] : task.rows + (long long)user * task.room;
+    const int user = blockIdx.y, place = threadIdx.x % 8, n_candidates = task.n_candidates[user];
+    const bool is_some = n_candidates >= 0;
+    const int n_rows = is_some ? n_candidates : all ? items.n_items : min(task.counts[2 * user], task.room);
+    const int* rows = is_some ? task.candidates[user] : task.rows + (long long)user * task.room;
     for (int n = (blockIdx.x * THREADS + threadIdx.x) / 8; n < n_rows; n += gridDim.x * THREADS / 8) {
         const int item = is_some || !all ? rows[n] : n;
         const bool touched = is_touched(task, user, item);

@@ -22,8 +22,11 @@ struct Task {                      // in the layout of gpu/device/topn.py; B use
     const float *factors, *biases, *baselines;  // (B, G), (B,), (B,)
     const int *seen_starts, *seen;              // (B + 1,) and flat; ascending for each user, as the lists below
     const float* values;
-    const int *excluded_starts, *excluded, *candidate_starts, *candidates;
-    const int* has_candidates;     // (B,)
+    const int *excluded_starts, *excluded;
+    const int* const* candidates;  // (B,): the only rows that may be in the list
+    const int* n_candidates;       // (B,), below 0: no candidates, all items may be
+    const unsigned* const* filters;  // (B,): a bit for each item that may be in the list; null: all may be
+    const int* filter_words;       // (B,): later items do not pass
     float* sample;                 // (B, n_sampled)
     unsigned* touched;             // (B, words), a bit for each item; unused without neighbors
     float* floors;                 // (B,): lower scores cannot be in the list
@@ -34,7 +37,7 @@ struct Task {                      // in the layout of gpu/device/topn.py; B use
     float* scores;
     int n_users, n, mask_seen, stride, n_sampled, words, room, n_tiles;
 };
-constexpr int TILE = 32;           // items that are sampled or scanned together; a word of `touched`
+constexpr int TILE = 32;           // items that are sampled or scanned together; a word of `touched` and of filters
 #define NONE __int_as_float(0xff800000)  // −∞
 
 __device__ __forceinline__ bool holds(const int* list, const int* starts, int user, int item) {
@@ -46,8 +49,18 @@ __device__ __forceinline__ bool holds(const int* list, const int* starts, int us
     return low < starts[user + 1] && list[low] == item;
 }
 
+// The items of a tile that pass the user's filter.
+__device__ __forceinline__ unsigned eligible_in(const Task& task, int user, int tile) {
+    const unsigned* filter = task.filters[user];
+    return !filter ? ~0u : tile < task.filter_words[user] ? __ldg(filter + tile) : 0u;
+}
+
+__device__ __forceinline__ bool is_eligible(const Task& task, int user, int item) {
+    return eligible_in(task, user, item / TILE) >> (item % TILE) & 1;
+}
+
 __device__ __forceinline__ bool is_masked(const Task& task, int user, int item) {
-    return (task.mask_seen && holds(task.seen, task.seen_starts, user, item)) || holds(task.excluded, task.excluded_starts, user, item);
+    return !is_eligible(task, user, item) || (task.mask_seen && holds(task.seen, task.seen_starts, user, item)) || holds(task.excluded, task.excluded_starts, user, item);
 }
 
 // Eight neighboring lanes, `place` 0 to 7, compute the following together, always in the same order of additions.

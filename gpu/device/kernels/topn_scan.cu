@@ -66,7 +66,7 @@ __device__ __forceinline__ void take_users(Shared& shared, const Catalog& items,
         const float norm = sqrtf(product(factors, factors, place)) * (1 + 0x1p-16f), bias = task.biases[known];
         if (place) continue;
         const float slack = SLACK * (fabsf(bias) + *items.largest) + SMALLEST;
-        const bool is_there = user < task.n_users && !task.has_candidates[user];
+        const bool is_there = user < task.n_users && task.n_candidates[user] < 0;
         shared.reach[at] = EPSILON * norm, shared.rest[at] = bias - slack;
         shared.floors[at] = is_there ? task.floors[user] - bias - slack : -NONE;
     }
@@ -157,11 +157,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sample_scores(Catalo
 }
 
 __device__ __forceinline__ void append(const Task& task, int user, int item) {
+    if (!is_eligible(task, user, item)) return;
     const int place = atomicAdd(task.counts + 2 * user, 1);
     if (place < task.room) task.rows[(long long)user * task.room + place] = item;
 }
 
-// Append every item that may reach the floor to its user's rows. Grid: tiles x users.
+// Append every item that passes the filter and may reach the floor to its user's rows. Grid: tiles x users.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) scan(Catalog items, Task task) {
     Shared& shared = *(Shared*)memory;
     const int lane = threadIdx.x % 32, base = blockIdx.y * USERS;

@@ -14,6 +14,7 @@ from gpu.calibration import Calibration
 from gpu.model import NO_NEIGHBOR, Model
 from gpu.params import AlsParams, CulshImplicitParams, CulshParams
 from gpu.ranking import topn
+from gpu.ranking.eligible import Eligible
 from gpu.ranking.item_index import ItemIndex
 from gpu.ratings import Rows
 from tests.gpu.models import OF_RATINGS
@@ -182,7 +183,7 @@ def test_masks_of_the_best_items(kind):
 
 @pytest.mark.parametrize("kind", [PLAIN, NEAR])
 @pytest.mark.parametrize("n_items", [50, 40_000])
-def test_filters(n_items, kind):
+def test_candidates_and_exclusions(n_items, kind):
     model, rows = model_of(kind, 6, n_items, 20), rated(6, n_items, 40)
     index, rng = ItemIndex(model, DEVICE), np.random.default_rng(3)
     hidden = rng.random(n_items) < 0.3
@@ -197,6 +198,62 @@ def test_filters(n_items, kind):
             allowed &= np.isin(np.arange(n_items), among)
         allowed[exclude[user]] = False
         assert_best((items[user], scores[user]), exact_scores(model, rows, user), allowed, 15)
+
+
+def best_items(model: Model, n: int) -> np.ndarray:
+    """A mask of the `n` items with the highest scores for user 0, without ratings."""
+    one = np.zeros(1, np.int64)
+    scores = exact_scores(model, Rows(one, one, np.zeros(0, np.int32), np.zeros(0, np.float32)), 0)
+    return np.argsort(np.argsort(-scores)) < n
+
+
+@pytest.mark.parametrize("kind", [PLAIN, NEAR, NEAR_IMPLICIT])
+@pytest.mark.parametrize("n_items", [50, 40_000, 150_000])
+def test_filters(n_items, kind):
+    """One for all users, and one for each: none, few and many items, long runs, and all but the best."""
+    model, rows = model_of(kind, 12, n_items, 20), rated(12, n_items, 40)
+    index, rng, every = ItemIndex(model, DEVICE), np.random.default_rng(4), np.arange(n_items)
+    masks = [rng.permutation(n_items) < n for n in (0, 1, n_items // 1000, n_items // 5, n_items - 1, n_items)]
+    masks += [every < n_items // 2, ~best_items(model, n_items // 8), every % 64 < 32, best_items(model, 5)]
+    each: list[Eligible | None] = [*map(Eligible.of, masks), None, None]
+    hidden = rng.random(n_items) < 0.1
+    index.hide(hidden)
+    exclude, candidates = [rng.integers(0, n_items, 300)] * 12, [None] * 11 + [rng.integers(0, n_items, 300)]
+    for eligible in (each, [each[3]] * 12, [each[2]] * 12):
+        items, scores = ask(index, rows, 15, eligible=eligible, exclude=exclude, candidates=candidates)
+        for user, one in enumerate(eligible):
+            allowed = ~hidden if one is None else ~hidden & one.mask(n_items)
+            allowed[exclude[user]] = False
+            allowed[rows.items[rows.starts[user] : rows.starts[user] + rows.lengths[user]]] = False
+            if (among := candidates[user]) is not None:
+                allowed &= np.isin(every, among)
+            assert_best((items[user], scores[user]), exact_scores(model, rows, user), allowed, 15)
+
+
+def test_a_filter_may_be_shorter_or_longer_than_the_catalog():
+    model, rng = model_of(PLAIN, 2, 30_000, 16), np.random.default_rng(5)
+    rows, index = rated(2, 30_000, 10), ItemIndex(model, DEVICE)
+    masks = [rng.random(n) < share for n in (17_000, 45_000) for share in (0.01, 0.6)]
+    for mask in masks:
+        items, scores = ask(index, rows, 10, include_seen=True, eligible=[Eligible.of(mask)] * 2)
+        allowed = Eligible.of(mask).mask(30_000)
+        for user in range(2):
+            assert_best((items[user], scores[user]), exact_scores(model, rows, user), allowed, 10)
+
+
+def test_filters_neither_copy_again_nor_sort(device, monkeypatch):
+    """A filter is uploaded once, and its sample sets a floor that few rows reach."""
+    filters = importlib.import_module("gpu.device.filters")
+    model, rows = model_of(PLAIN, 64, 400_000, 32), rated(64, 400_000, 50)
+    index, rng = ItemIndex(model, DEVICE), np.random.default_rng(6)
+    sets = [Eligible.of(rng.random(400_000) < share) for share in (0.0001, 0.02, 0.5)]
+    batches = [[one] * 64 for one in sets] + [[*sets, None] * 16]
+    monkeypatch.setattr(device, "_sorted", None)
+    for eligible in batches:
+        assert (ask(index, rows, 10, eligible=eligible)[0] >= 0).all()
+    monkeypatch.setattr(filters, "to_device", None)
+    for eligible in batches:
+        assert (ask(index, rows, 10, eligible=eligible)[0] >= 0).all()
 
 
 def test_everything_masked():

@@ -29,7 +29,8 @@ from gpu.ratings import Rows
 N_USERS, CHUNK = 1024, 1 << 18
 WARM_UP, ROUNDS, BUDGET_S = 2, 4, 1.0
 READ = 2.93e12  # bytes per second of an H100, measured by a copy
-PER_READ = 64  # users per read of the factors
+PER_READ = 64  # users per read of the items
+PIECE, BOUND = 64, 8  # bytes: a factor takes one, in pieces, and an item has a bound
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Time(Shape):
-    """Median, least and most milliseconds of a call, and on a device the time to read the factors."""
+    """Median, least and most milliseconds of a call, and on a device the time to read what a scan reads."""
 
     code: str
     ms: float
@@ -131,7 +132,7 @@ def _times(calls: dict[str, Callable[[], Any]], shape: Shape) -> Iterator[Time]:
                 call()
                 times_s[code].append(time.perf_counter() - began)
     reads = -(-shape.users // PER_READ)
-    floor_ms = 1e3 * reads * 4 * shape.factors * shape.items / READ
+    floor_ms = 1e3 * reads * (-(-shape.factors // PIECE) * PIECE + BOUND) * shape.items / READ
     for code, seconds in times_s.items():
         ms = [1e3 * one for one in seconds]
         median = statistics.median(ms)

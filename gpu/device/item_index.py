@@ -24,12 +24,14 @@ NAME, SCAN = "topn", "topn_scan"
 USER_TILES = 1, 4  # tiles of 16 users in a block of the scan, for few and for many users
 WIDTH = 16  # factors; a row is padded to a multiple of it
 TILE = 32  # items; capacity is a multiple of it
+PIECE = 64  # bytes; a row of small numbers is padded to a multiple of it
+ZEROS = 2.0**60  # the bits of the scale and the bound of a row of zeros: `LARGEST_SCALE`, and 0
 CHUNK = 1 << 18  # items that are copied at a time
 MOST_LATER = 1 << 20  # entries of chains; beyond it, and beyond the number in flat lists, lists are inverted again
 THREADS, EIGHT = 256, 8  # as in kernels/topn.cu
 
 POINTERS = (
-    "factors", "outer", "fixed", "baselines", "largest", "hidden", "neighbors", "explicit_weights",
+    "factors", "rounded", "bounds", "fixed", "baselines", "largest", "hidden", "neighbors", "explicit_weights",
     "implicit_weights", "starts", "owners", "heads", "nexts", "later", "n_later",
 )  # fmt: skip
 NUMBERS = ("n_items", "n_listed", "n_slots", "is_implicit")
@@ -66,7 +68,8 @@ class RankedItems:
         self.is_implicit, self.deduction = model.is_implicit, Deduction.of(model)
         self.start = float(self.deduction.unrated + np.float32(model.mean))
         self._fills: dict[str, tuple[tuple[int, ...], type, float]] = {
-            "factors": ((self.width,), np.float32, 0), "outer": ((2,), np.float32, 0),
+            "factors": ((self.width,), np.float32, 0),
+            "rounded": ((-(-self.width // PIECE) * PIECE,), np.int8, 0), "bounds": ((2,), np.float32, ZEROS),
             "fixed": ((), np.float32, self.start), "baselines": ((), np.float32, self.mean),
             "hidden": ((), np.uint8, 0), "neighbors": ((n_slots,), np.int32, NO_NEIGHBOR),
             "explicit_weights": ((n_slots,), np.float32, 0), "implicit_weights": ((n_slots,), np.float32, 0),
@@ -87,10 +90,10 @@ class RankedItems:
                 longer = cupy.full((capacity, *shape), fill, dtype)
                 longer[: self._capacity] = self.arrays[name]
                 self.arrays[name] = longer
-            self.arrays["outer"][self._capacity :, 0] = -np.inf
+            self.arrays["bounds"][self._capacity :, 0] = -np.inf
             self._capacity = capacity
         if n_items > self.n_items:
-            self.arrays["outer"][self.n_items : n_items, 0] = self.start
+            self.arrays["bounds"][self.n_items : n_items, 0] = self.start
             self.n_items = n_items
         self.structure = self._structure()
 

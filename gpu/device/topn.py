@@ -5,19 +5,20 @@ The twin of `gpu.host.topn`. The scores of all items are never stored:
 1. A sample of the items, tiles at a fixed stride, is scored with a lower bound. For each user, masked items are dropped
    from it, and items touched by neighbors get their exact score. The n-th best score is a floor: n items reach it.
 2. The scan scores every item with an upper bound and keeps the rows that may reach the floor, some hundred a user. It
-   reads the factors once, which takes nearly all of its time.
+   reads the factors once, rounded to whole numbers of 8 bits, which takes most of its time.
 3. These rows, and all items touched by neighbors of a user's rated items, are scored exactly in float32. Masked rows
    are dropped, and the rest is sorted.
 
 Up to `most_listed` items that pass a filter are candidates: they alone are scored, exactly, and nothing is scanned. The
-bits of larger filters are tested where the sample sets the floor, whose stride follows from their count, and where the
-scan keeps a row: it reads all factors as without a filter.
+bits of larger filters are tested where the sample sets the floor, whose stride allows for their count, and where the
+scan keeps a row: it reads all items as without a filter.
 
 So lists are those of the exact scores, ties to the lower row. Bounds: kernels/topn_scan.cu. Three cases sort the exact
 scores of all items instead: a user whose rows do not fit (for example, with very many equal scores), long lists, and
 devices without tensor cores. With few items, all are scored exactly in one step.
 
-A batch must move I G 4 bytes for up to 64 users: at 3 TB/s 85 µs for a million items of 64 factors.
+A batch must move a byte a factor and 8 bytes an item for up to 64 users: 25 µs at 3 TB/s for a million items of 64
+factors.
 """
 
 from __future__ import annotations
@@ -40,9 +41,13 @@ from gpu.ranking.requests import RankingRequests
 
 MOST_USERS = 256  # users of a batch, at most
 FEW_ITEMS = 4096  # items, at most, that are all scored exactly
-FEW_SHARE = 128  # one in so many items: scoring them exactly takes about as long as a scan
-LEAST_SAMPLE, SAMPLE_SHARE = 2048, 5  # the sample has 5 √(n I) items: its scores then cost about as much as its slack
-MARGIN = 1.5  # ratio of the room for rows to the expected number, for the width of the bounds
+FEW_ELIGIBLE, FEW_SHARE = (
+    8192,
+    512,
+)  # this many, or one in so many: scoring them exactly takes at most as long as a scan
+LEAST_SAMPLE, SAMPLE_SHARE = 2048, 8  # the sample has 8 √(n I) items: its scores then cost about as much as its slack
+SAMPLED_LISTS, SAMPLED_MORE = 8, 256  # the sample has 8 n + 256 items, at least, that pass a user's filter
+MARGIN = 3.0  # ratio of the room for rows to the expected number, for the width of the bounds
 MOST_MASKED = 1 << 16  # masked rows, at most, that get extra room
 THREADS, WIDE = 256, 1024  # as in kernels/topn.cu
 TOUCHING, MOST_PARTS = 16, 128  # blocks a user
@@ -79,9 +84,9 @@ def rank(ranked_items: RankedItems, requests: RankingRequests, eligible: Sequenc
     return items, scores
 
 
-def most_listed(n_items: int, n: int) -> int:
-    """Items that pass a filter, at most, so that all are scored exactly: a sample of more has a stride of 2 or more."""
-    return max(FEW_ITEMS, 4 * SAMPLE_SHARE**2 * n, n_items // FEW_SHARE)
+def most_listed(n_items: int) -> int:
+    """Items that pass a filter, at most, so that all of them are scored exactly."""
+    return max(FEW_ELIGIBLE, n_items // FEW_SHARE)
 
 
 def sizes_of(n_items: int, n: int, choice: Choice, longest_mask: int) -> Sizes:
@@ -90,10 +95,10 @@ def sizes_of(n_items: int, n: int, choice: Choice, longest_mask: int) -> Sizes:
     if not are_scanned.any():
         return Sizes(1, 0, n_listed)
     n_eligible = int(choice.n_eligible[are_scanned].min())
-    wanted = max(SAMPLE_SHARE * (n * n_eligible) ** 0.5, LEAST_SAMPLE)
-    stride = int(n_eligible // wanted)
-    if n_eligible <= FEW_ITEMS or stride < 2:
+    if n_eligible <= FEW_ITEMS:
         return Sizes(1, 0, n_items)
+    wanted = max(SAMPLE_SHARE * (n * n_items) ** 0.5, LEAST_SAMPLE)
+    stride = max(min(int(n_items // wanted), n_eligible // (SAMPLED_LISTS * n + SAMPLED_MORE)), 2)
     n_tiles = -(-n_items // TILE)
     n_sampled = -(-n_tiles // stride) * TILE
     room = MARGIN * stride * (n + 6 * n**0.5 + 20) + min(longest_mask, MOST_MASKED)
@@ -117,7 +122,7 @@ def _rank(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Rows and scores (B, n), and the users whose rows did not fit."""
     masks = requests.lengths + np.diff(requests.exclude_starts)
-    choice = choice_of(requests, eligible, ranked_items.n_items, most_listed(ranked_items.n_items, n))
+    choice = choice_of(requests, eligible, ranked_items.n_items, most_listed(ranked_items.n_items))
     sizes = sizes_of(ranked_items.n_items, n, choice, int(masks.max()))
     batch = upload(ranked_items, requests, choice, n, sizes)
     if sizes.stride == 1:

@@ -110,13 +110,12 @@ extern "C" __global__ void __launch_bounds__(WIDE) set_floors(Catalog items, Tas
     __syncthreads();
     const float4* sample = (const float4*)(task.sample + (long long)user * task.n_sampled);
     float4 largest = make_float4(NONE, NONE, NONE, NONE);
+#pragma unroll 4
     for (int n = threadIdx.x; n < task.n_sampled / 4; n += WIDE) {
         const float4 x = __ldcg(sample + n);
         const unsigned passes = eligible_in(task, user, 4 * n / TILE * task.stride) >> (4 * n % TILE);
-        if (passes & 1) largest.x = fmaxf(largest.x, x.x);
-        if (passes & 2) largest.y = fmaxf(largest.y, x.y);
-        if (passes & 4) largest.z = fmaxf(largest.z, x.z);
-        if (passes & 8) largest.w = fmaxf(largest.w, x.w);
+        largest.x = fmaxf(largest.x, passes & 1 ? x.x : NONE), largest.y = fmaxf(largest.y, passes & 2 ? x.y : NONE);
+        largest.z = fmaxf(largest.z, passes & 4 ? x.z : NONE), largest.w = fmaxf(largest.w, passes & 8 ? x.w : NONE);
     }
     const unsigned none = ascending(NONE), mine[4] = {
         ascending(largest.x), ascending(largest.y), ascending(largest.z), ascending(largest.w)
@@ -211,16 +210,19 @@ struct Fresh {                     // new rows of `items` (n,), which are distin
     int n, n_factors, is_linked;   // whether inverse lists are to follow
 };
 
-// The constant of a plain score and a bound on |v|, for a current row.
+// The constant of a plain score, and the row in small numbers, for a current row.
 __device__ __forceinline__ void open_row(const Catalog& items, int item, int place) {
     const Task nobody = {};
     const float* factors = items.factors + (long long)item * G;
-    float squares = 0;
-    for (int f = place; f < G; f += 8) squares = fmaf(factors[f], factors[f], squares);
-    squares = total(squares);
+    const float scale = scale_of(factors, LARGEST_SCALE, place);
+    const Lost lost = lost_by(factors, scale, place);
+    for (int f = 4 * place; f < G; f += 32)
+        *(unsigned*)(items.rounded + (long long)item * ROW + f) = rounded4(*(const float4*)(factors + f), scale);
     const float begin = items.fixed[item] + terms(items, nobody, -1, item, place);
     if (place) return;
-    items.outer[item] = make_float2(items.hidden[item] ? NONE : begin, sqrtf(squares) * (1 + 0x1p-16f));
+    const float reach = (fmaxf(lost.rest, USUAL * lost.whole) + 0x1p-14f * (lost.whole + lost.rest)) * (1 + 0x1p-12f);
+    const unsigned rounding = __float_as_uint(scale) | (__float_as_uint(reach) + 0xffffu) >> 16;
+    items.bounds[item] = {items.hidden[item] ? NONE : begin, rounding};
     atomicMax((int*)items.largest, __float_as_int(fabsf(begin)));
 }
 

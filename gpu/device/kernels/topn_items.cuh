@@ -2,12 +2,19 @@
 //
 // Compiled for G, the factors of a row with its padding: a multiple of 16.
 
+constexpr int ROW = (G + 63) / 64 * 64;  // bytes of a row of small numbers
+
+struct Bound {
+    float begin;                   // constant of a plain score (−inf: hidden or no item)
+    unsigned rounding;             // two bfloat16: C, and the bound A of what C v loses, of topn_scan.cu
+};
 struct Catalog {                 // in the layout of gpu/device/item_index.py; arrays have I items and spare rows
     const float* factors;          // (I, G), zeros beyond F
-    float2* outer;                 // constant of a plain score (−inf: hidden or no item), and a bound on |v|
+    signed char* rounded;          // (I, ROW), factors as whole numbers, see topn_scan.cu; zeros beyond F
+    Bound* bounds;
     float* fixed;                  // μ + b_j
     float* baselines;              // μ + b̄_j
-    float* largest;                // one number: bound on the magnitude of the finite constants in `outer`
+    float* largest;                // one number: bound on the magnitude of the finite constants in `bounds`
     const unsigned char* hidden;
     int* neighbors;               // (I, K), −1: none
     float* explicit_weights;       // (I, K)
@@ -83,6 +90,42 @@ __device__ __forceinline__ float product(const float* user, const float* item, i
     return total(sum);
 }
 
+// --- small numbers; topn_scan.cu has the reasons
+
+constexpr int MOST = G <= 256 ? 127 : 63;  // magnitude, at most: sums of products stay below 2^22
+constexpr float USUAL = 0x1.6ap-8f;  // α
+constexpr float LARGEST_SCALE = 0x1p60f;  // of an item; its product with a user's scale and a score stays finite
+
+struct Rounded {                   // `Bound`, unpacked
+    float begin, scale, lost;
+    __device__ __forceinline__ explicit Rounded(const Bound& bound)
+        : begin(bound.begin), scale(__uint_as_float(bound.rounding & 0xffff0000u)), lost(__uint_as_float(bound.rounding << 16)) {}
+};
+
+__device__ __forceinline__ float scale_of(const float* factors, float most, int place) {
+    float largest = 0;
+    for (int f = place; f < G; f += 8) largest = fmaxf(largest, fabsf(factors[f]));
+    for (int reach = 4; reach; reach /= 2) largest = fmaxf(largest, __shfl_xor_sync(eight(), largest, reach));
+    return __uint_as_float(__float_as_uint(fminf(MOST / largest, most)) & 0xffff0000u);
+}
+
+struct Lost {
+    float whole, rest;             // bounds on the lengths of the rounded row and of what rounding loses
+};
+__device__ __forceinline__ Lost lost_by(const float* factors, float scale, int place) {
+    float whole = 0, rest = 0;
+    for (int f = place; f < G; f += 8) {
+        const float x = factors[f] * scale, near = rintf(x);
+        whole = fmaf(near, near, whole), rest = fmaf(x - near, x - near, rest);
+    }
+    return {sqrtf(total(whole)) * (1 + 0x1p-16f), sqrtf(total(rest)) * (1 + 0x1p-16f) + 0x1p-12f};  // x is rounded
+}
+
+__device__ __forceinline__ unsigned rounded4(float4 x, float scale) {
+    const int a = (int)rintf(x.x * scale), b = (int)rintf(x.y * scale), c = (int)rintf(x.z * scale), d = (int)rintf(x.w * scale);
+    return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | (unsigned)d << 24;
+}
+
 // The neighbor term of the rating at this position, for items that have `item` as a neighbor.
 __device__ __forceinline__ float residual_of(const Catalog& items, const Task& task, int user, int item, int place) {
     if (!items.is_implicit) return task.values[place] - (items.baselines[item] + task.baselines[user]);
@@ -119,7 +162,7 @@ __device__ __forceinline__ bool is_touched(const Task& task, int user, int item)
 
 // The score that orders lists; −inf if the item is hidden. Adding 0 turns −0 into 0, which it equals.
 __device__ __forceinline__ float score(const Catalog& items, const Task& task, int user, int item, bool touched, int place) {
-    float found = items.outer[item].x;
+    float found = items.bounds[item].begin;
     if (found == NONE) return NONE;
     if (touched) found = items.fixed[item] + terms(items, task, user, item, place);
     found += task.biases[user];

@@ -49,7 +49,7 @@ SGD = [
 ]  # fmt: skip
 ESGD = [1, 2, 4, 8, 24, 33, 256]  # pieces of a row
 # The factors of a row with its padding; tiles of 16 users
-TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 256) for mt in (1, 4)]
+TOPN = [("topn", {"G": g}) for g in (16, 256)] + [("topn_scan", {"G": g, "MT": mt}) for g in (48, 320) for mt in (1, 4)]
 
 
 def problem_of(n_factors: int, kind: str) -> AlsObjective:

@@ -158,6 +158,17 @@ def test_ties_and_any_magnitude(spread, kind):
     assert_right(model_of(kind, 5, 9_000, 24, spread), rated(5, 9_000, 50), 20)
 
 
+@pytest.mark.parametrize("n_factors", [20, 64, 300])
+def test_bounds_hold_for_uneven_factors(n_factors):
+    """Single factors dominate rows, and rows differ in length by many orders."""
+    model, rows, rng = model_of(PLAIN, 20, 60_000, n_factors), rated(20, 60_000, 100), np.random.default_rng(7)
+    for factors in (model.item_factors, model.user_factors):
+        factors[:] *= np.abs(rng.standard_cauchy(factors.shape)).astype(np.float32)
+        factors[:] *= (10.0 ** rng.uniform(-9, 1, (len(factors), 1))).astype(np.float32)
+    model.item_factors[::7] = 0
+    assert_right(model, rows, 20)
+
+
 def test_scores_of_few_values_go_by_row():
     model, rows = model_of(PLAIN, 20, 50_000, 32), rated(20, 50_000, 100)
     rng = np.random.default_rng(1)
@@ -246,7 +257,7 @@ def test_filters_neither_copy_again_nor_sort(device, monkeypatch):
     filters = importlib.import_module("gpu.device.filters")
     model, rows = model_of(PLAIN, 64, 400_000, 32), rated(64, 400_000, 50)
     index, rng = ItemIndex(model, DEVICE), np.random.default_rng(6)
-    sets = [Eligible.of(rng.random(400_000) < share) for share in (0.0001, 0.02, 0.5)]
+    sets = [Eligible.of(rng.random(400_000) < share) for share in (0.0001, 0.03, 0.5)]
     batches = [[one] * 64 for one in sets] + [[*sets, None] * 16]
     monkeypatch.setattr(device, "_sorted", None)
     for eligible in batches:

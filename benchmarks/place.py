@@ -89,7 +89,7 @@ def run(params: Params, sizes: Sizes, backend: Backend) -> Row:
     keys = rng.integers(0, 2**63, max(sizes.users, sizes.items)).astype(np.uint64)
     keys_of_both = keys[: sizes.users], keys[: sizes.items]
     item_index.prepare(params.width, backend)
-    rehearse_model(params.algorithm)
+    rehearse_model(params.algorithm, backend)
     began = time.perf_counter()
     ready_model = prepare_online(model, table, *keys_of_both, backend)
     place_s = time.perf_counter() - began

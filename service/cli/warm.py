@@ -1,7 +1,7 @@
 """`python -m service.cli.warm`: compile every kernel into Numba's cache before the first start, as the image does.
 
-`python -m service.cli.warm TURN ALGORITHM …`: one of several processes that compile the kernels of these models
-(`service.engine.compilation`). It prints the name of each kernel that it has compiled.
+`python -m service.cli.warm TURN BACKEND ALGORITHM …`: one of several processes that compile the kernels of these models
+on the host or a device (`service.engine.compilation`). It prints the name of each kernel that it has compiled.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import gpu
+from gpu.backend import HOST, Backend
 from gpu.host.jit import compilation
 from gpu.host.jit.kernel_cache import take_turns
 from service import tuning
 from service.cli import synthetic
 from service.engine.rehearsal import rehearse_answers, rehearse_history, rehearse_learning, rehearse_model
+from service.engine.stand_in import STAND_IN
 
 N_VIEWERS, N_ITEMS = 60, 40
 
@@ -26,7 +28,7 @@ def main(arguments: Sequence[str]) -> None:
     if arguments:
         take_turns()
         with compilation.watched(partial(print, flush=True)):
-            rehearse(int(arguments[0]), arguments[1:])
+            rehearse(int(arguments[0]), HOST if arguments[1] == HOST.name else STAND_IN, arguments[2:])
     else:
         compile_all()
 
@@ -42,11 +44,11 @@ def compile_all() -> None:
         rehearse_model(algorithm)
 
 
-def rehearse(turn: int, algorithms: Sequence[str]) -> None:
+def rehearse(turn: int, backend: Backend, algorithms: Sequence[str]) -> None:
     """Rehearse all algorithms, starting at a position that depends on `turn`, so that each process compiles a part."""
     acts: list[Callable[[], None]] = []
     for algorithm in algorithms:
-        acts += [partial(rehearse_answers, algorithm), partial(rehearse_learning, algorithm)]
+        acts += [partial(rehearse_answers, algorithm, backend), partial(rehearse_learning, algorithm, backend)]
     first = turn // 2 * 2 % len(acts)
     acts = acts[first:] + acts[:first]
     for act in acts if turn % 2 == 0 else reversed(acts):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from gpu.algorithms import ALGORITHMS
+from gpu.backend import HOST, Backend
 from gpu.host.jit import compilation
 from gpu.online import drift
 from gpu.param_kinds import GradientParams, Params
@@ -39,6 +40,10 @@ _HASHED = ("hamming", "lsh")
 _DRIFT = ("drift.count",)
 _SUMS = ("exact.add_gram",)
 _ABSENCES = ("refit_items.draw_absences", "refit_items.draw_absent", "refit_items.likers")
+# What a device does instead of the host: it ranks, and it refits users and new items of models that draw samples.
+_RANKING = ("filters", "item_index", "lists.collect_some", "lists.join", "neighbor_blocks", "topn", "weighted")
+_LEARNING = (*_HASHED, *_ABSENCES, "rating_table.items_left_out", "refit_users.newest", "refit_users.refit_users")
+_OF_ITEMS = "refit_items", "rating_table.entries_of"
 
 # Kernels that are never called while a model answers, and why. A rehearsal has to call every other kernel, see
 # `tests/service/engine/test_rehearsal.py`.
@@ -67,8 +72,8 @@ _log = structlog.get_logger(__name__)
 OnProgress = Callable[[float, str], None]
 
 
-def needed(algorithm: str) -> set[str]:
-    """Names of the kernels with which a model of `algorithm` answers and learns."""
+def needed(algorithm: str, backend: Backend = HOST) -> set[str]:
+    """Names of the host's kernels with which a model of `algorithm` answers and learns on that backend."""
     params = ALGORITHMS[algorithm].params()
     names = [*_HISTORY, *_ANSWERS]
     lacking = {"arena.move_rows", "rating_table.looked_up"}  # only reading the log, and events, call them
@@ -83,7 +88,16 @@ def needed(algorithm: str) -> set[str]:
     else:
         names += [*_EXACT, *_drift(params, *_DRIFT)]
         lacking |= set() if params.is_implicit else set(_SUMS)
-    return _of(names) - lacking
+    return _of(names) - lacking - (_of(_replaced(params)) if backend.name != HOST.name else set())
+
+
+def _replaced(params: Params) -> tuple[str, ...]:
+    """The kernels of such a model that a device has instead of the host."""
+    if params.has_item_weights:
+        return ()
+    if params.refits != "sampled":
+        return _RANKING
+    return (*_RANKING, *_LEARNING, *(() if drift.learns(params) else _OF_ITEMS))
 
 
 def _drift(params: Params, *names: str) -> tuple[str, ...]:
@@ -100,24 +114,31 @@ def check_cache() -> None:
         )
 
 
-def prepare(algorithms: Sequence[str], on_progress: OnProgress, is_stopping: Callable[[], bool]) -> None:
-    """Compile the kernels of these algorithms, or load them from the cache. Any thread but the engine's.
+def prepare(
+    algorithms: Sequence[str], backend: Backend, on_progress: OnProgress, is_stopping: Callable[[], bool]
+) -> None:
+    """Compile the host's kernels of these algorithms, or load them from the cache. Any thread but the engine's.
 
     Args:
+        backend: where the models answer.
         on_progress: called with the share that is done, 0 to 1, and a sentence for people.
         is_stopping: polled; when it returns true, `prepare` returns without finishing.
     """
-    missing = compilation.uncached(set().union(*map(needed, algorithms))) if algorithms else set()
+    missing = (
+        compilation.uncached(set().union(*(needed(algorithm, backend) for algorithm in algorithms)))
+        if algorithms
+        else set()
+    )
     progress = _Progress(algorithms, missing, on_progress)
     if missing:
         n_processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES, 2 * len(algorithms))
         progress.announce(n_processes if compilation.can_save() else 1)
     if missing and compilation.can_save():
-        _in_processes(algorithms, n_processes, progress.note, is_stopping)
+        _in_processes(algorithms, backend, n_processes, progress.note, is_stopping)
     with compilation.watched(progress.note):  # nothing is left to compile if the processes did it all
         for algorithm in algorithms:
             if not is_stopping():
-                rehearse_model(algorithm)
+                rehearse_model(algorithm, backend)
 
 
 class _Progress:
@@ -169,11 +190,15 @@ def _is_in(kernel: str, names: Sequence[str] | dict[str, str]) -> bool:
 
 
 def _in_processes(
-    algorithms: Sequence[str], n_processes: int, note: Callable[[str], None], is_stopping: Callable[[], bool]
+    algorithms: Sequence[str],
+    backend: Backend,
+    n_processes: int,
+    note: Callable[[str], None],
+    is_stopping: Callable[[], bool],
 ) -> None:
     """Fill the cache folder. Each process begins at another kernel, and skips those that the others have stored."""
     kernels: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    started = [_start(algorithms, turn, kernels) for turn in range(n_processes)]
+    started = [_start(algorithms, backend, turn, kernels) for turn in range(n_processes)]
     n_running = n_processes
     while n_running and not is_stopping():
         with contextlib.suppress(queue.Empty):
@@ -187,8 +212,10 @@ def _in_processes(
         process.wait()
 
 
-def _start(algorithms: Sequence[str], turn: int, kernels: queue.SimpleQueue[str | None]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "service.cli.warm", str(turn), *algorithms]
+def _start(
+    algorithms: Sequence[str], backend: Backend, turn: int, kernels: queue.SimpleQueue[str | None]
+) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "service.cli.warm", str(turn), backend.name, *algorithms]
     process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, process_group=0
     )

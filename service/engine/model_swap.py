@@ -179,7 +179,7 @@ class HotSwap:
         """Compile the kernels of these algorithms, once per process: all models of an algorithm share them."""
         missing = [name for name in algorithms if name not in self._compiled]
         if missing:
-            compilation.prepare(missing, on_progress, self._stopping.is_set)
+            compilation.prepare(missing, self._engine.backend, on_progress, self._stopping.is_set)
             self._compiled.update(missing)
 
     def step(self) -> None:

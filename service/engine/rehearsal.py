@@ -13,10 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpu.algorithms import ALGORITHMS
+from gpu.backend import HOST, Backend
 from gpu.model import Model
 from gpu.online import prepare_online
 from gpu.online.events import N_KEPT
 from gpu.params import params_for
+from service.engine import stand_in
 from service.engine.filter_tree import HasTag, text_of
 from service.engine.history import History
 from service.engine.live_model import LiveModel
@@ -43,22 +45,25 @@ def rehearse_history() -> None:
     history.table.pack()
 
 
-def rehearse_model(algorithm: str) -> None:
-    """Answer and learn with a model of `algorithm`, on the host: on a device, kernels depend on the size of a model."""
-    rehearse_answers(algorithm)
-    rehearse_learning(algorithm)
+def rehearse_model(algorithm: str, backend: Backend = HOST) -> None:
+    """Answer and learn with a model of `algorithm`, to compile what a service on that backend calls on the host.
+
+    No device is used (`service.engine.stand_in`): the kernels of a device depend on the size of a model.
+    """
+    rehearse_answers(algorithm, backend)
+    rehearse_learning(algorithm, backend)
 
 
-def rehearse_answers(algorithm: str) -> None:
+def rehearse_answers(algorithm: str, backend: Backend = HOST) -> None:
     """The part of `rehearse_model` that answers, with a model that has nothing to learn."""
-    stage = _Stage(algorithm)
+    stage = _Stage(algorithm, backend)
     stage.settle()
     stage.answer()
 
 
-def rehearse_learning(algorithm: str) -> None:
+def rehearse_learning(algorithm: str, backend: Backend = HOST) -> None:
     """The part of `rehearse_model` that learns. It answers last, because another process compiles the answers first."""
-    stage = _Stage(algorithm, (NEW_USER, ITEM, 2.0), (NEW_USER, NEW_ITEM, 1.0))
+    stage = _Stage(algorithm, backend, (NEW_USER, ITEM, 2.0), (NEW_USER, NEW_ITEM, 1.0))
     stage.learn()
     stage.answer()
 
@@ -66,7 +71,7 @@ def rehearse_learning(algorithm: str) -> None:
 class _Stage:
     """A history, a model that follows it, and a ranking with that model."""
 
-    def __init__(self, algorithm: str, *later: tuple[str, str, float]) -> None:
+    def __init__(self, algorithm: str, backend: Backend, *later: tuple[str, str, float]) -> None:
         """`later`: ratings that came after the snapshot, as after a restart."""
         self._history, self._ms = _history(), 2
         self._history.apply([_entry(2, *later)])
@@ -77,7 +82,8 @@ class _Stage:
         table = self._history.table_of(is_implicit=model.is_implicit)
         moved = model.mapped(*rows, table.n_users, table.n_items)
         keys = self._history.users.keys, self._history.items.keys
-        self._live_model = LiveModel(manifest, prepare_online(moved, table, *keys), self._history)
+        prepare = prepare_online if backend.name == HOST.name else stand_in.prepare_online
+        self._live_model = LiveModel(manifest, prepare(moved, table, *keys), self._history)
         self._ranking = Ranking(self._history, [algorithm])
         self._ranking.install(self._live_model)
 

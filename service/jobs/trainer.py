@@ -192,7 +192,7 @@ def train(
     chosen.release()
     metrics = measure(data, model, corpus, chosen) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
-    rehearse_model(algorithm)  # fill the compile cache, so that the service need not compile when it loads the model
+    rehearse_model(algorithm, chosen)  # fill the cache, so that the service need not compile when it loads the model
     manifest = _written(data, model, corpus, metrics, watermark, requested)
     last = TrainerMessage(
         progress=1.0,

@@ -16,6 +16,7 @@ from gpu.host.hamming import QUERY_BLOCK
 from gpu.host.jit import compilation
 from gpu.online.signatures import LISTED_PER_SLICE
 from service.engine.compilation import OFFLINE, needed
+from service.engine.stand_in import STAND_IN
 from tests.service.planted import events
 from tests.service.whole import Whole
 
@@ -23,20 +24,25 @@ ROOT = Path(__file__).parents[3]
 SMALL = {"n_factors": 8, "n_epochs": 2}
 REHEARSED = """
 import json, sys
+from gpu.backend import HOST
 from gpu.host.jit import compilation
 from service import tuning
 from service.engine import rehearsal
+from service.engine.stand_in import STAND_IN
 tuning.configure()
-algorithm = sys.argv[1]
-rehearsal.rehearse_model(algorithm) if algorithm != "history" else rehearsal.rehearse_history()
+algorithm, backend = sys.argv[1:]
+if algorithm == "history":
+    rehearsal.rehearse_history()
+else:
+    rehearsal.rehearse_model(algorithm, HOST if backend == "host" else STAND_IN)
 called = {name for name, n in compilation.n_signatures().items() if n}
 print(json.dumps(sorted(called.union(*map(compilation.callees, called)))))
 """
 
 
-def rehearsed(what: str) -> set[str]:
+def rehearsed(what: str, backend: str = "host") -> set[str]:
     """The kernels that a rehearsal calls, in a process where nothing else has called any."""
-    return set(json.loads(output([sys.executable, "-c", REHEARSED, what])))
+    return set(json.loads(output([sys.executable, "-c", REHEARSED, what, backend])))
 
 
 def output(command: list[str]) -> str:
@@ -63,6 +69,16 @@ def test_every_kernel_is_rehearsed_or_has_a_reason_why_not(by_algorithm: dict[st
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_counted_kernels_are_the_rehearsed_ones(algorithm: str, by_algorithm: dict[str, set[str]]) -> None:
     assert needed(algorithm) == by_algorithm[algorithm]
+
+
+@pytest.mark.parametrize("algorithm", ["als", "culsh", "culsh-implicit", "ease"])
+def test_a_service_on_a_device_compiles_only_what_the_host_does_there(algorithm: str) -> None:
+    """Without a device: the stand-in takes its place."""
+    needed_there = needed(algorithm, STAND_IN)
+    assert rehearsed(algorithm, "device") == needed_there
+    ranking = {name for name in needed(algorithm) if name.startswith(("topn.", "item_index.", "neighbor_blocks."))}
+    assert ranking <= needed_there if algorithm == "ease" else not ranking & needed_there
+    assert {"estimate.score_pairs", "rating_table.apply"} <= needed_there
 
 
 def test_every_declared_kernel_is_found() -> None:

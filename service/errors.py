@@ -4,7 +4,7 @@ ServiceError (500)
 ├── InvalidRequest (422): a value in the request cannot be used
 │   ├── MalformedBody (400): not JSON, or neither object nor array
 │   ├── BodyTooLarge (413)
-│   └── UnsupportedMediaType (415): a body that is not application/json
+│   └── UnsupportedMediaType (415): a body of a type or an encoding that the route does not take
 ├── MalformedRequest (400): the end of the request cannot be determined
 ├── UrlTooLong (414), HeadTooLarge (431): longer than the service reads
 ├── RequestTimeout (408): the client took too long to send the request
@@ -83,7 +83,7 @@ class BodyTooLarge(InvalidRequest):
 
 
 class UnsupportedMediaType(InvalidRequest):
-    """The body is not application/json."""
+    """The route does not take bodies of this type or this encoding."""
 
     status, slug, title, closes = 415, "unsupported-media-type", "Unsupported media type", True
 

@@ -29,16 +29,19 @@ class Example(NamedTuple):
 
     def sent(self, client: httpx.Client, known: dict[str, str]) -> httpx.Response:
         """Do what curl would do, with $NAMES replaced by what earlier answers gave."""
-        method, url, body = "GET", "", None
+        method, url, body, headers = "GET", "", None, {}
         words = iter(shlex.split(re.sub(r"\$([A-Z_]+)", lambda name: known[name[1]], self.command))[1:])
         for word in words:
             if word == "-X":
                 method = next(words)
             elif word == "--json":
+                method, body, headers["Content-Type"] = "POST", next(words), "application/json"
+            elif word == "--data-binary":
                 method, body = "POST", next(words)
+            elif word == "-H":
+                name, _, headers[name] = next(words).partition(": ")
             else:
                 url = word.removeprefix(HOST)
-        headers = {"Content-Type": "application/json"} if body else {}
         return client.request(method, url, content=body, headers=headers)
 
 

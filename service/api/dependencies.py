@@ -97,7 +97,7 @@ COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     403: problem("The key does not permit this; or no key is set, and a web page of another site made the request"),
     413: problem("The body is too long"),
     414: problem("The URL is too long; send long lists in the body of a POST"),
-    415: problem("The body is not application/json"),
+    415: problem("The type or the encoding of the body is not accepted"),
     422: problem("A value cannot be used"),
     429: problem("More requests than the rate limit allows; see Retry-After"),
     500: problem(ServiceError.title),

@@ -1,27 +1,51 @@
-"""Parses a body that is one JSON object or an array of them. Each is checked alone; a refused one gets a reason."""
+"""Parses a body of elements: one JSON object, an array of them, or one in each line.
+
+Each element is checked alone; a refused one gets a reason.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from service.errors import InvalidRequest, MalformedBody
 from service.ids import check_id
+from service.times import unix_seconds
 from service.validation import in_words
 
 T = TypeVar("T")
+Line = int | msgspec.UnsetType
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
+class Body(NamedTuple):
+    """The body of a request.
+
+    Attributes:
+        content: UTF-8 JSON. NaN and Infinity, which are not JSON but common, are parsed, so that only their element is
+            rejected.
+        is_lines: whether each line is JSON of its own (NDJSON).
+    """
+
+    content: bytes
+    is_lines: bool = False
+
+
 class Rejection(msgspec.Struct):
-    """One refused element of a batch; `index` counts from 0."""
+    """One refused element of a batch.
+
+    Attributes:
+        index: its position among the elements, from 0.
+        line: its line from 1, where each line is an element.
+    """
 
     index: int
     error: str
+    line: Line = msgspec.UNSET
 
 
 class Intake(NamedTuple, Generic[T]):
@@ -31,32 +55,78 @@ class Intake(NamedTuple, Generic[T]):
     rejected: list[Rejection]
 
 
-def read_elements(body: bytes, judge: Callable[[Any], T], max_elements: int, noun: str) -> Intake[T]:
-    """What `judge` makes of the object in `body`, or of each element of the array in it.
+class Typed(Generic[T]):
+    """Decodes the elements of a body at once, where all of them are structs of one kind."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._array, self._line = msgspec.json.Decoder(list[kind]), msgspec.json.Decoder(kind)  # type: ignore[valid-type]
+
+    def decoded(self, body: Body, max_elements: int) -> list[T] | None:
+        """All elements; None unless the body is an array or lines of at most `max_elements`, and all are structs."""
+        content, is_lines = body
+        if not is_lines and content[:1] != b"[":
+            return None
+        try:
+            elements = self._line.decode_lines(content) if is_lines else self._array.decode(content)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        # The decoder also reads two elements in a line, and one in two lines.
+        is_whole = len(elements) <= max_elements and (not is_lines or len(elements) == _n_lines(content))
+        return elements if is_whole else None
+
+
+def read_elements(body: Body, judge: Callable[[Any], T], max_elements: int, noun: str) -> Intake[T]:
+    """What `judge` makes of the object in `body`, or of each element of the array or the lines in it.
 
     Args:
-        body: UTF-8 JSON. NaN and Infinity, which are not JSON but common, are parsed, so that only their element is
-            rejected.
+        body: the body.
         judge: converts one element; raises ValueError with the reason if it refuses it.
-        max_elements: longest acceptable array.
+        max_elements: longest acceptable array, and most acceptable lines; an empty line counts, but is no element.
         noun: the elements in words, for the error.
 
     Raises:
-        MalformedBody: not JSON, or neither an object nor an array.
-        InvalidRequest: a single object is refused, or an array is too long.
+        MalformedBody: not JSON, or neither an object nor an array; never for lines.
+        InvalidRequest: a single object is refused, or there are too many elements.
     """
-    document = parsed(body)
+    if body.is_lines:
+        _check_length(_n_lines(body.content), max_elements, "lines")
+        lines = enumerate(body.content.split(b"\n"), start=1)
+        return _intake(((n, line) for n, line in lines if line.strip()), lambda line: judge(_parsed_line(line)))
+    document = parsed(body.content)
     if isinstance(document, dict):
         return Intake([judged(document, judge)], [])
-    if len(document) > max_elements:
-        raise InvalidRequest(f"Invalid length of body: expected at most {max_elements:,} {noun}, got {len(document):,}")
+    _check_length(len(document), max_elements, noun)
+    return _intake(((msgspec.UNSET, element) for element in document), judge)
+
+
+def _intake(elements: Iterable[tuple[Line, Any]], judge: Callable[[Any], T]) -> Intake[T]:
+    """What `judge` makes of each element, given with its line."""
     intake = Intake[T]([], [])
-    for index, element in enumerate(document):
+    for index, (line, element) in enumerate(elements):
         try:
             intake.accepted.append(judge(element))
         except ValueError as error:
-            intake.rejected.append(Rejection(index, str(error)))
+            intake.rejected.append(Rejection(index, str(error), line))
     return intake
+
+
+def _check_length(length: int, longest: int, noun: str) -> None:
+    if length > longest:
+        raise InvalidRequest(f"Invalid length of body: expected at most {longest:,} {noun}, got {length:,}")
+
+
+def _n_lines(content: bytes) -> int:
+    """Lines up to the last one that is not empty."""
+    text = content.rstrip()
+    return text.count(b"\n") + 1 if text else 0
+
+
+def _parsed_line(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
+        reason = f"{error.msg} in column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise ValueError(f"Invalid line: expected JSON, got something else ({reason})") from None
 
 
 def judged(element: Any, judge: Callable[[Any], T]) -> T:
@@ -120,3 +190,14 @@ def _sentence(error: ValueError) -> str:
     if isinstance(error, UnicodeEncodeError):
         return "expected text that UTF-8 can express, got a lone surrogate"
     return str(error).removeprefix("Invalid id: ")
+
+
+def with_seconds(element: Any) -> Any:
+    """`element` with a timestamp that is a date or a datetime as Unix seconds; ValueError if it is another text."""
+    text = element.get("timestamp") if isinstance(element, dict) else None
+    if not isinstance(text, str):
+        return element
+    try:
+        return element | {"timestamp": unix_seconds(text)}
+    except ValueError as error:
+        raise ValueError(f"Invalid timestamp: {error}") from None

@@ -8,33 +8,33 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from service.api.elements import Intake, are_ids, check_ids, converted, read_elements
+from service.api.elements import Body, Intake, Typed, are_ids, check_ids, converted, read_elements, with_seconds
 from service.limits import MAX_RATING
 from service.storage.events import LATEST_EVENT_S, TypedEvent
 from service.validation import MAX_SHOWN
 
-_typed = msgspec.json.Decoder(list[TypedEvent])
+_typed = Typed(TypedEvent)
 
 
-def read_events(body: bytes, now_s: float, types: Collection[str], max_events: int = 1000) -> Intake[TypedEvent]:
-    """The events in `body`: one JSON object, or an array of them. Raises what `read_elements` raises.
+def read_events(body: Body, now_s: float, types: Collection[str], max_events: int = 1000) -> Intake[TypedEvent]:
+    """The events in `body`: one object, an array of them, or one in each line. Raises what `read_elements` raises.
 
     Args:
-        body: UTF-8 JSON.
+        body: the body.
         now_s: Unix seconds; the timestamp of events that have none.
         types: the types that are accepted.
-        max_events: longest acceptable array.
+        max_events: longest acceptable array, and most acceptable lines.
     """
-    if body[:1] == b"[":
-        try:
-            events = _typed.decode(body)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass  # at least one element is bad, or the whole body: the slow path below finds out
-        else:
-            is_plain = body.isascii() and b"\\" not in body  # then each id is ASCII, and its length is checked already
-            if len(events) <= max_events and _all_good(events, types, is_plain=is_plain):
-                return Intake([_dated(event, now_s) for event in events], [])
-    return read_elements(body, lambda element: _judge(element, now_s, types), max_events, "events")
+    events = _typed.decoded(body, max_events)
+    if events is not None:
+        content = body.content
+        is_plain = (
+            content.isascii() and b"\\" not in content
+        )  # then each id is ASCII, and its length is checked already
+        if _all_good(events, types, is_plain=is_plain):
+            return Intake([_dated(event, now_s) for event in events], [])
+    # At least one element is bad or has a timestamp that is text, or the whole body is bad.
+    return read_elements(body, lambda element: _judge(with_seconds(element), now_s, types), max_events, "events")
 
 
 def _judge(element: Any, now_s: float, types: Collection[str]) -> TypedEvent:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 USER, ITEM, OTHER_ITEM = "ann", "synthetic-western-000", "synthetic-western-008"
@@ -38,7 +39,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "one rating": _rating,
         "several ratings": [
             {"user": USER, "item": OTHER_ITEM, "rating": 5, "timestamp": 1700000000},
-            {"user": USER, "item": "synthetic-noir-001", "rating": 1},
+            {"user": USER, "item": "synthetic-noir-001", "rating": 1, "timestamp": "2023-11-14T22:13:20Z"},
         ],
     },
     "post_items": {
@@ -151,7 +152,7 @@ PROBLEMS = {
         415,
         "unsupported-media-type",
         "Unsupported media type",
-        "Invalid Content-Type: expected application/json, got text/plain",
+        "Invalid Content-Type: expected application/json or application/x-ndjson, got text/plain",
     ),
     422: _problem(
         422, "invalid-request", "Invalid request", f"Invalid {_fault['place']}: {_fault['error']}", errors=[_fault]
@@ -239,12 +240,18 @@ def add_examples(document: dict[str, Any]) -> None:
             for parameter in operation.get("parameters", ()):
                 _add_to_parameter(parameter)
             if "requestBody" in operation:
-                named = BODIES[operation["operationId"]]
-                content = operation["requestBody"]["content"]["application/json"]
-                content["examples"] = {name: {"value": value} for name, value in named.items()}
+                _add_to_body(operation["requestBody"]["content"], BODIES[operation["operationId"]])
             for status, answer in operation["responses"].items():
                 for kind, content in answer.get("content", {}).items():
                     content["example"] = PROBLEMS[int(status)] if kind == PROBLEM else _answer(content, path)
+
+
+def _add_to_body(content: dict[str, Any], named: dict[str, Any]) -> None:
+    content["application/json"]["examples"] = {name: {"value": value} for name, value in named.items()}
+    if "application/x-ndjson" in content:
+        several = {name: value for name, value in named.items() if isinstance(value, list)}
+        lines = {name: "".join(json.dumps(one) + "\n" for one in value) for name, value in several.items()}
+        content["application/x-ndjson"]["examples"] = {name: {"value": text} for name, text in lines.items()}
 
 
 def _add_to_parameter(parameter: dict[str, Any]) -> None:

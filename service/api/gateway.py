@@ -11,36 +11,33 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api import problems
+from service.api import bodies, problems
 from service.api.auth import Keys
+from service.api.bodies import JSON, Message, RequestHeaders
 from service.api.client_address import ClientAddresses
 from service.api.problems import Headers
 from service.api.rate_limit import RateLimit
 from service.api.site_check import SiteCheck
 from service.engine import fairness
 from service.engine.fairness import Client
-from service.errors import BodyTooLarge, ServiceError, UnsupportedMediaType
+from service.errors import ServiceError
 from service.logs import LineBudget
 from service.metrics import Metrics
 from service.settings import Settings
 
-JSON = b"application/json"
 CLIENT_GONE = 499  # status for the counters only: the client has closed the connection
 REFUSED = "refused"  # counted as the route of requests that were refused before routing
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_READ = frozenset(
-    (b"x-api-key", b"x-request-id", b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding")
-)
+_READ = bodies.HEADERS | {b"x-api-key", b"x-request-id", b"host", b"origin"}
 _log = structlog.get_logger(__name__)
 
 
@@ -75,9 +72,7 @@ class FastRoute(NamedTuple):
     answer: Callable[[FastRequest], Awaitable[bytes | None]]
 
 
-RequestHeaders = Mapping[bytes, bytes]
 FastRoutes = Mapping[tuple[str, bytes], FastRoute]
-Message = MutableMapping[str, Any]
 
 
 class Gateway:
@@ -111,14 +106,16 @@ class Gateway:
             prefix, slash, tail = path.rpartition(b"/")
             routes, method = self._fast_routes, scope["method"]
             fast_route = routes.get((method, prefix + slash)) or routes.get((method, path))
+            if fast_route is not None and not bodies.is_plain(headers):
+                fast_route = None
             if fast_route is not None:
                 route, status = fast_route.route, fast_route.status
                 fast_request = FastRequest(
-                    tail, scope["query_string"], _length(headers), receive, record.request_id, started
+                    tail, scope["query_string"], bodies.length_of(headers), receive, record.request_id, started
                 )
                 content = await fast_route.answer(fast_request)
             if fast_route is None or content is None:
-                await self._through(scope, receive, send, record)
+                await self._through(scope, bodies.bounded(receive, headers, self._max_body), send, record)
                 return
             await _send(send, status, content, JSON, record.request_id, [])
         except ClientDisconnect:
@@ -151,7 +148,7 @@ class Gateway:
         peer: tuple[str, int] | None,
         every_header: Iterable[tuple[bytes, bytes]],
     ) -> None:
-        """Check rate, key, site, and the announced length and type of the body, before the body is read.
+        """Check rate, key, site, and what is announced of the body, before the body is read.
 
         Sets the client of this context, for which the engine counts its work (`service.engine.fairness`).
 
@@ -168,16 +165,7 @@ class Gateway:
         key = None if self._keys.is_none_set else headers.get(b"x-api-key")
         fairness.current.set(Client(address, key))
         if b"content-length" in headers or b"transfer-encoding" in headers:
-            self._admit_body(headers)
-
-    def _admit_body(self, headers: RequestHeaders) -> None:
-        length = _length(headers)
-        if length > self._max_body:
-            raise BodyTooLarge(f"Invalid body: expected at most {self._max_body:,} bytes, got {length:,}")
-        kind = headers.get(b"content-type", b"none").partition(b";")[0].strip().lower()
-        if kind != JSON and (length or b"transfer-encoding" in headers):
-            shown = kind[:128].decode("latin-1")
-            raise UnsupportedMediaType(f"Invalid Content-Type: expected application/json, got {shown}")
+            bodies.check_announced(method, path, headers, self._max_body)
 
     def refusal(self, error: Exception, record: RequestRecord) -> tuple[int, bytes, bytes, Headers]:
         """Status, body, media type and further headers for an error; logs unforeseen errors."""
@@ -212,7 +200,7 @@ class Gateway:
 
         structlog.contextvars.bind_contextvars(request_id=record.request_id)
         try:
-            await self._app(scope, limited(receive, self._max_body), named)
+            await self._app(scope, receive, named)
         except ClientDisconnect:
             status = CLIENT_GONE
         except Exception:  # the framework has answered with 500 and raises again
@@ -273,29 +261,6 @@ def without_body(send: Send) -> Send:
             await send({"type": "http.response.body", "body": b""})
 
     return head
-
-
-def limited(receive: Receive, max_bytes: int) -> Receive:
-    """`receive` that fails when a body exceeds `max_bytes`, because Content-Length may be missing."""
-    n_bytes = 0
-
-    async def counted() -> Message:
-        nonlocal n_bytes
-        message = await receive()
-        n_bytes += len(message.get("body", b""))
-        if n_bytes > max_bytes:
-            # An HTTPException, because the framework turns every other error in reading a body into a 400.
-            detail = f"Invalid body: expected at most {max_bytes:,} bytes, got more"
-            raise HTTPException(BodyTooLarge.status, detail, {"connection": "close"})
-        return message
-
-    return counted
-
-
-def _length(headers: RequestHeaders) -> int:
-    """Content-Length, 0 if there is none."""
-    value = headers.get(b"content-length", b"")
-    return int(value) if value.isdigit() else 0
 
 
 async def _send(send: Send, status: int, content: bytes, media: bytes, request_id: str, extra: Headers) -> None:

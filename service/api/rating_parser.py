@@ -7,45 +7,36 @@ from typing import Any
 
 import msgspec
 
-from service.api.elements import Intake, are_ids, check_ids, converted, read_elements
+from service.api.elements import Body, Intake, Typed, are_ids, check_ids, converted, read_elements, with_seconds
 from service.limits import MAX_RATING
 from service.storage.events import RatingEvent
 
 Scale = tuple[float, float]
 ANY_SCALE: Scale = (-MAX_RATING, MAX_RATING)
 
-_typed = msgspec.json.Decoder(list[RatingEvent])
+_typed = Typed(RatingEvent)
 
 
-def read_ratings(body: bytes, now_s: float, scale: Scale = ANY_SCALE, max_ratings: int = 1000) -> Intake[RatingEvent]:
-    """The ratings in `body`: one JSON object, or an array of them.
+def read_ratings(body: Body, now_s: float, scale: Scale = ANY_SCALE, max_ratings: int = 1000) -> Intake[RatingEvent]:
+    """The ratings in `body`: one object, an array of them, or one in each line. Raises what `read_elements` raises.
 
     Args:
-        body: UTF-8 JSON. NaN and Infinity, which are not JSON but common, are parsed, so that only their element is
-            rejected.
+        body: the body.
         now_s: Unix seconds; the timestamp of ratings that have none.
         scale: lowest and highest acceptable rating.
-        max_ratings: longest acceptable array.
-
-    Raises:
-        MalformedBody: not JSON, or neither an object nor an array.
-        InvalidRequest: a single object is refused, or an array is too long.
+        max_ratings: longest acceptable array, and most acceptable lines.
     """
-    if body[:1] == b"[":
-        try:
-            ratings = _typed.decode(body)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass  # at least one element is bad, or the whole body: the slow path below finds out
-        else:
-            if len(ratings) <= max_ratings and _all_good(ratings, scale):
-                return Intake([_dated(rating, now_s) for rating in ratings], [])
+    ratings = _typed.decoded(body, max_ratings)
+    if ratings is not None and _all_good(ratings, scale):
+        return Intake([_dated(rating, now_s) for rating in ratings], [])
+    # At least one element is bad or has a timestamp that is text, or the whole body is bad.
     return read_elements(body, lambda element: _judge(element, now_s, scale), max_ratings, "ratings")
 
 
 def _judge(element: Any, now_s: float, scale: Scale) -> RatingEvent:
     """Convert `element` to a rating; ValueError with the reason if it is refused."""
     _check_scale(element, scale)
-    rating = converted(element, RatingEvent, "rating object")
+    rating = converted(with_seconds(element), RatingEvent, "rating object")
     check_ids(user=rating.user, item=rating.item)
     if isinstance(element.get("timestamp"), float) and not math.isfinite(rating.timestamp):
         raise ValueError(f"Invalid timestamp: expected finite Unix seconds, got {rating.timestamp}")

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from service.api.gateway import CLIENT_GONE, JSON, Gateway, RequestRecord
+from service.api.bodies import JSON
+from service.api.gateway import CLIENT_GONE, Gateway, RequestRecord
 from service.api.http_protocol import HttpProtocol
 from service.api.problems import CLOSE, Headers
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.bodies import body_of, described
 from service.api.dependencies import ItemId, TheService, answers, reply
 from service.api.elements import judged, parsed, read_elements
 from service.api.examples import ITEM
@@ -55,7 +56,7 @@ _ATTRIBUTES = {
     },
 }
 _PATCH = {"type": "object", "title": "ItemPatch", "additionalProperties": False, "properties": _ATTRIBUTES}
-_ITEM = {
+_ITEM: dict[str, Any] = {
     "type": "object",
     "title": "Item",
     "required": ["item"],
@@ -64,11 +65,8 @@ _ITEM = {
 }
 
 
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-_ITEMS_BODY = _body({"oneOf": [_ITEM, {"type": "array", "items": _ITEM, "maxItems": MAX_ITEMS}]})
+_ITEMS_BODY = described(_ITEM, maxItems=MAX_ITEMS)
+_PATCH_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _PATCH}}}}
 NoQuery = Annotated[NoParameters, Query()]
 
 
@@ -76,14 +74,14 @@ NoQuery = Annotated[NoParameters, Query()]
 async def post_items(request: Request, query: NoQuery, serving: TheService) -> Response:
     """Put one item, or an array whose elements are checked one by one. It replaces all attributes of the item."""
     started = time.perf_counter()
-    body, judge = await request.body(), await _judge(serving)
+    body, judge = await body_of(request), await _judge(serving)
     accepted, rejected = read_elements(body, judge.put, MAX_ITEMS, "items")
     stream_id = await _written(serving, accepted) if accepted else None
     took_ms = round((time.perf_counter() - started) * 1000, 3)
     return reply(msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms)), 202)
 
 
-@router.patch("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"), openapi_extra=_body(_PATCH))
+@router.patch("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"), openapi_extra=_PATCH_BODY)
 async def patch_item(item: ItemId, request: Request, query: NoQuery, serving: TheService) -> Response:
     """Change attributes of an item and leave the others: a JSON merge patch, in which null removes."""
     document, judge = parsed(await request.body()), await _judge(serving)

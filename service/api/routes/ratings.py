@@ -12,8 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
+from service.api.bodies import body_of, described
 from service.api.dependencies import ItemId, TheService, UserId, answers, reply
-from service.api.elements import Intake
+from service.api.elements import Body, Intake
 from service.api.event_parser import read_events
 from service.api.examples import ITEM, USER
 from service.api.gateway import FastRequest
@@ -36,7 +37,13 @@ from service.storage.events import (
 router = APIRouter(tags=["ratings"])
 
 _ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
-_RATING = {
+_DATES = ({"type": "string", "format": "date"}, {"type": "string", "format": "date-time"})
+_TIME = {
+    "description": "Unix seconds, or a date or datetime of ISO 8601, in UTC if it has no offset; default: now."
+    " Never decides order.",
+    "examples": [1.7e9, "2023-11-14T22:13:20Z"],
+}
+_RATING: dict[str, Any] = {
     "type": "object",
     "title": "Rating",
     "required": ["user", "item", "rating"],
@@ -45,14 +52,10 @@ _RATING = {
         "user": _ID | {"examples": [USER]},
         "item": _ID | {"examples": [ITEM]},
         "rating": {"type": "number", "minimum": -MAX_RATING, "maximum": MAX_RATING, "examples": [4.5]},
-        "timestamp": {
-            "type": "number",
-            "description": "Unix seconds; default: now. Never decides order.",
-            "examples": [1.7e9],
-        },
+        "timestamp": _TIME | {"anyOf": [{"type": "number"}, *_DATES]},
     },
 }
-_EVENT = {
+_EVENT: dict[str, Any] = {
     "type": "object",
     "title": "Event",
     "required": ["user", "item", "type"],
@@ -74,13 +77,7 @@ _EVENT = {
             "default": 1,
             "description": "Multiplies the weight of the type.",
         },
-        "timestamp": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": LATEST_EVENT_S,
-            "description": "Unix seconds; default: now.",
-            "examples": [1.7e9],
-        },
+        "timestamp": _TIME | {"anyOf": [{"type": "number", "minimum": 0, "maximum": LATEST_EVENT_S}, *_DATES]},
         "event_id": {
             "type": "string",
             "minLength": 1,
@@ -92,30 +89,24 @@ _EVENT = {
 }
 
 
-def _body_of(element: dict[str, Any]) -> dict[str, Any]:
-    """A body of one element, or of an array of them."""
-    schema = {"oneOf": [element, {"type": "array", "items": element}]}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-@router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_body_of(_RATING))
+@router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=described(_RATING))
 async def post_ratings(request: Request, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
     """Post one rating, or an array whose elements are checked one by one. A rating replaces the earlier one."""
     started = time.perf_counter()
-    return reply(await take_ratings(serving, await request.body(), started), 202)
+    return reply(await take_ratings(serving, await body_of(request), started), 202)
 
 
-@router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_body_of(_EVENT))
+@router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=described(_EVENT))
 async def post_events(request: Request, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
     """Post one event, or an array whose elements are checked one by one. Events of a user and an item add up."""
     started = time.perf_counter()
-    return reply(await take_events(serving, await request.body(), started), 202)
+    return reply(await take_events(serving, await body_of(request), started), 202)
 
 
 class WriteRoute:
     """Fast route of `POST /ratings` or `/events` for requests with a plain body; others go to the routes above."""
 
-    def __init__(self, serving: Serving, take: Callable[[Serving, bytes, float], Awaitable[bytes]]) -> None:
+    def __init__(self, serving: Serving, take: Callable[[Serving, Body, float], Awaitable[bytes]]) -> None:
         """`take` is `take_ratings` or `take_events`."""
         self._serving, self._take = serving, take
 
@@ -123,10 +114,10 @@ class WriteRoute:
         """The body of the answer, or None if the request is unusual."""
         if fast_request.query or not fast_request.length:
             return None
-        return await self._take(self._serving, await _body(fast_request.receive), fast_request.started)
+        return await self._take(self._serving, Body(await _content(fast_request.receive)), fast_request.started)
 
 
-async def take_ratings(serving: Serving, body: bytes, started: float) -> bytes:
+async def take_ratings(serving: Serving, body: Body, started: float) -> bytes:
     """Check the ratings, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
     intake = read_ratings(body, time.time(), settings.rating_scale or ANY_SCALE, settings.max_ratings)
@@ -136,7 +127,7 @@ async def take_ratings(serving: Serving, body: bytes, started: float) -> bytes:
     return answer
 
 
-async def take_events(serving: Serving, body: bytes, started: float) -> bytes:
+async def take_events(serving: Serving, body: Body, started: float) -> bytes:
     """Check the events, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
     intake = read_events(body, time.time(), settings.event_types, settings.max_ratings)
@@ -157,7 +148,7 @@ async def _written(
     return msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms))
 
 
-async def _body(receive: Receive) -> bytes:
+async def _content(receive: Receive) -> bytes:
     """The whole body; its length has been checked."""
     parts = []
     while True:

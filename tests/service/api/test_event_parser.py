@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.api.elements import Intake
+from service.api.elements import Body, Intake
 from service.api.event_parser import read_events
 from service.errors import InvalidRequest, MalformedBody
 from service.event_types import DEFAULT_TYPES
@@ -20,7 +20,7 @@ GOOD: dict[str, Any] = {"user": "u", "item": "i", "type": "purchase"}
 
 
 def read(document: Any) -> Intake[TypedEvent]:
-    return read_events(json.dumps(document).encode(), NOW_S, DEFAULT_TYPES)
+    return read_events(Body(json.dumps(document).encode()), NOW_S, DEFAULT_TYPES)
 
 
 def test_one_object_is_one_event_with_defaults() -> None:
@@ -53,7 +53,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "timestamp: negative": ({"timestamp": -5}, "Invalid timestamp: expected Unix seconds, got -5"),
     "timestamp: NaN": ({"timestamp": math.nan}, "Invalid timestamp: expected Unix seconds, got nan"),
-    "timestamp: text": ({"timestamp": "now"}, "Invalid timestamp: expected a number, got text"),
+    "timestamp: text": ({"timestamp": "now"}, "Invalid timestamp: expected Unix seconds, or a date or datetime"),
     "event_id: empty": ({"event_id": ""}, "Invalid event_id: expected text of at least 1 character"),
     "event_id: too long": ({"event_id": "x" * 129}, "Invalid event_id: expected text of at most 128 characters"),
     "event_id: too many bytes": ({"event_id": "日" * 128}, "Invalid event_id: expected 1 to 256 bytes, got 384"),
@@ -87,7 +87,7 @@ def test_too_many_events_and_no_json_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="at most 1,000 events, got 1,001"):
         read([GOOD] * 1001)
     with pytest.raises(MalformedBody):
-        read_events(b"[{", NOW_S, DEFAULT_TYPES)
+        read_events(Body(b"[{"), NOW_S, DEFAULT_TYPES)
 
 
 def test_whatever_is_accepted_can_be_read_from_the_stream() -> None:
@@ -95,3 +95,12 @@ def test_whatever_is_accepted_can_be_read_from_the_stream() -> None:
     accepted = read([odd]).accepted
     assert parse_entry(StreamId(1, 0), encode_events(accepted)).events == accepted
     assert msgspec.json.decode(encode_events(accepted)[b"events"])[0]["event_id"] == "é" * 128
+
+
+def test_each_line_may_be_an_event_and_its_time_a_date():
+    lines = [{"user": "u", "item": "i", "type": "view", "timestamp": text} for text in ("1970-01-02", "soon")]
+    intake = read_events(Body(b"\n".join(json.dumps(line).encode() for line in lines), True), NOW_S, DEFAULT_TYPES)
+    assert [event.timestamp for event in intake.accepted] == [86400.0]
+    assert [(one.line, one.error[:52]) for one in intake.rejected] == [
+        (2, "Invalid timestamp: expected Unix seconds, or a date ")
+    ]

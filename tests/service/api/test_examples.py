@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,18 @@ def test_every_body_and_every_answer_has_an_example_that_obeys_its_schema(docume
                     assert content["example"]["status"] == int(status)
 
 
+def elements(value: Any) -> list[dict[str, Any]]:
+    """The elements of the example of a body: an object, an array, or lines."""
+    if isinstance(value, str):
+        return [json.loads(line) for line in value.splitlines()]
+    return value if isinstance(value, list) else [value]
+
+
 def test_no_example_is_an_extreme(document: dict[str, Any]) -> None:
     for _, _, operation in operations(document):
         for body in operation.get("requestBody", {}).get("content", {}).values():
             for example in body["examples"].values():
-                for rating in example["value"] if isinstance(example["value"], list) else [example["value"]]:
+                for rating in elements(example["value"]):
                     assert 1 <= rating.get("rating", 1) <= 5
 
 
@@ -99,8 +107,11 @@ class Tried:
     def every_example(self, method: str, path: str, operation: dict[str, Any]) -> None:
         path = self.path(path, operation)
         if "requestBody" in operation:
-            for example in operation["requestBody"]["content"]["application/json"]["examples"].values():
-                self.send(method, path, json=example["value"])
+            for kind, body in operation["requestBody"]["content"].items():
+                for example in body["examples"].values():
+                    value = example["value"]
+                    content = value if isinstance(value, str) else json.dumps(value)
+                    self.send(method, path, content=content, headers={"Content-Type": kind})
             return
         self.send(method, path)
         for parameter in operation.get("parameters", []):

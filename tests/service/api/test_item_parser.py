@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.api.elements import Intake, judged, read_elements
+from service.api.elements import Body, Intake, judged, read_elements
 from service.api.item_parser import ItemJudge
 from service.engine.catalog_queries import CatalogNames
 from service.errors import InvalidRequest, MalformedBody
@@ -17,7 +17,7 @@ from service.storage.item_changes import ItemChange
 
 def read(document: Any, names: CatalogNames | None = None) -> Intake[ItemChange]:
     judge = ItemJudge(names or CatalogNames({}, 10, None))
-    return read_elements(json.dumps(document).encode(), judge.put, 1000, "items")
+    return read_elements(Body(json.dumps(document).encode()), judge.put, 1000, "items")
 
 
 def test_one_object_is_one_item():

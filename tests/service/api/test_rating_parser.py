@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.api.elements import Body
 from service.api.rating_parser import read_ratings
 from service.errors import InvalidRequest, MalformedBody
 from service.storage.events import RatingEvent, StreamId, encode_ratings, parse_entry
@@ -17,7 +18,7 @@ GOOD = {"user": "u", "item": "i", "rating": 4}
 
 
 def read(document, **limits):
-    return read_ratings(json.dumps(document).encode(), NOW_S, **limits)
+    return read_ratings(Body(json.dumps(document).encode()), NOW_S, **limits)
 
 
 def test_one_object_is_one_rating():
@@ -85,7 +86,7 @@ def test_scale_is_checked_where_set():
 )
 def test_bodies_other_than_objects_and_arrays_are_malformed(body):
     with pytest.raises(MalformedBody):
-        read_ratings(body, NOW_S)
+        read_ratings(Body(body), NOW_S)
 
 
 def test_an_empty_array_is_nothing():
@@ -104,7 +105,7 @@ ids = st.text(min_size=1, max_size=80)
 def test_accepted_ratings_pass_the_parser_of_the_stream(triples):
     """What POST acknowledges is never a bad entry later."""
     body = msgspec.json.encode([{"user": u, "item": i, "rating": r} for u, i, r in triples])
-    intake = read_ratings(body, NOW_S, max_ratings=10_000)
+    intake = read_ratings(Body(body), NOW_S, max_ratings=10_000)
     assert intake.rejected == []
     assert parse_entry(StreamId(1, 0), encode_ratings(intake.accepted)).ratings == intake.accepted
 

@@ -30,6 +30,7 @@ PARAMETERS: dict[str, Any] = {
     "fallback": "popular",
     "filter": {"tag.genre": "western", "max.price": "20"},
     "available": True,
+    "cursor": "0123456789abcdef",
 }
 
 _rating = {"user": USER, "item": ITEM, "rating": 4.5}
@@ -119,6 +120,16 @@ _model = {
 }
 _stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}
 _item_rating = {"item": ITEM, "rating": 4.5}
+_listed = {
+    "item": ITEM,
+    "tags": {"genre": ["western"]},
+    "numbers": {"price": 9.99},
+    "available": True,
+    "published": None,
+    "until": None,
+    "hidden": False,
+    "n_ratings": 17,
+}
 _rejection = {"index": 1, "error": "Invalid rating: expected a number, got text"}
 _fault = {"place": "query.n", "error": "expected 1 or more, got '0'"}
 
@@ -170,18 +181,11 @@ COMPONENTS: dict[str, Any] = {
     "AnonymousBody": BODIES["recommend_several"]["an anonymous user, by ratings that are not stored"],
     "Fault": _fault,
     "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
-    "ItemDetails": {
-        "item": ITEM,
-        "tags": {"genre": ["western"]},
-        "numbers": {"price": 9.99},
-        "available": True,
-        "published": None,
-        "until": None,
-        "embedding": None,
-        "hidden": False,
-        "n_ratings": 17,
-        "as_of": POSITION,
-    },
+    "ItemDetails": {**_listed, "embedding": None, "as_of": POSITION},
+    "ItemList": {"items": [_listed], "next": "0123456789abcdef", "as_of": POSITION},
+    "ListedItem": _listed,
+    "ListedUser": {"user": USER, "n_ratings": 17},
+    "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
     "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},
     "ItemRating": _item_rating,
     "Job": _job,

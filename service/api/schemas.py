@@ -23,6 +23,7 @@ from gpu.algorithms import ALGORITHMS
 from service.api.elements import Rejection
 from service.api.few_faults import check_names, few_faults
 from service.api.filter_parser import PREFIXES, SCHEMA, BadParameter, tree_of, tree_of_parameters
+from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
 from service.engine.queries import Fallback, Popular, Recommend, UserRatings
 from service.ids import MAX_ID_BYTES, check_id
@@ -69,10 +70,9 @@ class _Strict(BaseModel):
         return check_names(cls.model_fields, value)
 
 
-class FilterQuery(_Strict):
+class _FilterParameters(_Strict):
     """The parameters of a query whose names begin with `tag.`, `min.` or `max.`, as one filter."""
 
-    available: Available = _DEFAULT.available
     _filter: str | None = PrivateAttr(None)
 
     @property
@@ -93,6 +93,12 @@ class FilterQuery(_Strict):
                 line = InitErrorDetails(type=fault, loc=(error.name,), input=None)
                 raise ValidationError.from_exception_data("query", [line]) from None
         return made
+
+
+class FilterQuery(_FilterParameters):
+    """A filter of a list of recommendations."""
+
+    available: Available = _DEFAULT.available
 
 
 class NoParameters(_Strict):
@@ -136,6 +142,17 @@ class NeighborsQuery(Wait):
 
     n: Count = _DEFAULT.n
     model: ModelName = None
+
+
+class ListQuery(Wait):
+    """A page of all there are."""
+
+    n: Count = ListUsers().n
+    cursor: str | None = Field(None, description="`next` of the page before; default: the first page.")
+
+
+class ItemsQuery(_FilterParameters, ListQuery):
+    """A page of the items that pass a filter."""
 
 
 class ItemNeighborsQuery(FilterQuery, NeighborsQuery):

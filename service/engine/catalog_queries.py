@@ -19,6 +19,21 @@ class GetCatalogNames(Struct, frozen=True, tag=True):
     """Asks for `CatalogNames`."""
 
 
+class ListItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for `n` items after `cursor` (None: the first) that pass the filter, as `ItemList`."""
+
+    n: int = 100
+    cursor: str | None = None
+    filter: str | None = None
+
+
+class ListUsers(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for `n` users after `cursor` (None: the first), as `UserList`."""
+
+    n: int = 100
+    cursor: str | None = None
+
+
 class ItemDetails(Struct):
     """One item.
 
@@ -43,6 +58,42 @@ class ItemDetails(Struct):
     as_of: str
 
 
+class ListedItem(Struct):
+    """One item of a list; see `ItemDetails`."""
+
+    item: str
+    tags: dict[str, list[str]]
+    numbers: dict[str, float]
+    available: bool
+    published: float | None
+    until: float | None
+    hidden: bool
+    n_ratings: int
+
+
+class ItemList(Struct):
+    """Items in no meaningful order; `next` is the cursor of the next page, null after the last."""
+
+    items: list[ListedItem]
+    next: str | None
+    as_of: str
+
+
+class ListedUser(Struct, gc=False):
+    """One user of a list, and the number of present ratings."""
+
+    user: str
+    n_ratings: int
+
+
+class UserList(Struct):
+    """Users in no meaningful order; `next` is the cursor of the next page, null after the last."""
+
+    users: list[ListedUser]
+    next: str | None
+    as_of: str
+
+
 class CatalogNames(Struct):
     """What all items have in common.
 
@@ -57,5 +108,5 @@ class CatalogNames(Struct):
     n_dimensions: int | None
 
 
-CatalogQuery = GetItem | GetCatalogNames
-CatalogAnswer = ItemDetails | CatalogNames
+CatalogQuery = GetItem | ListItems | ListUsers | GetCatalogNames
+CatalogAnswer = ItemDetails | ItemList | UserList | CatalogNames

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from gpu.ranking.topn import MAX_N
+from service.engine.catalog_queries import ListItems, ListUsers
 from service.engine.queries import Neighbors, Popular, Query, Recommend, UserRatings
 
 MAX_COST = 4096  # of one batch, unless a single query costs more
@@ -42,7 +43,7 @@ def cost_of(query: Query) -> int:
         return cost_of_list(query) * (1 if query.users is None else len(query.users))
     if isinstance(query, Popular):
         return _width(query)
-    if isinstance(query, Neighbors):
+    if isinstance(query, Neighbors | ListItems | ListUsers):
         return OF_ALL + query.n
     if isinstance(query, UserRatings):
         return query.n + query.offset // IDS_AN_ITEM

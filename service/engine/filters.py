@@ -76,6 +76,11 @@ class Filters:
             shown = self._shown.put(key, _Shown(eligible, compiled, hidden))
         return shown.eligible
 
+    def passing(self, text: str) -> Eligible:
+        """The items that pass a filter, hidden ones too; raises what `eligible` raises."""
+        bits = self._passing(text).bits
+        return Eligible(bits, int(np.bitwise_count(bits).sum()))
+
     def _passing(self, text: str) -> _Compiled:
         index, n_items = self._history.catalog.index, len(self._history.items)
         found = self._compiled.get(text)

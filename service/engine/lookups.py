@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from service.engine.catalog_lookups import CatalogLookups
-from service.engine.catalog_queries import GetCatalogNames, GetItem
+from service.engine.catalog_queries import GetCatalogNames, GetItem, ListItems, ListUsers
 from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.queries import (
@@ -49,12 +49,14 @@ class Lookups:
     ) -> None:
         """Both functions return the live model of a name, or the default one for None; they raise `UnknownModel`."""
         self._history, self._selection, self._live_model, self._estimator = history, selection, live_model, estimator
-        catalog = CatalogLookups(history)
+        catalog = CatalogLookups(history, selection)
         self.answer_to: dict[type, AnswerTo] = {
             Neighbors: self.neighbors,
             Estimate: self.estimate,
             UserRatings: self.user_ratings,
             GetItem: catalog.item,
+            ListItems: catalog.items,
+            ListUsers: catalog.users,
             GetCatalogNames: catalog.names,
         }
 

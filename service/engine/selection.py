@@ -46,6 +46,10 @@ class Selection:
         """
         return None if query.filter is None else self._filters.eligible(query.filter, query.available)
 
+    def passing(self, text: str) -> Eligible:
+        """The items that pass a filter, whether lists may show them or not; raises what `eligible` raises."""
+        return self._filters.passing(text)
+
     def hidden(self, query: Recommend | Popular | Neighbors) -> Hidden:
         """The items that no list may show, whatever the filter."""
         return self._shelf.hidden(query.available)

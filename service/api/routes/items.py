@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.bodies import body_of, described
-from service.api.dependencies import ItemId, TheService, answers, reply
+from service.api.dependencies import ItemId, TheService, answers, check_n, reply
 from service.api.elements import judged, parsed, read_elements
 from service.api.examples import ITEM
+from service.api.filter_parser import PARAMETERS
 from service.api.item_parser import ItemJudge
-from service.api.schemas import Accepted, NoParameters, Wait, Written
-from service.engine.catalog_queries import CatalogNames, GetCatalogNames, GetItem, ItemDetails
+from service.api.schemas import Accepted, ItemsQuery, NoParameters, Wait, Written
+from service.engine.catalog_queries import CatalogNames, GetCatalogNames, GetItem, ItemDetails, ItemList, ListItems
 from service.errors import MalformedBody
 from service.ids import MAX_ID_BYTES
 from service.limits import LATEST_S
@@ -96,6 +97,13 @@ async def delete_item(item: ItemId, query: NoQuery, serving: TheService) -> Resp
     """Never show an item again, and do not train on its ratings, until it is put again."""
     stream_id = await _written(serving, [ItemChange(item, op="delete")])
     return reply(msgspec.json.encode(Written(stream_id)), 202)
+
+
+@router.get("/items", responses=answers(ItemList), openapi_extra=PARAMETERS)
+async def list_items(query: Annotated[ItemsQuery, Query()], serving: TheService) -> Response:
+    """A page of all items that are not deleted, available or not, in an order that stays when items come and go."""
+    check_n(serving, query.n)
+    return reply(await serving.answer(ListItems(n=query.n, cursor=query.cursor, filter=query.filter), query.position))
 
 
 @router.get("/items/{item}", responses=answers(ItemDetails, http_404="Unknown or deleted item"))

@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, UserId, answers, check_n, reply
 from service.api.filter_parser import PARAMETERS
-from service.api.schemas import EstimateQuery, ItemNeighborsQuery, NeighborsQuery, RatingsQuery
+from service.api.schemas import EstimateQuery, ItemNeighborsQuery, ListQuery, NeighborsQuery, RatingsQuery
+from service.engine.catalog_queries import ListUsers, UserList
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,
@@ -47,6 +48,13 @@ async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Que
     check_n(serving, query.n)
     asked = Neighbors(kind="user", id=user, n=query.n, model=query.model)
     return reply(await serving.answer(asked, query.position))
+
+
+@router.get("/users", responses=answers(UserList))
+async def list_users(query: Annotated[ListQuery, Query()], serving: TheService) -> Response:
+    """A page of all users who are not forgotten, in an order that stays when users come and go."""
+    check_n(serving, query.n)
+    return reply(await serving.answer(ListUsers(n=query.n, cursor=query.cursor), query.position))
 
 
 @router.get("/estimate/{user}/{item}", responses=answers(RatingEstimate, http_404="No live model"))

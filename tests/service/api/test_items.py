@@ -167,3 +167,18 @@ def test_deleted_candidates_are_named(shop):
     shop.get("/popular", wait_for=written(shop.request("DELETE", "/items/gone")))
     answer = shop.post("/recommend/stranger", {"candidates": ["gone", "x"]})
     assert "deleted items in candidates: 'gone'" in answer.json()["warnings"]
+
+
+def test_items_and_users_are_listed_in_pages(shop):
+    for path, name in (("/items", "item"), ("/users", "user")):
+        seen, document = list[str](), shop.get(path, n=2).json()
+        while document["next"] is not None:
+            seen += [one[name] for one in document[f"{name}s"]]
+            document = shop.get(path, n=2, cursor=document["next"]).json()
+        seen += [one[name] for one in document[f"{name}s"]]
+        assert len(seen) == len(set(seen))
+        assert set(seen) >= ({"a", "b", "x", "y", "z"} if name == "item" else {"u", "v", "w"})
+        assert shop.get(path, cursor="x").status_code == 422
+        assert shop.get(path, n=1001).status_code == 422
+    assert {one["item"] for one in shop.get("/items", **{"tag.kind": "red"}).json()["items"]} == {"x", "z"}
+    assert shop.get("/items", available="true").status_code == 422

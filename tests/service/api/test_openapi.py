@@ -20,7 +20,10 @@ from tests.service.process import Service
 OPERATIONS = {
     "post /ratings": "post_ratings",
     "delete /ratings/{user}/{item}": "delete_rating",
+    "post /events": "post_events",
     "post /items": "post_items",
+    "get /items": "list_items",
+    "get /users": "list_users",
     "get /items/{item}": "get_item",
     "patch /items/{item}": "patch_item",
     "delete /items/{item}": "delete_item",

@@ -60,6 +60,16 @@ def growth(
 
 
 @app.command()
+def catalog(
+    items: Annotated[int, typer.Option(help="Items with attributes.", min=1)] = 1_000_000, json: Json = False
+) -> None:
+    """Milliseconds of the engine for changes of items, and to compile and use filters."""
+    from benchmarks import catalog as table
+
+    show(list(table.run(items)), json)
+
+
+@app.command()
 def plant(
     data: Annotated[Path, typer.Option(help="Folder to fill.", metavar="DIR")],
     users: Annotated[int, typer.Option(help="Number of users U.", min=1)] = 1_000_000,

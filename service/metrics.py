@@ -228,7 +228,7 @@ class Metrics:
             "Users forgotten, as far as the log shows.",
             registry=registry,
         )
-        self.items = Gauge("nearfield_items", "Items that were ever rated or hidden.", registry=registry)
+        self.items = Gauge("nearfield_items", "Items that were ever rated, hidden or put.", registry=registry)
         self.items_hidden = Gauge("nearfield_items_hidden", "Items that are hidden.", registry=registry)
         self.ratings = Gauge(
             "nearfield_ratings", "Present ratings: the last one of each user and item.", registry=registry

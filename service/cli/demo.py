@@ -135,6 +135,9 @@ def _import(client: Client, file: RatingsFile, is_synthetic: bool) -> None:
         receipt = importer.send(client, importer.records(file), bar.advance)
     took_s = time.perf_counter() - started
     out.print(f"   {receipt.accepted:,} acknowledged, each on disk before its 202, in {took_s:.1f} s")
+    if is_synthetic:
+        receipt = importer.send_items(client, synthetic.planted().items_with_genres())
+        out.print(f"   and the genres of {receipt.accepted:,} items: POST /items")
 
 
 def _train(client: Client, params: dict[str, int]) -> None:
@@ -153,11 +156,13 @@ def _fraction(job: dict[str, Any]) -> float:
 def _recommend_to_a_known_user(client: Client, file: RatingsFile, is_synthetic: bool) -> None:
     user = Counter(file.users).most_common(1)[0][0]
     _step(4, f"Recommendations for {user}: GET /recommend/{quote(user, safe='')}?n={N_SHOWN}")
+    lists = [_list(client, user, "recommended, best first")]
     if is_synthetic:
-        planted = synthetic.planted()
-        genre = planted.loves(int(user.rsplit("-", 1)[1]))
+        genre = synthetic.planted().loves(int(user.rsplit("-", 1)[1]))
         out.print(f"   (the taste planted in this viewer: loves [bold]{genre}[/])")
-    _print_lists(_list(client, user, "recommended, best first"))
+        other = next(one for one in synthetic.GENRES if one != genre)
+        lists.append(_list(client, user, f"with tag.genre={other}", **{"tag.genre": other}))
+    _print_lists(*lists)
 
 
 def _learn_at_once(client: Client, best_rating: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,11 @@ class Catalog(NamedTuple):
     def item_id(self, item: int) -> str:
         """The id of an item row, which names its genre."""
         return f"synthetic-{GENRES[self.genre[item]]}-{item:03d}"
+
+    def items_with_genres(self) -> list[dict[str, Any]]:
+        """Every item with its genre as a tag, as the body of POST /items has it."""
+        genres = [GENRES[genre] for genre in self.genre]
+        return [{"item": self.item_id(item), "tags": {"genre": [genre]}} for item, genre in enumerate(genres)]
 
     def loves(self, viewer: int) -> str:
         """The genre planted as the viewer's favorite."""

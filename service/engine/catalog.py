@@ -113,7 +113,7 @@ class Catalog:
             self._embeddings.grow(n_items)
 
     def apply(self, row: int, change: ItemChange) -> None:
-        """Apply one change of the item `row`, which `grow` has made room for. Takes about 10 µs."""
+        """Apply one change of the item `row`, which `grow` has made room for. Takes 20 to 30 µs."""
         self.n_changes += 1
         is_gone = change.op == "delete"
         if change.op == "patch" and self._deleted.values[row]:

@@ -25,7 +25,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Compiled(NamedTuple):
+class Compiled(NamedTuple):
     """A filter at one state of the catalog.
 
     Attributes:
@@ -46,7 +46,7 @@ class _Shown(NamedTuple):
     """The eligible items of a compiled filter among those that lists may show."""
 
     eligible: Eligible
-    compiled: _Compiled
+    compiled: Compiled
     hidden: Hidden
 
 
@@ -59,7 +59,7 @@ class Filters:
 
     def __init__(self, history: History, shelf: Shelf) -> None:
         self._history, self._shelf = history, shelf
-        self._compiled, self._shown = _Recent[str, _Compiled](), _Recent[tuple[str, bool], _Shown]()
+        self._compiled, self._shown = _Recent[str, Compiled](), _Recent[tuple[str, bool], _Shown]()
 
     def eligible(self, text: str, available: bool) -> Eligible:
         """The items that pass a filter and that lists may show; see `Shelf.hidden` for `available`.
@@ -81,23 +81,24 @@ class Filters:
         bits = self._passing(text).bits
         return Eligible(bits, int(np.bitwise_count(bits).sum()))
 
-    def _passing(self, text: str) -> _Compiled:
+    def _passing(self, text: str) -> Compiled:
         index, n_items = self._history.catalog.index, len(self._history.items)
         found = self._compiled.get(text)
         if found is None or any(index.version(name) != one for name, one in found.versions.items()):
-            return self._compiled.put(text, self._compile(filter_tree.decode(text) if found is None else found.node))
+            return self._compiled.put(text, self.compiled(filter_tree.decode(text) if found is None else found.node))
         if found.is_open and found.n_items < n_items:
             return self._compiled.put(text, _extended(found, n_items))
         return found
 
-    def _compile(self, node: Node) -> _Compiled:
+    def compiled(self, node: Node) -> Compiled:
+        """A filter for the present catalog; raises what `eligible` raises."""
         self._check_names(node)
         index, n_items = self._history.catalog.index, len(self._history.items)
         bits = _bits(node, index, n_items)
         if n_items % WORD:
             bits[-1] &= np.uint32((1 << n_items % WORD) - 1)
         versions = {leaf.name: index.version(leaf.name) for leaf in filter_tree.leaves(node)}
-        return _Compiled(node, bits, n_items, filter_tree.passes_nothing(node), versions)
+        return Compiled(node, bits, n_items, filter_tree.passes_nothing(node), versions)
 
     def _check_names(self, node: Node) -> None:
         for leaf in filter_tree.leaves(node):
@@ -144,7 +145,7 @@ def _bits(node: Node, index: CatalogIndex, n_items: int) -> Bits:
             return functools.reduce(join, (_bits(part, index, n_items) for part in parts))
 
 
-def _extended(compiled: _Compiled, n_items: int) -> _Compiled:
+def _extended(compiled: Compiled, n_items: int) -> Compiled:
     """An open filter with the items that were added since, which have none of its names and pass."""
     bits = np.zeros(n_words(n_items), dtype=np.uint32)
     bits[: len(compiled.bits)] = compiled.bits

@@ -21,6 +21,13 @@ def test_ratings_are_distinct_pairs_on_the_scale():
     assert np.bincount(drawn.viewers).min() >= synthetic.RATINGS_PER_VIEWER[0]
 
 
+def test_every_item_has_its_genre_as_a_tag():
+    drawn = synthetic.planted(0, 30, 20)
+    items = drawn.items_with_genres()
+    assert [one["item"] for one in items] == [drawn.item_id(item) for item in range(20)]
+    assert all(one["tags"]["genre"][0] in one["item"] for one in items)
+
+
 def test_planted_taste_shows_in_what_is_rated_and_how():
     drawn = synthetic.planted()
     loved = drawn.taste[drawn.viewers].argmax(axis=1) == drawn.genre[drawn.items]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
 
 from service.errors import InvalidSetting
 
 PREFIX = "NEARFIELD_"
+REDIS_SCHEMES = ("redis", "rediss", "unix")
 OWN = ("GPUS", "TEST_DATA", "FAULT_AT")  # of docker-compose.gpu.yml, of the tests, of `service.storage.files`
 CLOSE = 0.65  # difflib's ratio; REDIS_URL, HOSTNAME and DATA_DIR are close to REDIS, HOST and DATA
 # Variables that Docker and Kubernetes set in containers linked to a service called nearfield (or nearfield-redis, …).
@@ -41,3 +43,13 @@ def unknown_variables(environment: Mapping[str, str], settings: Collection[str])
             )
         unknown.append(variable)
     return unknown
+
+
+def is_redis_url(text: str) -> bool:
+    """Whether `text` names a Redis server by a URL."""
+    try:
+        url = urlsplit(text)
+        has_place = bool(url.path if url.scheme == "unix" else url.hostname and url.port != 0)
+    except ValueError:  # the port is not a number, or too high
+        return False
+    return url.scheme in REDIS_SCHEMES and has_place

@@ -33,6 +33,7 @@ from service.errors import (
     Unavailable,
     VolatileServer,
 )
+from service.half_lives import parse_half_lives
 from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.settings import Settings
@@ -233,7 +234,8 @@ class Runtime(Components):
         history = History(settings.event_types)
         # The event loop calls these; a lookup is one `dict.get`, which is safe while the engine thread writes.
         self.new_ids = NewIds(settings.max_new_ids_per_hour, history.users.__contains__, history.items.__contains__)
-        engine = Engine(history, chosen, settings.default_models, limits, self.metrics, self._fail)
+        parts = limits, self.metrics, self._fail, parse_half_lives(settings.half_lives)
+        engine = Engine(history, chosen, settings.default_models, *parts)
         self._engine = engine
         engine.stages.obstruct(REDIS, "Redis is starting")
         engine.start(asyncio.get_running_loop())

@@ -7,7 +7,6 @@ import ipaddress
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     Field,
@@ -25,13 +24,14 @@ from gpu.algorithms import ALGORITHMS
 from gpu.backend import BackendName
 from gpu.params import Values
 from service import environment
-from service.environment import is_address
+from service.environment import is_address, is_redis_url
 from service.errors import InvalidSetting
 from service.event_types import DEFAULT as DEFAULT_EVENTS
 from service.event_types import EventTypes, parse_event_types
+from service.half_lives import DEFAULT as DEFAULT_HALF_LIVES
+from service.half_lives import parse_half_lives
 from service.limits import MAX_RATING
 
-REDIS_SCHEMES = ("redis", "rediss", "unix")
 AppendFsync = Literal["always", "everysec"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "console", "json"]
@@ -106,6 +106,11 @@ class Settings(BaseSettings):
         description="Types that POST /events accepts, NAME=WEIGHT, comma-separated. Events of a user and an item add"
         " up, weight times value; a sum below 0 is a dislike. With `seen` for a weight a type only keeps the item out"
         " of lists.",
+    )
+    half_lives: str = Field(
+        DEFAULT_HALF_LIVES,
+        description="Half-lives that GET /popular can ask for, comma-separated, in minutes (m), hours (h) or days (d)."
+        " The first one is that of fallback=trending.",
     )
     values: Values = Field(
         "auto",
@@ -209,7 +214,7 @@ class Settings(BaseSettings):
     @field_validator("redis")
     @classmethod
     def _check_redis(cls, value: str | None) -> str | None:
-        if value is not None and not _is_redis_url(value):
+        if value is not None and not is_redis_url(value):
             raise ValueError(
                 "Invalid redis: expected a URL (redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH), or none at all"
                 " for an embedded server"
@@ -237,10 +242,10 @@ class Settings(BaseSettings):
             )
         return value
 
-    @field_validator("events")
+    @field_validator("events", "half_lives")
     @classmethod
-    def _check_events(cls, value: str) -> str:
-        parse_event_types(value)
+    def _check_parts(cls, value: str, info: ValidationInfo) -> str:
+        (parse_event_types if info.field_name == "events" else parse_half_lives)(value)
         return value
 
     @field_validator("default_models", "trusted_proxies", mode="before")
@@ -315,12 +320,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _is_redis_url(text: str) -> bool:
-    try:
-        url = urlsplit(text)
-        has_place = bool(url.path if url.scheme == "unix" else url.hostname and url.port != 0)
-    except ValueError:  # the port is not a number, or too high
-        return False
-    return url.scheme in REDIS_SCHEMES and has_place

@@ -14,6 +14,11 @@ from gpu.host.online import rating_table as kernels
 from gpu.host.online.rating_table import OrderedRows
 from gpu.ratings import Ratings, Rows
 
+POSITIONS_A_MS = kernels.POSITIONS_A_MS
+
+
+POSITIONS_A_MS = kernels.POSITIONS_A_MS
+
 
 class Changes(NamedTuple):
     """Changes that a table has applied, in order, with the values that they replaced.
@@ -23,6 +28,8 @@ class Changes(NamedTuple):
         old: float32 (B,), the value that each change replaced; NaN if there was none.
         new: float32 (B,), the new value; NaN for a delete.
         positions: int64 (B,), ascending over the life of the table: a user's newest ratings have the highest ones.
+        old_times: float64 (B,), `times_of` the replaced ratings; NaN where there was none.
+        times: float64 (B,), `times_of` the new ratings, also of deletes.
     """
 
     users: NDArray[np.int64]
@@ -30,6 +37,8 @@ class Changes(NamedTuple):
     old: NDArray[np.float32]
     new: NDArray[np.float32]
     positions: NDArray[np.int64]
+    old_times: NDArray[np.float64]
+    times: NDArray[np.float64]
 
     @classmethod
     def joined(cls, parts: Sequence[Changes]) -> Changes:
@@ -38,8 +47,10 @@ class Changes(NamedTuple):
 
     def part(self, which: slice) -> Changes:
         """A slice of the changes, as views."""
-        users, items, old, new, positions = self
-        return Changes(users[which], items[which], old[which], new[which], positions[which])
+        users, items, old, new, positions, old_times, times = self
+        return Changes(
+            users[which], items[which], old[which], new[which], positions[which], old_times[which], times[which]
+        )
 
 
 class RatingTable:
@@ -93,6 +104,11 @@ class RatingTable:
         return self._by_user.columns[3]
 
     @property
+    def timestamps(self) -> NDArray[np.float64]:
+        """Timestamp of each entry of `rows`, Unix seconds."""
+        return self._by_user.columns[2]
+
+    @property
     def ordered_rows(self) -> OrderedRows:
         """`rows` with `positions`."""
         return OrderedRows(*self.rows, self.positions)
@@ -135,16 +151,15 @@ class RatingTable:
         """
         check_changes((self.n_users, self.n_items), users, items, values, timestamps, positions)
         old = np.empty(len(users), dtype=np.float32)
-        changes = Changes(
-            users.astype(np.int64), items.astype(np.int64), old, values.astype(np.float32), positions.astype(np.int64)
-        )
-        times = timestamps.astype(np.float64)
+        ordered, times = positions.astype(np.int64), timestamps.astype(np.float64)
+        columns = users.astype(np.int64), items.astype(np.int64), old, values.astype(np.float32), ordered
+        changes = Changes(*columns, np.empty(len(users)), times_of(times, ordered))
         if len(users) > 1 and self._by_user.lengths[users].max() >= kernels.LONG:
             order = np.argsort(users, kind="stable")  # consecutive changes of one user can be merged
             sorted_columns = changes.users[order], changes.items[order], old[order], changes.new[order]
-            by_user = Changes(*sorted_columns, changes.positions[order])
+            by_user = Changes(*sorted_columns, ordered[order], np.empty(len(users)), changes.times[order])
             self._apply_all(by_user, times[order])
-            old[order] = by_user.old
+            old[order], changes.old_times[order] = by_user.old, by_user.old_times
         else:
             self._apply_all(changes, times)
         return changes
@@ -224,6 +239,12 @@ class RatingTable:
         """Double the arena with the smaller share of free places: one of the two was full."""
         fuller = min(self._by_user, self._by_item, key=lambda arena: 1 - arena.ends[0] / len(arena.columns[0]))
         fuller.make_room(len(fuller.columns[0]))
+
+
+def times_of(timestamps: NDArray[np.float64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """When ratings count as given, Unix seconds, float64 (B,): at most the time of their position."""
+    times: NDArray[np.float64] = np.minimum(timestamps, positions / kernels.POSITIONS_A_S)
+    return times
 
 
 def check_changes(

@@ -28,6 +28,7 @@ PARAMETERS: dict[str, Any] = {
     "model": MODEL,
     "explain": True,
     "fallback": "popular",
+    "half_life": "7d",
     "filter": {"tag.genre": "western", "max.price": "20"},
     "available": True,
     "cursor": "0123456789abcdef",

@@ -25,7 +25,7 @@ from service.api.few_faults import check_names, few_faults
 from service.api.filter_parser import PREFIXES, SCHEMA, BadParameter, tree_of, tree_of_parameters
 from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
-from service.engine.queries import Fallback, Popular, Recommend, UserRatings
+from service.engine.queries import Fallback, LatestItems, Popular, Recommend, UserRatings
 from service.ids import MAX_ID_BYTES, check_id
 from service.limits import MAX_RATING
 from service.storage.events import StreamId
@@ -129,12 +129,27 @@ class Page(Wait):
 class PopularQuery(FilterQuery, Page):
     """Parameters of the popular items."""
 
+    half_life: str | None = Field(
+        None, max_length=8, description="One of the setting `half_lives`: what is one half-life older counts half."
+    )
+
     @property
     def query(self) -> Popular:
         """The query for the engine."""
-        return Popular(
-            n=self.n, offset=self.offset, min_ratings=self.min_ratings, filter=self.filter, available=self.available
-        )
+        return Popular(half_life=self.half_life, **_page_of(self))
+
+
+class LatestQuery(FilterQuery, Page):
+    """Parameters of the latest items."""
+
+    @property
+    def query(self) -> LatestItems:
+        """The query for the engine."""
+        return LatestItems(**_page_of(self))
+
+
+def _page_of(query: PopularQuery | LatestQuery) -> dict[str, Any]:
+    return {name: getattr(query, name) for name in LatestItems.__struct_fields__}
 
 
 class NeighborsQuery(Wait):
@@ -184,7 +199,9 @@ class Filters(_Strict):
     min_ratings: MinRatings = _DEFAULT.min_ratings
     model: ModelName = _DEFAULT.model
     explain: bool = Field(_DEFAULT.explain, description="Add to each item the ratings that most raise its score.")
-    fallback: Fallback = Field(_DEFAULT.fallback, description="For an unknown user: popular items, or none (404).")
+    fallback: Fallback = Field(
+        _DEFAULT.fallback, description="For an unknown user: popular, trending or latest items, or none (404)."
+    )
 
     def query(self, **more: Any) -> Recommend:
         """The query for the engine; `more` has the user, users or ratings."""

@@ -8,18 +8,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.online.rating_table import Changes
+from gpu.online.rating_table import Changes, RatingTable, times_of
 
 _NO_ROWS, _NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
-NO_CHANGES = Changes(_NO_ROWS, _NO_ROWS, _NO_VALUES, _NO_VALUES, _NO_ROWS)
+_NO_TIMES = np.zeros(0)
+NO_CHANGES = Changes(_NO_ROWS, _NO_ROWS, _NO_VALUES, _NO_VALUES, _NO_ROWS, _NO_TIMES, _NO_TIMES)
 
 
 class Forgotten(NamedTuple):
-    """A forgotten user: the retired row and the ratings, or strengths, it had."""
+    """A forgotten user: the retired row and the ratings, or strengths, it had, with their times (Unix seconds)."""
 
     user: int
     items: NDArray[np.int32]
     values: NDArray[np.float32]
+    times: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, user: int, table: RatingTable) -> Forgotten:
+        """The row of `user`, which leaves `table`."""
+        _, _, timestamps, positions = table.row(user)
+        times = times_of(timestamps, positions)  # a copy: the row is about to be overwritten
+        return cls(user, *table.drop_user(user), times)
 
 
 class Applied(NamedTuple):

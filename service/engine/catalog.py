@@ -39,7 +39,7 @@ class Catalog:
         self.index = CatalogIndex()
         self._texts: list[bytes | None] = []  # attributes without the embedding, as JSON; None: not in the catalog
         self._deleted, self._withdrawn = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
-        self._out = Growing(np.zeros(0, dtype=np.bool_))
+        self._out, self._listed = (Growing(np.zeros(0, dtype=np.bool_)) for _ in range(2))
         self._published, self._until = Growing(np.zeros(0)), Growing(np.zeros(0), math.inf)
         self._now_s, self._next_s = -math.inf, math.inf  # the time of `out`, and the next one at which it changes
         self._kinds: dict[str, Kind] = {}
@@ -52,6 +52,16 @@ class Catalog:
     def deleted(self) -> NDArray[np.bool_]:
         """Whether each item is deleted, bool; items beyond its end are not."""
         return self._deleted.values
+
+    @property
+    def listed(self) -> NDArray[np.bool_]:
+        """Whether each item is in the catalog, bool; items beyond its end are not."""
+        return self._listed.values
+
+    @property
+    def published(self) -> NDArray[np.float64]:
+        """The attribute `published` of each item, Unix seconds; 0 for none, as for items beyond its end."""
+        return self._published.values
 
     @property
     def out(self) -> NDArray[np.bool_]:
@@ -105,7 +115,7 @@ class Catalog:
     def grow(self, n_items: int) -> None:
         """Make room for changes of `n_items` rows."""
         self._texts.extend([None] * (n_items - len(self._texts)))
-        for column in (self._deleted, self._out, self._withdrawn, self._published, self._until):
+        for column in (self._deleted, self._listed, self._out, self._withdrawn, self._published, self._until):
             column.grow(n_items)
         self.index.n_items = max(self.index.n_items, n_items)
         self._has_embedding.grow(n_items)
@@ -168,7 +178,7 @@ class Catalog:
         published, until = new.published or 0.0, math.inf if new.until is None else new.until
         is_out = is_gone or not new.available or not published <= self._now_s < until
         self.n_moves += bool(is_out != self._out.values[row] or is_gone != self._deleted.values[row])
-        self._out.values[row], self._deleted.values[row] = is_out, is_gone
+        self._out.values[row], self._deleted.values[row], self._listed.values[row] = is_out, is_gone, not is_gone
         self._withdrawn.values[row] = is_gone or not new.available
         self._published.values[row], self._until.values[row] = published, until
         self._next_s = min([self._next_s, *(time_s for time_s in (published, until) if time_s > self._now_s)])

@@ -2,51 +2,115 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.applied import Applied
 from service.engine.history import History
+from service.engine.latest import Latest
+from service.engine.lookups import AnswerTo
 from service.engine.popularity import Popularity
-from service.engine.queries import Popular, PopularItems, Recommend, ScoredItem, count_of
+from service.engine.queries import LatestItems, Popular, PopularItems, Recommend, ScoredItem, count_of
 from service.engine.selection import Selection
+from service.engine.top_items import TopItems
+from service.engine.trending import Moves, Trending
+from service.errors import InvalidRequest
 
 NO_RATINGS = "there are no ratings yet"
 
 
 class CommonLists:
-    """Lists by popularity. Belongs to the engine thread."""
+    """Popular, trending and latest items. Belongs to the engine thread."""
 
-    def __init__(self, history: History, selection: Selection) -> None:
+    def __init__(self, history: History, selection: Selection, half_lives: Mapping[str, float]) -> None:
+        """`half_lives`: seconds by name; the first one is that of trends."""
         self._history, self._selection, self._popularity = history, selection, Popularity()
+        self._trending = {name: Trending(seconds) for name, seconds in half_lives.items()}
+        self._latest = Latest(history)
+
+    @property
+    def answer_to(self) -> dict[type, AnswerTo]:
+        """The methods that answer queries, by type."""
+        return {Popular: self.popular, LatestItems: self.latest}
 
     def recount(self) -> None:
         """Count again, after the history was read from the log."""
-        strengths = self._history.strengths.table
-        self._popularity.recount(strengths.rows, strengths.n_items)
+        table = self._history.strengths.table
+        self._popularity.recount(table.rows, table.n_items)
+        for trending in self._trending.values():
+            trending.recount(table, self._now_s)
 
     def note(self, applied: Applied) -> None:
         """Count the changes that the history has just applied."""
         (changes, forgotten, _), n_items = applied.strengths, self._history.table.n_items
         self._popularity.note(changes.items, changes.old, changes.new, n_items)
+        moves = [Moves.of(changes.items, changes.old, changes.old_times, -1)]
+        moves.append(Moves.of(changes.items, changes.new, changes.times, 1))
         for gone in forgotten:
             self._popularity.note(gone.items, gone.values, np.full_like(gone.values, np.nan), n_items)
+            moves.append(Moves.of(gone.items, gone.values, gone.times, -1))
+        for trending in self._trending.values():
+            trending.note(Moves.joined(moves), n_items, self._now_s)
+
+    @property
+    def _now_s(self) -> float:
+        return self._history.position.ms / 1000
 
     def popular(self, query: Popular, as_of: str) -> PopularItems:
-        """The answer to `query`."""
-        return PopularItems(self.items(query), as_of, self.warnings(None), count_of(self._selection.eligible(query)))
+        """The answer to `query`.
 
-    def items(self, query: Recommend | Popular, *left_out: NDArray[np.int32]) -> list[ScoredItem]:
-        """The page of the most popular items that `query` asks for, without those in `left_out`."""
-        shown, candidates = self._selection.of_popular(query)
-        for rows in left_out:
-            shown[rows] = False
-        best = self._popularity.best(query.n, query.offset, shown, candidates, query.min_ratings)
-        ranked = zip(*best, strict=True)
-        return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
+        Raises:
+            InvalidRequest: there is no such half-life.
+        """
+        if query.half_life is not None and query.half_life not in self._trending:
+            names = ", ".join(self._trending)
+            raise InvalidRequest(f"Invalid half_life: expected one of {names}, got {query.half_life!r}")
+        top = self._popularity if query.half_life is None else self._trending[query.half_life]
+        return self._answer(query, top, as_of)
+
+    def latest(self, query: LatestItems, as_of: str) -> PopularItems:
+        """The answer to `query`."""
+        self._latest.look()
+        return self._answer(query, self._latest, as_of)
+
+    def items_for(self, query: Recommend, *left_out: NDArray[np.int32]) -> list[ScoredItem]:
+        """The page of the items that `query.fallback` names, without those in `left_out`."""
+        if query.fallback == "trending":
+            return self._items(query, next(iter(self._trending.values())), *left_out)
+        if query.fallback == "latest":
+            self._latest.look()
+            return self._items(query, self._latest, *left_out)
+        return self._items(query, self._popularity, *left_out)
 
     def warnings(self, otherwise: str | None) -> list[str]:
         """A warning if there are no ratings, else `otherwise`, if that is one."""
         if not self._popularity.n_ratings:
             return [NO_RATINGS]
         return [] if otherwise is None else [otherwise]
+
+    def _answer(self, query: Popular | LatestItems, top: TopItems, as_of: str) -> PopularItems:
+        eligible = count_of(self._selection.eligible(query))
+        return PopularItems(self._items(query, top), as_of, self.warnings(None), eligible)
+
+    def _items(
+        self, query: Recommend | Popular | LatestItems, top: TopItems, *left_out: NDArray[np.int32]
+    ) -> list[ScoredItem]:
+        shown, candidates = self._selection.of_popular(query)
+        for rows in left_out:
+            shown[rows] = False
+        if top is not self._popularity:
+            shown &= self._may_be_listed(query.min_ratings)
+        least = query.min_ratings if top is self._popularity else 1
+        ranked = zip(*top.best(query.n, query.offset, shown, candidates, least), strict=True)
+        return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
+
+    def _may_be_listed(self, min_ratings: int) -> NDArray[np.bool_]:
+        """Items with enough ratings or events; items of the catalog need none, if no number is asked for."""
+        counts = self._history.strengths.table.item_counts
+        if min_ratings:
+            return counts >= min_ratings
+        may_be: NDArray[np.bool_] = counts > 0
+        may_be[: len(self._history.catalog.listed)] |= self._history.catalog.listed
+        return may_be

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from typing import Any
 
@@ -30,6 +30,7 @@ from service.engine.rating_runs import RatingRun
 from service.engine.readiness import Readiness, Stages
 from service.engine.waiters import Waiters
 from service.errors import NotReady, ServiceError
+from service.half_lives import DEFAULT_HALF_LIVES
 from service.metrics import Metrics
 from service.storage.events import Entry, StreamId
 from service.storage.rating_log import RatingLog
@@ -61,6 +62,7 @@ class Engine:
         limits: Limits,
         metrics: Metrics | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -71,19 +73,18 @@ class Engine:
             limits: how many queries may wait, how long, and how many one batch holds.
             metrics: series to update; None updates none.
             on_failure: called once, on the event loop, when an exception has ended the thread.
+            half_lives: seconds by name, see `service.half_lives`.
         """
         self.history, self.backend = history, backend
         self.stages = Stages()
         self.failure: BaseException | None = None
-        self._ranking = Ranking(history, default_models)
+        self._ranking = Ranking(history, default_models, half_lives)
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
         self._preparing: list[LiveModel] = []
         self.n_forgotten = 0
         self._as_of = self._target = history.position
-        self._pending_queries = PendingQueries(limits)
-        self._pending_events = PendingEvents()
-        self._learning: list[EventBatch] = []
-        self._background = Background()
+        self._pending_queries, self._pending_events = PendingQueries(limits), PendingEvents()
+        self._background, self._learning = Background(), list[EventBatch]()
         self._settled_s = 0.0  # monotonic seconds; when the live models had settled the present batch; 0: not yet
         self._catch_up = CatchUp(self._background, self._ranking, self._metrics, self.fail)
         self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
@@ -324,7 +325,6 @@ class Engine:
             self._pending_queries.call_on_loop(self._waiters.release)
 
     def _observe_queues(self) -> None:
-        queues = self._metrics.queue_length
-        queues.labels("queries").set_function(self._pending_queries.__len__)
-        queues.labels("events").set_function(self._pending_events.__len__)
-        queues.labels("background").set_function(self._background.__len__)
+        queues: list[Sized] = [self._pending_queries, self._pending_events, self._background]
+        for name, queue in zip(("queries", "events", "background"), queues, strict=True):
+            self._metrics.queue_length.labels(name).set_function(queue.__len__)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpu.ranking.topn import MAX_N
 from service.engine.catalog_queries import ListItems, ListUsers
-from service.engine.queries import Neighbors, Popular, Query, Recommend, UserRatings
+from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, UserRatings
 
 MAX_COST = 4096  # of one batch, unless a single query costs more
 LIGHT = 256  # highest cost of a query that does not wait for more expensive ones of the same client
@@ -41,7 +41,7 @@ def cost_of(query: Query) -> int:
     """The cost of `query`, at least 1."""
     if isinstance(query, Recommend):
         return cost_of_list(query) * (1 if query.users is None else len(query.users))
-    if isinstance(query, Popular):
+    if isinstance(query, Popular | LatestItems):
         return _width(query)
     if isinstance(query, Neighbors | ListItems | ListUsers):
         return OF_ALL + query.n
@@ -59,7 +59,7 @@ def cost_of_list(query: Recommend) -> int:
     return cost + EXPLAINED * query.n if query.explain else cost
 
 
-def _width(query: Recommend | Popular) -> int:
+def _width(query: Recommend | Popular | LatestItems) -> int:
     """Items of a page with its offset; a page beyond `MAX_N` costs a full batch, because it sorts all items."""
     width = query.n + query.offset
     return width if width <= MAX_N else max(MAX_COST, query.n)

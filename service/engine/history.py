@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
-from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.rating_table import POSITIONS_A_MS, Changes, RatingTable
 from service.engine.applied import NO_CHANGES, Applied, Forgotten
 from service.engine.catalog import Catalog
 from service.engine.id_table import IdTable
@@ -25,7 +25,6 @@ from service.storage.events import ZERO, Entry, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.rating_log import RatingLog
 
-EVENTS_A_MS = 2**21  # events in one millisecond; further ones get positions of the next millisecond
 LAST_MS = 2**42 - 1  # Unix milliseconds, the year 2109: positions must fit into 64 bits
 
 
@@ -53,7 +52,7 @@ class History:
         self._next_position = 0
         self._hidden_items = Growing(np.zeros(0, dtype=np.bool_))
         self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last rating of each user
-        self._first_ms = Growing(np.zeros(0, dtype=np.int64))
+        self._first_ms, self._seen_ms = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))  # of users, of items
         self.strengths = Strengths(self.table, self._last_ms)
 
     def table_of(self, *, is_implicit: bool) -> RatingTable:
@@ -73,6 +72,11 @@ class History:
         """
         last_ms = self.strengths.last_ms if is_implicit else self._last_ms.values
         return np.flatnonzero(last_ms >= watermark.ms)
+
+    @property
+    def first_seen_ms(self) -> NDArray[np.int64]:
+        """Unix milliseconds of the first entry that named each item, int64 (I,): a view that growth replaces."""
+        return self._seen_ms.values
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
@@ -139,8 +143,9 @@ class History:
         events: EventRows,
     ) -> Applied:
         self._grow()
-        is_new = self._first_ms.values[users] == 0
-        self._first_ms.values[users[is_new][::-1]] = times_ms[is_new][::-1]  # reversed: the first wins
+        for first_ms, rows in ((self._first_ms.values, users), (self._seen_ms.values, items)):
+            is_new = first_ms[rows] == 0
+            first_ms[rows[is_new][::-1]] = times_ms[is_new][::-1]  # reversed: the first wins
         positions = _ascending(_first_positions(times_ms), self._next_position)
         self._next_position = int(positions[-1]) + 1 if len(positions) else self._next_position
         batch = Batch(users, items, values, timestamps, times_ms, positions)
@@ -159,31 +164,33 @@ class History:
     def _apply_entry(self, entry: Entry) -> list[Applied]:
         """Apply an entry of another kind than ratings and events."""
         if entry.subject is not None:
-            return self._apply_subject(entry.kind, entry.subject)
-        self._change_items(entry.items)
+            return self._apply_subject(entry.kind, entry.subject, entry.id.ms)
+        self._change_items(entry.items, [entry.id.ms] * len(entry.items))
         return []
 
-    def _apply_subject(self, kind: str, subject: str) -> list[Applied]:
+    def _apply_subject(self, kind: str, subject: str, ms: int) -> list[Applied]:
         if kind == "forget":
             row = self.users.forget(subject)
             return [] if row is None else [self._drop_user(row)]
         row = self.items.row_or_new(subject)
         self._grow()
         self._hidden_items.values[row] = kind == "hide"
+        self._seen_ms.values[row] = self._seen_ms.values[row] or ms
         self.n_hidings += 1
         return []
 
     def _drop_user(self, user: int) -> Applied:
-        rated = Forgotten(user, *self.table.drop_user(user))
+        rated = Forgotten.of(user, self.table)
         if not self.strengths.has_events:
             return Applied(NO_CHANGES, [rated])
-        return Applied(NO_CHANGES, [rated], Applied(NO_CHANGES, [Forgotten(user, *self.strengths.drop_user(user))]))
+        return Applied(NO_CHANGES, [rated], Applied(NO_CHANGES, [self.strengths.drop_user(user)]))
 
-    def _change_items(self, changes: Sequence[ItemChange]) -> None:
+    def _change_items(self, changes: Sequence[ItemChange], times_ms: Sequence[int]) -> None:
         rows = self.items.rows_or_new([change.item for change in changes]).tolist()
         self._grow()
         self.catalog.grow(len(self.items))
-        for row, change in zip(rows, changes, strict=True):
+        for row, change, ms in zip(rows, changes, times_ms, strict=True):
+            self._seen_ms.values[row] = self._seen_ms.values[row] or ms
             self.catalog.apply(row, change)
 
     def _grow(self) -> None:
@@ -192,6 +199,7 @@ class History:
         self._last_ms.grow(len(self.users))
         self._first_ms.grow(len(self.users))
         self._hidden_items.grow(len(self.items))
+        self._seen_ms.grow(len(self.items))
 
     # --- entries of the log, column by column
 
@@ -206,10 +214,12 @@ class History:
             if kind == "rating":
                 self._apply_run(run, are_events[start:end])
             elif kind == "item":
-                self._change_items([item_changes.decode_row(data) for data in run.column("data").to_pylist()])
+                changes = [item_changes.decode_row(data) for data in run.column("data").to_pylist()]
+                self._change_items(changes, run.column("ms").to_pylist())
             else:
-                for name in run.column("user" if kind == "forget" else "item").to_pylist():
-                    self._apply_subject(kind, name)
+                names = run.column("user" if kind == "forget" else "item").to_pylist()
+                for name, ms in zip(names, run.column("ms").to_pylist(), strict=True):
+                    self._apply_subject(kind, name, ms)
         if batch.num_rows:
             self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
 
@@ -240,7 +250,7 @@ def position_of(watermark: StreamId) -> int:
 
 def _first_positions(times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
     """The first position of each millisecond."""
-    return np.minimum(times_ms, LAST_MS) * EVENTS_A_MS
+    return np.minimum(times_ms, LAST_MS) * POSITIONS_A_MS
 
 
 def _ascending(wanted: NDArray[np.int64], at_least: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gpu.ranking.eligible import Eligible
 from service.engine.catalog_queries import CatalogAnswer, CatalogQuery
 
-Fallback = Literal["popular", "none"]
+Fallback = Literal["popular", "trending", "latest", "none"]
 
 
 class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -33,7 +33,8 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
         min_ratings: fewest ratings that a shown item has at present.
         model: name of a live model; None takes the first live one of the setting `default_models`.
         explain: whether each item carries the rated items that contribute most to its score.
-        fallback: `popular` answers for an unknown user too, `none` raises `UnknownUser`.
+        fallback: the list for users whom the model does not know: popular, trending (by the first half-life) or latest
+            items; `none` raises `UnknownUser` for an unknown one, and popular items answer for all others.
     """
 
     user: str | None = None
@@ -75,7 +76,23 @@ class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 
 
 class Popular(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for the most popular items among those with at least `min_ratings` ratings; see `Recommend`."""
+    """Asks for the most popular items among those with at least `min_ratings` ratings; see `Recommend`.
+
+    Attributes:
+        half_life: name of a half-life of the setting `half_lives`, in which ratings and events lose half of their
+            weight; None counts all alike.
+    """
+
+    n: int = 10
+    offset: int = 0
+    min_ratings: int = 0
+    filter: str | None = None
+    available: bool = True
+    half_life: str | None = None
+
+
+class LatestItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for the items that were published or first named last, among those with `min_ratings`; see `Recommend`."""
 
     n: int = 10
     offset: int = 0
@@ -92,7 +109,7 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
     offset: int = 0
 
 
-Query = Recommend | Neighbors | Estimate | Popular | UserRatings | CatalogQuery
+Query = Recommend | Neighbors | Estimate | Popular | LatestItems | UserRatings | CatalogQuery
 
 
 class Reason(Struct, gc=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.lookups import AnswerTo, Lookups
 from service.engine.queries import (
-    Popular,
+    Fallback,
     Query,
     Reason,
     Recommend,
@@ -30,13 +30,15 @@ from service.engine.queries import (
 )
 from service.engine.selection import Selection
 from service.errors import NotReady, UnknownModel, UnknownUser
+from service.half_lives import DEFAULT_HALF_LIVES
 from service.storage.events import StreamId
 
 N_REASONS = 3
 NONE_LIVE = "no model is live yet: POST /admin/retrain trains one"
-NO_MODEL = f"{NONE_LIVE}; these are the most popular items"
-PREPARING = "{} is being prepared (GET /health/ready says how far it is): these are the most popular items"
-NO_TASTE = "no rating is of an item that the model knows: these are the most popular items"
+NO_MODEL = f"{NONE_LIVE}; these are {{shown}} items"
+PREPARING = "{expected} is being prepared (GET /health/ready says how far it is): these are {shown} items"
+NO_TASTE = "no rating is of an item that the model knows: these are {shown} items"
+SHOWN = {"popular": "the most popular", "trending": "trending", "latest": "the latest"}  # by fallback
 NO_ROWS = np.zeros(0, dtype=np.int32)
 
 
@@ -58,16 +60,18 @@ class Ranking:
         expected: names of models that are being prepared for their first answer in this process.
     """
 
-    def __init__(self, history: History, default_models: Sequence[str]) -> None:
+    def __init__(
+        self, history: History, default_models: Sequence[str], half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES
+    ) -> None:
         self._history = history
         self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
         self._live: dict[str, LiveModel] = {}
         self._selection = Selection(history)
-        self._common = CommonLists(history, self._selection)
+        self._common = CommonLists(history, self._selection, half_lives)
         self._as_of = ""
         self.expected: frozenset[str] = frozenset()
         lookups = Lookups(history, self._selection, self._live_model, self._estimator).answer_to
-        self._answer_to: dict[type, AnswerTo] = {**lookups, Popular: self._common.popular}
+        self._answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to}
 
     # --- the live models
 
@@ -273,7 +277,7 @@ class Ranking:
     def _impersonal_for(
         self, query: Recommend, user: str, row: int | None, live_model: LiveModel | None
     ) -> Recommendation | UnknownUser:
-        """Popular items, or the error if `fallback` is "none" and the user has no ratings (any more)."""
+        """The items of the fallback, or the error if `fallback` is "none" and the user has no ratings (any more)."""
         strengths = self._history.strengths
         seen = NO_ROWS if row is None else np.append(strengths.table.row(row)[0], strengths.only_seen(row))
         if query.fallback == "none" and not len(seen):
@@ -289,15 +293,18 @@ class Ranking:
         live_model: LiveModel | None,
         disliked: NDArray[np.int32] = NO_ROWS,
     ) -> Recommendation:
-        """The most popular items that the query allows, labeled as such."""
+        """The items of the fallback that the query allows, labeled as such."""
         left_out = self._selection.excluded(query), disliked if query.include_seen else seen
-        items = self._common.items(query, *left_out)
-        without_model = PREPARING.format(self._expected(query.model)) if self._is_prepared(query.model) else NO_MODEL
-        warnings = self._common.warnings(without_model if live_model is None else NO_TASTE if len(seen) else None)
+        items = self._common.items_for(query, *left_out)
+        fallback: Fallback = "popular" if query.fallback == "none" else query.fallback
+        without_model = PREPARING if self._is_prepared(query.model) else NO_MODEL
+        reason = without_model if live_model is None else NO_TASTE if len(seen) else ""
+        reason = reason.format(expected=self._expected(query.model), shown=SHOWN[fallback])
+        warnings = self._common.warnings(reason or None)
         name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
         warnings += self._selection.warnings(query)
         eligible = count_of(self._selection.eligible(query))
-        return Recommendation(user, items, False, name, version, self._as_of, warnings, "popular", eligible)
+        return Recommendation(user, items, False, name, version, self._as_of, warnings, fallback, eligible)
 
     def _explain(
         self, live_model: LiveModel, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]

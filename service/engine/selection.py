@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpu.ranking.eligible import Eligible
 from service.engine.filters import Filters
 from service.engine.history import History
-from service.engine.queries import Neighbors, Popular, Recommend
+from service.engine.queries import LatestItems, Neighbors, Popular, Recommend
 from service.engine.shelf import Hidden, Shelf
 
 N_SHOWN = 3  # ids that a warning names
@@ -38,7 +38,7 @@ class Selection:
         """The only items to rank; None for all."""
         return None if query.candidates is None else self.rows(query.candidates)
 
-    def eligible(self, query: Recommend | Popular | Neighbors) -> Eligible | None:
+    def eligible(self, query: Recommend | Popular | LatestItems | Neighbors) -> Eligible | None:
         """The items that pass the filter and that lists may show; None without a filter.
 
         Raises:
@@ -50,11 +50,13 @@ class Selection:
         """The items that pass a filter, whether lists may show them or not; raises what `eligible` raises."""
         return self._filters.passing(text)
 
-    def hidden(self, query: Recommend | Popular | Neighbors) -> Hidden:
+    def hidden(self, query: Recommend | Popular | LatestItems | Neighbors) -> Hidden:
         """The items that no list may show, whatever the filter."""
         return self._shelf.hidden(query.available)
 
-    def of_popular(self, query: Recommend | Popular) -> tuple[NDArray[np.bool_], NDArray[np.integer] | None]:
+    def of_popular(
+        self, query: Recommend | Popular | LatestItems
+    ) -> tuple[NDArray[np.bool_], NDArray[np.integer] | None]:
         """What popular items are ranked from: a mask of items that may be shown, bool (I,), and candidates or None."""
         shown, eligible = ~self.hidden(query).mask, self.eligible(query)
         candidates = self.candidates(query) if isinstance(query, Recommend) else None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gpu.growing import Growing
 from gpu.online.events import RecentKeys, add_up
 from gpu.online.rating_table import Changes, RatingTable
+from service.engine.applied import Forgotten
 
 # Largest sum of the events of a pair, also below 0: beyond it a sum stays where it is. A hundred purchases say no more
 # about taste than a thousand do, and a script in a loop must not outweigh what all others did.
@@ -146,11 +147,11 @@ class Strengths:
         times = np.fmax(rated_s, latest)[pair_of[changes]]
         return self.table.apply(changed.users, changed.items, strengths, times, changed.positions)
 
-    def drop_user(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Delete all that is known of a user, once there are events; returns the deleted (items, strengths)."""
+    def drop_user(self, user: int) -> Forgotten:
+        """Delete all that is known of a user, once there are events."""
         self._sums.drop_user(user)
         self._recent.drop_user(user)
-        return self.table.drop_user(user)
+        return Forgotten.of(user, self.table)
 
     @property
     def last_ms(self) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ import pytest
 
 from service.errors import InvalidSetting
 from service.event_types import DEFAULT_TYPES, parse_event_types
+from service.half_lives import parse_half_lives
 from service.settings import Settings
 
 
@@ -31,3 +32,10 @@ def test_what_is_no_type_or_weight_is_refused(text: str, reason: str) -> None:
         parse_event_types(text)
     with pytest.raises((InvalidSetting, ValueError), match=reason):
         Settings(events=text)
+
+
+def test_half_lives_have_names_and_seconds() -> None:
+    assert parse_half_lives("90m, 12h,7d") == {"90m": 5400, "12h": 43_200, "7d": 604_800}
+    for text in ("", "1", "0d", "1w", "1d,1d", "1.5d", "1d,,7d", "99999d", ",".join(f"{n}d" for n in range(1, 10))):
+        with pytest.raises(ValueError, match="Invalid half_lives"):
+            Settings(half_lives=text)

@@ -14,6 +14,8 @@ from gpu.ratings import Rows
 if TYPE_CHECKING:
     from gpu.online.rating_table import Changes
 
+POSITIONS_A_MS = 2**21  # positions of a service: the Unix milliseconds of an entry and a count within it
+POSITIONS_A_S = 1000.0 * POSITIONS_A_MS
 LONG = 1024  # ratings of a row; from here on a batch merges its new ratings into the row in one pass
 UserColumns = tuple[NDArray[Any], ...]  # items, values, timestamps, positions
 
@@ -163,7 +165,7 @@ def merge(first: Int, changes: Changes, table: TableColumns) -> Int:
 
 @njit(cache=True, nogil=True)
 def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], table: TableColumns) -> int:
-    """Apply changes `first`, `first` + 1, … in order, and write the values that they replace to `changes.old`.
+    """Apply changes `first`, `first` + 1, … in order; write what they replace to `changes.old` and `old_times`.
 
     Args:
         timestamps: (B,), stored with the ratings.
@@ -171,7 +173,7 @@ def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], table: 
     Returns:
         The first change that did not fit; the number of changes if all are applied.
     """
-    users, items, old, values, positions = changes
+    users, items, old, values, positions, old_times, _ = changes
     by_user, columns, by_item, raters = table
     starts, lengths = by_user[0], by_user[1]
     merged = first
@@ -185,6 +187,8 @@ def apply(first: Int, changes: Changes, timestamps: NDArray[np.float64], table: 
         end = starts[user] + lengths[user]
         present = position < end and columns[0][position] == item
         old[n] = columns[1][position] if present else np.nan
+        had = present and not np.isnan(old[n])  # `merge` has made room for new ratings, as NaN
+        old_times[n] = min(columns[2][position], columns[3][position] / POSITIONS_A_S) if had else np.nan
         if np.isnan(values[n]):
             if present:
                 shift(columns, position + 1, end, -1)

@@ -17,7 +17,15 @@ from starlette.responses import Response
 from service.api.dependencies import TheService, UserId, answers, check_n, decoded, reply
 from service.api.filter_parser import PARAMETERS, PREFIXES
 from service.api.gateway import FastRequest
-from service.api.schemas import AnonymousBody, NoParameters, PopularQuery, RecommendBody, RecommendQuery, UsersBody
+from service.api.schemas import (
+    AnonymousBody,
+    LatestQuery,
+    NoParameters,
+    PopularQuery,
+    RecommendBody,
+    RecommendQuery,
+    UsersBody,
+)
 from service.api.uvicorn_protocol import FastGet
 from service.engine.encoding import encoded, finished
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
@@ -113,6 +121,13 @@ async def recommend_several(
 @router.get("/popular", responses=answers(PopularItems), openapi_extra=PARAMETERS)
 async def list_popular(query: Annotated[PopularQuery, Query()], serving: TheService) -> Response:
     """The most popular items, the same for all users."""
+    check_n(serving, query.n)
+    return reply(await serving.answer(query.query, query.position))
+
+
+@router.get("/latest", responses=answers(PopularItems))
+async def list_latest(query: Annotated[LatestQuery, Query()], serving: TheService) -> Response:
+    """The latest items, by their attribute `published` or else by the first entry that named them."""
     check_n(serving, query.n)
     return reply(await serving.answer(query.query, query.position))
 

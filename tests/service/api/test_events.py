@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.service.local import Local, serving
+
+DAY_S = 86_400.0
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["one-process", "front"])
@@ -78,3 +81,47 @@ def test_a_forgotten_user_may_repeat_an_event(app: Local) -> None:
     assert "c" not in names(app, "/popular", wait_for=forgotten)
     position = post(app, ("gone", "c", "purchase", "once"))
     assert "c" in names(app, "/popular", wait_for=position)
+
+
+def test_trends_and_latest_items_stand_in_for_popular_ones(app: Local) -> None:
+    now_s = time.time()
+    for n in range(3):
+        post(app, (f"t{n}", "once loved", "purchase"), timestamp=now_s - 5 * DAY_S)
+    post(app, ("t0", "of today", "purchase"))
+    position = post(app, ("t1", "disliked", "dislike"), ("t2", "disliked", "dislike"))
+    only = "once loved", "of today"
+    ours = [item for item in names(app, "/popular", wait_for=position, n=50) if item in only]
+    assert ours == ["once loved", "of today"]
+    trends = app.get("/popular", half_life="1d", n=50).json()["items"]
+    assert [one["item"] for one in trends if one["item"] in only] == ["of today", "once loved"]
+    scores = {one["item"]: one["score"] for one in trends}
+    assert scores["once loved"] == pytest.approx(3 / 2**5, rel=1e-3)
+    assert "disliked" not in scores
+    assert names(app, "/recommend/stranger", fallback="trending", n=50) == [one["item"] for one in trends]
+    answer = app.get("/recommend/stranger", fallback="trending").json()
+    assert (answer["fallback"], answer["personalized"]) == ("trending", False)
+    assert answer["warnings"] == ["no model is live yet: POST /admin/retrain trains one; these are trending items"]
+    refused = app.get("/popular", half_life="2d")
+    assert (refused.status_code, refused.json()["detail"]) == (
+        422,
+        "Invalid half_life: expected one of 1d, 7d, got '2d'",
+    )
+
+
+def test_latest_items_come_first(app: Local) -> None:
+    post(app, ("l", "older", "view"))
+    position = post(app, ("l", "newer", "view"), ("l", "only seen", "impression"))
+    latest = app.get("/latest", wait_for=position).json()["items"]
+    assert [one["item"] for one in latest[:2]] == ["newer", "older"]
+    assert latest[0]["score"] == pytest.approx(time.time(), abs=100)
+    assert "only seen" not in names(app, "/latest", n=50)
+    hour_s = time.time() - 3600
+    items = [{"item": "older", "published": hour_s}, {"item": "announced", "published": hour_s + 5}, {"item": "plain"}]
+    position = app.post("/items", items).json()["stream_id"]
+    assert names(app, "/latest", wait_for=position, n=2) == ["plain", "newer"]
+    assert names(app, "/latest", n=50)[-2:] == ["announced", "older"]
+    assert names(app, "/latest", min_ratings=1, n=50)[-1] == "older"
+    assert "plain" not in names(app, "/latest", min_ratings=1, n=50)
+    assert names(app, "/latest", n=1, offset=1) == ["newer"]
+    assert names(app, "/recommend/stranger", fallback="latest", n=2) == ["plain", "newer"]
+    assert not {"newer", "older", "only seen"} & set(names(app, "/recommend/l", fallback="latest", n=50))

@@ -43,8 +43,8 @@ def test_counts_decide_and_the_shrunk_mean_breaks_ties() -> None:
 
 @pytest.mark.parametrize("least", [0, 1, 3, 8, 9, 10**30])
 def test_items_with_fewer_ratings_are_left_out(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
-    monkeypatch.setattr("service.engine.popularity.MIN_TOP", 2)
-    monkeypatch.setattr("service.engine.popularity.MAX_TOP", 3)
+    monkeypatch.setattr("service.engine.top_items.MIN_TOP", 2)
+    monkeypatch.setattr("service.engine.top_items.MAX_TOP", 3)
     popularity = Popularity()
     counts = [3, 8, 1, 0, 8, 2, 3, 5]
     items = np.repeat(np.arange(8), counts)
@@ -52,8 +52,8 @@ def test_items_with_fewer_ratings_are_left_out(monkeypatch: pytest.MonkeyPatch, 
     everything = np.ones(8, dtype=np.bool_)
     order = [row for row in (1, 4, 7, 0, 6, 5, 2) if counts[row] >= least]
     for n in (1, 3, 9):
-        assert popularity.best(n, 0, everything, min_ratings=least)[0] == order[:n]
-        assert popularity.best(n, 2, everything, min_ratings=least)[0] == order[2 : 2 + n]
+        assert popularity.best(n, 0, everything, least=least)[0] == order[:n]
+        assert popularity.best(n, 2, everything, least=least)[0] == order[2 : 2 + n]
     assert popularity.best(9, 0, everything, np.array([6, 2, 7]), least)[0] == [
         row for row in order if row in (2, 6, 7)
     ]
@@ -63,9 +63,9 @@ def test_items_with_fewer_ratings_are_left_out(monkeypatch: pytest.MonkeyPatch, 
 def test_the_top_is_that_of_a_full_sort_while_counts_rise_and_fall(
     monkeypatch: pytest.MonkeyPatch, most_changes: int
 ) -> None:
-    monkeypatch.setattr("service.engine.popularity.MIN_TOP", 8)
-    monkeypatch.setattr("service.engine.popularity.MAX_TOP", 10)
-    monkeypatch.setattr("service.engine.popularity.MAX_CHANGES", most_changes)
+    monkeypatch.setattr("service.engine.top_items.MIN_TOP", 8)
+    monkeypatch.setattr("service.engine.top_items.MAX_TOP", 10)
+    monkeypatch.setattr("service.engine.top_items.MAX_CHANGES", most_changes)
     rng, n_items = np.random.default_rng(0), 60
     kept, values = Popularity(), np.full((50, n_items), np.nan, dtype=np.float32)
     shown = np.arange(n_items) % 7 > 0

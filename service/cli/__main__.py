@@ -9,21 +9,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
 from service import tuning
-from service.cli.console import FAILED, Printer, complain, describe, progress, stderr
-from service.cli.options import Backend, Data, Json, Key, Place, Redis, Scheduler, SkipBad, TlsCa, TlsCert, TlsKey
-
-if TYPE_CHECKING:
-    import gpu
-    from service.cli.items_file import ItemsFile
-    from service.cli.ratings_file import RatingsFile
-    from service.jobs.cluster_address import ClusterAddress
-    from service.settings import Settings
+from service.cli import arguments
+from service.cli.console import FAILED, Printer, complain, describe, progress
+from service.cli.options import (  # fmt: skip
+    Backend,
+    Data,
+    FileToImport,
+    Format,
+    Items,
+    Json,
+    Key,
+    Place,
+    Redis,
+    Scheduler,
+    SkipBad,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    Url,
+)
 
 # Written out, because importing them takes a second.
 ALGORITHM_NAMES = "als-implicit, ease, culsh-implicit, nmf, culsh, sgd, als, esgd"
@@ -68,7 +78,7 @@ def serve(
     options = {"host": host, "port": port, "data": data, "redis": redis, "backend": backend}
     if no_worker:
         options["worker"] = False
-    settings = _settings(options)
+    settings = arguments.settings(options)
     from service.process import run
 
     return run(settings)
@@ -77,7 +87,7 @@ def serve(
 @app.command(short_help="Run trainings for a service.")
 def worker(data: Data = None, redis: Redis = None, backend: Place = None) -> int:
     """Run the trainings of a service in separate processes; needs the same DIR and Redis."""
-    settings = _settings({"data": data, "redis": redis, "backend": backend})
+    settings = arguments.settings({"data": data, "redis": redis, "backend": backend})
     from service.process import run_worker
 
     return run_worker(settings)
@@ -98,18 +108,22 @@ def cluster_(context: typer.Context) -> int:
 
 @app.command("import", short_help="Post a file of ratings to a service.")
 def import_(
-    file: Annotated[Path, typer.Argument(help="CSV, TSV, MovieLens, JSONL, Parquet, .npz or .mat.", metavar="FILE")],
-    url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
+    file: FileToImport,
+    url: Url = "http://127.0.0.1:8000",
     key: Key = None,
     skip_bad: SkipBad = False,
-    items: Annotated[bool, typer.Option("--items", help="The file has items: CSV, TSV, movies.dat, JSONL.")] = False,
+    items: Items = False,
+    format_: Format = None,
 ) -> int:
     """Post a file of ratings or items to a running service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
-    from service.cli import importer
+    from service.cli import importer, items_file, ratings_file, standard_input
     from service.client import Client
 
-    sent: Any = _read_items(file, skip_bad) if items else _read(file, key, skip_bad)
-    with Client(url, _settings({}).key_to_write_with) as client:
+    with standard_input.opened(file, format_) as path:
+        sent: Any = items_file.read(path, skip_bad) if items else ratings_file.read(path, key, skip_bad)
+    name = standard_input.name_of(file)
+    describe(name, sent.columns, sent.bad)
+    with Client(url, arguments.settings({}).key_to_write_with) as client:
         importer.check_answers(client)
         with progress("Importing", len(sent.elements if items else sent.values)) as bar:
             if items:
@@ -118,7 +132,7 @@ def import_(
                 receipt = importer.send(client, importer.records(sent), bar.advance)
     noun = "item" if items else "rating"
     for position, reason in receipt.reasons:
-        complain(f"{noun} {position + 1} of {file}: {reason}", FAILED)
+        complain(f"{noun} {position + 1} of {name}: {reason}", FAILED)
     print(f"{receipt.accepted:,} {noun}s accepted, {receipt.rejected:,} rejected")
     return FAILED if receipt.rejected else 0
 
@@ -155,19 +169,19 @@ def train(
         raise typer.BadParameter("expected --test or --test-fraction, got both")
     if not plan and gpus:
         raise typer.BadParameter("expected --plan with --gpus, got none")
-    params = _params(algorithm, [*(set_ or []), *(more or [])])
+    params = arguments.params(algorithm, [*(set_ or []), *(more or [])])
     from gpu.algorithms import check_ranks
     from service.cli import offline
     from service.cli.several import ranks_of
 
     check_ranks(algorithm, ranks)
     tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
-    place = _cluster({"cluster": cluster} | tls) if ranks > 1 else None
+    place = arguments.cluster({"cluster": cluster} | tls) if ranks > 1 else None
     if cluster is not None and place is None:
         raise typer.BadParameter("expected --ranks 2 or more with --cluster, got 1")
-    chosen = _backend(backend, memory)
-    held_out = None if test is None else _read(test, key, skip_bad)
-    data = offline.Data.of(_read(ratings, key, skip_bad), held_out, test_fraction or 0.0, seed)
+    chosen = arguments.backend(backend, memory)
+    held_out = None if test is None else arguments.ratings(test, key, skip_bad)
+    data = offline.Data.of(arguments.ratings(ratings, key, skip_bad), held_out, test_fraction or 0.0, seed)
     printer = Printer(json)
     if plan:
         from service.cli.plan import shown
@@ -202,13 +216,13 @@ def tune(
     json: Json = False,
 ) -> None:
     """Search for the best parameters for a file, with a line per training and a closing line with the best."""
-    params = _params(algorithm, set_ or [])
+    params = arguments.params(algorithm, set_ or [])
     from service.cli import offline
     from service.cli.tune import on_file
 
-    chosen = _backend(backend)
-    held_out = None if test is None else _read(test, key, skip_bad)
-    data = offline.Data.of(_read(ratings, key, skip_bad), held_out, test_fraction, seed)
+    chosen = arguments.backend(backend)
+    held_out = None if test is None else arguments.ratings(test, key, skip_bad)
+    data = offline.Data.of(arguments.ratings(ratings, key, skip_bad), held_out, test_fraction, seed)
     printer = Printer(json)
     with progress(f"Tuning {algorithm}", 1) as bar:
 
@@ -236,7 +250,9 @@ def evaluate(
     from service.cli import offline
 
     lists = None if negatives is None else offline.read_negatives(negatives)
-    Printer(json).line(offline.evaluate(model, _read(test, key, skip_bad), lists, relevant, _backend(backend)))
+    Printer(json).line(
+        offline.evaluate(model, arguments.ratings(test, key, skip_bad), lists, relevant, arguments.backend(backend))
+    )
 
 
 @app.command(short_help="Show the items and users of each factor of an nmf model.")
@@ -276,54 +292,6 @@ def run(arguments: Sequence[str], commands: typer.Typer = app, name: str = "near
         if code is None:
             raise
         return complain(complaints.message(error), code)
-
-
-def _settings(options: dict[str, Any]) -> Settings:
-    from service.settings import Settings, unknown_variables
-
-    if unknown := unknown_variables():
-        complain(f"ignored: {', '.join(unknown)}; no setting has this name", 0)
-    return Settings(**{name: value for name, value in options.items() if value is not None})
-
-
-def _cluster(options: dict[str, Any]) -> ClusterAddress | None:
-    from service.jobs.cluster_address import ClusterAddress
-
-    return ClusterAddress.of(_settings(options))
-
-
-def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
-    from service.cli import ratings_file
-
-    file = ratings_file.read(path, key=key, skip_bad=skip_bad)
-    describe(path, file.columns, file.bad)
-    return file
-
-
-def _read_items(path: Path, skip_bad: bool) -> ItemsFile:
-    from service.cli import items_file
-
-    file = items_file.read(path, skip_bad)
-    describe(path, file.columns, file.bad)
-    return file
-
-
-def _params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
-    from gpu.params import params_for
-
-    for pair in pairs:
-        if "=" not in pair:
-            raise typer.BadParameter(f"expected NAME=VALUE, got {pair!r}")
-    return params_for(algorithm, dict(pair.split("=", 1) for pair in pairs))
-
-
-def _backend(name: str, memory_gb: float | None = None) -> gpu.Backend:
-    from gpu.backend import choose
-    from gpu.training.als_plan import GB
-
-    backend = choose(name)  # type: ignore[arg-type] # `choose` refuses an unknown name
-    stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim", markup=False)
-    return backend if memory_gb is None else backend.within(int(memory_gb * GB))
 
 
 if __name__ == "__main__":

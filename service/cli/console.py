@@ -7,7 +7,6 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -66,13 +65,13 @@ class Bar:
         self._bars.update(self._task, completed=n, note=note)
 
 
-def describe(path: Path, columns: str, bad: Sequence[Any]) -> None:
+def describe(name: str, columns: str, bad: Sequence[Any]) -> None:
     """Show on stderr what the columns of a file mean, and its bad lines (`service.cli.ratings_text.BadLine`)."""
-    stderr.print(f"{path}: {columns}", style="dim", markup=False, soft_wrap=True)
+    stderr.print(f"{name}: {columns}", style="dim", markup=False, soft_wrap=True)
     for line in bad[:N_BAD_SHOWN]:
-        complain(f"left out line {line.number} of {path}: {line.reason}", 0)
+        complain(f"left out line {line.number} of {name}: {line.reason}", 0)
     if len(bad) > N_BAD_SHOWN:
-        complain(f"left out {len(bad):,} lines of {path} in all", 0)
+        complain(f"left out {len(bad):,} lines of {name} in all", 0)
 
 
 def complain(message: str, code: int) -> int:

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from service.cli.ratings_columns import columns_named, is_in_milliseconds
+from service.cli.ratings_columns import columns_named
 from service.cli.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXES, check_regular
 from service.cli.ratings_text import BadLine
+from service.cli.ratings_times import is_in_milliseconds, seconds_of, wrong_time
 from service.errors import InvalidRatingsFile
 
 Element = dict[str, Any]  # of the body of POST /items
@@ -143,8 +144,8 @@ def _meanings(path: Path, header: Sequence[str]) -> dict[str, str]:
 
 def _described(header: Sequence[str], meanings: Mapping[str, str]) -> str:
     unused = [name for name in header if name not in meanings]
-    text = ", ".join(f"{name!r} is {meaning}" for name, meaning in meanings.items())
-    return text + (f"; not used: {', '.join(map(repr, unused[:10]))}" if unused else "")
+    text = "columns: " + ", ".join(f"{meaning} = {name.strip()}" for name, meaning in meanings.items())
+    return text + (f"; not used: {', '.join(unused[:10])}" if unused else "")
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
@@ -222,9 +223,11 @@ def _flag(value: Any) -> bool:
 def _time(value: Any) -> float:
     if isinstance(value, datetime.datetime):
         return value.replace(tzinfo=value.tzinfo or datetime.UTC).timestamp()
+    if isinstance(value, datetime.date | str):
+        return seconds_of(str(value))
     seconds = _number(value)
     if is_in_milliseconds(seconds):
-        raise ValueError(f"expected Unix seconds, got {str(value)[:_EXCERPT]}; divide milliseconds by 1,000")
+        raise ValueError(wrong_time(str(value)[:_EXCERPT]))
     return seconds
 
 

@@ -20,3 +20,12 @@ Scheduler = Annotated[
 TlsCa = Annotated[Path | None, typer.Option(help="Certificate of the cluster's authority.", metavar="FILE")]
 TlsCert = Annotated[Path | None, typer.Option(help="Certificate of this machine.", metavar="FILE")]
 TlsKey = Annotated[Path | None, typer.Option(help="Private key of this machine.", metavar="FILE")]
+FileToImport = Annotated[
+    Path,
+    typer.Argument(help="CSV, TSV, MovieLens, JSONL, Parquet, .npz or .mat; - is standard input.", metavar="FILE"),
+]
+Format = Annotated[
+    str | None, typer.Option("--format", help="Of standard input: csv, jsonl, parquet, npz or mat.", metavar="NAME")
+]
+Items = Annotated[bool, typer.Option("--items", help="The file has items: CSV, TSV, movies.dat, JSONL or Parquet.")]
+Url = Annotated[str, typer.Option(help="Address of the service.")]

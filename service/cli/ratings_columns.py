@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from service.limits import LATEST_S
-
 NAMES = ("user", "item", "rating", "timestamp")
-N_NEEDED = 3  # the timestamp may be missing
+N_NEEDED = 2  # without ratings every pair counts 1; the timestamp may be missing too
 _N_SHOWN = 10
 
 _ITEMS = ("item", "movie", "book", "product", "artist", "track", "song", "article", "video", "game", "anime")
@@ -33,15 +31,20 @@ def columns_named(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def columns_of(given: Sequence[str]) -> dict[str, int]:
-    """Positions of user, item, rating and, if present, timestamp among columns named `given`.
+    """Positions of user, item and, if present, rating and timestamp among columns named `given`.
 
     Raises:
-        ValueError: one of the first three is missing, or one of the four occurs twice.
+        ValueError: user or item is missing; or rating, though another column may be the rating under a name of its
+            own; or one of the four occurs twice.
     """
     found = columns_named(given)
     shown = ", ".join(name.strip()[:40] for name in given[:_N_SHOWN])
-    if missing := [name for name in NAMES[:N_NEEDED] if name not in found]:
-        raise ValueError(f"expected columns user, item and rating, found no {' and no '.join(missing)} among {shown}")
+    needed = NAMES[:N_NEEDED] if _n_named(given) == sum(map(len, found.values())) else NAMES[: N_NEEDED + 1]
+    if missing := [name for name in needed if name not in found]:
+        hint = "; without such columns every pair counts 1" if missing == ["rating"] else ""
+        raise ValueError(
+            f"expected columns user, item and rating, found no {' and no '.join(missing)} among {shown}{hint}"
+        )
     if twice := [name for name, places in found.items() if len(places) > 1]:
         raise ValueError(f"expected one column {twice[0]}, got several among {shown}")
     return {name: places[0] for name, places in found.items()}
@@ -49,18 +52,12 @@ def columns_of(given: Sequence[str]) -> dict[str, int]:
 
 def described(columns: Mapping[str, int], given: Sequence[str] | None) -> str:
     """The meaning of the columns in one line; `given` are the names in the file, None if it has no header."""
-    if given is None:
-        return ", ".join(f"column {position + 1} is the {name}" for name, position in columns.items()) + " (no header)"
-    text = ", ".join(f"{given[position].strip()!r} is the {name}" for name, position in columns.items())
-    unused = [name.strip() for position, name in enumerate(given) if position not in columns.values()]
-    return text + (f"; not used: {', '.join(map(repr, unused[:_N_SHOWN]))}" if unused else "")
+    names = [f"column {position + 1}" for position in range(len(columns))] if given is None else given
+    text = "columns: " + ", ".join(f"{name} = {names[position].strip()}" for name, position in columns.items())
+    unused = [name.strip() for position, name in enumerate(names) if position not in columns.values() and name.strip()]
+    text += f"; not used: {', '.join(unused[:_N_SHOWN])}" if unused else ""
+    return text + ("" if "rating" in columns else "; no ratings: every pair counts 1")
 
 
-def is_in_milliseconds(timestamp: float) -> bool:
-    """Whether a timestamp is too large for Unix seconds."""
-    return abs(timestamp) > LATEST_S
-
-
-def wrong_time(timestamp: object) -> str:
-    """The reason for refusing a timestamp that is too large for Unix seconds."""
-    return f"expected Unix seconds as timestamp, got {timestamp}; divide milliseconds by 1,000"
+def _n_named(given: Sequence[str]) -> int:
+    return sum(1 for name in given if name.strip())

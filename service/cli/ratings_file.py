@@ -1,8 +1,9 @@
 """Files of ratings: CSV and TSV, MovieLens (`::` or tab), JSONL, Parquet, and matrices in .npz or .mat.
 
 Text files have a header that names the columns (`service.cli.ratings_columns`), or the columns
-user,item,rating[,timestamp] in this order. Text and JSONL may be compressed by gzip. Fields of JSONL and columns of
-Parquet are found by name.
+user,item[,rating[,timestamp]] in this order. Without ratings every pair counts 1. Timestamps are Unix seconds, or dates
+and datetimes of ISO 8601. Text and JSONL are UTF-8, with or without a byte order mark, and may be compressed by gzip.
+Fields of JSONL and columns of Parquet are found by name.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from service.cli.ratings_columns import columns_of, described, is_in_milliseconds, wrong_time
+from service.cli.ratings_columns import NAMES, columns_of, described
 from service.cli.ratings_json import read_json
 from service.cli.ratings_matrix import read_matrix
 from service.cli.ratings_text import LARGEST, BadLine, TextRatings, read_text
+from service.cli.ratings_times import is_in_milliseconds, seconds_of_column, wrong_time
 from service.errors import InvalidRatingsFile
 from service.ids import MAX_ID_BYTES
 
@@ -29,6 +31,7 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 GZIP_SUFFIX = ".gz"
 _GZIP = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # First bytes of unsupported formats, and what to do about them.
 _OTHER_KINDS = {
     b"PK\x03\x04": "a zip archive (unpack it, or save a spreadsheet as CSV)",
@@ -37,6 +40,8 @@ _OTHER_KINDS = {
     b"\xfd7zXZ": "xz (unpack it)",
     b"\x28\xb5\x2f\xfd": "zstandard (unpack it)",
     b"7z\xbc\xaf": "a 7z archive (unpack it)",
+    b"\xff\xfe": "UTF-16 (save it as UTF-8)",
+    b"\xfe\xff": "UTF-16 (save it as UTF-8)",
 }
 _IRREGULAR = {
     stat.S_IFIFO: "a named pipe",
@@ -52,7 +57,7 @@ class RatingsFile(NamedTuple):
 
     Attributes:
         users, items: ids as strings.
-        values: float32.
+        values: float32; ones if the file has none.
         timestamps: float64 Unix seconds; None if the file has none.
         bad: lines that were left out because of `skip_bad`.
         columns: the meaning of the columns, in words.
@@ -109,12 +114,12 @@ def _read(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
         return RatingsFile(users, items, values, None, [], "rows are users, columns are items")
     found = _read_parquet(path) if suffix in PARQUET_SUFFIXES else _read_text(path, skip_bad)
     table = found.table
-    has_times = "timestamp" in table.column_names
+    ratings, times = (table[name].to_numpy() if name in table.column_names else None for name in NAMES[2:])
     return RatingsFile(
         _strings(table.column("user")),
         _strings(table.column("item")),
-        table.column("rating").to_numpy().astype(np.float32),
-        table.column("timestamp").to_numpy() if has_times else None,
+        np.ones(len(table), np.float32) if ratings is None else ratings.astype(np.float32),
+        times,
         found.bad,
         found.columns,
     )
@@ -131,7 +136,7 @@ def _read_text(path: Path, skip_bad: bool) -> TextRatings:
     for beginning, kind in _OTHER_KINDS.items():
         if data.startswith(beginning):
             raise InvalidRatingsFile(f"Invalid {path}: expected text, JSONL, Parquet, .npz or .mat, got {kind}")
-    return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data, skip_bad)
+    return (read_json if suffix in JSON_SUFFIXES else read_text)(path, data.removeprefix(_BYTE_ORDER_MARK), skip_bad)
 
 
 def _inner_suffix(path: Path) -> str:
@@ -175,12 +180,14 @@ def _read_parquet(path: Path) -> TextRatings:
 
 
 def _converted(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    is_id = name in ("user", "item")
+    is_id, is_time = name in ("user", "item"), name == "timestamp"
     try:
-        converted = column.cast(pa.string() if is_id else pa.float64())
+        converted = seconds_of_column(column) if is_time else column.cast(pa.string() if is_id else pa.float64())
     except pa.ArrowNotImplementedError:
-        kind = "text or integers" if is_id else "Unix seconds, as numbers" if name == "timestamp" else "numbers"
+        kind = "text or integers" if is_id else "Unix seconds, dates or datetimes" if is_time else "numbers"
         raise InvalidRatingsFile(f"Invalid {name} of {path}: expected {kind}, got {column.type}") from None
+    except ValueError as error:
+        raise InvalidRatingsFile(f"Invalid {name} of {path}: {error}") from None
     converted.validate(full=True)  # finds text that is not UTF-8
     return converted.dictionary_encode() if is_id else converted
 

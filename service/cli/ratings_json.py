@@ -1,4 +1,4 @@
-"""Reads files with one JSON object per line (JSONL): user, item, rating and, optionally, timestamp."""
+"""Reads files with one JSON object per line (JSONL): user, item and, optionally, rating and timestamp."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from service.cli.ratings_columns import NAMES, columns_of, is_in_milliseconds, wrong_time
+from service.cli.ratings_columns import NAMES, columns_of, described
 from service.cli.ratings_text import LARGEST, BadLine, TextRatings
+from service.cli.ratings_times import is_in_milliseconds, wrong_time
 from service.errors import InvalidRatingsFile
 from service.ids import check_id
+from service.times import unix_seconds
 
 _EXCERPT = 80
 _Fields = dict[str, str]  # user, item, rating, timestamp -> the name of the field
@@ -22,12 +24,12 @@ def read_json(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
     """The ratings in `data`, the content of the file `path`; the first line determines the names of the fields.
 
     Raises:
-        InvalidRatingsFile: the first line has no user, item or rating; or a line is bad and `skip_bad` is false.
+        InvalidRatingsFile: the first line does not have the fields; or a line is bad and `skip_bad` is false.
     """
     lines = [(number, line) for number, line in enumerate(data.splitlines(), start=1) if line.strip()]
     if not lines:
         raise InvalidRatingsFile(f"Invalid {path}: expected a JSON object in line 1, got nothing")
-    fields = _fields(path, *lines[0])
+    fields, words = _fields(path, *lines[0])
     rows, bad = [], []
     for number, line in lines:
         try:
@@ -36,14 +38,15 @@ def read_json(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
             if not skip_bad:
                 raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
             bad.append(BadLine(number, str(error)))
-    words = ", ".join(f"{field!r} is the {name}" for name, field in fields.items())
     return TextRatings(_table(rows, list(fields)), bad, words)
 
 
-def _fields(path: Path, number: int, line: bytes) -> _Fields:
+def _fields(path: Path, number: int, line: bytes) -> tuple[_Fields, str]:
+    """The fields by their meaning, and the same in words."""
     try:
         names = list(_object(line))
-        return {name: names[position] for name, position in columns_of(names).items()}
+        places = columns_of(names)
+        return {name: names[position] for name, position in places.items()}, described(places, names)
     except ValueError as error:
         raise InvalidRatingsFile(f"Invalid line {number} of {path}: {error}") from None
 
@@ -74,6 +77,8 @@ def _id(name: str, value: object) -> str:
 
 
 def _number(name: str, value: Any) -> float:
+    if name == "timestamp" and isinstance(value, str):
+        return unix_seconds(value)
     is_number = isinstance(value, int) and not isinstance(value, bool)  # possibly too large for a float
     if not (is_number or (isinstance(value, float) and math.isfinite(value))):
         raise ValueError(f"expected a finite number as {name}, got {_shown(value)}")

@@ -18,16 +18,14 @@ from service.cli.ratings_columns import (
     columns_named,
     columns_of,
     described,
-    is_in_milliseconds,
-    wrong_time,
 )
+from service.cli.ratings_times import seconds_of, seconds_of_column
 from service.errors import InvalidRatingsFile
 from service.ids import check_id
 from service.limits import LATEST_S
 
 LARGEST = {"rating": float(np.finfo(np.float32).max), "timestamp": LATEST_S}
 _MOVIELENS = b"::"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEAD_BYTES = 1 << 16
 _EXCERPT = 80
 _LINE_ENDS = b"\r\n"
@@ -49,7 +47,7 @@ class TextRatings(NamedTuple):
     """The content of a text file.
 
     Attributes:
-        table: columns user, item (dictionary-encoded), rating, and timestamp if there is one.
+        table: columns user, item (dictionary-encoded), and rating and timestamp if there are any.
         bad: the lines left out.
         columns: the meaning of the columns, in words.
     """
@@ -64,7 +62,7 @@ class _Format(NamedTuple):
 
     Attributes:
         delimiter: comma or tab.
-        columns: positions of user, item, rating and perhaps timestamp.
+        columns: positions of user, item, and perhaps rating and timestamp.
         n_columns: columns of each line.
         n_header_lines: lines up to and including the header; 0 without one.
         header: the names in the header.
@@ -83,18 +81,18 @@ def read_text(path: Path, data: bytes, skip_bad: bool) -> TextRatings:
     Raises:
         InvalidRatingsFile: a line is bad and `skip_bad` is false; or no line is usable.
     """
-    form, data = _recognized(path, data.removeprefix(_BYTE_ORDER_MARK))
+    form, data = _recognized(path, data)
     words = described(form.columns, form.header)
     try:
         table = _parsed(data, form)
         if _is_clean(table) and len(table) == _n_lines(data) - (form.header is not None):
             return TextRatings(table, [], words)
-    except pa.ArrowInvalid:
+    except ValueError:  # pa.ArrowInvalid is one
         pass  # the code below finds the line
     lines = data.splitlines()
     bad = _bad_lines(lines, form)
     if not bad:
-        raise InvalidRatingsFile(f"Invalid {path}: expected lines of user, item, rating[, timestamp]")
+        raise InvalidRatingsFile(f"Invalid {path}: expected lines of user, item[, rating[, timestamp]]")
     if not skip_bad:
         hint = "" if form.header or bad[0].number > 1 else "; a header would name the columns user, item and rating"
         raise InvalidRatingsFile(f"Invalid line {bad[0].number} of {path}: {bad[0].reason}{hint}")
@@ -128,7 +126,7 @@ def _recognized(path: Path, data: bytes) -> tuple[_Format, bytes]:
         except ValueError as error:
             raise InvalidRatingsFile(f"Invalid header of {path}: {error}") from None
     if not N_NEEDED <= len(fields) <= len(NAMES):
-        wanted = "user, item, rating[, timestamp], or a header that names them, with commas or tabs between"
+        wanted = "user, item[, rating[, timestamp]], or a header that names them, with commas or tabs between"
         shown = first[:_EXCERPT].decode(errors="replace")
         raise InvalidRatingsFile(f"Invalid {path}: expected {wanted} in line {n_empty + 1}, got {shown!r}")
     columns = {name: position for position, name in enumerate(NAMES[: len(fields)])}
@@ -141,6 +139,18 @@ def _is_header(fields: list[str]) -> bool:
 
 
 def _parsed(data: bytes, form: _Format) -> pa.Table:
+    """The columns in `data`; ValueError if a number or a time cannot be read."""
+    try:
+        return _table(data, form, pa.float64())
+    except pa.ArrowInvalid:
+        if "timestamp" not in form.columns:
+            raise
+    table = _table(data, form, pa.string())  # dates, perhaps among numbers
+    place = table.column_names.index("timestamp")
+    return table.set_column(place, "timestamp", seconds_of_column(table.column(place)))
+
+
+def _table(data: bytes, form: _Format, time: pa.DataType) -> pa.Table:
     ids, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
     name_at = {position: name for name, position in form.columns.items()}
     return arrow_csv.read_csv(
@@ -152,7 +162,7 @@ def _parsed(data: bytes, form: _Format) -> pa.Table:
         ),
         arrow_csv.ParseOptions(delimiter=form.delimiter, quote_char='"' if form.delimiter == "," else False),
         arrow_csv.ConvertOptions(
-            column_types=dict(zip(NAMES, (ids, ids, number, number), strict=True)),
+            column_types=dict(zip(NAMES, (ids, ids, number, time), strict=True)),
             include_columns=list(form.columns),
             strings_can_be_null=False,
             null_values=[],
@@ -204,12 +214,20 @@ def _fault(line: bytes, form: _Format) -> str | None:
 
 
 def _number_fault(name: str, text: str) -> str | None:
+    if name == "timestamp":
+        return _time_fault(text)
     if not _is_number(text):
         return f"expected a finite number as {name}, got {text[:_EXCERPT]!r}"
-    if name == "timestamp" and is_in_milliseconds(float(text)):
-        return wrong_time(text[:_EXCERPT])
     if abs(float(text)) > LARGEST[name]:
         return f"expected at most {LARGEST[name]:.2g} as {name}, got {text[:_EXCERPT]!r}"
+    return None
+
+
+def _time_fault(text: str) -> str | None:
+    try:
+        seconds_of(text)
+    except ValueError as error:
+        return str(error)
     return None
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gzip
 import os
 import zipfile
-from datetime import datetime
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ def test_parquet(tmp_path: Path, ids: pa.DataType) -> None:
 def test_parquet_columns_are_taken_by_their_names(tmp_path: Path) -> None:
     pq.write_table(pa.table({"movieId": ["i"], "Rating": [4.0], "userId": ["u"]}), tmp_path / "r.parquet")
     assert ratings_of(tmp_path / "r.parquet") == [("u", "i", 4.0)]
-    assert read(tmp_path / "r.parquet").columns.startswith("'userId' is the user, 'movieId' is the item")
+    assert read(tmp_path / "r.parquet").columns == "columns: user = userId, item = movieId, rating = Rating"
 
 
 def test_parquet_timestamps(tmp_path: Path) -> None:
@@ -46,10 +46,40 @@ def test_parquet_timestamps(tmp_path: Path) -> None:
     assert timestamps.tolist() == [12.0]
 
 
+UTC_PLUS_1 = timezone(timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.array([datetime(2023, 11, 14, 22, 13, 20)], pa.timestamp("ns")),
+        pa.array([datetime(2023, 11, 14, 22, 13, 20)], pa.timestamp("s")),
+        pa.array([datetime(2023, 11, 14, 23, 13, 20, tzinfo=UTC_PLUS_1)], pa.timestamp("us", "Europe/Berlin")),
+        pa.array(["2023-11-14T22:13:20Z"]),
+        pa.array(["1700000000"], pa.large_string()),
+        pa.array([1_700_000_000]),
+    ],
+    ids=lambda times: str(times.type),
+)
+def test_parquet_times_of_every_kind(tmp_path: Path, times: pa.Array) -> None:
+    pq.write_table(pa.table({"user": ["u"], "item": ["i"], "timestamp": times}), tmp_path / "r.parquet")
+    found = read(tmp_path / "r.parquet")
+    assert found.timestamps is not None
+    assert (found.timestamps.tolist(), found.values.tolist()) == ([1.7e9], [1.0])
+    assert found.columns.endswith("; no ratings: every pair counts 1")
+
+
+def test_a_date_of_parquet_is_its_first_moment(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"user": ["u"], "item": ["i"], "date": [date(1970, 1, 2)]}), tmp_path / "r.parquet")
+    timestamps = read(tmp_path / "r.parquet").timestamps
+    assert timestamps is not None
+    assert timestamps.tolist() == [86400.0]
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"user": ["u"], "item": ["i"]}, "expected columns user, item and rating"),
+        ({"user": ["u"], "item": ["i"], "mine": [1]}, "expected columns user, item and rating, found no rating among"),
         ({"user": ["u", None], "item": ["i", "i"], "rating": [1.0, 1.0]}, "user in row 2"),
         ({"user": ["u"], "item": [""], "rating": [1.0]}, "item in row 1"),
         ({"user": ["u"], "item": ["x" * 257], "rating": [1.0]}, "item in row 1"),
@@ -59,8 +89,19 @@ def test_parquet_timestamps(tmp_path: Path) -> None:
         ({"user": [["u"]], "item": ["i"], "rating": [1.0]}, "user of .*: expected text or integers, got list"),
         ({"user": ["u"], "item": ["i"], "rating": [1.0], "timestamp": [1700000000000]}, "divide milliseconds by 1,000"),
         (
-            {"user": ["u"], "item": ["i"], "rating": [1.0], "timestamp": [datetime(2026, 1, 1)]},
-            "timestamp of .*: expected Unix seconds, as numbers, got timestamp",
+            {"user": ["u"], "item": ["i"], "timestamp": [[1]]},
+            "timestamp of .*: expected Unix seconds, dates or datetimes, got list",
+        ),
+        ({"user": ["u"], "item": ["i"], "timestamp": ["soon"]}, "timestamp of .*: expected Unix seconds, or a date"),
+        (
+            {
+                "user": ["u"],
+                "item": ["i"],
+                "timestamp": [
+                    None,
+                ],
+            },
+            "timestamp in row 1",
         ),
     ],
 )
@@ -153,7 +194,23 @@ def test_jsonl(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(JSON) if name.endswith(".gz") else JSON)
     assert ratings_of(path) == [("7", "a", 2.5), ("u", "b", 1.0)]
-    assert read(path).columns == "'userId' is the user, 'item' is the item, 'rating' is the rating"
+    assert read(path).columns == "columns: user = userId, item = item, rating = rating"
+
+
+@pytest.mark.parametrize("beginning", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_jsonl_of_windows_with_dates_and_without_ratings(tmp_path: Path, beginning: bytes, end: bytes) -> None:
+    path = tmp_path / "r.jsonl"
+    lines = [
+        b'{"user_id": "a", "item_id": "b", "timestamp": "1970-01-02"}',
+        b'{"user_id": 1, "item_id": 2, "timestamp": 5}',
+    ]
+    path.write_bytes(beginning + end.join(lines) + end)
+    found = read(path)
+    assert (found.users, found.items, found.values.tolist()) == (["a", "1"], ["b", "2"], [1.0, 1.0])
+    assert found.timestamps is not None
+    assert found.timestamps.tolist() == [86400.0, 5.0]
+    assert found.columns.startswith("columns: user = user_id, item = item_id, timestamp = timestamp; no ratings")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +226,10 @@ def test_jsonl(tmp_path: Path, name: str) -> None:
         (b'{"user": "", "item": "i", "rating": 1}', "1 to 256 bytes"),
         (b'{"user": "u", "item": "i", "rating": 1, "timestamp": 1.7e12}', "divide milliseconds by 1,000"),
         (b"[" * 5000, "expected a JSON object"),
+        (
+            b'{"user": "u", "item": "i", "rating": 1, "timestamp": "soon"}',
+            "expected Unix seconds, or a date or datetime",
+        ),
     ],
 )
 def test_a_bad_line_of_jsonl_is_named_or_skipped(tmp_path: Path, line: bytes, reason: str) -> None:
@@ -204,6 +265,7 @@ def test_compressed_text(tmp_path: Path) -> None:
         ("r.parquet.gz", gzip.compress(b"PAR1", mtime=0), r"expected text or JSONL in \.gz, got \.parquet; unpack it"),
         ("r.csv", b"PK\x03\x04rest", "a zip archive"),
         ("r.csv", b"PAR1rest", r"Parquet \(name it \.parquet\)"),
+        ("r.csv", "user,item\n".encode("utf-16"), "UTF-16"),
         ("r.csv.zst", b"\x28\xb5\x2f\xfdrest", "zstandard"),
     ],
 )

@@ -101,7 +101,7 @@ def test_a_bad_line_is_named_or_skipped(path: Path, line: str | bytes, reason: s
     assert [bad.number for bad in found.bad] == [4]
 
 
-@pytest.mark.parametrize("content", ["", "a,b\n", "just words\n", "a,b,1,2,3\n", b"\xff\xfe\n"])
+@pytest.mark.parametrize("content", ["", "just words\n", "a,b,1,2,3\n", b"\xff\xff\n"])
 def test_files_of_another_kind(path: Path, content: str | bytes) -> None:
     with pytest.raises(InvalidRatingsFile, match="line 1"):
         written(path, content)
@@ -129,10 +129,8 @@ def test_columns_are_taken_by_their_names(path: Path, header: str, line: str) ->
 
 def test_which_column_is_what_is_told(path: Path) -> None:
     found = written(path, "Rating,movieId,title,userId\n4,i,x,u\n")
-    assert found.columns == "'userId' is the user, 'movieId' is the item, 'Rating' is the rating; not used: 'title'"
-    assert written(path, "u,i,4\n").columns == (
-        "column 1 is the user, column 2 is the item, column 3 is the rating (no header)"
-    )
+    assert found.columns == "columns: user = userId, item = movieId, rating = Rating; not used: title"
+    assert written(path, "u,i,4\n").columns == "columns: user = column 1, item = column 2, rating = column 3"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,9 @@ def test_a_quoted_field_that_never_closes_is_refused_with_its_line(path: Path, l
 
 def test_timestamps_in_milliseconds_are_refused(path: Path) -> None:
     for content, line in (("a,b,1,1700000000000\n", 1), ("user,time,item,rating\na,5,b,1\na,1.7e12,c,1\n", 3)):
-        with pytest.raises(InvalidRatingsFile, match=rf"Invalid line {line} of .*expected Unix seconds .*milliseconds"):
+        with pytest.raises(
+            InvalidRatingsFile, match=rf"Invalid line {line} of .*expected Unix seconds, .*milliseconds"
+        ):
             written(path, content)
 
 
@@ -175,3 +175,40 @@ def test_timestamps_in_milliseconds_are_refused(path: Path) -> None:
 def test_a_first_line_without_a_usable_number_is_no_header(path: Path, rating: str) -> None:
     with pytest.raises(InvalidRatingsFile, match=r"Invalid line 1 of .*: expected a finite number as rating"):
         written(path, f"a,b,{rating}\nc,d,2\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        ("a,b\nc,d\n", "columns: user = column 1, item = column 2"),
+        ("a\tb\r\nc\td\r\n", "columns: user = column 1, item = column 2"),
+        ("movieId,userId\nb,a\nd,c\n", "columns: user = userId, item = movieId"),
+        ("\ufeffuser_id,item_id\na,b\nc,d\n", "columns: user = user_id, item = item_id"),
+        ("user,item,timestamp\na,b,5\nc,d,6\n", "columns: user = user, item = item, timestamp = timestamp"),
+        (",user,item\n0,a,b\n1,c,d\n", "columns: user = user, item = item"),
+    ],
+)
+def test_without_ratings_every_pair_counts_one(path: Path, content: str, columns: str) -> None:
+    found = written(path, content)
+    assert (found.users, found.items, found.values.tolist()) == (["a", "c"], ["b", "d"], [1.0, 1.0])
+    assert found.columns == columns + "; no ratings: every pair counts 1"
+
+
+TIMES = [("2023-11-14T22:13:20Z", 1.7e9), ("2023-11-14 23:13:20+01:00", 1.7e9), ("1700000000", 1.7e9),
+         ("2023-11-14", 1699920000.0), (" 12.5", 12.5), ("-1e3", -1000.0)]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("times", [TIMES[:1], TIMES, TIMES[::-1]])
+def test_timestamps_may_be_dates_and_datetimes(path: Path, times: list[tuple[str, float]], end: str) -> None:
+    found = written(path, f"item,date,user,rating{end}" + "".join(f"i,{text},u,4{end}" for text, _ in times))
+    assert found.timestamps is not None
+    assert found.timestamps.tolist() == [seconds for _, seconds in times]
+
+
+@pytest.mark.parametrize("time", ["", "soon", "2023-13-01", "1.2.3", "nan", "14.11.2023"])
+def test_a_time_that_cannot_be_read_is_named_by_its_line(path: Path, time: str) -> None:
+    content = f"a::b::1::2023-11-14\na::c::1::{time}\na::d::1::5\n"
+    with pytest.raises(InvalidRatingsFile, match=rf"Invalid line 2 of .*: expected Unix seconds, or a .*got {time!r}"):
+        written(path, content)
+    assert written(path, content, skip_bad=True).items == ["b", "d"]

@@ -1,0 +1,63 @@
+"""Turns arguments of commands into what they name."""
+
+# ruff: noqa: PLC0415 (commands import what they need when they run)
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from service.cli.console import complain, describe, stderr
+
+if TYPE_CHECKING:
+    import gpu
+    from service.cli.ratings_file import RatingsFile
+    from service.jobs.cluster_address import ClusterAddress
+    from service.settings import Settings
+
+
+def settings(options: dict[str, Any]) -> Settings:
+    """Settings from the options that are given and the environment; complains of variables that name no setting."""
+    from service.settings import Settings, unknown_variables
+
+    if unknown := unknown_variables():
+        complain(f"ignored: {', '.join(unknown)}; no setting has this name", 0)
+    return Settings(**{name: value for name, value in options.items() if value is not None})
+
+
+def cluster(options: dict[str, Any]) -> ClusterAddress | None:
+    """The cluster that the options and the environment name; None if none is."""
+    from service.jobs.cluster_address import ClusterAddress
+
+    return ClusterAddress.of(settings(options))
+
+
+def ratings(path: Path, key: str | None, skip_bad: bool) -> RatingsFile:
+    """The ratings of a file; shows what its columns mean, and the bad lines that were left out."""
+    from service.cli import ratings_file
+
+    file = ratings_file.read(path, key=key, skip_bad=skip_bad)
+    describe(str(path), file.columns, file.bad)
+    return file
+
+
+def params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:
+    """The parameters of an algorithm, from NAME=VALUE pairs."""
+    from gpu.params import params_for
+
+    for pair in pairs:
+        if "=" not in pair:
+            raise typer.BadParameter(f"expected NAME=VALUE, got {pair!r}")
+    return params_for(algorithm, dict(pair.split("=", 1) for pair in pairs))
+
+
+def backend(name: str, memory_gb: float | None = None) -> gpu.Backend:
+    """The backend of that name; shows which one it is, and why. `memory_gb` bounds it."""
+    from gpu.backend import choose
+    from gpu.training.als_plan import GB
+
+    backend = choose(name)  # type: ignore[arg-type] # `choose` refuses an unknown name
+    stderr.print(f"backend: {backend.name} ({backend.reason})", style="dim", markup=False)
+    return backend if memory_gb is None else backend.within(int(memory_gb * GB))

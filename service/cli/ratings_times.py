@@ -1,0 +1,51 @@
+"""Reads times in files: Unix seconds, dates and datetimes of ISO 8601, and the times of Parquet."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from service.limits import LATEST_S
+from service.times import unix_seconds
+
+_EXCERPT = 80
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+
+
+def is_in_milliseconds(timestamp: float) -> bool:
+    """Whether a timestamp is too large for Unix seconds."""
+    return abs(timestamp) > LATEST_S
+
+
+def wrong_time(timestamp: object) -> str:
+    """The reason for refusing a timestamp that is too large for Unix seconds."""
+    return f"expected Unix seconds, got {timestamp}; divide milliseconds by 1,000"
+
+
+def seconds_of(text: str) -> float:
+    """The Unix seconds of a text: a number, or a date or a datetime; ValueError with the reason if it is neither."""
+    if not _NUMBER.fullmatch(text):
+        return unix_seconds(text)
+    number = float(text)
+    if is_in_milliseconds(number):
+        raise ValueError(wrong_time(text[:_EXCERPT]))
+    return number
+
+
+def seconds_of_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Unix seconds as float64, from dates, datetimes (UTC without a time zone), texts as above, or numbers.
+
+    Raises:
+        ValueError: a text is neither; `pa.ArrowNotImplementedError`: values of another type.
+    """
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        microseconds = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False)
+        numbers = microseconds.cast(pa.int64()).to_numpy(zero_copy_only=False) / 1e6
+        return pa.chunked_array([pa.array(numbers, pa.float64(), from_pandas=True)])
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        texts = column.to_pylist()
+        return pa.chunked_array(
+            [pa.array([None if text is None else seconds_of(text) for text in texts], pa.float64())]
+        )
+    return column.cast(pa.float64())

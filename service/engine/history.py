@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from gpu.online.rating_table import POSITIONS_A_MS, Changes, RatingTable
 from service.engine.applied import NO_CHANGES, Applied, Forgotten
 from service.engine.catalog import Catalog
 from service.engine.id_table import IdTable
+from service.engine.log_windows import OneBehind, rows_of, windows
 from service.engine.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.strengths import Batch, EventRows, Strengths
 from service.event_types import DEFAULT_TYPES, EventTypes
@@ -108,23 +111,26 @@ class History:
     ) -> None:
         """Apply all entries of the log after `position`, column by column: about one second per million ratings.
 
+        Another thread applies ratings while this one reads and looks up ids.
+
         Args:
             log: the rating log.
             upto: last id to apply. Default: the end of the log.
-            on_progress: called with the number of rows read so far, after each row group.
+            on_progress: called with the number of rows read so far, after each window of rows.
 
         Raises:
             CorruptLog: a segment is torn or altered; the entries before it have been applied.
         """
         n_rows = 0
         end = log.last_id() if upto is None else min(upto, log.last_id())
-        for batch in log.read(self.position):
-            self._apply_batch(_up_to(batch, end))
-            n_rows += batch.num_rows
-            if on_progress is not None:
-                on_progress(n_rows)
-            if self.position >= end:
-                break
+        with ThreadPoolExecutor(1, "history") as pool:
+            behind = OneBehind(pool)
+            for batch in windows(log.read(self.position), end):
+                self._apply_batch(batch, behind)
+                n_rows += batch.num_rows
+                if on_progress is not None:
+                    on_progress(n_rows)
+            behind.wait()
         self.position = max(self.position, end)
         self.table.pack()
         self.catalog.index.pack()
@@ -203,37 +209,42 @@ class History:
 
     # --- entries of the log, column by column
 
-    def _apply_batch(self, batch: pa.RecordBatch) -> None:
+    def _apply_batch(self, batch: pa.RecordBatch, behind: OneBehind) -> None:
         kinds = np.array(batch.column("kind").dictionary.to_pylist())[batch.column("kind").indices.to_numpy()]
         are_events = kinds == "event"
         kinds = np.where(are_events, "rating", kinds)  # both go into the tables, and may alternate
         # A forgotten user gets a new row later, so each run between such entries looks up its own rows.
         bounds = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), batch.num_rows]
-        for start, end in itertools.pairwise(bounds if len(kinds) else []):
+        for start, end in itertools.pairwise(bounds):
             run, kind = batch.slice(start, end - start), str(kinds[start])
             if kind == "rating":
-                self._apply_run(run, are_events[start:end])
-            elif kind == "item":
+                behind.run(self._rate, *self._columns_of(run, are_events[start:end]))
+                continue
+            behind.wait()
+            times_ms = run.column("ms").to_pylist()
+            if kind == "item":
                 changes = [item_changes.decode_row(data) for data in run.column("data").to_pylist()]
-                self._change_items(changes, run.column("ms").to_pylist())
+                self._change_items(changes, times_ms)
             else:
                 names = run.column("user" if kind == "forget" else "item").to_pylist()
-                for name, ms in zip(names, run.column("ms").to_pylist(), strict=True):
+                for name, ms in zip(names, times_ms, strict=True):
                     self._apply_subject(kind, name, ms)
-        if batch.num_rows:
-            self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
+        self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
 
-    def _apply_run(self, run: pa.RecordBatch, are_events: NDArray[np.bool_]) -> None:
+    def _columns_of(
+        self, run: pa.RecordBatch, are_events: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], EventRows]:
+        """The arguments of `_rate` for rows of ratings and events."""
         values = run.column("rating").to_numpy(zero_copy_only=False)
         timestamps = run.column("timestamp").to_numpy(zero_copy_only=False)
-        users, items = _rows(run.column("user"), self.users), _rows(run.column("item"), self.items)
+        users, items = rows_of(run.column("user"), self.users), rows_of(run.column("item"), self.items)
         times_ms = run.column("ms").to_numpy().astype(np.int64)
         own = run.filter(pa.array(are_events))
         if own.num_rows:
             values = np.where(are_events, run.column("value").to_numpy(zero_copy_only=False), values).astype(np.float32)
         keys = keys_of(own.column("event_id").to_pylist())
         events = EventRows(are_events, self._weights_of(own.column("type").to_pylist()), keys)
-        self._rate(users, items, values, timestamps, times_ms, events)
+        return users, items, values, timestamps, times_ms, events
 
     def _weights_of(self, types: Sequence[str]) -> NDArray[np.float64]:
         """The weight of each type; NaN for one that the setting does not name any more."""
@@ -257,19 +268,3 @@ def _ascending(wanted: NDArray[np.int64], at_least: int) -> NDArray[np.int64]:
     """`wanted`, (B,), raised where needed so that it is at least `at_least` and strictly ascends."""
     steps = np.arange(len(wanted))
     return np.maximum.accumulate(np.maximum(wanted - steps, at_least)) + steps
-
-
-def _rows(column: pa.DictionaryArray, ids: IdTable) -> NDArray[np.int32]:
-    """Rows of the ids in a column; each distinct id is looked up once."""
-    codes = column.indices.to_numpy()
-    used = np.flatnonzero(np.bincount(codes, minlength=len(column.dictionary)))
-    rows = np.zeros(len(column.dictionary), dtype=np.int32)
-    rows[used] = ids.rows_or_new(column.dictionary.take(pa.array(used)).to_pylist())
-    rows_of_events: NDArray[np.int32] = rows[codes]
-    return rows_of_events
-
-
-def _up_to(batch: pa.RecordBatch, end: StreamId) -> pa.RecordBatch:
-    ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
-    n_rows = int(np.count_nonzero((ms < end.ms) | ((ms == end.ms) & (seq <= end.seq))))
-    return batch.slice(0, n_rows)

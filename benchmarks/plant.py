@@ -78,6 +78,7 @@ def plant(data: Path, params: Params, n_users: int, n_items: int, n_ratings: int
     log_s = time.perf_counter() - began
     say(f"log: {n_ratings:,} ratings in {log_s:.1f} s")
     model = drawn_model(params, n_users, n_items, seed)
+    model.item_counts[:] = history.item_counts  # else all items would be due for a refit
     names = [[f"{kind}-{row}" for row in range(n)] for kind, n in (("user", n_users), ("item", n_items))]
     manifest = snapshot.write(data / "snapshots", model, *names, metrics={}, watermark=str(watermark))
     live_versions.set_version(data, manifest.algorithm, manifest.version)
@@ -105,6 +106,12 @@ class _History:
     def users(self) -> NDArray[np.int32]:
         """Row of each rating's user."""
         return np.repeat(np.arange(len(self.lengths), dtype=np.int32), self.lengths)
+
+    @property
+    def item_counts(self) -> NDArray[np.int64]:
+        """Users who have rated each item, (I,)."""
+        pairs = np.unique(self.users.astype(np.int64) * self.n_items + self.items)
+        return np.bincount(pairs % self.n_items, minlength=self.n_items)
 
 
 def _lengths(n_users: int, n_ratings: int) -> NDArray[np.int64]:

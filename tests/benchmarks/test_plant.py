@@ -47,6 +47,10 @@ def test_the_model_is_live_whole_and_as_new_as_the_log(planted, tmp_path):
     assert (model.n_users, model.n_items, model.projections.shape[1]) == (USERS, ITEMS, 64)
     assert loaded.user_ids[:2] == ["user-0", "user-1"]
     assert loaded.manifest.watermark == str(RatingLog(tmp_path / "ratings").last_id())
+    history = History()
+    history.load(RatingLog(tmp_path / "ratings"))
+    rows = history.items.rows_or_new([f"item-{n}" for n in range(ITEMS)])
+    assert model.item_counts.tolist() == history.table.item_counts[rows].tolist()
     assert model.user_factors.std() == pytest.approx(plant.DEVIATION, rel=0.1)
     empty = "ed", "line", "slots", "item_weights"
     assert all(np.unique(array).size > 1 for name, array in model.arrays.items() if not name.endswith(empty))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.errors import InvalidInput
-from gpu.model import NO_NEIGHBOR, Model
+from gpu.model import ARRAYS, NO_NEIGHBOR, Model
 from gpu.params import CulshParams, SgdParams
 from gpu.training import evaluate
 from tests.gpu.models import ratings_of
@@ -58,6 +58,18 @@ def test_a_dropped_item_is_no_neighbor() -> None:
     model.neighbors[:] = [[1, 2], [0, 3], [3, 1], [2, 0]]
     moved = model.mapped(np.array([0, -1]), np.array([2, -1, 0, 1]), 1, 3)
     assert moved.neighbors.tolist() == [[1, NO_NEIGHBOR], [0, 2], [NO_NEIGHBOR, 0]]
+
+
+def test_a_model_that_keeps_its_rows_is_copied_whole() -> None:
+    model = random_model(np.full((3, 4), np.nan), 2, False, 0)
+    moved = model.mapped(np.arange(3), np.arange(4), 5, 6)
+    lengths = {"U": 3, "I": 4, "T": 0}
+    for name, (axes, _) in ARRAYS.items():
+        array = getattr(moved, name)
+        np.testing.assert_array_equal(array[: lengths[axes[0]]], getattr(model, name))
+    assert moved.user_factors.shape[0] == 5
+    assert not moved.user_factors[3:].any()
+    assert (moved.neighbors[4:] == NO_NEIGHBOR).all()
 
 
 def test_arrays_must_fit_together() -> None:

@@ -115,6 +115,11 @@ def test_stream_and_log_end_in_the_same_state(
     assert loaded.catalog.names == streamed.catalog.names
     for row in range(len(loaded.items)):
         assert loaded.catalog.attributes(row) == streamed.catalog.attributes(row)
+    for catalog in (loaded.catalog, streamed.catalog):
+        catalog.pass_time(1.75e9)
+    assert loaded.catalog.out.tolist() == streamed.catalog.out.tolist()
+    for find in (lambda index: index.with_tag("x", ["q"], 4), lambda index: index.within("z", 2, 4, 4)):
+        assert find(loaded.catalog.index).tolist() == find(streamed.catalog.index).tolist()
 
 
 def test_positions_separate_ratings_newer_than_a_watermark(rating_entry: Callable[..., Entry]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -192,12 +192,13 @@ def _sentence(error: ValueError) -> str:
     return str(error).removeprefix("Invalid id: ")
 
 
-def with_seconds(element: Any) -> Any:
-    """`element` with a timestamp that is a date or a datetime as Unix seconds; ValueError if it is another text."""
-    text = element.get("timestamp") if isinstance(element, dict) else None
-    if not isinstance(text, str):
-        return element
-    try:
-        return element | {"timestamp": unix_seconds(text)}
-    except ValueError as error:
-        raise ValueError(f"Invalid timestamp: {error}") from None
+def with_seconds(element: Any, names: Sequence[str] = ("timestamp",)) -> Any:
+    """`element` with times that are dates or datetimes as Unix seconds; ValueError if one is another text."""
+    for name in names:
+        text = element.get(name) if isinstance(element, dict) else None
+        if isinstance(text, str):
+            try:
+                element = element | {name: unix_seconds(text)}
+            except ValueError as error:
+                raise ValueError(f"Invalid {name}: {error}") from None
+    return element

@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from service.api.elements import converted
+from service.api.elements import converted, with_seconds
 from service.engine.catalog_queries import CatalogNames, Kind
 from service.storage.item_changes import AttributeChanges, ItemChange, NewItem, Operation, check
 from service.validation import in_words
 
 T = TypeVar("T", bound=AttributeChanges)
+TIMES = ("published", "until")
 # Values that are objects by name, and the type of what they hold.
 _HELD: dict[str, Any] = {"tags": list[str] | None, "numbers": float | None}
 
@@ -77,7 +78,7 @@ def _named(change: ItemChange) -> tuple[tuple[str, Kind, dict[str, Any]], ...]:
 
 def _converted(element: Any, kind: type[T]) -> T:
     _check_held(element)
-    return converted(element, kind, "item object")
+    return converted(with_seconds(element, TIMES), kind, "item object")
 
 
 def _check_held(element: Any) -> None:

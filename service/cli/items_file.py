@@ -22,6 +22,7 @@ from service.cli.ratings_file import GZIP_SUFFIX, JSON_SUFFIXES, PARQUET_SUFFIXE
 from service.cli.ratings_text import BadLine
 from service.cli.ratings_times import is_in_milliseconds, seconds_of, wrong_time
 from service.errors import InvalidRatingsFile
+from service.times import unix_seconds
 
 Element = dict[str, Any]  # of the body of POST /items
 MOVIELENS = ["item", "title", "genres"]  # the columns of movies.dat
@@ -202,6 +203,14 @@ def _values(value: Any) -> list[str]:
     return [] if value == NO_GENRES else [one for one in str(value).split(SEPARATOR) if one]
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _number(value: Any) -> float:
     try:
         number = float(value)
@@ -225,6 +234,8 @@ def _time(value: Any) -> float:
         return value.replace(tzinfo=value.tzinfo or datetime.UTC).timestamp()
     if isinstance(value, datetime.date | str):
         return seconds_of(str(value))
+    if isinstance(value, str) and not _is_number(value):
+        return unix_seconds(value)
     seconds = _number(value)
     if is_in_milliseconds(seconds):
         raise ValueError(wrong_time(str(value)[:_EXCERPT]))

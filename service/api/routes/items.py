@@ -31,7 +31,7 @@ router = APIRouter(tags=["items"])
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
 _NUMBER = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
-_TIME = {"type": ["number", "null"], "minimum": -LATEST_S, "maximum": LATEST_S, "description": "Unix seconds."}
+_TIME = {"type": ["number", "string", "null"], "minimum": -LATEST_S, "maximum": LATEST_S}
 _ATTRIBUTES = {
     "tags": {
         "type": ["object", "null"],
@@ -46,8 +46,8 @@ _ATTRIBUTES = {
         "examples": [{"price": 9.99}],
     },
     "available": {"type": ["boolean", "null"], "description": "Whether lists show the item; default true."},
-    "published": _TIME | {"description": "Lists do not show the item before this time, in Unix seconds."},
-    "until": _TIME | {"description": "Lists do not show the item from this time on, in Unix seconds."},
+    "published": _TIME | {"description": "Lists do not show the item before this time: Unix seconds, or a date."},
+    "until": _TIME | {"description": "Lists do not show the item from this time on: Unix seconds, or a date."},
     "embedding": {
         "type": ["array", "null"],
         "items": _NUMBER,

@@ -125,7 +125,7 @@ async def list_popular(query: Annotated[PopularQuery, Query()], serving: TheServ
     return reply(await serving.answer(query.query, query.position))
 
 
-@router.get("/latest", responses=answers(PopularItems))
+@router.get("/latest", responses=answers(PopularItems), openapi_extra=PARAMETERS)
 async def list_latest(query: Annotated[LatestQuery, Query()], serving: TheService) -> Response:
     """The latest items, by their attribute `published` or else by the first entry that named them."""
     check_n(serving, query.n)

@@ -27,6 +27,11 @@ def test_one_object_is_one_item():
     ]
 
 
+def test_times_may_be_dates():
+    (change,) = read({"item": "i", "published": "2023-11-14T22:13:20Z", "until": "2030-01-01"}).accepted
+    assert (change.published, change.until) == (1.7e9, 1893456000.0)
+
+
 BAD: list[tuple[Any, str]] = [
     (7, "Invalid item object: expected an object, got a whole number"),
     ({}, "Invalid item object: expected a field item, got none"),
@@ -43,6 +48,7 @@ BAD: list[tuple[Any, str]] = [
     ({"item": "i", "numbers": {"price": 10**400}}, "Invalid numbers.price: "),
     ({"item": "i", "available": "yes"}, "Invalid available: expected true or false, got text"),
     ({"item": "i", "until": 1700000000000}, "Invalid until: expected Unix seconds, got 1.7e+12; divide milliseconds"),
+    ({"item": "i", "until": "soon"}, "Invalid until: expected Unix seconds, or a date or datetime such as"),
     ({"item": "i", "embedding": [1, "2"]}, "Invalid embedding[1]: expected a number, got text"),
     ({"item": "i", "embedding": [1, 2]}, "Invalid embedding: expected 3 numbers as of the other items, got 2"),
     (

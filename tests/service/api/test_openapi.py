@@ -31,6 +31,7 @@ OPERATIONS = {
     "post /recommend/{user}": "recommend_user_filtered",
     "post /recommend": "recommend_several",
     "get /popular": "list_popular",
+    "get /latest": "list_latest",
     "get /items/{item}/neighbors": "list_item_neighbors",
     "get /users/{user}/neighbors": "list_user_neighbors",
     "get /users/{user}/ratings": "list_user_ratings",

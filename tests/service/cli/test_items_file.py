@@ -18,7 +18,7 @@ from tests.service.process import Service
 
 CSV = """item,tags.genre,numbers.price,available,published,until,note
 a,action|war,9.99,true,1700000000,,x
-"b, c",,,no,,1.8e9,
+"b, c",,,no,,2027-01-15T08:00:00Z,
 d,,-1,,,,
 """
 READ = [

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 import pytest
+from numba.core.caching import _CacheLocator
 
+from gpu.host.jit.compilation import kernels
 from service.client import Client
 from service.engine import compilation
 from service.service_process import ServiceProcess
@@ -40,9 +44,29 @@ def port() -> int:
         return listener.getsockname()[1]
 
 
+MISSING = "exact", "item_index", "lists", "solve"  # modules: enough kernels to watch, and few to wait for
+
+
+def copy_cache(folder: Path, missing: Sequence[str]) -> int:
+    """Copy the cached kernels to `folder`, a `NUMBA_CACHE_DIR`, but those of the modules `missing`: their number."""
+    n_missing = 0
+    for name in compilation.needed("als"):
+        cache = kernels()[name]._cache
+        if name.partition(".")[0] in missing:
+            n_missing += 1
+            continue
+        source = kernels()[name].py_func.__code__.co_filename
+        to = folder / _CacheLocator.get_suitable_cache_subpath(source)
+        to.mkdir(parents=True, exist_ok=True)
+        for file in Path(cache.cache_path).glob(f"{cache._impl.filename_base}.*"):
+            shutil.copy(file, to)
+    return n_missing
+
+
 @pytest.mark.timeout(900)  # the processes that compile have the lowest priority
 def test_lists_are_popular_while_kernels_compile(redis_url: str, tmp_path: Path, port: int) -> None:
     data, errors = tmp_path / "data", tmp_path / "stderr"
+    n_missing = copy_cache(tmp_path / "cache", MISSING)
     with Whole(redis_url, data) as whole:
         whole.send(events())
         whole.train("als", n_factors=8, n_epochs=2)
@@ -59,7 +83,7 @@ def test_lists_are_popular_while_kernels_compile(redis_url: str, tmp_path: Path,
     assert_progress(seen)
     lines = [json.loads(line) for line in errors.read_text().splitlines()]
     (line,) = [line for line in lines if line["event"].startswith("compiling kernels for als")]
-    assert 40 <= line["kernels"] <= len(compilation.needed("als"))
+    assert 20 < n_missing <= line["kernels"] <= len(compilation.needed("als"))
     assert line["about_seconds"] > 0
     assert {line["event"] for line in lines if line["level"] != "info"} <= {"request"}  # those that came too early
 

@@ -19,6 +19,7 @@ from service.engine.trending import Moves, Trending
 from service.errors import InvalidRequest
 
 NO_RATINGS = "there are no ratings yet"
+COUNTED_AT_ONCE = 1000  # changes: to count one takes nearly as long as to count a hundred
 
 
 class CommonLists:
@@ -29,6 +30,8 @@ class CommonLists:
         self._history, self._selection, self._popularity = history, selection, Popularity()
         self._trending = {name: Trending(seconds) for name, seconds in half_lives.items()}
         self._latest = Latest(history)
+        self._uncounted: list[Applied] = []
+        self._n_uncounted = 0
 
     @property
     def answer_to(self) -> dict[type, AnswerTo]:
@@ -37,14 +40,25 @@ class CommonLists:
 
     def recount(self) -> None:
         """Count again, after the history was read from the log."""
+        self._uncounted, self._n_uncounted = [], 0
         table = self._history.strengths.table
         self._popularity.recount(table.rows, table.n_items)
         for trending in self._trending.values():
             trending.recount(table, self._now_s)
 
     def note(self, applied: Applied) -> None:
-        """Count the changes that the history has just applied."""
-        (changes, forgotten, _), n_items = applied.strengths, self._history.table.n_items
+        """Count the changes that the history has just applied: now, with some later ones, or before the next list."""
+        self._uncounted.append(applied.strengths)
+        self._n_uncounted += 1 + len(applied.strengths.changes.items)
+        if applied.forgotten or self._n_uncounted >= COUNTED_AT_ONCE:  # what is forgotten must not wait here
+            self._count()
+
+    def _count(self) -> None:
+        """Count what waits. Sums are of integers, so they do not depend on what is counted together."""
+        if not self._uncounted:
+            return
+        (changes, forgotten, _), n_items = Applied.joined(self._uncounted), self._history.table.n_items
+        self._uncounted, self._n_uncounted = [], 0
         self._popularity.note(changes.items, changes.old, changes.new, n_items)
         moves = [Moves.of(changes.items, changes.old, changes.old_times, -1)]
         moves.append(Moves.of(changes.items, changes.new, changes.times, 1))
@@ -86,6 +100,7 @@ class CommonLists:
 
     def warnings(self, otherwise: str | None) -> list[str]:
         """A warning if there are no ratings, else `otherwise`, if that is one."""
+        self._count()
         if not self._popularity.n_ratings:
             return [NO_RATINGS]
         return [] if otherwise is None else [otherwise]
@@ -97,6 +112,7 @@ class CommonLists:
     def _items(
         self, query: Recommend | Popular | LatestItems, top: TopItems, *left_out: NDArray[np.int32]
     ) -> list[ScoredItem]:
+        self._count()
         shown, candidates = self._selection.of_popular(query)
         for rows in left_out:
             shown[rows] = False

@@ -47,21 +47,24 @@ class RatingRun(NamedTuple):
         ratings = [rating for entry in entries for rating in entry.ratings]
         events = [event for entry in entries for event in entry.events]
         rows: Sequence[RatingEvent | TypedEvent] = ratings or events
+        values = [math.nan if rating.rating is None else rating.rating for rating in ratings]
+        values += [event.value for event in events]
+        are_events = np.zeros(len(values), dtype=np.bool_)
+        are_events[len(ratings) :] = True
         if ratings and events:
-            rows = [row for entry in entries for row in (entry.events or entry.ratings)]
-        counts = [len(entry.ratings) + len(entry.events) for entry in entries]
-        are_events = np.repeat(np.array([bool(entry.events) for entry in entries], dtype=np.bool_), counts)
-        values = np.empty(len(rows), dtype=np.float32)
-        values[~are_events] = [math.nan if rating.rating is None else rating.rating for rating in ratings]
-        values[are_events] = [event.value for event in events]
+            rows = [row for entry in entries for row in (entry.ratings or entry.events)]
+            are_events = np.array([isinstance(row, TypedEvent) for row in rows])
+            rest = iter(values[: len(ratings)]), iter(values[len(ratings) :])
+            values = [next(rest[is_event]) for is_event in are_events.tolist()]
+        times_ms = [entry.id.ms for entry in entries for _ in (entry.ratings or entry.events)]
         return cls(
             entries,
             [row.user for row in rows],
             [row.item for row in rows],
             [event.type for event in events],
-            values,
+            np.array(values, dtype=np.float32),
             np.array([row.timestamp for row in rows], dtype=np.float64),
-            np.repeat(np.array([entry.id.ms for entry in entries], dtype=np.int64), counts),
+            np.array(times_ms, dtype=np.int64),
             are_events,
             keys_of([event.event_id for event in events]),
         )

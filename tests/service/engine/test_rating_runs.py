@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.rating_runs import RatingRun, joined, runs_of
-from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 
 ids = st.sampled_from(["u", "v", "é"])
 values = st.one_of(st.none(), st.integers(1, 5))
@@ -48,3 +48,11 @@ def test_columns_hold_the_ratings_in_order() -> None:
     assert (run.timestamps.tolist(), run.times_ms.tolist()) == ([7.0, 8.0, 9.0], [5, 5, 7])
     assert run.after(StreamId(5, 1)).users == ["u"]
     assert not run.after(StreamId(7, 1)).entries
+
+
+def test_ratings_and_events_keep_their_order() -> None:
+    rating, event = RatingEvent("u", "i", 2.0, 7.0), TypedEvent("v", "j", "view", 3.0, 8.0)
+    (run,) = runs_of([entry(5, [rating]), Entry(StreamId(6, 0), "event", events=[event]), entry(7, [rating])])
+    assert (run.users, run.items, run.types) == (["u", "v", "u"], ["i", "j", "i"], ["view"])
+    assert (run.values.tolist(), run.times_ms.tolist()) == ([2.0, 3.0, 2.0], [5, 6, 7])
+    assert run.are_events.tolist() == [False, True, False]

@@ -14,7 +14,8 @@ import numpy as np
 
 from gpu.algorithms import ALGORITHMS, Run, run_here
 from gpu.backend import HOST, Backend, choose
-from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of
+from gpu.calibration import FEW, Calibration, calibrate, in_units, kind_of, of_signals
+from gpu.decay import Times, decayed, half_life_of
 from gpu.errors import (
     BackendUnavailable,
     DeadFactors,
@@ -71,10 +72,12 @@ __all__ = [
     "Rows",
     "Run",
     "SgdParams",
+    "Times",
     "TrainingDiverged",
     "choose",
     "evaluate",
     "fit",
+    "half_life_of",
     "params_for",
     "run_here",
     "usable",
@@ -89,6 +92,7 @@ def fit(
     test: Ratings | None = None,
     on_epoch: OnEpoch | None = None,
     run: Run = run_here,
+    times: Times | None = None,
 ) -> Model:
     """Train the model that `params` names.
 
@@ -104,8 +108,10 @@ def fit(
         test: ratings to measure after each epoch, with the rows of `ratings`; never learned from.
         on_epoch: called after each epoch; without it no metrics are computed.
         run: runs all epochs, by default in this process; `service.jobs.ranks` does so in several.
+        times: of `ratings`; parameters with a half-life need them.
 
     Raises:
+        InvalidParams: `params` has a half-life, and `times` is None.
         InvalidRatings: there is no rating, or one that the algorithm cannot use.
         NotEnoughMemory: the training would need more than is free on the host or device where it computes.
         TrainingDiverged: a parameter is no longer finite.
@@ -115,7 +121,11 @@ def fit(
         raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
     calibration = calibrate(ratings, params)
-    if params.is_implicit:
+    if half_life_of(params) is not None:
+        signals, calibration = decayed(ratings, times, calibration, params)
+        model = run(signals, params, backend, test, on_epoch, of_signals(calibration))
+        model.calibration = calibration
+    elif params.is_implicit:
         model = run(ratings, params, backend, test, on_epoch, calibration)
     else:
         model = _fit_ratings(ratings, params, backend, test, on_epoch, calibration, run)

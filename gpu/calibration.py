@@ -65,6 +65,7 @@ class Calibration:
         alpha, regularization: α and λ of implicit ALS; λ of EASE.
         prior: λ0 of the ridge λ n + λ0 in ALS.
         density: share of rated pairs among all pairs of a user and an item with ratings.
+        as_of_s: t₀ of `gpu.decay`, Unix seconds; 0 without a half-life.
     """
 
     unit: float = 1.0
@@ -78,6 +79,7 @@ class Calibration:
     regularization: float = 0.0
     prior: float = 0.0
     density: float = 0.0
+    as_of_s: float = 0.0
 
 
 NEUTRAL = Calibration()
@@ -146,6 +148,11 @@ def signals_of(ratings: Ratings, calibration: Calibration) -> Ratings:
     )
     counts = found.by_user.values != 0
     return found if counts.all() else found.where(counts)
+
+
+def of_signals(calibration: Calibration) -> Calibration:
+    """`calibration` for a training whose values are signals already: they stay as they are."""
+    return dataclasses.replace(calibration, values="counts", scale=(0.0, math.inf), is_damped=False, typical=1.0)
 
 
 def _in_pieces(values: NDArray[np.float32], calibration: Calibration) -> NDArray[np.float32]:

@@ -81,6 +81,8 @@ class AlsImplicitParams(FactorParams):
             of 1. `auto` decides by the values.
         confidence: how it grows with a count: `linear`, or `log` for 1 + ln(count / lowest count). `auto` takes `log`
             if the counts have a long tail.
+        half_life_days: h; the confidence of a pair halves with each h of its age (`gpu.decay`). None: age does not
+            matter. It needs the times of ratings.
         n_cg_steps, cg_tolerance, solver, precision: as in `AlsParams`.
     """
 
@@ -97,6 +99,7 @@ class AlsImplicitParams(FactorParams):
     regularization_exponent: float = 1.0
     values: Values = "auto"
     confidence: Confidence = "auto"
+    half_life_days: float | None = None
     n_cg_steps: int = 3
     cg_tolerance: float = 1e-4
     solver: Solver = "cg"

@@ -141,10 +141,17 @@ def objective_of(model: Model) -> Objective:
     return Objective(False, False, explicit.biases, 0.0, model.mean, ridge, 1.0, known.prior, known.unit)
 
 
-def learned_values(model: Model, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """(value that ALS or NMF learns for each rating, whether the rating counts at all); float32 and bool (B,)."""
+def learned_values(
+    model: Model, values: NDArray[np.float32], weights: NDArray[np.float32] | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """(value that ALS or NMF learns for each rating, whether the rating counts at all); float32 and bool (B,).
+
+    Args:
+        weights: of the ratings, float32 (B,), see `gpu.decay`. Default: 1.
+    """
     if model.params.has_values:
         values = signals(values, model.calibration)
+        values = values if weights is None else values * weights
         return values, values != 0
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     if model.params.is_nonnegative:

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.backend import Backend
+from gpu.decay import half_life_of, weights_of
 from gpu.host.online import exact as on_host
 from gpu.host.online.gather_rows import newest_of_users
 from gpu.model import Model
 from gpu.online.drift import AsTrained, Column
 from gpu.online.exact_rows import RatedRows, Solver, Sums
 from gpu.online.prolific import Prolific
-from gpu.online.rating_table import RatingTable
+from gpu.online.rating_table import RatingTable, times_of
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.refit_rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
 
@@ -53,6 +54,7 @@ class ExactRefits:
         """`solver` is that of this model, from `solver_of`."""
         self._model, self._table, self._as_trained, self._prolific = model, table, as_trained, prolific
         self._objective, self._solver = objective_of(model), solver
+        self._half_life_days = half_life_of(model.params)
         self.most_users, self.most_items = solver.most_users, solver.most_items
         self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
         n_factors = model.params.width
@@ -117,8 +119,12 @@ class ExactRefits:
         Works in slices, or on all threads for many users.
         """
         model, table = self._model, self._table
-        rated = newest_of_users(users, table.ordered_rows, MAX_RATINGS_OF_USERS, model.item_trained)
-        solution = yield from self._solver.users(self._learned(*rated, self._n_items))
+        items, values, bounds = newest_of_users(users, table.ordered_rows, MAX_RATINGS_OF_USERS, model.item_trained)
+        weights = None
+        if self._half_life_days is not None:
+            owners = np.repeat(users, np.diff(bounds)).astype(np.int32)
+            weights = self._weights(table.entries(items.astype(np.int64), owners))
+        solution = yield from self._solver.users(self._learned(items, values, bounds, self._n_items, weights))
         model.user_factors[users], model.user_bias[users] = solution[:, :-1], solution[:, -1]
 
     def refit_items(self, items: NDArray[np.int64]) -> Generator[None, None, None]:
@@ -127,8 +133,7 @@ class ExactRefits:
         follows = self._prolific.are_followed(raters)
         owners = np.repeat(items, np.diff(bounds))
         raters, owners, bounds = raters[follows], owners[follows], _bounds_where(follows, bounds)
-        values = self._table.rows.values[self._table.entries(owners, raters)]
-        rows = self._learned(raters, values, bounds, self._n_users)
+        rows = self._raters_of(owners, raters, bounds)
         solution = yield from self._solver.items(
             rows, lambda users: (model.user_factors[users], model.user_bias[users])
         )
@@ -138,8 +143,7 @@ class ExactRefits:
         """Refit trained items against the users of the snapshot, in slices like `refit_users`."""
         model, items = self._model, np.array([column.item for column in columns])
         raters, bounds = _joined([column.raters for column in columns])
-        values = self._table.rows.values[self._table.entries(np.repeat(items, np.diff(bounds)), raters)]
-        rows = self._learned(raters, values, bounds, self._n_users)
+        rows = self._raters_of(np.repeat(items, np.diff(bounds)), raters, bounds)
         solution = yield from self._solver.items(rows, self._as_trained_users)
         model.item_factors[items], model.item_bias[items] = solution[:, :-1], solution[:, -1]
 
@@ -151,16 +155,34 @@ class ExactRefits:
         """Copy the parameters of these items, which have changed, to the solver."""
         self._solver.refresh(items)
 
+    def _raters_of(self, owners: NDArray[np.int64], raters: NDArray[np.int32], bounds: NDArray[np.int64]) -> RatedRows:
+        """The rows of items with these raters; `owners` has the item of each rater."""
+        entries = self._table.entries(owners, raters)
+        return self._learned(raters, self._table.rows.values[entries], bounds, self._n_users, self._weights(entries))
+
+    def _weights(self, entries: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """Weights of `entries` (B,) of the table's rows; None without a half-life."""
+        if self._half_life_days is None:
+            return None
+        seconds = times_of(self._table.timestamps[entries], self._table.positions[entries])
+        return weights_of(seconds, self._model.calibration.as_of_s, self._half_life_days)
+
     def _learned(
-        self, others: NDArray[np.int32], values: NDArray[np.float32], bounds: NDArray[np.int64], n_others: int
+        self,
+        others: NDArray[np.int32],
+        values: NDArray[np.float32],
+        bounds: NDArray[np.int64],
+        n_others: int,
+        weights: NDArray[np.float32] | None = None,
     ) -> RatedRows:
         """The rows with the values that the model learns of ratings; a signal of 0 counts as no rating.
 
         Args:
             bounds: of the rows, as in `RatedRows`.
             n_others: rows of the other side that the snapshot trained.
+            weights: of the ratings. Default: 1.
         """
-        learned, counts = learned_values(self._model, values)
+        learned, counts = learned_values(self._model, values, weights)
         if not counts.all():
             others, learned, bounds = others[counts], learned[counts], _bounds_where(counts, bounds)
         return RatedRows(others, learned, bounds, self._objective.ridges(np.diff(bounds), n_others))

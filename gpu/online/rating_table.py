@@ -220,6 +220,12 @@ class RatingTable:
         shape = (self.n_users, self.n_items)
         return Ratings.from_coo(users, items[places], values[places], shape, user_keys, item_keys)
 
+    def seconds(self) -> NDArray[np.float64]:
+        """`times_of` the ratings of `ratings`, float64 (N,), in the order of `Ratings.coo`."""
+        starts, lengths, _, _ = self.rows
+        places = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        return times_of(self.timestamps[places], self.positions[places])
+
     def _slice(self, user: int) -> slice:
         start = int(self._by_user.starts[user])
         return slice(start, start + int(self._by_user.lengths[user]))

@@ -25,6 +25,7 @@ def reasons(
     targets: Sequence[int],
     n: int,
     gram: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float32] | None = None,
 ) -> list[Reasons]:
     """Up to `n` rated items with positive contributions to the score of each target, largest first.
 
@@ -37,6 +38,7 @@ def reasons(
         items, values: ratings of the user, item rows ascending, (B,).
         targets: item rows.
         gram: `HostModel.gram`. Default: computed for this call.
+        weights: of the ratings, float32 (B,), see `gpu.decay`. Default: 1.
 
     Returns:
         (item row, contribution > 0) pairs for each target; empty if no contribution is positive.
@@ -45,7 +47,7 @@ def reasons(
     contributions = _neighbor_shares(model, items, values, targets)
     has_none = ~(contributions > 0).any(axis=1)
     if has_none.any():
-        contributions[has_none] = shares(model, items, values, np.asarray(targets)[has_none], gram)
+        contributions[has_none] = shares(model, items, values, np.asarray(targets)[has_none], gram, weights)
     return [_best(items, line, n) for line in contributions]
 
 
@@ -55,6 +57,7 @@ def shares(
     values: NDArray[np.float32],
     targets: NDArray[np.integer],
     gram: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float64]:
     """Share of each rating in v_t · u = Σ_x y_x v_tᵀ A⁻¹ z_x, for each of T targets, float64 (T, B).
 
@@ -67,7 +70,7 @@ def shares(
     is_read = model.item_trained[items]
     values = np.clip(values, *model.learned_scale).astype(np.float32, copy=False)
     if model.params.refits == "exact":
-        values, counts = learned_values(model, values)
+        values, counts = learned_values(model, values, weights)
         is_read &= counts
     if is_read.any():
         z, matrix, y = _system_of(model)(model, items[is_read], values[is_read].astype(np.float64), gram)

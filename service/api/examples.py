@@ -85,6 +85,7 @@ _calibration = {
     "unit": 1.0,
     "origin": 0.0,
     "prior": 1.0,
+    "as_of_s": 0.0,
 }
 _scored = {"item": OTHER_ITEM, "score": 0.8713}
 _reason = {"item": ITEM, "contribution": 0.4231}

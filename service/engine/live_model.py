@@ -7,8 +7,10 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.decay import half_life_of, weights_of
 from gpu.model import Model
 from gpu.online import ReadyModel
+from gpu.online.rating_table import times_of
 from gpu.ranking import explain, topn, weighted
 from gpu.ranking.eligible import Eligible
 from gpu.ratings import Rows
@@ -106,13 +108,18 @@ class LiveModel:
             are_personal[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
         return are_personal
 
-    def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(items, values) of the newest `n` of what a user has in `table`, or of all; items ascend."""
-        items, values, _, positions = self.table.row(user)
-        if len(items) <= n:
-            return items, values
-        is_new = positions >= np.partition(positions, -n)[-n]
-        return items[is_new], values[is_new]
+    def newest(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32] | None]:
+        """(items, values, weights by age) of the newest `n` of what a user has in `table`, or of all; items ascend.
+
+        Models without a half-life have no weights.
+        """
+        items, values, timestamps, positions = self.table.row(user)
+        is_new = positions >= (np.partition(positions, -n)[-n] if len(items) > n else 0)
+        days, weights = half_life_of(self.model.params), None
+        if days is not None:
+            seconds = times_of(timestamps[is_new], positions[is_new])
+            weights = weights_of(seconds, self.model.calibration.as_of_s, days)
+        return items[is_new], values[is_new], weights
 
     def kept_out(self, user: int, *, include_seen: bool) -> NDArray[np.int32]:
         """Items that events keep out of the lists of a user, beside those of the user's row in `table`.
@@ -181,10 +188,15 @@ class LiveModel:
         return float(self.estimates(users, rows, np.array([[item]], dtype=np.int32))[0, 0])
 
     def reasons(
-        self, items: NDArray[np.int32], values: NDArray[np.float32], targets: Sequence[int], n: int
+        self,
+        items: NDArray[np.int32],
+        values: NDArray[np.float32],
+        targets: Sequence[int],
+        n: int,
+        weights: NDArray[np.float32] | None = None,
     ) -> list[explain.Reasons]:
         """For each target the `n` rated items that contribute most to its score, and their contributions."""
-        return explain.reasons(self.model, items, values, targets, n, self.online.gram)
+        return explain.reasons(self.model, items, values, targets, n, self.online.gram, weights)
 
     def similar_items(
         self, item: int, n: int, shown: NDArray[np.bool_]

@@ -307,11 +307,16 @@ class Ranking:
         return Recommendation(user, items, False, name, version, self._as_of, warnings, fallback, eligible)
 
     def _explain(
-        self, live_model: LiveModel, found: list[ScoredItem], items: NDArray[np.int32], values: NDArray[np.float32]
+        self,
+        live_model: LiveModel,
+        found: list[ScoredItem],
+        items: NDArray[np.int32],
+        values: NDArray[np.float32],
+        weights: NDArray[np.float32] | None = None,
     ) -> None:
         """Attach to each item the rated items that contribute most to its score."""
         rows = self._selection.rows([one.item for one in found]).tolist()  # as many as items: each of them is known
-        for one, reasons in zip(found, live_model.reasons(items, values, rows, N_REASONS), strict=True):
+        for one, reasons in zip(found, live_model.reasons(items, values, rows, N_REASONS, weights), strict=True):
             one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
 
 

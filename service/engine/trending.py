@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
-from gpu.online.rating_table import RatingTable, times_of
+from gpu.online.rating_table import RatingTable
 from service.engine.top_items import TopItems
 
 BLOCK = 16  # half-lives; weights of a block differ by a factor of 2 ** BLOCK
@@ -71,8 +71,7 @@ class Trending(TopItems):
         used = np.repeat(rows.starts - np.cumsum(rows.lengths) + rows.lengths, rows.lengths) + np.arange(
             rows.lengths.sum()
         )
-        times = times_of(table.timestamps[used], table.positions[used])
-        self.note(Moves.of(rows.items[used], rows.values[used], times, 1), table.n_items, now_s)
+        self.note(Moves.of(rows.items[used], rows.values[used], table.seconds(), 1), table.n_items, now_s)
 
     def note(self, moves: Moves, n_items: int, now_s: float) -> None:
         """Count pairs that came and went, among `n_items`; `now_s` is the time of the last entry, Unix seconds."""

@@ -22,6 +22,7 @@ class Corpus(NamedTuple):
     """Ratings or strengths up to the watermark, and the ids of their rows.
 
     Attributes:
+        times: of the training pairs, as of the watermark.
         has_events: whether events are among them.
     """
 
@@ -29,6 +30,7 @@ class Corpus(NamedTuple):
     held_out: Ratings
     user_ids: list[str]
     item_ids: list[str]
+    times: gpu.Times | None = None
     has_events: bool = False
 
 
@@ -48,7 +50,9 @@ def read_corpus(
     history = History(types)
     history.load(RatingLog(data / "ratings"), upto=watermark)
     table = history.table_of(is_implicit=is_implicit)
-    ratings = _without_deleted(table.ratings(history.users.keys, history.items.keys), history.catalog.deleted)
+    ratings = table.ratings(history.users.keys, history.items.keys)
+    stays = _are_listed(ratings, history.catalog.deleted)
+    seconds, ratings = table.seconds()[stays], ratings if stays.all() else ratings.where(stays)
     user_ids = history.users.ids(range(len(history.users)))
     is_present = np.array([user != "" for user in user_ids], dtype=np.bool_)
     users, items, values = ratings.coo()
@@ -63,7 +67,8 @@ def read_corpus(
     present_ids = [user for user in user_ids if user]
     item_ids = history.items.ids(range(len(history.items)))
     has_events = is_implicit and history.strengths.has_events
-    return Corpus(part(~is_held_out), part(is_held_out), present_ids, item_ids, has_events)
+    times = gpu.Times(seconds[~is_held_out], watermark.ms / 1000)
+    return Corpus(part(~is_held_out), part(is_held_out), present_ids, item_ids, times, has_events)
 
 
 def decided(corpus: Corpus, params: gpu.Params) -> gpu.Params:
@@ -77,12 +82,11 @@ def decided(corpus: Corpus, params: gpu.Params) -> gpu.Params:
     return with_changes(params, values="counts") if is_below else params
 
 
-def _without_deleted(ratings: Ratings, deleted: NDArray[np.bool_]) -> Ratings:
-    """`ratings` without those of `deleted` items, bool (at most I,)."""
-    if not deleted.any():
-        return ratings
+def _are_listed(ratings: Ratings, deleted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of `ratings` are of items that are not `deleted`, bool (at most I,); in the order of `coo`."""
     is_deleted = np.pad(deleted, (0, ratings.n_items - len(deleted)))
-    return ratings.where(~is_deleted[ratings.coo()[1]])
+    are_listed: NDArray[np.bool_] = ~is_deleted[ratings.coo()[1]]
+    return are_listed
 
 
 def usable(corpus: Corpus, params: gpu.Params) -> tuple[Corpus, int]:

@@ -27,7 +27,7 @@ from gpu.backend import Backend, BackendName
 from gpu.errors import naming
 from gpu.model import Model
 from gpu.online import room
-from gpu.params import Values
+from gpu.params import Values, with_changes
 from gpu.training import tune as search
 from gpu.training.loop import OnEpoch
 from service import threads, tuning
@@ -218,20 +218,23 @@ def _tuned(
     corpus: Corpus, params: gpu.Params, backend: Backend, report: Callable[[float], None]
 ) -> tuple[gpu.Params, list[dict[str, Any]]]:
     """The best hyperparameters, and a record of each training of the search; `report` gets the progress."""
+    days = gpu.half_life_of(params)
+    ageless = params if days is None else with_changes(params, half_life_days=None)  # held-out pairs have all ages
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
         result = search.tune(
             corpus.training,
             corpus.held_out,
-            params,
+            ageless,
             backend=backend,
             on_trial=lambda trial, n_done, n_trials: report(TUNING_SHARE * n_done / n_trials),
         )
-    return result.best, [line_of(trial, params) for trial in result.trials if math.isfinite(trial.score)]
+    best = result.best if days is None else with_changes(result.best, half_life_days=days)
+    return best, [line_of(trial, ageless) for trial in result.trials if math.isfinite(trial.score)]
 
 
 def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, run: gpu.Run) -> Model:
     with naming(lambda: (corpus.user_ids, corpus.item_ids)):
-        return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch, run=run)
+        return gpu.fit(corpus.training, params, backend=backend, on_epoch=on_epoch, run=run, times=corpus.times)
 
 
 def _written(

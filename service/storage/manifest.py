@@ -48,6 +48,7 @@ class StoredCalibration(msgspec.Struct, frozen=True):
     unit: float
     origin: float
     prior: float
+    as_of_s: float = 0.0
 
     @classmethod
     def of(cls, calibration: Calibration) -> StoredCalibration:

@@ -22,6 +22,7 @@ from service.storage.manifest import FORMAT, Manifest
 from tests.service.planted import SMALL, entries
 
 TYPES = parse_event_types("rate=1,purchase=10,dislike=-2,impression=seen")
+DECAYED = "als-implicit with a half-life"
 LATER = [("u0", "i3", "purchase"), ("u0", "i8", "dislike"), ("u0", "i13", "impression"), ("new", "i2", "purchase")]
 
 
@@ -45,10 +46,12 @@ def history_of(given: Sequence[Entry]) -> History:
 
 
 def trained(history: History, algorithm: str) -> Model:
-    small = {"ease": {}, "culsh-implicit": SMALL}.get(algorithm, {"n_factors": 8, "n_epochs": 5})
-    params = gpu.params_for(algorithm, small)
+    small: dict[str, Any] = {"n_factors": 8, "n_epochs": 5}
+    small = {"ease": {}, "culsh-implicit": SMALL, DECAYED: small | {"half_life_days": 1e-3}}.get(algorithm, small)
+    params = gpu.params_for(algorithm.partition(" ")[0], small)
     table = history.table_of(is_implicit=params.is_implicit)
-    return gpu.fit(table.ratings(history.users.keys, history.items.keys), params)
+    times = gpu.Times(table.seconds(), 2.0)
+    return gpu.fit(table.ratings(history.users.keys, history.items.keys), params, times=times)
 
 
 def copy_of(model: Model) -> Model:
@@ -152,7 +155,7 @@ def test_popular_items_follow_strengths_and_masks() -> None:
     assert [one.item for one in answer.items] == ["much bought"]
 
 
-@pytest.mark.parametrize("algorithm", ["als-implicit", "als", "culsh-implicit", "ease", "sgd"])
+@pytest.mark.parametrize("algorithm", ["als-implicit", DECAYED, "als", "culsh-implicit", "ease", "sgd"])
 def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
     given = [
         events(3000, *LATER),

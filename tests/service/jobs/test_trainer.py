@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import re
 import subprocess
@@ -264,6 +265,13 @@ def test_implicit_models_train_on_events_and_explicit_ones_on_ratings_alone(tmp_
     assert len(implicit.training) > len(explicit.training)
     assert explicit.training.scale == (1, 5)
     assert read_corpus(tmp_path, END, {"view": 3.0}, is_implicit=True).training.scale == (1, 8)
+
+
+def test_a_half_life_counts_from_the_watermark(data: Path) -> None:
+    given = json.dumps(json.loads(ALS) | {"half_life_days": 1})
+    loaded = snapshot.load(data / "snapshots", str(run(data, "als-implicit", given)[0].version))
+    assert loaded.model.calibration.as_of_s == END.ms / 1000
+    assert loaded.manifest.given == json.loads(given)
 
 
 def test_dislikes_do_not_turn_views_into_low_ratings(tmp_path: Path) -> None:

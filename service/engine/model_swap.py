@@ -8,6 +8,7 @@ goes back. On any failure the old model stays; at a start the newest older versi
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -85,6 +86,7 @@ class HotSwap:
         self._is_live_file_corrupt = False
         self._poked, self._stopping = threading.Event(), threading.Event()
         self._compiled: set[str] = set()  # algorithms whose kernels this process has loaded
+        self._verified: dict[str, Manifest] = {}  # by version; of the start only
         self._thread = PartThread("hotswap", self._run, engine.fail)
 
     def start(self) -> None:
@@ -151,9 +153,11 @@ class HotSwap:
         try:
             compilation.check_cache()
             self._compile_wanted()
+            self._verify_wanted()
             while not self._stopping.is_set():
                 if self._engine.stages.is_done("stream"):  # after the replay, so that its refits are done once
                     self.step()
+                    self._verified.clear()
                     self._engine.stages.report(MODELS)
                     self._engine.expect(())
                     self._poked.wait(POLL_S)
@@ -174,6 +178,14 @@ class HotSwap:
         except Exception as error:  # loading a model will fail the same way and name the model
             _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
         stages.report(MODELS, 0.5, f"loading the models {', '.join(names)}")
+
+    def _verify_wanted(self) -> None:
+        """Verify the live models while the log is being read; their files are then in memory when they are loaded."""
+        for version in self._wanted().values():
+            if self._stopping.is_set() or self._engine.stages.is_done("stream"):
+                return
+            with contextlib.suppress(ServiceError):  # to load it will fail the same way, and say why
+                self._verified[version] = snapshot.verify(self._data / "snapshots", version)
 
     def _compile(self, algorithms: Sequence[str], on_progress: compilation.OnProgress) -> None:
         """Compile the kernels of these algorithms, once per process: all models of an algorithm share them."""
@@ -224,7 +236,7 @@ class HotSwap:
         started_s = time.monotonic()
         try:
             self._check_room(snapshot.read_manifest(self._data / "snapshots", version))
-            loaded = snapshot.load(self._data / "snapshots", version)
+            loaded = snapshot.load(self._data / "snapshots", version, self._verified.get(version))
             if loaded.manifest.algorithm != name:
                 raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
             self._prepare(loaded)

@@ -170,9 +170,13 @@ def verify(folder: Path, version: str) -> Manifest:
     return manifest
 
 
-def load(folder: Path, version: str) -> Snapshot:
-    """Verify and load `version`. Raises what `verify` raises; CorruptSnapshot also if files contradict each other."""
-    manifest = verify(folder, version)
+def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapshot:
+    """Verify and load `version`. Raises what `verify` raises; CorruptSnapshot also if files contradict each other.
+
+    Args:
+        verified: what `verify` has returned for it in this process. Default: verify it now.
+    """
+    manifest = verified or verify(folder, version)
     try:
         return _loaded(path_of(folder, version), manifest)
     except (EngineError, OSError, ValueError) as error:

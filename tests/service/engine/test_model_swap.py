@@ -15,6 +15,7 @@ from gpu.errors import BackendUnavailable
 from gpu.model import bytes_of
 from gpu.params import params_for
 from service.engine import compilation
+from service.engine.history import History
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings
 from service.errors import CorruptSnapshot, UnknownItem, UnknownUser, UnknownVersion
 from service.storage import live_versions, snapshot
@@ -194,6 +195,30 @@ def test_a_second_model_of_an_algorithm_compiles_nothing(whole: Whole, monkeypat
     for algorithm in ("als", "als", "sgd", "als"):
         whole.train(algorithm, n_factors=4)
     assert prepared == [["als"], ["sgd"]]
+
+
+def test_a_start_verifies_a_model_once_while_the_log_is_read(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Whole(redis_url, tmp_path) as whole:
+        whole.send(events())
+        whole.train("als", n_factors=4, n_epochs=2)
+    load, verify, begun, verified = History.load, snapshot.verify, threading.Event(), list[bool]()
+
+    def waits(history: History, *arguments: Any, **options: Any) -> None:
+        assert begun.wait(60)
+        load(history, *arguments, **options)
+
+    def spy(*arguments: Any) -> Any:
+        verified.append(begun.is_set())
+        begun.set()
+        return verify(*arguments)
+
+    monkeypatch.setattr(History, "load", waits)
+    monkeypatch.setattr(snapshot, "verify", spy)
+    with Whole(redis_url, tmp_path) as whole:
+        assert list(whole.hotswap.served()) == ["als"]
+    assert verified == [False]
 
 
 def test_two_models_by_name(whole: Whole) -> None:

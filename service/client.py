@@ -128,6 +128,10 @@ class Client:
         """
         return self.post("/ratings", ratings)
 
+    def send_events(self, events: dict[str, Any] | Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Post one event or a batch in one request; the answer is like that of `rate`."""
+        return self.post("/events", events)
+
     def put_items(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Put items with their attributes, as POST /items describes them; the answer is like that of `rate`."""
         return self.post("/items", items)

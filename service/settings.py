@@ -105,7 +105,7 @@ class Settings(BaseSettings):
         DEFAULT_EVENTS,
         description="Types that POST /events accepts, NAME=WEIGHT, comma-separated. Events of a user and an item add"
         " up, weight times value; a sum below 0 is a dislike. With `seen` for a weight a type only keeps the item out"
-        " of lists.",
+        " of lists. Replicas and workers must have the same.",
     )
     half_lives: str = Field(
         DEFAULT_HALF_LIVES,

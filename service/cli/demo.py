@@ -176,6 +176,16 @@ def _learn_at_once(client: Client, best_rating: float) -> None:
     _print_lists(before, after)
     n_new = len(set(after.items) - set(before.items))
     out.print(f"   {n_new} of {N_SHOWN} are new, {took_ms:.0f} ms after the rating was sent")
+    _buy(client, after)
+
+
+def _buy(client: Client, before: Shown) -> None:
+    bought = before.items[0]
+    _step(6, f"The same user buys the first of these: POST /events, a purchase of {bought}")
+    event = {"user": NEWCOMER, "item": bought, "type": "purchase", "event_id": "demo-1"}
+    written = [client.send_events(event) for _ in range(2)][-1]
+    _print_lists(before, _list(client, NEWCOMER, "after the purchase", wait_for=written["stream_id"]))
+    out.print("   (sent twice with the same event_id, counted once; what was bought leaves the list)")
 
 
 def _list(client: Client, user: str, title: str, **query: str) -> Shown:

@@ -38,6 +38,13 @@ def client(address: str) -> Iterator[Client]:
         yield client
 
 
+def test_a_bought_item_is_gone_from_the_list_after_the_wait(client: Client) -> None:
+    answer = client.send_events({"user": "buyer", "item": "i1", "type": "purchase"})
+    listed = client.recommend("buyer", n=50, wait_for=answer["stream_id"], model=None)["items"]
+    assert listed
+    assert "i1" not in {one["item"] for one in listed}
+
+
 def test_a_rated_item_is_gone_from_the_list_after_the_wait(client: Client) -> None:
     seen = client.rate({"user": "reader", "item": "i1", "rating": 5.0})["stream_id"]
     client.wait_for(seen)

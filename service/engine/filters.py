@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from service.engine.catalog_queries import Kind
 from service.engine.filter_tree import AllOf, AnyOf, HasTag, InRange, Node, Not
 from service.engine.history import History
 from service.engine.row_set import Bits, n_words, set_rows
-from service.engine.shelf import Hidden, Shelf
+from service.engine.shelf import Shelf
 from service.errors import InvalidRequest
 
 MAX_CACHED = 256  # filters; 32 MB of bits at a million items
@@ -47,7 +48,7 @@ class _Shown(NamedTuple):
 
     eligible: Eligible
     compiled: Compiled
-    hidden: Hidden
+    version: Hashable  # of what is hidden
 
 
 class Filters:
@@ -70,10 +71,10 @@ class Filters:
         compiled, key = self._passing(text), (text, available)
         bits, hidden = self._shelf.hidden_bits(available)
         shown = self._shown.get(key)
-        if shown is None or shown.compiled is not compiled or shown.hidden.version != hidden.version:
+        if shown is None or shown.compiled is not compiled or shown.version != hidden.version:
             shown_bits = compiled.bits & ~bits[: len(compiled.bits)]
             eligible = Eligible(shown_bits, int(np.bitwise_count(shown_bits).sum()))
-            shown = self._shown.put(key, _Shown(eligible, compiled, hidden))
+            shown = self._shown.put(key, _Shown(eligible, compiled, hidden.version))
         return shown.eligible
 
     def passing(self, text: str) -> Eligible:

@@ -133,7 +133,8 @@ def signals(values: NDArray[np.floating], calibration: Calibration) -> NDArray[n
         sizes = np.abs(found)
         found = np.where(sizes > 0, np.copysign(1 + np.log(np.maximum(sizes, low) / low), found), 0.0)
     else:
-        found = np.clip(found, -high, high)
+        least = -high if low > 0 else 0.0  # models from before there were calibrations ignore what is below 0
+        found = np.clip(found, least, high)
     return (found / calibration.typical).astype(np.float32)
 
 

@@ -49,7 +49,7 @@ def problem(answer):
         ("GET", "/recommend/u?n=1001", 422, "invalid-request"),
         ("GET", "/recommend/u?offset=-1", 422, "invalid-request"),
         ("GET", "/recommend/u?include_seen=perhaps", 422, "invalid-request"),
-        ("GET", "/recommend/u?fallback=latest", 422, "invalid-request"),
+        ("GET", "/recommend/u?fallback=oldest", 422, "invalid-request"),
         ("GET", "/recommend/u?exclude=", 422, "invalid-request"),
         ("GET", "/recommend/%FF", 422, "invalid-request"),
         ("GET", f"/recommend/{'x' * 257}", 422, "invalid-request"),
@@ -112,7 +112,10 @@ def test_bad_bodies_are_named(app, path, body, status, name):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/recommend/u?fallback=old", "Invalid query.fallback: expected 'popular' or 'none', got 'old'"),
+        (
+            "/recommend/u?fallback=old",
+            "Invalid query.fallback: expected 'popular', 'trending', 'latest' or 'none', got 'old'",
+        ),
         ("/recommend/u?offset=-1", "Invalid query.offset: expected 0 or more, got '-1'"),
         ("/recommend/u?exclude=", "Invalid query.exclude.0: Invalid id: expected 1 to 256 bytes, got 0"),
         ("/recommend/u?m=5", "Invalid query.m: expected no such name"),
@@ -182,13 +185,16 @@ def test_only_items_with_min_ratings_are_shown(app):
     assert app.post("/recommend/u", {"min_ratings": -1}).status_code == 422
 
 
-@pytest.mark.parametrize("path", ["/ratings", "/recommend/u"])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/ratings", "application/json or application/x-ndjson"), ("/recommend/u", "application/json")],
+)
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
-def test_a_body_of_another_type_is_refused(app, path, kind):
+def test_a_body_of_another_type_is_refused(app, path, expected, kind):
     body = b'{"user": "u", "item": "x", "rating": 1}'
     answer = app.request("POST", path, content=body, headers={"content-type": kind} if kind else {})
     assert (answer.status_code, problem(answer)) == (415, "unsupported-media-type")
-    assert answer.json()["detail"] == f"Invalid Content-Type: expected application/json, got {kind or 'none'}"
+    assert answer.json()["detail"] == f"Invalid Content-Type: expected {expected}, got {kind or 'none'}"
 
 
 def test_json_may_name_its_charset(app):

@@ -136,6 +136,11 @@ class Client:
         """Put items with their attributes, as POST /items describes them; the answer is like that of `rate`."""
         return self.post("/items", items)
 
+    def post_lines(self, path: str, lines: bytes, source: str, offset: int) -> dict[str, Any]:
+        """Post a batch of elements, one in each line, that comes from a queue; see X-Source in the API."""
+        headers = {"Content-Type": "application/x-ndjson", "X-Source": source, "X-Offset": str(offset)}
+        return self._answer("POST", path, content=lines, headers=headers)
+
     def wait_for(self, stream_id: str) -> None:
         """Return once answers reflect the ratings up to `stream_id`."""
         while True:

@@ -314,6 +314,13 @@ def unknown_variables() -> list[str]:
     return environment.unknown_variables(os.environ, Settings.model_fields)
 
 
+def secret(variable: str) -> str:
+    """The value of an environment variable that an option names; `InvalidSetting` if it is unset or empty."""
+    if value := os.environ.get(variable):
+        return value
+    raise InvalidSetting(f"Invalid variable {variable}: expected a key, got none")
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach `host`; a name other than localhost counts as reachable."""
     try:

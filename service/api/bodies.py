@@ -16,6 +16,7 @@ from service.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 JSON, NDJSON = b"application/json", b"application/x-ndjson"
 HEADERS = frozenset((b"content-type", b"content-encoding", b"content-length", b"transfer-encoding"))
+SOURCE_HEADERS = frozenset((b"x-source", b"x-offset"))
 _PACKED, _UNPACKED = (b"gzip", b"x-gzip"), b"identity"
 _GZIP_WINDOW = 31  # `wbits` of zlib for gzip, with its largest window
 _MAX_SHOWN = 128  # bytes of a header in a message
@@ -55,8 +56,10 @@ def length_of(headers: RequestHeaders) -> int:
 
 
 def is_plain(headers: RequestHeaders) -> bool:
-    """Whether a body, if there is one, is JSON that is not packed."""
-    return b"content-encoding" not in headers and headers.get(b"content-type", JSON).startswith(JSON)
+    """Whether a body, if there is one, is JSON that is not packed and has no source."""
+    if b"content-encoding" in headers or not SOURCE_HEADERS.isdisjoint(headers):
+        return False
+    return headers.get(b"content-type", JSON).startswith(JSON)
 
 
 def bounded(receive: Receive, headers: RequestHeaders, max_bytes: int) -> Receive:

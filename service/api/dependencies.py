@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 import msgspec
-from fastapi import Depends, Path
+from fastapi import Depends, Header, Path
 from pydantic import AfterValidator, BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +16,7 @@ from service.api.schemas import ProblemDocument
 from service.errors import InvalidRequest, ServiceError
 from service.ids import MAX_ID_BYTES, check_id
 from service.serving import Serving
+from service.storage.events import MAX_OFFSET, Source
 
 REFERENCE = "#/components/schemas/{name}"
 DOCUMENTED: dict[str, Any] = {}
@@ -37,6 +38,30 @@ UserId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _Pat
 ItemId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 PathName = Annotated[str, BeforeValidator(decoded)]
 TheService = Annotated[Serving, Depends(_serving)]
+
+
+async def _source(
+    name: Annotated[
+        str | None,
+        AfterValidator(lambda name: None if name is None else check_id(name)),
+        Header(alias="X-Source", description="Where a batch comes from that may be delivered again; with X-Offset."),
+    ] = None,
+    offset: Annotated[
+        int | None,
+        Header(
+            alias="X-Offset",
+            ge=0,
+            le=MAX_OFFSET,
+            description="Of its last message; a batch up to an earlier one is skipped.",
+        ),
+    ] = None,
+) -> Source | None:
+    if (name is None) != (offset is None):
+        raise InvalidRequest("Invalid X-Source: expected X-Source and X-Offset together, got one of them")
+    return None if name is None or offset is None else Source(name, offset)
+
+
+TheSource = Annotated[Source | None, Depends(_source)]
 
 
 def reply(content: bytes, status: int = 200) -> Response:

@@ -28,6 +28,8 @@ PARAMETERS: dict[str, Any] = {
     "model": MODEL,
     "explain": True,
     "fallback": "popular",
+    "X-Source": "kafka:ratings/0",
+    "X-Offset": 1300,
     "half_life": "7d",
     "filter": {"tag.genre": "western", "max.price": "20"},
     "available": True,

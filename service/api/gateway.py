@@ -37,7 +37,7 @@ CLIENT_GONE = 499  # status for the counters only: the client has closed the con
 REFUSED = "refused"  # counted as the route of requests that were refused before routing
 _PROBLEM = problems.MEDIA_TYPE.encode()
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_READ = bodies.HEADERS | {b"x-api-key", b"x-request-id", b"host", b"origin"}
+_READ = bodies.HEADERS | bodies.SOURCE_HEADERS | {b"x-api-key", b"x-request-id", b"host", b"origin"}
 _log = structlog.get_logger(__name__)
 
 

@@ -1,4 +1,4 @@
-"""The command line: `nearfield serve | worker | cluster | import | train | tune | evaluate | topics`.
+"""The command line: `nearfield serve | worker | cluster | bridge | import | train | tune | evaluate | topics`.
 
 Each command imports its modules when it runs, so that `nearfield --help` and `serve` start fast.
 """
@@ -104,6 +104,19 @@ def cluster_(context: typer.Context) -> int:
     from service.cli.cluster import app as commands
 
     return commands(context.args or ["--help"], prog_name="nearfield cluster", standalone_mode=False) or 0
+
+
+@app.command(
+    "bridge",
+    short_help="Carry messages of a queue to a service: kafka.",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def bridge_(context: typer.Context) -> int:
+    """Run `nearfield bridge kafka`."""
+    from service.cli.bridge import app as commands
+
+    return commands(context.args or ["--help"], prog_name="nearfield bridge", standalone_mode=False) or 0
 
 
 @app.command("import", short_help="Post a file of ratings to a service.")

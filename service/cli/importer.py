@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -110,7 +111,7 @@ def _send(
 ) -> Receipt:
     receipt, offset = Receipt(), 0
     for batch in batches:
-        receipt.add(_posted(post, address, batch, sleep), offset)
+        receipt.add(posted(partial(post, batch), address, sleep), offset)
         offset += len(batch)
         on_batch(len(batch))
     return receipt
@@ -146,15 +147,20 @@ def _batches_of_items(items: Iterable[Element]) -> Iterator[list[Element]]:
         yield batch
 
 
-def _posted(
-    post: Callable[[list[Any]], dict[str, Any]], address: str, batch: list[Any], sleep: Callable[[float], None]
+def posted(
+    post: Callable[[], dict[str, Any]], address: str, sleep: Callable[[float], None], patience_s: float = PATIENCE_S
 ) -> dict[str, Any]:
+    """The answer to `post`, which is repeated while the service at `address` asks to wait, or does not answer.
+
+    Raises:
+        ImportFailed: the service refused, or was unavailable for `patience_s` seconds.
+    """
     waited_s, wait_s = 0.0, FIRST_WAIT_S
     while True:
         try:
-            return post(batch)
+            return post()
         except RequestFailed as error:
-            if error.code not in RETRIED or waited_s >= PATIENCE_S:
+            if error.code not in RETRIED or waited_s >= patience_s:
                 reason = f"{error.problem}{HINTS.get(error.code, '')}"
                 raise ImportFailed(f"{address} did not take the batch: {reason}") from None
             pause_s = error.retry_after_s or wait_s

@@ -21,6 +21,7 @@ from service.engine.catalog import Catalog
 from service.engine.id_table import IdTable
 from service.engine.log_windows import OneBehind, rows_of, windows
 from service.engine.rating_runs import RatingRun, joined, keys_of, runs_of
+from service.engine.sources import Sources
 from service.engine.strengths import Batch, EventRows, Strengths
 from service.event_types import DEFAULT_TYPES, EventTypes
 from service.storage import item_changes
@@ -57,6 +58,7 @@ class History:
         self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last rating of each user
         self._first_ms, self._seen_ms = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))  # of users, of items
         self.strengths = Strengths(self.table, self._last_ms)
+        self._sources = Sources()
 
     def table_of(self, *, is_implicit: bool) -> RatingTable:
         """The table that a model learns: strengths if it is implicit, else ratings."""
@@ -93,11 +95,13 @@ class History:
     def apply_runs(self, runs: Sequence[RatingRun]) -> Applied:
         """Apply entries in order, at least one. Entries at or below `position` are skipped, so replaying is harmless.
 
-        Gives rows to new users and items. A run of 1,000 ratings takes about 2 µs per rating.
+        So are those that their source has delivered before (`service.engine.sources`). Gives rows to new users and
+        items. A run of 1,000 ratings takes about 2 µs per rating.
         """
         parts: list[Applied] = []
         for run in joined(runs):
             newer = run if run.entries[0].id > self.position else run.after(self.position)
+            newer = newer.only(self._sources.new_of(newer.entries))
             users, items = self.users.rows_or_new(newer.users), self.items.rows_or_new(newer.items)
             events = EventRows(newer.are_events, self._weights_of(newer.types), newer.keys)
             parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms, events))
@@ -126,7 +130,7 @@ class History:
         with ThreadPoolExecutor(1, "history") as pool:
             behind = OneBehind(pool)
             for batch in windows(log.read(self.position), end):
-                self._apply_batch(batch, behind)
+                self._apply_batch(self._sources.new_rows_of(batch), behind)
                 n_rows += batch.num_rows
                 if on_progress is not None:
                     on_progress(n_rows)
@@ -215,7 +219,7 @@ class History:
         kinds = np.where(are_events, "rating", kinds)  # both go into the tables, and may alternate
         # A forgotten user gets a new row later, so each run between such entries looks up its own rows.
         bounds = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), batch.num_rows]
-        for start, end in itertools.pairwise(bounds):
+        for start, end in itertools.pairwise(bounds if len(kinds) else []):
             run, kind = batch.slice(start, end - start), str(kinds[start])
             if kind == "rating":
                 behind.run(self._rate, *self._columns_of(run, are_events[start:end]))
@@ -229,7 +233,8 @@ class History:
                 names = run.column("user" if kind == "forget" else "item").to_pylist()
                 for name, ms in zip(names, times_ms, strict=True):
                     self._apply_subject(kind, name, ms)
-        self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
+        if batch.num_rows:
+            self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
 
     def _columns_of(
         self, run: pa.RecordBatch, are_events: NDArray[np.bool_]

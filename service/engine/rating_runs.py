@@ -51,12 +51,15 @@ class RatingRun(NamedTuple):
         values += [event.value for event in events]
         are_events = np.zeros(len(values), dtype=np.bool_)
         are_events[len(ratings) :] = True
-        if ratings and events:
-            rows = [row for entry in entries for row in (entry.ratings or entry.events)]
+        if ratings and events:  # even in one entry, if the log has it and the user of its first event was forgotten
+            parts: list[Sequence[RatingEvent | TypedEvent]] = []
+            for entry in entries:
+                parts += [entry.ratings, entry.events]
+            rows = list(itertools.chain.from_iterable(parts))
             are_events = np.array([isinstance(row, TypedEvent) for row in rows])
             rest = iter(values[: len(ratings)]), iter(values[len(ratings) :])
             values = [next(rest[is_event]) for is_event in are_events.tolist()]
-        times_ms = [entry.id.ms for entry in entries for _ in (entry.ratings or entry.events)]
+        times_ms = [entry.id.ms for entry in entries for _ in (*entry.ratings, *entry.events)]
         return cls(
             entries,
             [row.user for row in rows],
@@ -76,7 +79,11 @@ class RatingRun(NamedTuple):
 
     def after(self, position: StreamId) -> RatingRun:
         """The entries after `position`, perhaps none."""
-        return RatingRun.of([entry for entry in self.entries if entry.id > position])
+        return self.only([entry for entry in self.entries if entry.id > position])
+
+    def only(self, entries: list[Entry]) -> RatingRun:
+        """The run of `entries`, some or all of these in their order."""
+        return self if len(entries) == len(self.entries) else RatingRun.of(entries)
 
 
 def keys_of(event_ids: Sequence[str | None]) -> NDArray[np.int64]:

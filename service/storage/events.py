@@ -2,8 +2,8 @@
 
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
 timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, event_id}`), `items` (JSON array of
-`service.storage.item_changes.ItemChange`), `forget` (a user), `hide`, `show` (an item). `v=noop` alone only moves the
-stream's last id.
+`service.storage.item_changes.ItemChange`), `forget` (a user), `hide`, `show` (an item). Beside `ratings` or `events`
+there may be `source` (JSON `{name, offset}`), see `Source`. `v=noop` alone only moves the stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -35,8 +35,10 @@ ITEM_COST = 10  # ratings that the engine applies in the time of one change of a
 ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
-_FIELDS = frozenset((b"v", b"ratings", b"events", b"items", b"forget", b"hide", b"show"))
+_FIELDS = frozenset((b"v", b"ratings", b"events", b"items", b"forget", b"hide", b"show", b"source"))
 _MAX_STREAM_ID_PART = 2**63 - 1
+_OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
+MAX_OFFSET = 2**63 - 1
 
 Kind = Literal["rating", "event", "item", "forget", "hide", "show", "noop"]
 KINDS = frozenset(get_args(Kind))
@@ -109,12 +111,28 @@ class TypedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
     event_id: EventId | None = None
 
 
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a batch comes from, which may be delivered again.
+
+    An entry counts only if `offset` is above those of all earlier entries of the same source: see
+    `service.engine.sources`.
+
+    Attributes:
+        name: such as kafka:TOPIC/PARTITION.
+        offset: of the last message of the batch.
+    """
+
+    name: Id
+    offset: Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)]
+
+
 class Entry(msgspec.Struct, frozen=True):
     """One parsed stream entry.
 
     Attributes:
         kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "forget" (a user), "hide" or
             "show" (an item: see `subject`), or "noop".
+        source: of ratings or events that may be delivered again.
     """
 
     id: StreamId
@@ -123,6 +141,7 @@ class Entry(msgspec.Struct, frozen=True):
     subject: str | None = None
     items: list[ItemChange] = []
     events: list[TypedEvent] = []
+    source: Source | None = None
 
     @property
     def n_rows(self) -> int:
@@ -139,17 +158,22 @@ Element = TypeVar("Element", RatingEvent, TypedEvent)
 
 _decoder = msgspec.json.Decoder(list[RatingEvent])
 _event_decoder = msgspec.json.Decoder(list[TypedEvent])
+_source_decoder = msgspec.json.Decoder(Source)
 _encoder = msgspec.json.Encoder()
 
 
-def encode_ratings(ratings: Sequence[RatingEvent]) -> dict[bytes, bytes]:
+def encode_ratings(ratings: Sequence[RatingEvent], source: Source | None = None) -> dict[bytes, bytes]:
     """Fields of an entry with these ratings; every timestamp must be set."""
-    return {b"v": FORMAT_VERSION, b"ratings": _encoder.encode(ratings)}
+    return {b"v": FORMAT_VERSION, b"ratings": _encoder.encode(ratings), **_of_source(source)}
 
 
-def encode_events(events: Sequence[TypedEvent]) -> dict[bytes, bytes]:
+def encode_events(events: Sequence[TypedEvent], source: Source | None = None) -> dict[bytes, bytes]:
     """Fields of an entry with these events; every timestamp must be set."""
-    return {b"v": FORMAT_VERSION, b"events": _encoder.encode(events)}
+    return {b"v": FORMAT_VERSION, b"events": _encoder.encode(events), **_of_source(source)}
+
+
+def _of_source(source: Source | None) -> dict[bytes, bytes]:
+    return {} if source is None else {b"source": _encoder.encode(source)}
 
 
 def encode_items(items: Sequence[ItemChange]) -> dict[bytes, bytes]:
@@ -179,21 +203,25 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
             f"entry {stream_id} has the version {version[:16]!r} and the fields {_shown(fields)}, this process reads"
             f" {FORMAT_VERSION!r} and {_shown(_FIELDS)}: upgrade this process"
         )
-    if len(fields) != 2:
+    contents = fields.keys() - {b"v", b"source"}
+    if len(contents) != 1 or (b"source" in fields and not contents <= _OF_SOURCES):
         raise BadEntry(f"Invalid fields of entry: expected v and one more, got {sorted(fields)!r}")
-    content = next(name for name in fields if name != b"v")
+    (content,) = contents
     try:
-        return _parse_content(stream_id, content, fields[content])
+        source = _source_decoder.decode(fields[b"source"]) if b"source" in fields else None
+        return _parse_content(stream_id, content, fields[content], source)
     except (ValueError, msgspec.MsgspecError) as error:
         raise BadEntry(f"Invalid {content.decode(errors='replace')[:64]} of entry: {error}") from error
 
 
-def _parse_content(stream_id: StreamId, content: bytes, value: bytes) -> Entry:
+def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: Source | None) -> Entry:
     match content:
         case b"ratings":
-            return Entry(stream_id, "rating", _checked(stream_id, value, _decoder.decode(value)))
+            ratings = _checked(stream_id, value, _decoder.decode(value))
+            return Entry(stream_id, "rating", ratings, source=source)
         case b"events":
-            return Entry(stream_id, "event", events=_checked(stream_id, value, _event_decoder.decode(value)))
+            events = _checked(stream_id, value, _event_decoder.decode(value))
+            return Entry(stream_id, "event", events=events, source=source)
         case b"items":
             return Entry(stream_id, "item", items=item_changes.decode_entry(value))
         case b"forget":

@@ -3,7 +3,7 @@
 Items get rows in order of first appearance. Rows decide ties and the order of sums, so a restart must give the same
 rows as before. If the ratings of the forgotten user just left the log, it would not. Therefore the first row of each
 such item is replaced by the deletion of a rating that does not exist, by a user with the empty id, which no request can
-have.
+have. So is the first row of an entry with a source: it says how far the source has come.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ def introduced_by(user: str, before: StreamId, read: Callable[[], Iterable[pa.Re
 
 
 def without(batch: pa.RecordBatch, user: str, before: StreamId, introduced: Positions) -> pa.RecordBatch:
-    """`batch` without the rows of `user` below `before`; those of `introduced` stay with an empty user."""
+    """`batch` without the rows of `user` below `before`; those of `introduced` and of sources stay, of nobody."""
     theirs = is_of(batch, user, before)
+    is_mark = batch.column("source").is_valid().to_numpy(zero_copy_only=False) & (batch.column("index").to_numpy() == 0)
     rows = np.flatnonzero(theirs)
     kept = [row for row, position in zip(rows, _positions(batch, rows), strict=True) if position in introduced]
-    stays = ~theirs
+    stays = ~theirs | is_mark
     stays[kept] = True
     is_nobodys = pa.array(theirs[stays])
     rest = batch.filter(pa.array(stays))

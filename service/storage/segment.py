@@ -2,9 +2,9 @@
 
 Columns: ms, seq (the stream id), index (of the rating, event or item in its entry), kind (rating, event, item, forget,
 hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an item its
-`service.storage.item_changes.ItemChange`), type, value, event_id (of events). Segments of older versions lack the last
-four, which read as null. The file is compressed with zstd and has page checksums, which every read verifies. A row
-group has whole entries.
+`service.storage.item_changes.ItemChange`), type, value, event_id (of events), source, offset (of the entry). Segments
+of older versions lack the last six, which read as null. The file is compressed with zstd and has page checksums, which
+every read verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from service.errors import CorruptLog, NewerEntry
 from service.storage import files, item_changes
-from service.storage.events import KINDS, Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.events import KINDS, Entry, RatingEvent, Source, StreamId, TypedEvent
 
 SCHEMA = pa.schema(
     [
@@ -38,10 +38,12 @@ SCHEMA = pa.schema(
         ("type", pa.string()),
         ("value", pa.float64()),
         ("event_id", pa.string()),
+        ("source", pa.string()),
+        ("offset", pa.int64()),
     ]
 )
 
-_DICTIONARIES = ["kind", "user", "item", "rating", "timestamp", "type", "value"]
+_DICTIONARIES = ["kind", "user", "item", "rating", "timestamp", "type", "value", "source", "offset"]
 _DICTIONARY_BYTES = 32 << 20
 
 
@@ -87,7 +89,17 @@ def _of_columns(entries: list[Entry], columns: dict[str, Any]) -> pa.Table:
         "index": np.arange(n_rows) - np.repeat(np.cumsum(counts) - counts, counts),
         "kind": pa.array([entries[0].kind]).take(pa.array(np.zeros(n_rows, np.int32))),
     }
+    if any(entry.source for entry in entries):
+        columns |= _source_columns(entries, counts)
     return filled(columns, n_rows)
+
+
+def _source_columns(entries: list[Entry], counts: list[int]) -> dict[str, Any]:
+    rows = pa.array(np.repeat(np.arange(len(entries)), counts))
+    sources = [entry.source for entry in entries]
+    names = pa.array([source and source.name for source in sources], pa.string())
+    offsets = pa.array([source and source.offset for source in sources], pa.int64())
+    return {"source": names.take(rows), "offset": offsets.take(rows)}
 
 
 def filled(columns: Mapping[str, Any], n_rows: int) -> pa.Table:
@@ -114,12 +126,12 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
     """The entries of the rows in `batch`: the inverse of `table_of`, without noops."""
     entries: list[Entry] = []
     columns = (column.to_pylist() for column in plain(batch).columns)
-    for ms, seq, _, kind, user, item, rating, timestamp, data, *event in zip(*columns, strict=True):
+    for ms, seq, _, kind, user, item, rating, timestamp, data, *event, source, offset in zip(*columns, strict=True):
         if kind not in _MAKERS:
             entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))
             continue
         if not entries or entries[-1].id != (ms, seq):
-            entries.append(Entry(StreamId(ms, seq), kind))
+            entries.append(Entry(StreamId(ms, seq), kind, source=None if source is None else Source(source, offset)))
         if kind == "item":
             entries[-1].items.append(item_changes.decode_row(data))
         elif kind == "event":

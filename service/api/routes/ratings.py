@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from service.api.bodies import body_of, described
-from service.api.dependencies import ItemId, TheService, UserId, answers, reply
+from service.api.dependencies import ItemId, TheService, TheSource, UserId, answers, reply
 from service.api.elements import Body, Intake
 from service.api.event_parser import read_events
 from service.api.examples import ITEM, USER
@@ -30,6 +31,7 @@ from service.storage.events import (
     Element,
     Fields,
     RatingEvent,
+    Source,
     encode_events,
     encode_ratings,
 )
@@ -90,17 +92,21 @@ _EVENT: dict[str, Any] = {
 
 
 @router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=described(_RATING))
-async def post_ratings(request: Request, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
+async def post_ratings(
+    request: Request, query: Annotated[NoParameters, Query()], serving: TheService, source: TheSource
+) -> Response:
     """Post one rating, or an array whose elements are checked one by one. A rating replaces the earlier one."""
     started = time.perf_counter()
-    return reply(await take_ratings(serving, await body_of(request), started), 202)
+    return reply(await take_ratings(serving, await body_of(request), started, source), 202)
 
 
 @router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=described(_EVENT))
-async def post_events(request: Request, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
+async def post_events(
+    request: Request, query: Annotated[NoParameters, Query()], serving: TheService, source: TheSource
+) -> Response:
     """Post one event, or an array whose elements are checked one by one. Events of a user and an item add up."""
     started = time.perf_counter()
-    return reply(await take_events(serving, await body_of(request), started), 202)
+    return reply(await take_events(serving, await body_of(request), started, source), 202)
 
 
 class WriteRoute:
@@ -117,21 +123,21 @@ class WriteRoute:
         return await self._take(self._serving, Body(await _content(fast_request.receive)), fast_request.started)
 
 
-async def take_ratings(serving: Serving, body: Body, started: float) -> bytes:
+async def take_ratings(serving: Serving, body: Body, started: float, source: Source | None = None) -> bytes:
     """Check the ratings, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
     intake = read_ratings(body, time.time(), settings.rating_scale or ANY_SCALE, settings.max_ratings)
-    answer = await _written(serving, intake, encode_ratings, started)
+    answer = await _written(serving, intake, partial(encode_ratings, source=source), started)
     metrics.ratings_accepted.inc(len(intake.accepted))
     metrics.ratings_rejected.inc(len(intake.rejected))
     return answer
 
 
-async def take_events(serving: Serving, body: Body, started: float) -> bytes:
+async def take_events(serving: Serving, body: Body, started: float, source: Source | None = None) -> bytes:
     """Check the events, append them, and return the answer."""
     settings, metrics = serving.settings, serving.metrics
     intake = read_events(body, time.time(), settings.event_types, settings.max_ratings)
-    answer = await _written(serving, intake, encode_events, started)
+    answer = await _written(serving, intake, partial(encode_events, source=source), started)
     metrics.events_accepted.inc(len(intake.accepted))
     metrics.events_rejected.inc(len(intake.rejected))
     return answer

@@ -159,3 +159,25 @@ def test_a_packed_body_without_a_length_is_bounded_too() -> None:
         ).status_code
         == 413
     )
+
+
+@pytest.mark.parametrize(("path", "element"), [("/ratings", {"rating": 1}), ("/events", {"type": "purchase"})])
+def test_a_batch_that_is_delivered_again_is_skipped(app: Local, path: str, element: dict[str, Any]) -> None:
+    user = f"reader-of{path[1:]}"
+    lines, source = as_lines([{"user": user, "item": "a"} | element]), {"x_source": f"kafka:{user}/0", "x_offset": "9"}
+    assert post(app, path, lines, kind="application/x-ndjson", **source).status_code == 202
+    post(app, "/ratings", json.dumps({"user": user, "item": "a", "rating": 5}).encode())
+    again = post(app, path, lines, kind="application/x-ndjson", **source)
+    assert (again.status_code, again.json()["accepted"]) == (202, 1)
+    stored = app.get(f"/users/{user}/ratings", wait_for=again.json()["stream_id"]).json()["ratings"]
+    assert [rating["rating"] for rating in stored] == [5.0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [("kafka:t/0", None), (None, "1"), ("t", "-1"), ("", "1"), ("t", "many"), ("t", str(2**63)), ("t" * 257, "1")],
+)
+def test_half_a_source_is_refused(app: Local, source: tuple[str | None, str | None]) -> None:
+    named = zip(("x_source", "x_offset"), source, strict=True)
+    headers = {name: value for name, value in named if value is not None}
+    assert post(app, "/ratings", json.dumps([RATING]).encode(), **headers).status_code == 422

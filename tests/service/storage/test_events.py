@@ -14,6 +14,7 @@ from service.storage.events import (
     ZERO,
     Entry,
     RatingEvent,
+    Source,
     StreamId,
     TypedEvent,
     encode_events,
@@ -74,6 +75,14 @@ def test_encoded_typed_events_are_parsed(user: str, item: str, value: float, tim
     assert (entry.kind, entry.events, entry.ratings, entry.n_rows) == ("event", events, [], 2)
 
 
+@given(ids, st.integers(0, 2**63 - 1))
+def test_a_source_is_parsed_beside_ratings_and_events(name: str, offset: int) -> None:
+    source = Source(name, offset)
+    for fields in (encode_ratings([RatingEvent("u", "i", 1.0, 0.0)], source), encode_events([], source)):
+        assert parse_entry(AT, fields).source == source
+    assert parse_entry(AT, encode_ratings([])).source is None
+
+
 def test_an_event_that_another_producer_wrote_has_defaults() -> None:
     entry = parse_entry(AT, {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": "view"}]'})
     assert entry.events == [TypedEvent("u", "i", "view", 1.0, 5.0, None)]
@@ -98,6 +107,10 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"ratings": b"[]"},
         {b"v": b"1"},
         {b"v": b"1", b"forget": b"u", b"hide": b"i"},
+        {b"v": b"1", b"forget": b"u", b"source": b'{"name": "a", "offset": 1}'},
+        {b"v": b"1", b"source": b'{"name": "a", "offset": 1}'},
+        {b"v": b"1", b"ratings": b"[]", b"source": b'{"name": "a", "offset": -1}'},
+        {b"v": b"1", b"ratings": b"[]", b"source": b'{"name": "", "offset": 1}'},
         {b"v": b"1", b"forget": b""},
         {b"v": b"1", b"forget": b"\xff"},
         {b"v": b"1", b"hide": b"x" * 257},

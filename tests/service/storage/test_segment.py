@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
+from service.storage.events import Entry, RatingEvent, Source, StreamId, TypedEvent
 from service.storage.introductions import without
 from service.storage.item_changes import ItemChange
 from service.storage.segment import SCHEMA, behind, entries_of, holds, plain, read_groups, table_of, write_groups
@@ -21,9 +21,12 @@ def rating(ms: int, user: str) -> Entry:
     return Entry(StreamId(ms, 0), "rating", [RatingEvent(user, "i", 1.0, 2.0)])
 
 
-@given(st.lists(st.lists(events, min_size=1, max_size=4), max_size=6))
-def test_entries_to_rows_and_back(contents: list[list[RatingEvent]]) -> None:
-    entries = [Entry(StreamId(5, n), "rating", ratings) for n, ratings in enumerate(contents)]
+sources = st.none() | st.builds(Source, ids, st.integers(0, 2**63 - 1))
+
+
+@given(st.lists(st.tuples(st.lists(events, min_size=1, max_size=4), sources), max_size=6))
+def test_entries_to_rows_and_back(contents: list[tuple[list[RatingEvent], Source | None]]) -> None:
+    entries = [Entry(StreamId(5, n), "rating", rows, source=source) for n, (rows, source) in enumerate(contents)]
     assert [e for batch in table_of(entries).to_batches() for e in entries_of(batch)] == entries
 
 

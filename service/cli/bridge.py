@@ -1,0 +1,79 @@
+"""`nearfield bridge kafka`: carries messages of a topic to a service. Needs the extra `kafka`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from service.cli import arguments
+from service.cli.importer import check_answers
+from service.cli.kafka_bridge import Bridge, BridgeFailed
+from service.cli.options import Url
+from service.client import Client
+from service.errors import InvalidSetting
+from service.settings import secret
+
+LONGEST_POLL_MS = 86_400_000  # the most that Kafka allows: a batch waits as long as the service is away
+
+app = typer.Typer(
+    help="Carry ratings or events from a queue to a service.", add_completion=False, rich_markup_mode=None
+)
+
+
+@app.callback()
+def bridge() -> None:
+    """Carry ratings or events from a queue to a service."""
+
+
+@app.command(short_help="From a topic of Kafka.")
+def kafka(
+    bootstrap: Annotated[str, typer.Option(help="Brokers to begin with.", metavar="HOST:PORT")],
+    topic: Annotated[str, typer.Option(help="Topic of JSON elements of POST /ratings.", metavar="NAME")],
+    group: Annotated[str, typer.Option(help="Group of consumers that share the topic.", metavar="NAME")],
+    url: Url = "http://127.0.0.1:8000",
+    key_env: Annotated[
+        str | None,
+        typer.Option(help="Variable with the key; default: NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY.", metavar="NAME"),
+    ] = None,
+    events: Annotated[bool, typer.Option("--events", help="The messages are elements of POST /events.")] = False,
+) -> None:
+    """Post the messages of a topic in batches, and commit them once the service has them. Ends by a signal.
+
+    Each message is one JSON element of POST /ratings. Start as many as you like in one group, up to one a partition.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # safe at any point: what is not committed comes again
+    key = arguments.settings({}).key_to_write_with if key_env is None else secret(key_env)
+    library = _library()
+    with Client(url, key) as client, contextlib.suppress(KeyboardInterrupt):
+        check_answers(client)
+        consumer = library.Consumer(settings(bootstrap, group))
+        try:
+            Bridge(consumer, client, "/events" if events else "/ratings", library.TopicPartition).run(topic)
+        except library.KafkaException as error:
+            raise BridgeFailed(f"Kafka failed: {error}") from None
+        finally:
+            consumer.close()
+
+
+def settings(bootstrap: str, group: str) -> dict[str, Any]:
+    """Settings of the consumer, by the names of librdkafka."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "max.poll.interval.ms": LONGEST_POLL_MS,
+    }
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError:
+        raise InvalidSetting(
+            "Invalid installation: expected the extra kafka for this command, got none: pip install nearfield[kafka]"
+        ) from None

@@ -1,0 +1,158 @@
+"""`Bridge`: reads elements from topics of Kafka, posts them in batches, and commits what the service has taken.
+
+Before a batch is posted, the number of its last message is committed beside the offset of its first one. Who reads the
+partition after a crash or a rebalance therefore forms the same batch again, and the service, which knows how far each
+partition has come, skips it if it has it already.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import structlog
+
+from service.cli.importer import BATCH, BATCH_BYTES, posted
+from service.client import Client
+from service.errors import ServiceError
+
+READ_S = 1.0  # seconds of a read, in which signals wait
+COMMITTED_S = 30.0  # seconds to ask for committed offsets
+N_REASONS = 10  # refused elements of a batch that are logged
+# Of `confluent_kafka`, which not every installation has.
+Consumer = Any
+Message = Any
+_log = structlog.get_logger(__name__)
+
+
+class BridgeFailed(ServiceError):
+    """Kafka does not work any more, or refused a commit."""
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    @property
+    def source(self) -> str:
+        """Its name for the service."""
+        return f"kafka:{self.topic}/{self.partition}"
+
+
+class Bridge:
+    """Carries messages of one consumer to one service.
+
+    Args:
+        consumer: commits nothing by itself.
+        client: of the service.
+        path: /ratings or /events.
+        partition: makes what the consumer takes for a partition, from (topic, partition, offset, metadata).
+        sleep: waits between two attempts, seconds.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        client: Client,
+        path: str,
+        partition: Callable[..., Any],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._consumer, self._client, self._path = consumer, client, path
+        self._partition, self._sleep = partition, sleep
+        self._planned: dict[Place, int] = {}  # last offset of a batch that may have been posted already
+        self._held: dict[Place, list[Message]] = {}  # of such a batch, until it is complete
+
+    def run(self, topic: str) -> None:
+        """Carry messages until an exception ends it.
+
+        Raises:
+            ImportFailed: the service refused a batch.
+            BridgeFailed: Kafka failed for good.
+        """
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
+        while True:
+            self.step()
+
+    def step(self) -> None:
+        """Read once, and carry what was read."""
+        found: dict[Place, list[Message]] = {}
+        for message in self._consumer.consume(BATCH, READ_S):
+            error = message.error()
+            if error is None:
+                found.setdefault(Place(message.topic(), message.partition()), []).append(message)
+            elif error.fatal():
+                raise BridgeFailed(f"Kafka failed: {error}")
+            else:  # the library goes on by itself
+                _log.warning("kafka reports an error", error=str(error))
+        for place, messages in found.items():
+            self._take(place, messages)
+
+    def _take(self, place: Place, messages: list[Message]) -> None:
+        messages = self._held.pop(place, []) + messages
+        end = self._planned.get(place)
+        if end is not None and messages[-1].offset() < end:
+            self._held[place] = messages
+            return
+        self._planned.pop(place, None)
+        again = [message for message in messages if end is not None and message.offset() <= end]
+        for batch in [*([again] if again else []), *batches(messages[len(again) :])]:
+            self._carry(place, batch)
+
+    def _carry(self, place: Place, batch: list[Message]) -> None:
+        first, last = batch[0].offset(), batch[-1].offset()
+        self._commit(place, first, str(last))
+        lines = [line_of(message) for message in batch]
+        post = partial(self._client.post_lines, self._path, b"\n".join(lines), place.source, last)
+        answer = posted(post, self._client.address, self._sleep, patience_s=float("inf"))
+        for bad in answer["rejected"][:N_REASONS]:
+            offset = batch[bad["line"] - 1].offset()
+            _log.warning("message refused", source=place.source, offset=offset, reason=bad["error"])
+        self._commit(place, last + 1, "")
+        _log.info(
+            "batch taken", source=place.source, last=last, accepted=answer["accepted"], refused=len(answer["rejected"])
+        )
+
+    def _commit(self, place: Place, offset: int, metadata: str) -> None:
+        partition = self._partition(*place, offset, metadata)
+        for told in self._consumer.commit(offsets=[partition], asynchronous=False):
+            if told.error is not None:
+                raise BridgeFailed(f"Kafka refused to commit offset {offset} of {place.source}: {told.error}")
+
+    # --- called by the consumer while it reads
+
+    def _assigned(self, _: Consumer, partitions: list[Any]) -> None:
+        for told in self._consumer.committed(partitions, COMMITTED_S):
+            if told.metadata and told.metadata.isdecimal():
+                self._planned[Place(told.topic, told.partition)] = int(told.metadata)
+
+    def _revoked(self, _: Consumer, partitions: list[Any]) -> None:
+        for one in partitions:
+            self._planned.pop(Place(one.topic, one.partition), None)
+            self._held.pop(Place(one.topic, one.partition), None)
+
+
+def batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """`messages` in as many as one request may have, by number and by length."""
+    batch, n_bytes = list[Message](), 0
+    for message in messages:
+        length = len(message.value() or b"") + 1
+        if batch and (len(batch) == BATCH or n_bytes + length > BATCH_BYTES):
+            yield batch
+            batch, n_bytes = [], 0
+        batch.append(message)
+        n_bytes += length
+    if batch:
+        yield batch
+
+
+def line_of(message: Message) -> bytes:
+    """The JSON of a message in one line. A line end is in no string of JSON, so it may be a space.
+
+    A message without a value, which deletes others with its key, is an empty line: the service ignores it.
+    """
+    return (message.value() or b"").replace(b"\n", b" ")

@@ -1,0 +1,264 @@
+"""The bridge from Kafka, beside a Kafka and a service of lists: what is posted, committed, and when."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from service.cli import importer, kafka_bridge
+from service.cli.__main__ import run
+from service.cli.kafka_bridge import Bridge, BridgeFailed
+from service.client import RequestFailed
+
+TOPIC = "ratings"
+
+
+class Partition(NamedTuple):
+    topic: str
+    partition: int
+    offset: int = 0
+    metadata: str | None = None
+    error: str | None = None
+
+
+class Message(NamedTuple):
+    at: int
+    content: bytes | None
+    of: int = 0
+    fault: Any = None
+
+    def topic(self) -> str:
+        return TOPIC
+
+    def partition(self) -> int:
+        return self.of
+
+    def offset(self) -> int:
+        return self.at
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def error(self) -> Any:
+        return self.fault
+
+
+class Fault(NamedTuple):
+    is_fatal: bool
+
+    def fatal(self) -> bool:
+        return self.is_fatal
+
+
+class Kafka:
+    """Messages of partitions, what is committed, and all that happened in order."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.committed_by_place: dict[int, Partition] = {}
+        self.happened: list[Any] = []
+        self.refusal: str | None = None
+
+    def add(self, *offsets: int, of: int = 0) -> None:
+        self.messages += [
+            Message(n, json.dumps({"user": "u", "item": f"i{n}", "rating": 1}).encode(), of) for n in offsets
+        ]
+
+
+class Consumer:
+    """A member of the group, which begins at what is committed."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.kafka = kafka
+        self.n_read = 0
+
+    def subscribe(self, topics: list[str], on_assign: Any, on_revoke: Any) -> None:
+        assert topics == [TOPIC]
+        self.on_revoke = on_revoke
+        on_assign(self, [Partition(TOPIC, 0), Partition(TOPIC, 1)])
+
+    def consume(self, num_messages: int, _timeout: float) -> list[Any]:
+        found, self.n_read = self.kafka.messages[self.n_read :][:num_messages], len(self.kafka.messages)
+        begins = {n: one.offset for n, one in self.kafka.committed_by_place.items()} if found else {}
+        return [one for one in found if one.at >= begins.get(one.of, 0)]
+
+    def commit(self, *, offsets: list[Partition], asynchronous: bool) -> list[Partition]:
+        assert not asynchronous
+        (one,) = offsets
+        self.kafka.happened.append(("commit", one.partition, one.offset, one.metadata))
+        self.kafka.committed_by_place[one.partition] = one
+        return [one._replace(error=self.kafka.refusal)]
+
+    def committed(self, partitions: list[Partition], _timeout: float) -> list[Partition]:
+        return [self.kafka.committed_by_place.get(one.partition, one._replace(offset=-1001)) for one in partitions]
+
+
+class Service:
+    """Answers from a script of statuses, then takes everything."""
+
+    address = "http://service"
+
+    def __init__(self, kafka: Kafka, *script: int | None) -> None:
+        self.kafka, self.script = kafka, list(script)
+
+    def post_lines(self, path: str, lines: bytes, source: str, offset: int) -> dict[str, Any]:
+        items = [json.loads(line)["item"] if line.strip() else None for line in lines.split(b"\n")]
+        self.kafka.happened.append(("post", path, source, offset, items))
+        if self.script and (status := self.script.pop(0)) != 202:
+            raise Refused(status)
+        bad = [{"index": n, "line": n + 1, "error": "bad"} for n, item in enumerate(items) if item == "i13"]
+        return {"accepted": len(items) - len(bad), "rejected": bad, "stream_id": "1-0"}
+
+
+class Refused(RequestFailed):
+    def __init__(self, status: int | None) -> None:
+        super().__init__("no", "no")
+        self.code = status
+
+
+class Killed(Exception):
+    pass
+
+
+def started(kafka: Kafka, *script: int | None, sleep: Any = None) -> Bridge:
+    client: Any = Service(kafka, *script)
+    bridge = Bridge(Consumer(kafka), client, "/ratings", Partition, sleep or (lambda _: None))
+    bridge._consumer.subscribe([TOPIC], on_assign=bridge._assigned, on_revoke=bridge._revoked)
+    return bridge
+
+
+def post(last: int, *items: str | None, of: int = 0) -> tuple[Any, ...]:
+    return "post", "/ratings", f"kafka:{TOPIC}/{of}", last, list(items)
+
+
+def test_a_batch_is_committed_once_it_is_taken() -> None:
+    kafka = Kafka()
+    kafka.add(0, 1, 4)
+    kafka.add(7, of=1)
+    started(kafka).step()
+    assert kafka.happened == [
+        ("commit", 0, 0, "4"), post(4, "i0", "i1", "i4"), ("commit", 0, 5, ""),
+        ("commit", 1, 7, "7"), post(7, "i7", of=1), ("commit", 1, 8, ""),
+    ]  # fmt: skip
+
+
+def test_the_service_may_be_away_for_as_long_as_it_likes() -> None:
+    kafka, pauses = Kafka(), list[float]()
+    kafka.add(3)
+    started(kafka, *[503, 429, None] * 100, sleep=pauses.append).step()
+    assert kafka.happened == [("commit", 0, 3, "3"), *[post(3, "i3")] * 301, ("commit", 0, 4, "")]
+    assert sum(pauses) > importer.PATIENCE_S
+    assert max(pauses) == importer.LONGEST_WAIT_S
+
+
+def test_a_refusal_ends_the_bridge_and_commits_nothing() -> None:
+    kafka = Kafka()
+    kafka.add(3)
+    with pytest.raises(importer.ImportFailed, match="http://service did not take the batch"):
+        started(kafka, 401).step()
+    assert kafka.committed_by_place[0].offset == 3
+
+
+@pytest.mark.parametrize("is_posted", [False, True])
+def test_who_comes_after_a_crash_forms_the_same_batch_again(is_posted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = Kafka()
+    kafka.add(0, 1, 2)
+    first = started(kafka)
+    first.step()
+    kafka.add(3, 4)
+
+    commits = first._consumer.commit
+
+    def die(*_: object, **__: object) -> Any:
+        raise Killed
+
+    def commit(*, offsets: list[Partition], asynchronous: bool) -> list[Partition]:
+        return commits(offsets=offsets, asynchronous=asynchronous) if offsets[0].metadata else die()
+
+    monkeypatch.setattr(first._client, "post_lines", first._client.post_lines if is_posted else die)
+    monkeypatch.setattr(first._consumer, "commit", commit)
+    with pytest.raises(Killed):
+        first.step()
+    kafka.happened.clear()
+    kafka.add(5, 6)
+    started(kafka).step()
+    assert kafka.happened == [
+        ("commit", 0, 3, "4"), post(4, "i3", "i4"), ("commit", 0, 5, ""),
+        ("commit", 0, 5, "6"), post(6, "i5", "i6"), ("commit", 0, 7, ""),
+    ]  # fmt: skip
+
+
+def test_a_batch_that_comes_in_pieces_is_complete_before_it_is_posted() -> None:
+    kafka = Kafka()
+    kafka.committed_by_place[0] = Partition(TOPIC, 0, 3, "5")
+    bridge = started(kafka)
+    kafka.add(3)
+    bridge.step()
+    assert kafka.happened == []
+    kafka.add(4, 6)  # 5 is not there any more: Kafka has compacted the topic
+    bridge.step()
+    assert [one for one in kafka.happened if one[0] == "post"] == [post(4, "i3", "i4"), post(6, "i6")]
+
+
+def test_a_partition_that_another_member_gets_is_left_to_it() -> None:
+    kafka = Kafka()
+    kafka.committed_by_place[0] = Partition(TOPIC, 0, 3, "5")
+    bridge = started(kafka)
+    kafka.add(3)
+    bridge.step()
+    bridge._consumer.on_revoke(bridge._consumer, [Partition(TOPIC, 0)])
+    kafka.add(6)
+    bridge.step()
+    assert [one for one in kafka.happened if one[0] == "post"] == [post(6, "i6")]
+
+
+def test_what_the_service_refuses_of_a_batch_is_told_by_its_offset(capsys: pytest.CaptureFixture[str]) -> None:
+    kafka = Kafka()
+    kafka.add(12, 13)
+    kafka.messages += [Message(14, None), Message(15, b'{"item":\n"i15"}')]
+    started(kafka).step()
+    assert kafka.happened[1:] == [post(15, "i12", "i13", None, "i15"), ("commit", 0, 16, "")]
+    assert "offset=13" in capsys.readouterr().out
+
+
+def test_batches_are_bounded_by_number_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_bridge, "BATCH", 3)
+    monkeypatch.setattr(kafka_bridge, "BATCH_BYTES", 20)
+    values = [b"x", b"x", b"x", b"x", b"y" * 19, b"y" * 50, b"x"]
+    found = kafka_bridge.batches([Message(n, value) for n, value in enumerate(values)])
+    assert [[message.at for message in batch] for batch in found] == [[0, 1, 2], [3], [4], [5], [6]]
+
+
+def test_kafka_may_err_but_not_for_good() -> None:
+    kafka = Kafka()
+    kafka.messages = [Message(0, None, fault=Fault(False))]
+    kafka.add(1)
+    started(kafka).step()
+    assert post(1, "i1") in kafka.happened
+    kafka.messages.append(Message(2, None, fault=Fault(True)))
+    with pytest.raises(BridgeFailed, match="Kafka failed"):
+        started(kafka).step()
+
+
+def test_a_refused_commit_ends_the_bridge() -> None:
+    kafka = Kafka()
+    kafka.add(1)
+    kafka.refusal = "not a member"
+    with pytest.raises(BridgeFailed, match="Kafka refused to commit offset 1 of kafka:ratings/0: not a member"):
+        started(kafka).step()
+    assert len(kafka.happened) == 1
+
+
+COMMAND = ["bridge", "kafka", "--bootstrap", "localhost:9", "--topic", "t", "--group", "g"]
+
+
+def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
+    assert run(COMMAND) == 2
+    assert "pip install nearfield[kafka]" in capsys.readouterr().err
+    assert run([*COMMAND, "--key-env", "NO_KEY"]) == 2
+    assert "Invalid variable NO_KEY: expected a key, got none" in capsys.readouterr().err
+    assert run(["bridge"]) == 0
+    assert "kafka" in capsys.readouterr().out

@@ -58,7 +58,7 @@ class Calibration:
         unit: deviation of ratings from shrunk biases (`als`: `ALS_UNIT` times it); explicit models learn multiples.
         origin: the rating from which Ψ = `power` of `gpu.training.simlsh` counts.
         values: `ratings` on a scale, or `counts`.
-        middle: values below it are dislikes; −inf if there are none. 0 for counts some of which are below it.
+        middle: values below it are dislikes; 0 for counts. −inf, of older models of counts: nothing is a dislike.
         scale: (lowest, highest); implicit models clip values to it.
         is_damped: whether the confidence of a count c is 1 + ln(c / lowest).
         typical: mean signal of likes; signals are divided by it, so that α is the average weight of a like.
@@ -129,12 +129,12 @@ def signals(values: NDArray[np.floating], calibration: Calibration) -> NDArray[n
     if calibration.values == "ratings":
         share = (np.clip(found, low, high) - calibration.middle) / (high - low)
         found = np.where(share < 0, share - LEAST_SIGNAL, share + LEAST_SIGNAL)
-    elif calibration.is_damped:
-        sizes = np.abs(found)
-        found = np.where(sizes > 0, np.copysign(1 + np.log(np.maximum(sizes, low) / low), found), 0.0)
     else:
-        least = -high if low > 0 else 0.0  # models from before there were calibrations ignore what is below 0
-        found = np.clip(found, least, high)
+        found = np.maximum(found, 0.0 if calibration.middle == NO_MIDDLE else -math.inf)
+        sizes = np.abs(found)
+        if calibration.is_damped:
+            sizes = np.where(sizes > 0, 1 + np.log(np.maximum(sizes, low) / low), 0.0)
+        found = np.copysign(np.minimum(sizes, high), found)
     return (found / calibration.typical).astype(np.float32)
 
 
@@ -204,10 +204,7 @@ def _of_counts(values: NDArray[np.float32], params: Any) -> Calibration:
     is_long = float(positive.max()) > DAMPED_FROM * float(positive.mean(dtype=np.float64))
     low, high = ends_of(positive)
     is_damped = is_long if confidence == "auto" else confidence == "log"
-    middle = 0.0 if values.min() < 0 else NO_MIDDLE
-    return Calibration(
-        values="counts", middle=middle, scale=(low, math.inf if is_damped else high), is_damped=is_damped
-    )
+    return Calibration(values="counts", middle=0.0, scale=(low, math.inf if is_damped else high), is_damped=is_damped)
 
 
 def _with_weights(found: Calibration, rated: Ratings, params: AlsImplicitParams) -> Calibration:

@@ -101,3 +101,15 @@ def test_other_algorithms_have_no_half_life(algorithm: str) -> None:
 def test_a_half_life_out_of_range_is_refused(days: float) -> None:
     with pytest.raises(InvalidParams, match="Invalid half_life_days"):
         params_for("als-implicit", {"half_life_days": days})
+
+
+@pytest.mark.parametrize("values", ["ratings", "counts"])
+def test_dislikes_stay_dislikes(values: str) -> None:
+    users, items, found = planted().coo()
+    signed = np.where(np.arange(len(found)) % 4, np.rint(found), -2.0)
+    ratings, params = Ratings.from_coo(users, items, signed), dataclasses.replace(PARAMS, values=values)  # type: ignore[arg-type]
+    now = gpu.Times(np.full(len(found), T0_S), T0_S)
+    with_age, without = (
+        gpu.fit(ratings, dataclasses.replace(params, half_life_days=days), times=now) for days in (DAYS, None)
+    )
+    np.testing.assert_allclose(with_age.user_factors, without.user_factors, rtol=1e-3, atol=1e-4)

@@ -120,7 +120,7 @@ class RatingTable:
         return other
 
     def separate(self) -> None:
-        """Copy the content, so that a table that shared it stays as it is; half a second for 30 million ratings."""
+        """Copy the content, so that a table that shared it stays as it is; 0.05 seconds for 5 million ratings."""
         self._by_user, self._by_item = self._by_user.copied(), self._by_item.copied()
 
     def grow(self, n_users: int, n_items: int) -> None:

@@ -14,6 +14,7 @@ from gpu.model import Model, bytes_of
 from gpu.online.exact import solver_of
 from gpu.online.exact_rows import Solver
 from gpu.online.host_model import HostModel
+from gpu.online.priors import Priors
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.param_kinds import GradientParams, Params, descending
 from gpu.ranking import topn
@@ -65,6 +66,9 @@ class OnlineModel(Protocol):
     def note(self, changes: Changes) -> None:
         """Queue changes that the table has just applied; cheap."""
 
+    def renew(self, items: NDArray[np.integer]) -> None:
+        """Queue refits of the new ones of `items` (B,), whose priors may have changed; cheap."""
+
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Erase a user whom the table has dropped with these ratings, as if never seen."""
 
@@ -98,7 +102,11 @@ class ReadyModel(Protocol):
         """The parameters, on the host."""
 
     def follow(
-        self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+        self,
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+        since: int | None = None,
+        priors: Priors | None = None,
     ) -> OnlineModel:
         """The online model; report every change to it from now on. Cheap.
 
@@ -109,6 +117,7 @@ class ReadyModel(Protocol):
             user_keys, item_keys: uint64, keys of all rows of the table.
             since: position in the table; ratings from it on are newer than the snapshot, and trained items learn from
                 them (`gpu.online.drift`). Default: trained items keep their parameters.
+            priors: of items newer than the snapshot; only models of ALS read them. Default: 0.
         """
 
 
@@ -121,10 +130,14 @@ class _HostModel:
     solver: Solver | None
 
     def follow(
-        self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+        self,
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+        since: int | None = None,
+        priors: Priors | None = None,
     ) -> OnlineModel:
         keys = user_keys, item_keys
-        return HostModel(self.model, self.table, *keys, self.backend, self.index, since, self.solver)
+        return HostModel(self.model, self.table, *keys, self.backend, self.index, since, self.solver, priors)
 
 
 def prepare_online(

@@ -155,6 +155,9 @@ class DeviceModel:
         if len(changes.users):
             self._waiting.append(changes)
 
+    def renew(self, items: NDArray[np.integer]) -> None:
+        """Do nothing: such models have no priors."""
+
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Erase a user: on the host at once, on the device after the changes that are queued."""
         del values

@@ -3,8 +3,8 @@
 For ALS this is one row of a half-iteration: the system (A + ρ I) x = b of `gpu.training.als` over the ratings of the
 row, in float64, by Cholesky. For NMF it is the non-negative least squares solution. A user is solved against the items
 that the snapshot trained, over at most the newest 4,096 ratings. An item newer than the snapshot is solved against its
-raters (`gpu.online.prolific`). Implicit models need the sum over a whole side. That sum and the N of ρ count the rows
-that the snapshot trained.
+raters (`gpu.online.prolific`), and the ridge draws it toward its prior p: the right side is b + ρ p. Implicit models
+need the sum over a whole side. That sum and the N of ρ count the rows that the snapshot trained.
 
 A refit costs n·D²/2 multiply-adds for n ratings of D terms (F, or F + 1 with a bias). Rows with very many ratings are
 spread over several slices.
@@ -23,7 +23,8 @@ from gpu.host.online import exact as on_host
 from gpu.host.online.gather_rows import newest_of_users
 from gpu.model import Model
 from gpu.online.drift import AsTrained, Column
-from gpu.online.exact_rows import RatedRows, Solver, Sums
+from gpu.online.exact_rows import NO_PRIORS, RatedRows, Solver, Sums
+from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable, times_of
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
@@ -50,10 +51,11 @@ class ExactRefits:
         as_trained: AsTrained,
         prolific: Prolific,
         solver: Solver,
+        priors: Priors | None = None,
     ) -> None:
-        """`solver` is that of this model, from `solver_of`."""
+        """`solver` is that of this model, from `solver_of`. `priors` are those of new items; None: all are 0."""
         self._model, self._table, self._as_trained, self._prolific = model, table, as_trained, prolific
-        self._objective, self._solver = objective_of(model), solver
+        self._objective, self._solver, self._priors = objective_of(model), solver, priors
         self._half_life_days = half_life_of(model.params)
         self.most_users, self.most_items = solver.most_users, solver.most_items
         self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
@@ -128,15 +130,18 @@ class ExactRefits:
         model.user_factors[users], model.user_bias[users] = solution[:, :-1], solution[:, -1]
 
     def refit_items(self, items: NDArray[np.int64]) -> Generator[None, None, None]:
-        """Refit new `items` (B,) over their raters, in slices like `refit_users`."""
+        """Refit new `items` (B,) over their raters, or set them to their priors, in slices like `refit_users`."""
         model, (raters, bounds) = self._model, _joined([self._table.raters(item) for item in items.tolist()])
         follows = self._prolific.are_followed(raters)
         owners = np.repeat(items, np.diff(bounds))
         raters, owners, bounds = raters[follows], owners[follows], _bounds_where(follows, bounds)
-        rows = self._raters_of(owners, raters, bounds)
+        priors = NO_PRIORS if self._priors is None else self._priors.of(items)
+        rows = self._raters_of(owners, raters, bounds)._replace(priors=priors)
         solution = yield from self._solver.items(
             rows, lambda users: (model.user_factors[users], model.user_bias[users])
         )
+        if len(priors):
+            solution[rows.counts == 0] = priors[rows.counts == 0]
         model.item_factors[items], model.item_bias[items] = solution[:, :-1], solution[:, -1]
 
     def refit_trained(self, columns: Sequence[Column]) -> Generator[None, None, None]:

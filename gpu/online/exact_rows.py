@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Solved = Generator[None, None, NDArray[np.float64]]  # works in slices of some milliseconds
 Read = Callable[[NDArray[np.int32]], tuple[NDArray[np.float32], NDArray[np.float32]]]
+NO_PRIORS = np.zeros((0, 0))
 
 
 class RatedRows(NamedTuple):
@@ -20,12 +21,14 @@ class RatedRows(NamedTuple):
         values: float32 (N,), the values that the model learns (`gpu.refit_rules.learned_values`).
         bounds: int64 (B + 1,), row b has the ratings `bounds[b]` to `bounds[b + 1]`.
         ridges: float64 (B,), ρ.
+        priors: float64 (B, F + 1), [p; b]: the ridge draws each row toward its prior. No rows: toward 0.
     """
 
     others: NDArray[np.int32]
     values: NDArray[np.float32]
     bounds: NDArray[np.int64]
     ridges: NDArray[np.float64]
+    priors: NDArray[np.float64] = NO_PRIORS
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -36,12 +39,13 @@ class RatedRows(NamedTuple):
         """Rows `first` to `last` (excluded)."""
         ratings = slice(self.bounds[first], self.bounds[last])
         bounds = self.bounds[first : last + 1] - self.bounds[first]
-        return RatedRows(self.others[ratings], self.values[ratings], bounds, self.ridges[first:last])
+        ridges, priors = self.ridges[first:last], self.priors[first:last]
+        return RatedRows(self.others[ratings], self.values[ratings], bounds, ridges, priors)
 
     def piece(self, first: int, last: int) -> RatedRows:
         """Ratings `first` to `last` (excluded) of the only row."""
         bounds = np.array([0, last - first])
-        return RatedRows(self.others[first:last], self.values[first:last], bounds, self.ridges)
+        return RatedRows(self.others[first:last], self.values[first:last], bounds, self.ridges, self.priors)
 
 
 class Sums(NamedTuple):

@@ -1,8 +1,8 @@
 """`HostModel`: a model on the host that follows the history ([004] Alg. 4).
 
-Its state is a pure function of the snapshot, the present history and the set of touched users. Every refit reads whole
-rows of ratings, and three steps run in a fixed order, so that a step reads only rows that are up to date. Batches of
-events, deletes and replays leave no trace.
+Its state is a pure function of the snapshot, the present history, the present priors of new items and the set of
+touched users. Every refit reads whole rows of ratings, and three steps run in a fixed order, so that a step reads only
+rows that are up to date. Batches of events, deletes and replays leave no trace.
 
 1. A trained item whose ratings have changed by a share is solved over them, with the snapshot's users fixed
    (`gpu.online.drift`).
@@ -32,6 +32,7 @@ from gpu.model import Model
 from gpu.online.drift import AsTrained
 from gpu.online.exact_rows import Solver
 from gpu.online.late import LateRefits, taken
+from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import Changes, RatingTable
 from gpu.online.refits import Refits, refits_of
@@ -61,6 +62,7 @@ class HostModel:
         index: ItemIndex | None = None,
         since: int | None = None,
         solver: Solver | None = None,
+        priors: Priors | None = None,
     ) -> None:
         """Take over `model`, whose rows are those of `table`.
 
@@ -72,14 +74,16 @@ class HostModel:
             index: of `model`, which may have grown since. Default: built now, which takes long for a large model.
             since: see `gpu.online.ReadyModel.follow`.
             solver: see `gpu.online.refits.refits_of`. Default: built now, if the model needs one.
+            priors: of new items; report each change with `renew`. Default: 0.
         """
         self.model = model
         self._table = table
         model.grow(table.n_users, table.n_items)
         as_trained, self._prolific = AsTrained(model), Prolific(model, table)
-        self._refits = refits_of(model, table, as_trained, self._prolific, user_keys, item_keys, backend, solver)
+        keys = user_keys, item_keys
+        self._refits = refits_of(model, table, as_trained, self._prolific, *keys, backend, solver, priors)
         self._late = LateRefits(model, table, self._refits, as_trained, since)
-        self._signatures = _signatures(model, table, user_keys, item_keys, backend)
+        self._signatures = _signatures(model, table, *keys, backend)
         self._users = set(np.flatnonzero(~_is_fitted(model) & (table.rows.lengths > 0)).tolist())
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
         self._late_items: set[int] = set()  # new items that read a user of `_late`
@@ -120,6 +124,10 @@ class HostModel:
         if self._signatures is not None:
             self._signatures.note(changes)
         self._late.note(changes)
+
+    def renew(self, items: NDArray[np.integer]) -> None:
+        """Mark the new ones of `items` (B,), whose priors may have changed."""
+        self._items.update(items[~self.model.item_trained[items]].tolist())
 
     def forget(self, user: int, items: NDArray[np.integer], values: NDArray[np.float32]) -> None:
         """Erase a user whom the table has dropped with these ratings, as if never seen."""

@@ -14,6 +14,7 @@ from gpu.online.drift import AsTrained, Column
 from gpu.online.exact import ExactRefits, solver_of
 from gpu.online.exact_rows import Solver
 from gpu.online.history_refits import HistoryRefits
+from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
@@ -78,15 +79,17 @@ def refits_of(
     item_keys: NDArray[np.uint64],
     backend: Backend,
     solver: Solver | None = None,
+    priors: Priors | None = None,
 ) -> Refits:
     """The refits of `model`.
 
     Args:
         solver: of `model`, from `gpu.online.exact.solver_of`. Default: built now, if the model needs one.
+        priors: of new items; only exact refits read them. Default: 0.
     """
     solver = solver or solver_of(model, backend)
     if solver is not None:
-        return ExactRefits(model, table, as_trained, prolific, solver)
+        return ExactRefits(model, table, as_trained, prolific, solver, priors)
     if model.params.has_item_weights:
         return HistoryRefits(model, table)
     return SampledRefits(model, descending(model.params), table, as_trained, prolific, user_keys, item_keys, backend)

@@ -172,7 +172,7 @@ def _nonnegative_system(
     z, matrix = model.item_factors[items].astype(np.float64), _whole(model, gram)
     ridge = max(SMALLEST_RIDGE * np.trace(matrix) / len(matrix), TINY)
     solved = HOST.primitives("online.exact").solved
-    is_used = solved(matrix.copy(), values @ z, ridge, len(matrix), objective_of(model))[:-1] > 0
+    is_used = solved(matrix.copy(), values @ z, ridge, np.zeros(0), len(matrix), objective_of(model))[:-1] > 0
     system = np.where(np.outer(is_used, is_used), matrix, 0) + np.diag(np.where(is_used, ridge, 1))
     return z * is_used, system, values
 

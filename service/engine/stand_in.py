@@ -24,6 +24,7 @@ from gpu.model import Model
 from gpu.online import ReadyModel
 from gpu.online.device_model import NOBODY, DeviceModel, Keys, Part
 from gpu.online.drift import AsTrained
+from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
@@ -90,8 +91,13 @@ class _Ready:
             pass
 
     def follow(
-        self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+        self,
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+        since: int | None = None,
+        priors: Priors | None = None,
     ) -> DeviceModel:
+        del priors
         return DeviceModel(self, user_keys, item_keys, since)
 
     def load(self, keys: Callable[[], Keys]) -> Generator[None, None, _Live]:

@@ -1,7 +1,7 @@
 // Rows of a model of ALS or NMF, each solved exactly for a fixed other side; twin of gpu/host/online/exact.py.
 //
-//   ALS   (VᵀV + Σ w z zᵀ + diag(ρ unit; ρ)) x = Σ y z over the ratings of the row, by Cholesky. Implicit: z = v,
-//         w = α|r|, y = 1 + w for a like and 0 for a dislike. Else without VᵀV: z = [v; 1] or v, w = 1, y = r − μ − b.
+//   ALS   (VᵀV + Σ w z zᵀ + R) x = Σ y z + R p over the ratings of the row, by Cholesky, with R = diag(ρ unit; ρ) and
+//         the row's prior p. Implicit: z = v, w = α|r|, y = 1 + w for a like and 0 for a dislike. Else without VᵀV: z = [v; 1] or v, w = 1, y = r − μ − b.
 //   NMF   min ½ xᵀ(VᵀV + ρ I)x − (Σ r v)ᵀx over x ≥ 0, by coordinate descent from 0.
 //
 // FP64. One block a row, so nothing is shared between rows; every sum runs over the ratings in their order, or over a row
@@ -40,6 +40,7 @@ struct Rows {
     const double* ridges;     // (n,): ρ
     const int* others;        // rows of the fixed side; nullptr: rating k is of row k
     const float* values;
+    const double* priors;     // (n, F + 1): [p; b], toward which the ridge draws a row; nullptr: toward 0
     int n, is_begun, is_ended, unused;  // whether `carry` has sums; whether this launch has the last ratings
 };
 struct Side {                 // the fixed side
@@ -49,7 +50,7 @@ struct Side {                 // the fixed side
     double trace;             // trace of `gram`
 };
 struct Constants { double alpha, mean, unit, smallest, tiny, tolerance; long long n_sweeps; };
-static_assert(sizeof(Rows) == 48 && sizeof(Side) == 48 && sizeof(Constants) == 56, "as NumPy writes them");
+static_assert(sizeof(Rows) == 56 && sizeof(Side) == 48 && sizeof(Constants) == 56, "as NumPy writes them");
 
 struct Stage {
     alignas(16) double rows[STAGE][WIDTH];  // z of some ratings; then columns of the factor
@@ -182,14 +183,17 @@ __device__ __forceinline__ void measure(const double* matrix, Stage& stage, doub
     stage.has_likes = has_likes;
 }
 
-// Add the ridge, and set y to (VᵀV + ρ I) m for rows without likes: without dislikes their solution is m.
-__device__ __forceinline__ void add_ridge(double* matrix, Stage& stage, double given, const Side& side, const Constants& constants) {
+// Add the ridge, and ρ p to y for a prior p; set y to (VᵀV + ρ I) m for rows without likes: without dislikes their
+// solution is m.
+__device__ __forceinline__ void add_ridge(double* matrix, Stage& stage, double given, const double* prior, const Side& side, const Constants& constants) {
     __syncthreads();
     if (threadIdx.x == 0) measure(matrix, stage, given, constants);
     __syncthreads();
     for (int a = threadIdx.x; a < D; a += THREADS) {
-        matrix[place_of(a, a)] += a < F ? stage.ridge * constants.unit : stage.ridge;
+        const double own = a < F ? stage.ridge * constants.unit : stage.ridge;
+        matrix[place_of(a, a)] += own;
         if (IMPLICIT && !stage.has_likes) matrix[place_of(LAST, a)] = given * side.usual[a] + side.pull[a];
+        if (prior) matrix[place_of(LAST, a)] += own * prior[a];
     }
     __syncthreads();
 }
@@ -301,7 +305,8 @@ __device__ __forceinline__ void solve_row(int b, double* matrix, const Rows& row
         });
         return;
     }
-    add_ridge(matrix, stage, rows.ridges[b], side, constants);
+    const double* prior = rows.priors ? rows.priors + (long long)b * (F + 1) : nullptr;
+    add_ridge(matrix, stage, rows.ridges[b], prior, side, constants);
     factor(matrix, stage);
     substitute(matrix, stage);
     for (int a = threadIdx.x; a <= F; a += THREADS) to[a] = a < D ? stage.solution[a] : 0;

@@ -170,12 +170,14 @@ class Solver:
 
     def _launch(self, launch: _Launch, sums: _Side, read: Read | None) -> None:
         """Upload the ratings of the rows, and the users that `read` returns, and start to solve them."""
-        others, values, bounds, ridges = launch.rows
+        others, values, bounds, ridges, priors = launch.rows
         fixed_side = (others,) if read is None else read(others)
-        at_bounds, at_ridges, at_values, *at = map(np.uint64, self._send(bounds, ridges, values, *fixed_side))
+        sent = self._send(bounds, ridges, values, priors, *fixed_side)
+        at_bounds, at_ridges, at_values, at_priors, *at = map(np.uint64, sent)
+        at_others, at_priors = np.uint64(0) if read else at[0], at_priors if len(priors) else np.uint64(0)
         flags = np.int32(launch.is_begun), np.int32(launch.is_ended), np.int32(0)
         arguments = (
-            structure(at_bounds, at_ridges, np.uint64(0) if read else at[0], at_values, np.int32(len(ridges)), *flags),
+            structure(at_bounds, at_ridges, at_others, at_values, at_priors, np.int32(len(ridges)), *flags),
             self._side(sums, *(at if read else ())),
             self._constants,
             self._carry,

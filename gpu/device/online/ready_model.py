@@ -15,6 +15,7 @@ from gpu.device.online.upload import uploaded
 from gpu.model import Model
 from gpu.online.device_model import NOBODY, DeviceModel, Keys
 from gpu.online.drift import AsTrained
+from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
 from gpu.online.sampled import SampledRefits
@@ -63,9 +64,14 @@ class ReadyDeviceModel:
         self._parameters = LiveParameters(model, user_keys[: model.n_users], item_keys[: model.n_items])
 
     def follow(
-        self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64], since: int | None = None
+        self,
+        user_keys: NDArray[np.uint64],
+        item_keys: NDArray[np.uint64],
+        since: int | None = None,
+        priors: Priors | None = None,
     ) -> DeviceModel:
         """See `gpu.online.ReadyModel.follow`."""
+        del priors  # only models of ALS read them
         return DeviceModel(self, user_keys, item_keys, since)
 
     def load(self, keys: Callable[[], Keys]) -> Generator[None, None, DeviceLearner]:

@@ -108,19 +108,28 @@ def keep_usual(right: NDArray[np.float64], fixed: Fixed, ridge: float) -> None:
 
 @njit(cache=True, nogil=True)
 def solved(
-    matrix: NDArray[np.float64], right: NDArray[np.float64], ridge: float, n_factors: int, objective: Objective
+    matrix: NDArray[np.float64],
+    right: NDArray[np.float64],
+    ridge: float,
+    prior: NDArray[np.float64],
+    n_factors: int,
+    objective: Objective,
 ) -> NDArray[np.float64]:
     """[x; b] (F + 1,) that solves a system, which is overwritten; b is 0 without biases.
 
     Args:
         ridge: ρ; the ridge of factors is `objective.unit` times as large.
+        prior: [p; b] (F + 1,), toward which the ridge draws the row; empty for 0.
     """
     diagonal = 0.0
     for a in range(len(right)):
         diagonal += matrix[a, a]
     ridge = max(ridge, SMALLEST_RIDGE * diagonal / len(right), TINY)
     for a in range(len(right)):
-        matrix[a, a] += ridge * objective.unit if a < n_factors else ridge
+        own = ridge * objective.unit if a < n_factors else ridge
+        matrix[a, a] += own
+        if len(prior):
+            right[a] += own * prior[a]
     if objective.is_nonnegative:
         solve_nonnegative(matrix, right)
     else:
@@ -144,7 +153,8 @@ def _solve_rows(rows: RatedRows, fixed: Fixed, objective: Objective, solutions: 
             add_ratings(LinearSystem(matrix, right), rows.others[own], rows.values[own], fixed, objective)
             if objective.is_implicit:
                 keep_usual(right, fixed, rows.ridges[b])
-            solutions[b] = solved(matrix, right, rows.ridges[b], fixed.factors.shape[1], objective)
+            prior = rows.priors[b : b + 1].ravel()
+            solutions[b] = solved(matrix, right, rows.ridges[b], prior, fixed.factors.shape[1], objective)
 
 
 solve_rows, solve_rows_parallel = serial_and_parallel(_solve_rows)
@@ -237,5 +247,5 @@ class Solver:
             add_ratings(system, others, row.values[part], fixed, self._objective)
         if self._objective.is_implicit:
             keep_usual(system.right, fixed, ridge)
-        solution: NDArray[np.float64] = solved(*system, ridge, self._n_factors, self._objective)
+        solution: NDArray[np.float64] = solved(*system, ridge, row.priors.ravel(), self._n_factors, self._objective)
         return solution

@@ -18,8 +18,20 @@ from gpu.ranking import explain, topn
 from gpu.ratings import Ratings
 from gpu.training import als
 from tests import data, reference
-from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, table_of
-from tests.gpu.online_models import N_USERS, TRAINED_ITEMS, Event, OnlineModel, assert_same_state, history_of, settled
+from tests.gpu.models import EXACT_KINDS, matrix_of, random_matrix, random_model, table_of
+from tests.gpu.online_models import (
+    ITEM_KEYS,
+    N_ITEMS,
+    N_USERS,
+    TRAINED_ITEMS,
+    TRAINED_USERS,
+    USER_KEYS,
+    Event,
+    OnlineModel,
+    assert_same_state,
+    history_of,
+    settled,
+)
 
 SMALL: dict[str, Any] = {"n_factors": 8, "n_epochs": 4, "solver": "cholesky"}
 PROBLEMS = [
@@ -200,3 +212,65 @@ def test_shares_of_all_ratings_add_up_to_the_score(kind: type[Params]) -> None:
             expected = model.item_factors[targets] @ model.user_factors[user]
             np.testing.assert_allclose(shares.sum(axis=1), expected, rtol=1e-4, atol=1e-5)
         assert not shares[:, ~model.item_trained[items]].any()
+
+
+class Given:
+    """Priors by item, which the test may change."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self.numbers = numbers
+
+    def of(self, items: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self.numbers[items])
+
+
+def followed(params: Params, history: np.ndarray, priors: Given) -> HostModel:
+    model = random_model(params, TRAINED_USERS, TRAINED_ITEMS)
+    online = HostModel(model, table_of(history), USER_KEYS, ITEM_KEYS, priors=priors)
+    online.touch(np.arange(N_USERS))
+    online.renew(np.arange(N_ITEMS))
+    return online
+
+
+@pytest.mark.parametrize("params", [AlsParams(n_factors=6), AlsImplicitParams(n_factors=6)], ids=["als", "implicit"])
+def test_new_items_are_drawn_toward_their_priors(params: Params) -> None:
+    history = random_matrix(N_USERS, N_ITEMS, 0.5)
+    history[:, N_ITEMS - 1] = np.nan
+    priors = Given(np.random.default_rng(2).standard_normal((N_ITEMS, 7)))
+    priors.numbers[:, -1] *= not params.is_implicit
+    online = followed(params, history, priors)
+    model, problem = online.model, problem_of(online.model)
+    snapshot = model.user_factors[model.user_trained].astype(np.float64)
+    assert online.settle()
+    users, items = tables_of(model, problem)
+    np.testing.assert_array_equal(
+        np.column_stack([model.item_factors, model.item_bias])[-1], priors.numbers[-1].astype(np.float32)
+    )
+    columns = columns_of(history[:, TRAINED_ITEMS:-1], model)
+    own_priors = priors.numbers[TRAINED_ITEMS:-1]
+    for (raters, values), found, prior in zip(columns, items[TRAINED_ITEMS:-1], own_priors, strict=True):
+        a, b = reference.als_system(raters, values, users, problem)
+        ridge = reference.als_ridge(len(raters), N_USERS, problem)
+        if model.is_implicit:  # the sum over all users is that of the snapshot
+            own = reference.als_ridge(len(raters), TRAINED_USERS, problem)
+            a += snapshot.T @ snapshot - users.T.astype(np.float64) @ users + (own - ridge) * np.eye(len(a))
+            ridge = own
+        expected = np.linalg.solve(a, b + ridge * prior[: len(b)])
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("params", [AlsParams(n_factors=6), AlsImplicitParams(n_factors=6)], ids=["als", "implicit"])
+def test_a_changed_prior_leaves_no_trace(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, last = random_matrix(N_USERS, N_ITEMS, 0.5), np.random.default_rng(3).standard_normal((N_ITEMS, 7))
+    fresh = followed(params, history, Given(last))
+    assert fresh.settle()
+    monkeypatch.setattr(exact, "ADDS_PER_SLICE", 1)
+    changing = followed(params, history, priors := Given(np.zeros_like(last)))
+    for item in range(TRAINED_ITEMS, N_ITEMS):
+        while not changing.settle(0.0):
+            pass
+        priors.numbers[item] = last[item]
+        changing.renew(np.array([0, item]))
+    assert changing.settle()
+    for name, array in fresh.model.arrays.items():
+        np.testing.assert_array_equal(changing.model.arrays[name], array, err_msg=name)

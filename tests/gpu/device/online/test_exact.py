@@ -69,6 +69,12 @@ def rows_of(model: Model, lengths: list[int]) -> RatedRows:
     return RatedRows(others, values, bounds, objective.ridges(np.array(lengths), model.n_items))
 
 
+def beside_priors(rows: RatedRows, n_factors: int) -> RatedRows:
+    """The same rows, each drawn toward a prior."""
+    priors = np.random.default_rng(1).standard_normal((len(rows.ridges), n_factors + 1))
+    return rows._replace(priors=priors)
+
+
 def sums_of(model: Model) -> Sums:
     objective, factors = refit_rules.objective_of(model), model.item_factors.astype(np.float64)
     is_kept = objective.is_implicit and not objective.is_nonnegative
@@ -107,12 +113,14 @@ def oracle(model: Model, rows: RatedRows, b: int) -> np.ndarray:
         matrix = gram + (z.T * weights) @ z + ridge * np.eye(len(gram))
         right = z.T @ np.where(values > 0, 1 + weights, 0)
         right = right if right.any() else (gram + ridge * np.eye(len(gram))) @ sums.usual
+        right += ridge * rows.priors[b, :-1] if len(rows.priors) else 0
         return np.append(np.linalg.solve(matrix, right), 0)
     targets = values - model.mean - model.item_bias[rows.others[ratings]]
     ridges = np.full(z.shape[1] + objective.has_biases, ridge)
     ridges[: z.shape[1]] *= objective.unit
     z = np.column_stack([z, np.ones(len(z))]) if objective.has_biases else z
-    found = np.linalg.solve(z.T @ z + np.diag(ridges), z.T @ targets)
+    right = z.T @ targets + (ridges * rows.priors[b, : len(ridges)] if len(rows.priors) else 0)
+    found = np.linalg.solve(z.T @ z + np.diag(ridges), right)
     return found if objective.has_biases else np.append(found, 0)
 
 
@@ -126,6 +134,16 @@ def test_rows_are_those_of_the_host(kind: Callable[[int], Params], n_factors: in
     assert not device[[0, 5]].any()
     if not isinstance(model.params, NmfParams):
         assert_same_rows(device[[3, 6, 7]], np.array([oracle(model, rows, b) for b in (3, 6, 7)]), 1e-6)
+
+
+@pytest.mark.parametrize("n_factors", [4, 65, 128, 256])
+@pytest.mark.parametrize("kind", KINDS[:3], ids=IDS[:3])
+def test_rows_with_priors_are_those_of_the_host(kind: Callable[[int], Params], n_factors: int) -> None:
+    model = model_of(kind(n_factors))
+    rows = beside_priors(rows_of(model, LENGTHS), n_factors)
+    host, device = (whole(placed(model, backend).users(rows)) for backend in (HOST, DEVICE))
+    assert_same_rows(device, host)
+    assert_same_rows(device[[3, 6, 7]], np.array([oracle(model, rows, b) for b in (3, 6, 7)]), 1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)

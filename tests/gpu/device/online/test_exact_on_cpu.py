@@ -21,7 +21,16 @@ from gpu.model import Model
 from gpu.online.exact_rows import RatedRows
 from gpu.param_kinds import Params
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
-from tests.gpu.device.online.test_exact import assert_same_rows, model_of, placed, rows_of, sums_of, whole
+from tests.gpu.device.online.test_exact import (
+    assert_same_rows,
+    beside_priors,
+    model_of,
+    oracle,
+    placed,
+    rows_of,
+    sums_of,
+    whole,
+)
 from tests.gpu.device.test_kernels import compile_with_nvcc, needs_nvcc
 
 COMPILER = shutil.which("c++")
@@ -44,7 +53,8 @@ extern "C" void nonnegative(int order, Rows* rows, Side* side, Constants* consta
     launch(rows->n, N_THREADS, order, [=] { solve_nonnegative(*rows, *side, *constants, carry, found); });
 }
 """
-ROWS = np.dtype([(name, "<u8") for name in ("bounds", "ridges", "others", "values")] + [("flags", "<i4", 4)])
+ADDRESSES = "bounds", "ridges", "others", "values", "priors"
+ROWS = np.dtype([(name, "<u8") for name in ADDRESSES] + [("flags", "<i4", 4)])
 SIDE = np.dtype([(name, "<u8") for name in ("factors", "biases", "gram", "usual", "pull")] + [("trace", "<f8")])
 
 
@@ -65,8 +75,8 @@ class Library(NamedTuple):
         for begin, end in zip(begins, ends, strict=True):
             part = rows if end is None else rows.piece(begin, end)
             flags = len(part.ridges), begin > 0, end is None or end == len(rows.values), 0
-            arrays = [np.ascontiguousarray(part[at]) for at in (2, 3, 0, 1)]
-            given = np.array((*(array.ctypes.data for array in arrays), flags), dtype=ROWS)
+            arrays = [np.ascontiguousarray(part[at]) for at in (2, 3, 0, 1, 4)]
+            given = np.array((*(array.ctypes.data if array.size else 0 for array in arrays), flags), dtype=ROWS)
             structures = (array.ctypes.data for array in (given, self.side, self.constants, carry, found))
             self.functions[function](order, *map(ctypes.c_void_p, structures))
         return found
@@ -112,6 +122,19 @@ def assert_right(params: Params, functions: tuple[str, ...], folder: Path, lengt
 @pytest.mark.parametrize("params", CASES, ids=str)
 def test_rows_of_als(params: Params, tmp_path: Path) -> None:
     assert_right(params, ("in_shared", "in_memory") if params.width < 200 else ("in_memory",), tmp_path, LENGTHS)
+
+
+@needs_compiler
+@pytest.mark.parametrize("params", [CASES[0], CASES[1], CASES[4]], ids=str)
+def test_rows_of_als_with_priors(params: Params, tmp_path: Path) -> None:
+    model = model_of(params, 400)
+    rows, compiled = beside_priors(rows_of(model, LENGTHS), params.width), library(model, tmp_path)
+    expected, found = whole(placed(model, HOST).users(rows)), compiled.solve("in_shared", 0, rows)
+    assert_same_rows(found, expected)
+    assert_same_rows(found[[3, 6, 8]], np.array([oracle(model, rows, b) for b in (3, 6, 8)]), 1e-6)
+    assert compiled.solve("in_memory", 1, rows).tobytes() == found.tobytes()
+    last = rows.part(len(LENGTHS) - 1, len(LENGTHS))
+    assert compiled.solve("in_shared", 1, last, (1, 5, 6, 8)).tobytes() == found[-1:].tobytes()
 
 
 @needs_compiler

@@ -38,11 +38,13 @@ class Applied(NamedTuple):
         changes: changes of the table of ratings, at ascending positions; see `service.engine.history.position_of`.
         forgotten: forgotten users, in order.
         of_strengths: the effect on the table of strengths; None if it shares that of ratings.
+        described: int64 (B,), items whose attributes have changed.
     """
 
     changes: Changes
     forgotten: list[Forgotten]
     of_strengths: Applied | None = None
+    described: NDArray[np.int64] = _NO_ROWS
 
     @property
     def strengths(self) -> Applied:
@@ -55,4 +57,5 @@ class Applied(NamedTuple):
         changes = Changes.joined([part.changes for part in parts])
         is_shared = all(part.of_strengths is None for part in parts)
         strengths = None if is_shared else cls.joined([part.strengths for part in parts])
-        return cls(changes, [gone for part in parts for gone in part.forgotten], strengths)
+        described = np.concatenate([part.described for part in parts])
+        return cls(changes, [gone for part in parts for gone in part.forgotten], strengths, described)

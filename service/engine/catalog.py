@@ -107,6 +107,13 @@ class Catalog:
             return found
         return msgspec.structs.replace(found, embedding=self.embedding(row).tolist())
 
+    def features(self, row: int) -> tuple[dict[str, list[str]], NDArray[np.float32] | None]:
+        """(tags, embedding (D,)) of an item; ({}, None) if it is not in the catalog, or deleted."""
+        text = self._texts[row] if row < len(self._texts) else None
+        if text is None:
+            return {}, None
+        return _decode(text).tags, self.embedding(row) if self._has_embedding.values[row] else None
+
     def embedding(self, row: int) -> NDArray[np.float32]:
         """The embedding of an item that has one, float32 (D,)."""
         numbers: NDArray[np.float32] = self._embeddings.values[row]

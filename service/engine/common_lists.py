@@ -57,7 +57,8 @@ class CommonLists:
         """Count what waits. Sums are of integers, so they do not depend on what is counted together."""
         if not self._uncounted:
             return
-        (changes, forgotten, _), n_items = Applied.joined(self._uncounted), self._history.table.n_items
+        changes, forgotten, *_ = Applied.joined(self._uncounted)
+        n_items = self._history.table.n_items
         self._uncounted, self._n_uncounted = [], 0
         self._popularity.note(changes.items, changes.old, changes.new, n_items)
         moves = [Moves.of(changes.items, changes.old, changes.old_times, -1)]

@@ -175,8 +175,8 @@ class History:
         """Apply an entry of another kind than ratings and events."""
         if entry.subject is not None:
             return self._apply_subject(entry.kind, entry.subject, entry.id.ms)
-        self._change_items(entry.items, [entry.id.ms] * len(entry.items))
-        return []
+        described = self._change_items(entry.items, [entry.id.ms] * len(entry.items))
+        return [Applied(NO_CHANGES, [], described=described)]
 
     def _apply_subject(self, kind: str, subject: str, ms: int) -> list[Applied]:
         if kind == "forget":
@@ -195,13 +195,14 @@ class History:
             return Applied(NO_CHANGES, [rated])
         return Applied(NO_CHANGES, [rated], Applied(NO_CHANGES, [self.strengths.drop_user(user)]))
 
-    def _change_items(self, changes: Sequence[ItemChange], times_ms: Sequence[int]) -> None:
-        rows = self.items.rows_or_new([change.item for change in changes]).tolist()
+    def _change_items(self, changes: Sequence[ItemChange], times_ms: Sequence[int]) -> NDArray[np.int64]:
+        rows = self.items.rows_or_new([change.item for change in changes]).astype(np.int64)
         self._grow()
         self.catalog.grow(len(self.items))
-        for row, change, ms in zip(rows, changes, times_ms, strict=True):
+        for row, change, ms in zip(rows.tolist(), changes, times_ms, strict=True):
             self._seen_ms.values[row] = self._seen_ms.values[row] or ms
             self.catalog.apply(row, change)
+        return rows
 
     def _grow(self) -> None:
         self.table.grow(len(self.users), len(self.items))

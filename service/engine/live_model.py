@@ -16,7 +16,9 @@ from gpu.ranking.eligible import Eligible
 from gpu.ratings import Rows
 from service.engine.applied import Applied
 from service.engine.history import History, position_of
+from service.engine.item_priors import ItemPriors
 from service.engine.shelf import Hidden
+from service.storage.content_map import ContentMap
 from service.storage.events import StreamId
 from service.storage.manifest import Manifest
 from service.storage.snapshot import Snapshot, shown
@@ -41,22 +43,28 @@ class LiveModel:
         online: the parameters, which learn from the history.
     """
 
-    def __init__(self, manifest: Manifest, ready: ReadyModel, history: History) -> None:
+    def __init__(
+        self, manifest: Manifest, ready: ReadyModel, history: History, content: ContentMap | None = None
+    ) -> None:
         """Take over a model in the rows of `history`, and queue refits of the users who changed since its watermark.
 
-        The model is behind until `settle` returns true.
+        The model is behind until `settle` returns true. With `content`, the one of its snapshot, items without training
+        have priors by their attributes.
         """
         self.manifest = manifest
         self._history, is_implicit = history, ready.model.is_implicit
         self.table = history.table_of(is_implicit=is_implicit)
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
         self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
-        self._unknown = np.zeros(0, dtype=np.bool_)  # items without ratings that the model was not trained on
+        self._unknown = np.zeros(0, dtype=np.bool_)  # items with neither ratings, nor training, nor a prior
+        self._priors = None if content is None else ItemPriors(content, history.catalog)
         watermark = StreamId.parse(manifest.watermark)
         # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
         since = position_of(watermark) if manifest.format > 1 else None
-        self.online = ready.follow(history.users.keys, history.items.keys, since)
+        self.online = ready.follow(history.users.keys, history.items.keys, since, self._priors)
         self.online.touch(history.changed_since(watermark, is_implicit=is_implicit))
+        if self._priors is not None:
+            self.online.renew(np.flatnonzero(history.catalog.listed))
         self._update_unknown(NO_ITEMS)
 
     @property
@@ -81,8 +89,10 @@ class LiveModel:
 
     def learn(self, applied: Applied) -> None:
         """Queue the changes that the history has just applied. This is cheap; `settle` does the work."""
-        applied = applied.strengths if self.model.is_implicit else applied
+        described, applied = applied.described, applied.strengths if self.model.is_implicit else applied
         self.online.grow(self._history.users.keys, self._history.items.keys)
+        if self._priors is not None:
+            self.online.renew(described)
         self.online.note(applied.changes)
         for gone in applied.forgotten:
             self.online.forget(gone.user, gone.items, gone.values)
@@ -90,11 +100,15 @@ class LiveModel:
 
     def settle(self, budget_s: float | None) -> bool:
         """Do pending refits for about `budget_s` seconds (None: all of them); true when none is left."""
-        return self.online.settle(budget_s)
+        is_done = self.online.settle(budget_s)
+        self._show_informed()
+        return is_done
 
     def catch_up(self, budget_s: float) -> bool:
         """Refit trained items whose ratings have changed, and users who rated them; like `settle`."""
-        return self.online.catch_up(budget_s)
+        is_done = self.online.catch_up(budget_s)
+        self._show_informed()
+        return is_done
 
     def is_personal(self, items: NDArray[np.int32]) -> bool:
         """Whether ratings of these items tell the model something about a user."""
@@ -242,6 +256,12 @@ class LiveModel:
         self.online.index.hide(out)
         self._must_hide_again, self._hidden, self._min_ratings = False, hidden.version, min_ratings
 
+    def _show_informed(self) -> None:
+        """Update `_unknown` for items that refits have found to have a prior, or none any more."""
+        if self._priors is not None and self._priors.moved:
+            self._update_unknown(np.array(sorted(self._priors.moved)))
+            self._priors.moved.clear()
+
     def _update_unknown(self, items: NDArray[np.integer]) -> None:
         """Update `_unknown` for `items` and for items added since the last call."""
         counts, trained, n_seen = self.table.item_counts, self.model.item_trained, len(self._unknown)
@@ -249,6 +269,8 @@ class LiveModel:
             self._unknown = np.append(self._unknown, (counts[n_seen:] == 0) & ~trained[n_seen:])
             self._must_hide_again = True
         are_unknown = (counts[items] == 0) & ~trained[items]
+        if self._priors is not None:
+            are_unknown &= ~self._priors.exist(items)
         self._must_hide_again |= bool((are_unknown != self._unknown[items]).any())
         self._unknown[items] = are_unknown
 

@@ -286,16 +286,16 @@ class HotSwap:
             # Not on the engine thread: it takes long, and the first time a device compiles for seconds.
             ready = prepare_online(model, table, history.users.keys, history.items.keys, engine.backend)
             try:
-                engine.run_slices(self._installing(loaded.manifest, ready, n_forgotten)).result()
+                engine.run_slices(self._installing(loaded, ready, n_forgotten)).result()
             except _Outdated:
                 continue
             return
 
-    def _installing(self, manifest: Manifest, ready: ReadyModel, n_forgotten: int) -> Slices:
+    def _installing(self, loaded: Snapshot, ready: ReadyModel, n_forgotten: int) -> Slices:
         engine = self._engine
         if engine.n_forgotten != n_forgotten:
             raise _Outdated
-        live_model = LiveModel(manifest, ready, engine.history)
+        live_model = LiveModel(loaded.manifest, ready, engine.history, loaded.content)
         engine.prepare(live_model)
         try:
             patient_until_s = time.monotonic() + CATCH_UP_S

@@ -12,6 +12,7 @@ import gpu
 from gpu.calibration import FEW
 from gpu.params import with_changes
 from gpu.ratings import Ratings
+from service.engine.catalog import Catalog
 from service.engine.history import History
 from service.event_types import DEFAULT_TYPES, EventTypes
 from service.storage.events import StreamId
@@ -24,6 +25,7 @@ class Corpus(NamedTuple):
     Attributes:
         times: of the training pairs, as of the watermark.
         has_events: whether events are among them.
+        catalog: the attributes of items, by row.
     """
 
     training: Ratings
@@ -32,6 +34,7 @@ class Corpus(NamedTuple):
     item_ids: list[str]
     times: gpu.Times | None = None
     has_events: bool = False
+    catalog: Catalog | None = None
 
 
 def read_corpus(
@@ -68,7 +71,8 @@ def read_corpus(
     item_ids = history.items.ids(range(len(history.items)))
     has_events = is_implicit and history.strengths.has_events
     times = gpu.Times(seconds[~is_held_out], watermark.ms / 1000)
-    return Corpus(part(~is_held_out), part(is_held_out), present_ids, item_ids, times, has_events)
+    ids = present_ids, item_ids
+    return Corpus(part(~is_held_out), part(is_held_out), *ids, times, has_events, history.catalog)
 
 
 def decided(corpus: Corpus, params: gpu.Params) -> gpu.Params:

@@ -34,6 +34,7 @@ from service import threads, tuning
 from service.engine.rehearsal import rehearse_model
 from service.event_types import DEFAULT_TYPES, EventTypes, parse_event_types
 from service.jobs.cluster_address import ClusterAddress
+from service.jobs.content import content_map_of
 from service.jobs.corpus import Corpus, decided, read_corpus, usable
 from service.jobs.promotion import finite, measure, objection
 from service.jobs.ranks import Ranks, ranks_for, remark
@@ -250,6 +251,7 @@ def _written(
         watermark=watermark,
         n_ratings=len(corpus.training),
         given=requested,
+        content=None if corpus.catalog is None else content_map_of(model, corpus.catalog),
     )
 
 

@@ -1,7 +1,8 @@
 """Snapshots: a trained model with its id tables in a folder, written completely or not at all.
 
 `<version>/` holds `arrays.safetensors`, `users.parquet`, `items.parquet` (column `id`, in row order), `manifest.json`
-(with the SHA-256 of each of these) and `manifest.sha256`. It is written under a temporary name, synced and renamed.
+(with the SHA-256 of each of these) and `manifest.sha256`; with a content map also `content.safetensors`. It is written
+under a temporary name, synced and renamed.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from gpu.params import params_for
 from service.errors import CorruptSnapshot, UnknownVersion
 from service.storage import files, snapshot_files
 from service.storage import manifest as manifests
+from service.storage.content_map import ContentMap
 from service.storage.manifest import FORMAT, Manifest, StoredCalibration
 
 N_KEPT = 3  # versions of each name: the live one and the two newest others
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
-MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
+CONTENT_FILE, MANIFEST_FILE, DIGEST_FILE = "content.safetensors", "manifest.json", "manifest.sha256"
 TIME_FORMAT = "%Y%m%dT%H%M%S"
 _VERSION = re.compile(
     r"(?P<shown>(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4})(\.(?P<revision>[1-9]\d{0,8}))?"
@@ -39,12 +41,13 @@ _VERSION = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A loaded snapshot: its manifest, its model in the rows of the snapshot, and the ids of these rows."""
+    """A loaded snapshot: manifest, model in the rows of the snapshot, ids of these rows, and content map, if any."""
 
     manifest: Manifest
     model: Model
     user_ids: Sequence[str]
     item_ids: Sequence[str]
+    content: ContentMap | None = None
 
 
 def shown(version: str) -> str:
@@ -88,12 +91,13 @@ def write(
     n_ratings: int | None = None,
     given: dict[str, Any] | None = None,
     version: str | None = None,
+    content: ContentMap | None = None,
 ) -> Manifest:
     """Write `model` below `folder`, and return its manifest; the snapshot is on disk under its final name on return.
 
     Args:
         folder: the folder of all snapshots.
-        model, user_ids, item_ids: the model and the ids of its rows.
+        model, user_ids, item_ids, content: the model, the ids of its rows, and its content map, if any.
         metrics, watermark, n_ratings: see `Manifest`.
         given: the hyperparameters that were requested. Default: those that differ from the defaults.
         version: default: a new one.
@@ -105,6 +109,9 @@ def write(
         snapshot_files.write_arrays(temporary / ARRAYS_FILE, model)
         snapshot_files.write_ids(temporary / USERS_FILE, user_ids)
         snapshot_files.write_ids(temporary / ITEMS_FILE, item_ids)
+        if content is not None:
+            content.write(temporary / CONTENT_FILE)
+        names = ARRAYS_FILE, USERS_FILE, ITEMS_FILE, *((CONTENT_FILE,) if content else ())
         manifest = Manifest(
             version=version,
             algorithm=model.params.algorithm,
@@ -115,7 +122,7 @@ def write(
             watermark=watermark,
             n_users=model.n_users,
             n_items=model.n_items,
-            files={name: files.sha256_of(temporary / name) for name in (ARRAYS_FILE, USERS_FILE, ITEMS_FILE)},
+            files={name: files.sha256_of(temporary / name) for name in names},
             format=FORMAT,
             calibration=StoredCalibration.of(model.calibration),
             given=manifests.changed(model.params) if given is None else given,
@@ -281,6 +288,7 @@ def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
         n_ratings=snapshot.manifest.n_ratings,
         given=snapshot.manifest.given,
         version=f"{shown(version)}.{revision}",
+        content=snapshot.content,
     )
 
 
@@ -300,9 +308,9 @@ def _loaded(path: Path, manifest: Manifest) -> Snapshot:
     params = params_for(manifest.algorithm, manifest.parameters)
     arrays = snapshot_files.read_arrays(path / ARRAYS_FILE, format_=manifest.format)
     model = Model(params, manifest.mean, manifest.scale, arrays, manifest.calibration.restored())
-    snapshot = Snapshot(
-        manifest, model, snapshot_files.read_ids(path / USERS_FILE), snapshot_files.read_ids(path / ITEMS_FILE)
-    )
+    user_ids, item_ids = (snapshot_files.read_ids(path / name) for name in (USERS_FILE, ITEMS_FILE))
+    content = ContentMap.read(path / CONTENT_FILE, model.params.width) if CONTENT_FILE in manifest.files else None
+    snapshot = Snapshot(manifest, model, user_ids, item_ids, content)
     if (len(snapshot.user_ids), len(snapshot.item_ids)) != (model.n_users, model.n_items):
         raise ValueError(f"expected ids for {model.n_users} users and {model.n_items} items")
     return snapshot

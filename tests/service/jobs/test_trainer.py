@@ -422,3 +422,30 @@ def test_absurd_ratings_decide_nothing_in_a_comparison() -> None:
     found, n_far = usable(Corpus(poisoned, poisoned, [], []), gpu.params_for("sgd", {}))
     assert n_far == 1
     assert found.training.scale == found.held_out.scale == (min(low, values.min()), high)
+
+
+def test_a_catalog_adds_a_content_map_to_the_snapshot(data: Path) -> None:
+    without, _ = run(data, "als-implicit", ALS)
+    genres = [ItemChange(f"i{n}", tags={"genre": [("war", "love")[n % 2]]}) for n in range(40)]
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "item", items=genres)])
+    with_catalog, _ = run(data, "als-implicit", ALS)
+    others, _ = run(data, "nmf", ALS)
+    folder = data / "snapshots"
+    loaded = snapshot.load(folder, str(with_catalog.version))
+    assert loaded.content is not None
+    assert {*loaded.content.features.tags} == {("genre", "war"), ("genre", "love")}
+    numbers = np.array([int(item[1:]) for item in loaded.item_ids])
+    priors = [loaded.content.prior({"genre": [genre]}, None) for genre in ("war", "love")]
+    for parity, prior in enumerate(priors):
+        assert prior is not None
+        likeness = loaded.model.item_factors @ prior[:-1]
+        assert likeness[numbers % 2 == parity].min() > likeness[numbers % 2 != parity].max()
+    rewritten = snapshot.rewrite_without(folder, str(with_catalog.version), "u3")
+    again = snapshot.load(folder, rewritten.version).content
+    np.testing.assert_array_equal(again and again.weights, loaded.content.weights)
+    for version in (without.version, others.version):
+        assert not (folder / str(version) / snapshot.CONTENT_FILE).exists()
+        assert snapshot.load(folder, str(version)).content is None
+    first, second = ((folder / str(one.version)) for one in (without, with_catalog))
+    for name in (snapshot.ARRAYS_FILE, snapshot.USERS_FILE, snapshot.ITEMS_FILE):
+        assert (first / name).read_bytes() == (second / name).read_bytes()

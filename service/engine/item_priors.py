@@ -1,0 +1,43 @@
+"""`ItemPriors`: the priors of new items by the attributes that the catalog has now. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.growing import Growing
+from service.engine.catalog import Catalog
+from service.storage.content_map import ContentMap
+
+
+class ItemPriors:
+    """See `gpu.online.priors.Priors`. Nothing is kept of an item but whether it has a prior.
+
+    Attributes:
+        moved: items that got a prior or lost it since the owner cleared this.
+    """
+
+    def __init__(self, content: ContentMap, catalog: Catalog) -> None:
+        self._content, self._catalog = content, catalog
+        self._exist = Growing(np.zeros(0, dtype=np.bool_))
+        self.moved: set[int] = set()
+
+    def exist(self, items: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Whether each of `items` (B,) had a prior when it was last refitted."""
+        exist = np.zeros(len(items), dtype=np.bool_)
+        is_noted = items < len(self._exist.values)
+        exist[is_noted] = self._exist.values[items[is_noted]]
+        return exist
+
+    def of(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
+        """[p; b] of `items` (B,), float64 (B, F + 1); zeros for items without known attributes. About 20 µs an item."""
+        priors = np.zeros((len(items), self._content.weights.shape[1]))
+        self._exist.grow(int(items.max(initial=-1)) + 1)
+        for n, item in enumerate(items.tolist()):
+            prior = self._content.prior(*self._catalog.features(item))
+            if prior is not None:
+                priors[n] = prior
+            if self._exist.values[item] != (prior is not None):
+                self._exist.values[item] = prior is not None
+                self.moved.add(item)
+        return priors

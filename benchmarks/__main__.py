@@ -102,6 +102,20 @@ def stream(data: Data, algorithms: Names = "als,sgd,culsh,esgd", backend: Where 
     _measure(measurement, data, algorithms, backend, json)
 
 
+@app.command("new-items")
+def new_items(
+    data: Data,
+    algorithms: Names = "als-implicit,als",
+    seed: Annotated[int, typer.Option(help="Seed of the new films.")] = 42,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, the machine first.")] = False,
+) -> None:
+    """HR@10 and Recall@20 of films of ml-1m that the model was not trained on, with and without their tags."""
+    from benchmarks import new_items as table
+    from benchmarks.report import show
+
+    show(list(table.run(data, options.algorithms(algorithms), seed)), json)
+
+
 class Measurement(Protocol):
     """A module with one row for each set and algorithm."""
 

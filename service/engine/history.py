@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
+from gpu.model import Model
 from gpu.online.rating_table import POSITIONS_A_MS, Changes, RatingTable
 from service.engine.applied import NO_CHANGES, Applied, Forgotten
 from service.engine.catalog import Catalog
@@ -60,22 +61,32 @@ class History:
         self.strengths = Strengths(self.table, self._last_ms)
         self._sources = Sources()
 
-    def table_of(self, *, is_implicit: bool) -> RatingTable:
-        """The table that a model learns: strengths if it is implicit, else ratings."""
-        return self.strengths.table if is_implicit else self.table
+    def learns_strengths(self, model: Model, watermark: StreamId) -> bool:
+        """Whether a model that was trained up to `watermark` learns strengths; explicit ones learn ratings.
+
+        An implicit model that took ratings for a scale, before there were events, keeps to ratings until it is trained
+        again: to such a model, one view would be the lowest rating.
+        """
+        if model.is_implicit and model.calibration.values == "ratings":
+            return self.strengths.began_before(watermark.ms)
+        return model.is_implicit
+
+    def table_of(self, *, has_strengths: bool) -> RatingTable:
+        """The table of strengths, or that of ratings."""
+        return self.strengths.table if has_strengths else self.table
 
     def is_known_at(self, users: NDArray[np.integer], watermark: StreamId) -> NDArray[np.bool_]:
         """Whether each row, of (B,), existed at `watermark`. A forgotten user who comes back has a newer row."""
         is_known: NDArray[np.bool_] = self._first_ms.values[users] <= watermark.ms
         return is_known
 
-    def changed_since(self, watermark: StreamId, *, is_implicit: bool) -> NDArray[np.int64]:
+    def changed_since(self, watermark: StreamId, *, has_strengths: bool) -> NDArray[np.int64]:
         """Rows of users whose part of `table_of` has changed after `watermark`.
 
         Users with a change in the same millisecond as the watermark always count too, so that the answer does not
         depend on how the entries were grouped.
         """
-        last_ms = self.strengths.last_ms if is_implicit else self._last_ms.values
+        last_ms = self.strengths.last_ms if has_strengths else self._last_ms.values
         return np.flatnonzero(last_ms >= watermark.ms)
 
     @property
@@ -162,7 +173,7 @@ class History:
         if not (self.strengths.has_events or len(events.keys)):
             return Applied(self._rate_items(batch), [])
         if not self.strengths.has_events:
-            self.strengths.separate()
+            self.strengths.separate(int(batch.times_ms[events.are_events][0]))
         known = self.strengths.sums_before(batch)
         changes = self._rate_items(batch.where(~events.are_events))
         return Applied(changes, [], Applied(self.strengths.apply(batch, events, known), []))

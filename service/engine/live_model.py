@@ -39,7 +39,7 @@ class LiveModel:
 
     Attributes:
         manifest: manifest of its snapshot; the algorithm is the name.
-        table: what it learns: strengths or ratings, see `History.table_of`.
+        table: what it learns, see `History.learns_strengths`.
         online: the parameters, which learn from the history.
     """
 
@@ -52,17 +52,17 @@ class LiveModel:
         have priors by their attributes.
         """
         self.manifest = manifest
-        self._history, is_implicit = history, ready.model.is_implicit
-        self.table = history.table_of(is_implicit=is_implicit)
+        self._history, watermark = history, StreamId.parse(manifest.watermark)
+        self._has_strengths = history.learns_strengths(ready.model, watermark)
+        self.table = history.table_of(has_strengths=self._has_strengths)
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
         self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
         self._unknown = np.zeros(0, dtype=np.bool_)  # items with neither ratings, nor training, nor a prior
         self._priors = None if content is None else ItemPriors(content, history.catalog)
-        watermark = StreamId.parse(manifest.watermark)
         # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
         since = position_of(watermark) if manifest.format > 1 else None
         self.online = ready.follow(history.users.keys, history.items.keys, since, self._priors)
-        self.online.touch(history.changed_since(watermark, is_implicit=is_implicit))
+        self.online.touch(history.changed_since(watermark, has_strengths=self._has_strengths))
         if self._priors is not None:
             self.online.renew(np.flatnonzero(history.catalog.listed))
         self._update_unknown(NO_ITEMS)
@@ -89,7 +89,7 @@ class LiveModel:
 
     def learn(self, applied: Applied) -> None:
         """Queue the changes that the history has just applied. This is cheap; `settle` does the work."""
-        described, applied = applied.described, applied.strengths if self.model.is_implicit else applied
+        described, applied = applied.described, applied.strengths if self._has_strengths else applied
         self.online.grow(self._history.users.keys, self._history.items.keys)
         if self._priors is not None:
             self.online.renew(described)
@@ -143,7 +143,7 @@ class LiveModel:
         strengths = self._history.strengths
         if include_seen:
             return strengths.disliked(user)
-        return strengths.only_seen(user) if self.model.is_implicit else strengths.unrated(user)
+        return strengths.only_seen(user) if self._has_strengths else strengths.unrated(user)
 
     # --- answers
 

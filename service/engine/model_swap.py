@@ -33,6 +33,7 @@ from service.engine.readiness import MODELS
 from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
 from service.metrics import Metrics
 from service.storage import live_versions, snapshot
+from service.storage.events import StreamId
 from service.storage.manifest import Manifest, StoredCalibration
 from service.storage.snapshot import Snapshot
 from service.threads import PartThread
@@ -268,7 +269,7 @@ class HotSwap:
             NotEnoughMemory: it does not, on the host or on the device; the message has the needed and the free bytes.
         """
         params = params_for(manifest.algorithm, manifest.parameters)
-        backend, table = self._engine.backend, self._engine.history.table_of(is_implicit=params.is_implicit)
+        backend, table = self._engine.backend, self._engine.history.table_of(has_strengths=params.is_implicit)
         sizes = (manifest.n_users, manifest.n_items), (table.n_users, table.n_items)
         for name, n_bytes in room.needed_bytes(params, *sizes, table.n_ratings, backend).items():
             what = f"{manifest.version} in addition to the models that answer ({name})"
@@ -276,7 +277,8 @@ class HotSwap:
 
     def _prepare(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
-        table = history.table_of(is_implicit=loaded.model.is_implicit)
+        watermark = StreamId.parse(loaded.manifest.watermark)
+        table = history.table_of(has_strengths=history.learns_strengths(loaded.model, watermark))
         item_index.prepare(loaded.model.params.width, engine.backend)
         self._compile([loaded.manifest.algorithm], lambda share, note: None)
         while True:

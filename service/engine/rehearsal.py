@@ -79,7 +79,8 @@ class _Stage:
         watermark = BEFORE_ALL if later else AFTER_ALL  # trained items learn too if the model is behind
         manifest = Manifest("", algorithm, {}, model.mean, model.scale, {}, watermark, N_USERS, N_ITEMS, {}, FORMAT)
         rows = np.arange(N_USERS), np.arange(N_ITEMS)
-        table = self._history.table_of(is_implicit=model.is_implicit)
+        has_strengths = self._history.learns_strengths(model, StreamId.parse(watermark))
+        table = self._history.table_of(has_strengths=has_strengths)
         moved = model.mapped(*rows, table.n_users, table.n_items)
         keys = self._history.users.keys, self._history.items.keys
         prepare = prepare_online if backend.name == HOST.name else stand_in.prepare_online

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.calibration import FEW
 from gpu.growing import Growing
 from gpu.online.events import RecentKeys, add_up
 from gpu.online.rating_table import Changes, RatingTable
@@ -88,12 +89,14 @@ class Strengths:
     Attributes:
         table: the strength of each pair.
         has_events: whether there has been an event; from then on `table` shares nothing with the ratings.
+        first_ms: Unix milliseconds of the first event, if there is one.
     """
 
     def __init__(self, ratings: RatingTable, last_ms: Growing) -> None:
         """Share the content of `ratings`, and `last_ms`, the time of each user's last rating."""
         self._ratings, self.table, self._last_ms = ratings, ratings.sharing(), last_ms
-        self.has_events = False
+        self.has_events, self.first_ms = False, 0
+        self._weights: set[float] = set()  # of the events that counted, without 0
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
 
     def grow(self, n_users: int, n_items: int) -> None:
@@ -104,8 +107,22 @@ class Strengths:
             self._recent.grow(n_users)
             self._last_ms.grow(n_users)
 
-    def separate(self) -> None:
-        """Share no longer with the ratings."""
+    @property
+    def are_mixed(self) -> bool:
+        """Whether strengths are no ratings on one scale: events of several weights, or more than a few beside ratings.
+
+        The values of a mix say nothing about its kind: among thousand views, ten carts look like the top of a scale.
+        """
+        n_ratings, n_strengths = self._ratings.n_ratings, self.table.n_ratings
+        return len(self._weights) > 1 or (n_ratings > 0 and n_strengths - n_ratings > FEW * n_strengths)
+
+    def began_before(self, ms: int) -> bool:
+        """Whether there was an event before this time, in Unix milliseconds."""
+        return self.has_events and self.first_ms < ms
+
+    def separate(self, first_ms: int) -> None:
+        """Share no longer with the ratings, because of an event at `first_ms`."""
+        self.first_ms = first_ms
         self.table.separate()
         last_ms = Growing(np.zeros(0, dtype=np.int64))
         last_ms.grow(len(self._last_ms.values))
@@ -196,6 +213,7 @@ class Strengths:
         counts = self._recent.take(own.users, events.keys) & ~np.isnan(events.weights)
         times = np.minimum(own.timestamps, own.times_ms / 1000)
         times[events.weights == 0] = -np.inf  # what was only seen does not make a strength younger
+        self._weights.update(np.unique(events.weights[counts & (events.weights != 0)]).tolist())
         pairs, amounts = known.pair_of[events.are_events], own.values * events.weights
         add_up(pairs[counts], amounts[counts], times[counts], MAX_SUM, known.sums, known.latest)
         may_change = ~events.are_events

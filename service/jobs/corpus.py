@@ -24,6 +24,7 @@ class Corpus(NamedTuple):
 
     Attributes:
         times: of the training pairs, as of the watermark.
+        are_mixed: whether they are strengths of several kinds, see `service.engine.strengths`.
         has_events: whether events are among them.
         catalog: the attributes of items, by row.
     """
@@ -33,6 +34,7 @@ class Corpus(NamedTuple):
     user_ids: list[str]
     item_ids: list[str]
     times: gpu.Times | None = None
+    are_mixed: bool = False
     has_events: bool = False
     catalog: Catalog | None = None
 
@@ -52,7 +54,7 @@ def read_corpus(
     """
     history = History(types)
     history.load(RatingLog(data / "ratings"), upto=watermark)
-    table = history.table_of(is_implicit=is_implicit)
+    table = history.table_of(has_strengths=is_implicit)
     ratings = table.ratings(history.users.keys, history.items.keys)
     stays = _are_listed(ratings, history.catalog.deleted)
     seconds, ratings = table.seconds()[stays], ratings if stays.all() else ratings.where(stays)
@@ -71,19 +73,21 @@ def read_corpus(
     item_ids = history.items.ids(range(len(history.items)))
     has_events = is_implicit and history.strengths.has_events
     times = gpu.Times(seconds[~is_held_out], watermark.ms / 1000)
-    ids = present_ids, item_ids
-    return Corpus(part(~is_held_out), part(is_held_out), *ids, times, has_events, history.catalog)
+    are_mixed = has_events and history.strengths.are_mixed
+    known = present_ids, item_ids, times
+    return Corpus(part(~is_held_out), part(is_held_out), *known, are_mixed, has_events, history.catalog)
 
 
 def decided(corpus: Corpus, params: gpu.Params) -> gpu.Params:
-    """`params` with the decision that strengths are counts, if `values` is `auto` and more than a few are below 0.
+    """`params` with the decision that strengths are counts, if `values` is `auto` and they are mixed or below 0.
 
-    Without events such values are ratings on a scale. A sum of events below 0 is a dislike whatever the others are.
+    Ratings alone, or events of one type alone, are judged by their values. More than a few sums of events below 0 are
+    dislikes, whatever the others are.
     """
     if not corpus.has_events or getattr(params, "values", None) != "auto" or not len(corpus.training):
         return params
     is_below = np.quantile(corpus.training.by_user.values, FEW, method="inverted_cdf") < 0
-    return with_changes(params, values="counts") if is_below else params
+    return with_changes(params, values="counts") if corpus.are_mixed or is_below else params
 
 
 def _are_listed(ratings: Ratings, deleted: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -23,6 +23,7 @@ from tests.service.planted import SMALL, entries
 
 TYPES = parse_event_types("rate=1,purchase=10,dislike=-2,impression=seen")
 DECAYED = "als-implicit with a half-life"
+COUNTED = "als-implicit of counts", "culsh-implicit of counts"
 LATER = [("u0", "i3", "purchase"), ("u0", "i8", "dislike"), ("u0", "i13", "impression"), ("new", "i2", "purchase")]
 
 
@@ -47,9 +48,11 @@ def history_of(given: Sequence[Entry]) -> History:
 
 def trained(history: History, algorithm: str) -> Model:
     small: dict[str, Any] = {"n_factors": 8, "n_epochs": 5}
-    small = {"ease": {}, "culsh-implicit": SMALL, DECAYED: small | {"half_life_days": 1e-3}}.get(algorithm, small)
+    small = SMALL if algorithm.startswith("culsh-implicit") else {} if algorithm == "ease" else small
+    special = {name: {"values": "counts"} for name in COUNTED} | {DECAYED: {"half_life_days": 1e-3}}
+    small = small | special.get(algorithm, {})
     params = gpu.params_for(algorithm.partition(" ")[0], small)
-    table = history.table_of(is_implicit=params.is_implicit)
+    table = history.table_of(has_strengths=params.is_implicit)
     times = gpu.Times(table.seconds(), 2.0)
     return gpu.fit(table.ratings(history.users.keys, history.items.keys), params, times=times)
 
@@ -60,7 +63,7 @@ def copy_of(model: Model) -> Model:
 
 
 def live(history: History, model: Model, watermark: str = "2000-0") -> LiveModel:
-    table = history.table_of(is_implicit=model.is_implicit)
+    table = history.table_of(has_strengths=history.learns_strengths(model, StreamId.parse(watermark)))
     name, users = model.params.algorithm, np.arange(model.n_users)
     rows = np.where([bool(history.users.id(user)) for user in users.tolist()], users, -1), np.arange(model.n_items)
     manifest = Manifest(
@@ -155,7 +158,7 @@ def test_popular_items_follow_strengths_and_masks() -> None:
     assert [one.item for one in answer.items] == ["much bought"]
 
 
-@pytest.mark.parametrize("algorithm", ["als-implicit", DECAYED, "als", "culsh-implicit", "ease", "sgd"])
+@pytest.mark.parametrize("algorithm", [*COUNTED, DECAYED, "als-implicit", "als", "ease", "sgd"])
 def test_a_restart_learns_events_as_the_stream_did(algorithm: str) -> None:
     given = [
         events(3000, *LATER),
@@ -184,6 +187,24 @@ def test_an_explicit_model_learns_ratings_alone() -> None:
     learn(history, ranking, events(3000, ("u0", "i3", "purchase"), ("u1", "i8", "dislike")))
     for name, array in ranking.models()[0].model.arrays.items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
+@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh-implicit"])
+def test_a_model_of_ratings_on_a_scale_learns_events_from_its_next_training_on(algorithm: str) -> None:
+    """To such a model, an event of weight 1 would be the lowest rating."""
+    history = history_of(entries())
+    model = trained(history, algorithm)
+    assert model.calibration.values == "ratings"
+    ranking = ranking_of(history, live(history, model))
+    before = {name: array.copy() for name, array in ranking.models()[0].model.arrays.items()}
+    learn(history, ranking, events(3000, ("u0", "i3", "rate"), ("u1", "i8", "rate")))
+    for name, array in ranking.models()[0].model.arrays.items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
+    assert "i3" not in items(ranking, "u0")
+    ranking.install(live(history, model, watermark="3001-0"))  # as if trained again
+    learn(history, ranking, events(3002, ("u0", "i4", "rate")))
+    row = history.users.row("u0")
+    assert (ranking.models()[0].model.user_factors[row] != before["user_factors"][row]).any()
 
 
 def test_a_dislike_lowers_what_is_like_it_and_a_purchase_raises_it() -> None:

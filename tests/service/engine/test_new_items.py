@@ -64,7 +64,7 @@ def snapshot(request: pytest.FixtureRequest) -> tuple[Model, ContentMap]:
 
 def live(history: History, snapshot: tuple[Model, ContentMap], *, has_content: bool = True) -> LiveModel:
     model, content = snapshot
-    name, table = model.params.algorithm, history.table_of(is_implicit=model.is_implicit)
+    name, table = model.params.algorithm, history.table_of(has_strengths=model.is_implicit)
     counts = model.n_users, model.n_items
     manifest = Manifest(f"{name}-1", name, {}, model.mean, model.scale, {}, "2500-0", *counts, {}, FORMAT)
     rows = [row if history.users.id(row) else -1 for row in range(model.n_users)]  # without forgotten ones

@@ -133,13 +133,13 @@ def test_stream_and_log_end_in_the_same_strengths(
     loaded.load(log)
     assert state(streamed) == state(loaded) == plain_state(entries)
     for is_implicit in (True, False):
-        tables = streamed.table_of(is_implicit=is_implicit), loaded.table_of(is_implicit=is_implicit)
+        tables = streamed.table_of(has_strengths=is_implicit), loaded.table_of(has_strengths=is_implicit)
         for user in range(len(streamed.users)):
             row = loaded.users.row(streamed.users.id(user))
             assert row is None or tables[1].row(row)[3].tolist() == tables[0].row(user)[3].tolist()
             since = StreamId(5000, 0)
-            of_row = (user in streamed.changed_since(since, is_implicit=is_implicit)) if row is not None else None
-            assert row is None or (row in loaded.changed_since(since, is_implicit=is_implicit)) == of_row
+            of_row = (user in streamed.changed_since(since, has_strengths=is_implicit)) if row is not None else None
+            assert row is None or (row in loaded.changed_since(since, has_strengths=is_implicit)) == of_row
 
 
 def event(ms: int, *events: tuple[Any, ...]) -> Entry:

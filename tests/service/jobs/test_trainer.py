@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -14,10 +15,10 @@ import numpy as np
 import pytest
 
 import gpu
-from gpu.params import Values
+from gpu.params import AlsImplicitParams, Values
 from service.cli import synthetic
 from service.jobs import promotion, trainer
-from service.jobs.corpus import Corpus, read_corpus, usable
+from service.jobs.corpus import Corpus, decided, read_corpus, usable
 from service.jobs.trainer import TrainerMessage
 from service.storage import live_versions, snapshot
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
@@ -285,6 +286,28 @@ def test_dislikes_do_not_turn_views_into_low_ratings(tmp_path: Path) -> None:
     commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(1, 0), "event", events=events)])
     known = snapshot.load(tmp_path / "snapshots", str(run(tmp_path, "als-implicit", ALS)[0].version)).model.calibration
     assert (known.values, known.middle) == ("counts", 0)
+
+
+VIEWS = [TypedEvent(f"u{user}", f"i{item}", "view", 1.0, 0.0) for user in range(40) for item in range(25)]
+CARTS = [TypedEvent(f"u{user}", f"i{user}", "cart", 1.0, 0.0) for user in range(40, 50)]
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        ([Entry(StreamId(1, 0), "event", events=[*VIEWS, *CARTS])], "counts"),
+        ([Entry(StreamId(1, 0), "event", events=VIEWS)], "auto"),
+        ([*entries(2000, n_users=30), Entry(StreamId(5000, 0), "event", events=VIEWS)], "counts"),
+        (entries(2000, n_users=30), "auto"),
+    ],
+    ids=["two types", "one type", "beside ratings", "ratings"],
+)
+def test_strengths_of_several_kinds_are_counts(tmp_path: Path, given: list[Entry], values: str) -> None:
+    """By their values alone, ten carts among a thousand views would be the top of a scale, and views dislikes."""
+    commit(RatingLog(tmp_path / "ratings"), given)
+    corpus = read_corpus(tmp_path, END, is_implicit=True)
+    for asked, expected in ((AlsImplicitParams(), values), (AlsImplicitParams(values="ratings"), "ratings")):
+        assert dataclasses.asdict(decided(corpus, asked))["values"] == expected
 
 
 def test_one_wrong_rating_does_no_harm(data: Path) -> None:

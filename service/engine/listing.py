@@ -50,7 +50,7 @@ def page(
     """
     low = 0 if cursor is None else _key(cursor) + 1
     width = (n + SPARE) * N_KEYS // max(n_listed, 1)
-    rows = np.zeros(0, dtype=np.int64)
+    rows, high = np.zeros(0, dtype=np.int64), N_KEYS
     while low < N_KEYS:
         high = min(low + width, N_KEYS)
         rows = np.flatnonzero((keys >= np.uint64(low)) & (keys <= np.uint64(high - 1)))
@@ -63,7 +63,8 @@ def page(
         return Page(rows, None)
     last = keys[rows[n - 1]]
     end = int(np.searchsorted(keys[rows], last, side="right"))
-    return Page(rows[:end], f"{int(last):016x}" if end < len(rows) else None)
+    is_last = end == len(rows) and high == N_KEYS
+    return Page(rows[:end], None if is_last else f"{int(last):016x}")
 
 
 def _key(cursor: str) -> int:

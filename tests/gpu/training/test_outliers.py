@@ -128,7 +128,7 @@ def test_one_value_between_turns_no_thumbs_into_counts() -> None:
 
 @pytest.mark.parametrize("kind", [AlsImplicitParams, CulshImplicitParams])
 @pytest.mark.parametrize("values", ["auto", "counts"])
-def test_one_negative_count_counts_as_nothing(kind: type[Params], values: str) -> None:
+def test_one_negative_count_is_one_dislike(kind: type[Params], values: str) -> None:
     ratings = data.planted()
     users, items, _ = ratings.coo()
     counts = np.ones(len(users), dtype=np.float32)
@@ -137,7 +137,7 @@ def test_one_negative_count_counts_as_nothing(kind: type[Params], values: str) -
     params = gpu.params_for(kind.algorithm, {"values": values})
     known = calibrate(given, params)
     assert known.values == "counts"
-    assert signals(counts, known)[5] == 0
+    assert signals(counts, known).tolist() == [1.0] * 5 + [-1.0] + [1.0] * (len(counts) - 6)
 
 
 def test_scales_of_models_stay_those_of_the_ratings() -> None:

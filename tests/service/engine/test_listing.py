@@ -40,6 +40,13 @@ def test_pages_have_every_listed_row_once(keys: list[int], data: st.DataObject, 
     assert seen == sorted((row for row, one in enumerate(listed) if one), key=lambda row: (keys[row], row))
 
 
+def test_rows_with_one_key_are_on_one_page_and_others_follow() -> None:
+    first = page_of([0, 2**63, 0], [True] * 3, 1, None, n_listed=10**6)
+    assert first.rows.tolist() == [0, 2]
+    second = page_of([0, 2**63, 0], [True] * 3, 1, first.next, n_listed=10**6)
+    assert (second.rows.tolist(), second.next) == ([1], None)
+
+
 @pytest.mark.parametrize("cursor", ["", "x", "0123456789ABCDEF", "0" * 17, "-1", "0x23456789abcdef"])
 def test_other_cursors_are_refused(cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="Invalid cursor: expected `next` of an earlier page"):

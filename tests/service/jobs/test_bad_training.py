@@ -56,13 +56,6 @@ def test_nmf_names_a_negative_rating_where_they_are_no_exception(tmp_path: Path)
         assert "(user 'a', item 'i" in str(job["error"])
 
 
-def test_a_search_for_parameters_names_the_rating_too(service: Local) -> None:
-    asked = {"algorithm": "als-implicit", "params": {"values": "counts", "n_factors": 4}, "tune": True}
-    place = f"/admin/jobs/{service.post('/admin/retrain', asked).json()['id']}"
-    eventually(lambda: service.get(place).json()["state"] in ("succeeded", "failed"))
-    assert str(service.get(place).json()["error"]).endswith(f"(user {LOWEST[0]!r}, item {LOWEST[1]!r})")
-
-
 def test_one_rating_is_a_model_or_a_reason(tmp_path: Path) -> None:
     with serving(tmp_path / "data", backend="host") as local:
         local.rate(("somebody", "something", 0.0))

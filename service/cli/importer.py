@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -17,6 +17,7 @@ from service.cli.ratings_file import RatingsFile
 from service.client import Client, Rating, RequestFailed
 from service.errors import ServiceError
 
+T = TypeVar("T")
 BATCH = 1000  # ratings or items; the service's default limit of one request
 BATCH_BYTES = 900_000  # below the default limit of a body
 PATIENCE_S = 300.0  # seconds; how long to retry one batch before giving up
@@ -99,7 +100,8 @@ def send_items(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Receipt:
     """Put `items`, elements of the body of POST /items, as `send` posts ratings."""
-    return _send(client.put_items, client.address, _batches_of_items(items), on_batch, sleep)
+    parts = batches(items, lambda item: len(json.dumps(item)) + 2)  # embeddings are long
+    return _send(client.put_items, client.address, parts, on_batch, sleep)
 
 
 def _send(
@@ -133,15 +135,15 @@ def _batches(ratings: Iterable[Rating]) -> Iterator[list[Rating]]:
         yield batch
 
 
-def _batches_of_items(items: Iterable[Element]) -> Iterator[list[Element]]:
-    """As many items as one request may have, also by their length: embeddings are long."""
-    batch, n_bytes = list[Element](), 0
-    for item in items:
-        length = len(json.dumps(item)) + 2
+def batches(elements: Iterable[T], length_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """`elements` in batches that one request may have, by number and by length; `length_of` is in bytes."""
+    batch, n_bytes = list[T](), 0
+    for element in elements:
+        length = length_of(element)
         if batch and (len(batch) == BATCH or n_bytes + length > BATCH_BYTES):
             yield batch
             batch, n_bytes = [], 0
-        batch.append(item)
+        batch.append(element)
         n_bytes += length
     if batch:
         yield batch

@@ -8,13 +8,13 @@ partition has come, skips it if it has it already.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
 
-from service.cli.importer import BATCH, BATCH_BYTES, posted
+from service.cli.importer import BATCH, batches, posted
 from service.client import Client
 from service.errors import ServiceError
 
@@ -100,7 +100,7 @@ class Bridge:
             return
         self._planned.pop(place, None)
         again = [message for message in messages if end is not None and message.offset() <= end]
-        for batch in [*([again] if again else []), *batches(messages[len(again) :])]:
+        for batch in [*([again] if again else []), *batches(messages[len(again) :], length_of)]:
             self._carry(place, batch)
 
     def _carry(self, place: Place, batch: list[Message]) -> None:
@@ -136,18 +136,9 @@ class Bridge:
             self._held.pop(Place(one.topic, one.partition), None)
 
 
-def batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """`messages` in as many as one request may have, by number and by length."""
-    batch, n_bytes = list[Message](), 0
-    for message in messages:
-        length = len(message.value() or b"") + 1
-        if batch and (len(batch) == BATCH or n_bytes + length > BATCH_BYTES):
-            yield batch
-            batch, n_bytes = [], 0
-        batch.append(message)
-        n_bytes += length
-    if batch:
-        yield batch
+def length_of(message: Message) -> int:
+    """Bytes of the line of a message in a body."""
+    return len(message.value() or b"") + 1
 
 
 def line_of(message: Message) -> bytes:

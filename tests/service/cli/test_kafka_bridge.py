@@ -224,10 +224,10 @@ def test_what_the_service_refuses_of_a_batch_is_told_by_its_offset(capsys: pytes
 
 
 def test_batches_are_bounded_by_number_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_bridge, "BATCH", 3)
-    monkeypatch.setattr(kafka_bridge, "BATCH_BYTES", 20)
+    monkeypatch.setattr(importer, "BATCH", 3)
+    monkeypatch.setattr(importer, "BATCH_BYTES", 20)
     values = [b"x", b"x", b"x", b"x", b"y" * 19, b"y" * 50, b"x"]
-    found = kafka_bridge.batches([Message(n, value) for n, value in enumerate(values)])
+    found = importer.batches([Message(n, value) for n, value in enumerate(values)], kafka_bridge.length_of)
     assert [[message.at for message in batch] for batch in found] == [[0, 1, 2], [3], [4], [5], [6]]
 
 

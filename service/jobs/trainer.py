@@ -186,10 +186,8 @@ def train(
         message = TrainerMessage(progress=progress, metrics=finite(report.metrics), backend=where())
         send(message if ranks is None else _of_ranks(message, ranks))
 
-    size = corpus.training.n_users, corpus.training.n_items
-    reserved = room.needed_bytes(hyperparameters, size, size, len(corpus.training), chosen)[chosen.name]
     run = gpu.run_here if ranks is None else ranks.run
-    model = _fitted(corpus, hyperparameters, replace(chosen, kept_bytes=reserved), on_epoch, run)
+    model = _fitted(corpus, hyperparameters, _leaving_room(chosen, corpus, hyperparameters), on_epoch, run)
     chosen.release()
     metrics = measure(data, model, corpus, chosen) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
@@ -231,6 +229,13 @@ def _tuned(
         )
     best = result.best if days is None else with_changes(result.best, half_life_days=days)
     return best, [line_of(trial, ageless) for trial in result.trials if math.isfinite(trial.score)]
+
+
+def _leaving_room(backend: Backend, corpus: Corpus, params: gpu.Params) -> Backend:
+    """The backend without the memory that a service needs to load the model."""
+    size = corpus.training.n_users, corpus.training.n_items
+    reserved = room.needed_bytes(params, size, size, len(corpus.training), backend)[backend.name]
+    return replace(backend, kept_bytes=reserved)
 
 
 def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEpoch, run: gpu.Run) -> Model:

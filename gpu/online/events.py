@@ -1,4 +1,4 @@
-"""`RecentKeys`, by which repeated events are recognized, and the sums of the others."""
+"""`RecentKeys`, by which repeated events are recognized."""
 
 from __future__ import annotations
 
@@ -41,22 +41,3 @@ class RecentKeys:
     def drop_user(self, user: int) -> None:
         """Forget the keys of a user and overwrite their memory."""
         kernels.drop_user(user, self._arena.directory, self._arena.columns)
-
-
-def add_up(
-    pairs: NDArray[np.int64],
-    amounts: NDArray[np.float64],
-    times: NDArray[np.float64],
-    bound: float,
-    sums: NDArray[np.float32],
-    latest: NDArray[np.float64],
-) -> None:
-    """Add the amounts of events, in order, to the sums of their pairs.
-
-    Args:
-        pairs, amounts, times: (B,); `pairs` are places in `sums`.
-        bound: a sum is clipped to ±`bound` after each event.
-        sums: float32 (P,), changed in place; NaN where there is none yet.
-        latest: float64 (P,), changed in place: the latest time of the events of each pair.
-    """
-    kernels.add_up(pairs, amounts, times, bound, sums, latest)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from gpu.calibration import FEW
 from gpu.growing import Growing
-from gpu.online.events import RecentKeys, add_up
+from gpu.host.online.events import add_up
+from gpu.online.events import RecentKeys
 from gpu.online.rating_table import Changes, RatingTable
 from service.engine.applied import Forgotten
 

@@ -93,8 +93,8 @@ def add_up(
     Args:
         pairs, amounts, times: (B,); `pairs` are places in `sums`.
         bound: a sum is clipped to ±`bound` after each event.
-        sums: (P,), changed in place; NaN where there is none yet.
-        latest: (P,), changed in place: the latest time of the events of each pair.
+        sums: float32 (P,), changed in place; NaN where there is none yet.
+        latest: float64 (P,), changed in place: the latest time of the events of each pair.
     """
     for n in range(len(pairs)):
         pair = pairs[n]

@@ -41,10 +41,8 @@ from gpu.ranking.requests import RankingRequests
 
 MOST_USERS = 256  # users of a batch, at most
 FEW_ITEMS = 4096  # items, at most, that are all scored exactly
-FEW_ELIGIBLE, FEW_SHARE = (
-    8192,
-    512,
-)  # this many, or one in so many: scoring them exactly takes at most as long as a scan
+# Eligible items, and the share 1 / FEW_SHARE of all items: up to either, scoring them exactly is no slower than a scan.
+FEW_ELIGIBLE, FEW_SHARE = 8192, 512
 LEAST_SAMPLE, SAMPLE_SHARE = 2048, 8  # the sample has 8 √(n I) items: its scores then cost about as much as its slack
 SAMPLED_LISTS, SAMPLED_MORE = 8, 256  # the sample has 8 n + 256 items, at least, that pass a user's filter
 MARGIN = 3.0  # ratio of the room for rows to the expected number, for the width of the bounds

@@ -14,6 +14,6 @@ class Priors(Protocol):
     def of(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
         """[p; b] of `items` (B,), float64 (B, F + 1) in C order; zeros for items of which nothing is known.
 
-        The prior of an item must not depend on other items of the call. Whoever changes it calls
-        `OnlineModel.renew` afterward.
+        The prior of an item must not depend on other items of the call. A caller that changes it
+        calls `OnlineModel.renew` afterward.
         """

@@ -28,7 +28,7 @@ class Hidden(NamedTuple):
 
 
 class Shelf:
-    """Joins what operators hide, what is deleted, and what is not available at this time.
+    """Joins the items that operators hide, deleted items, and items that are unavailable at this time.
 
     Times of items count to the second, by the clock of this process: the only thing in an answer that does not depend
     on the stream alone.

@@ -153,7 +153,7 @@ class DeviceLearner:
         if self._signatures is not None:
             self._signatures.forget(user)
         self.parameters.drop_user(user)
-        self.parameters.is_touched[user] = 1  # items that have drawn the user draw anew
+        self.parameters.is_touched[user] = 1  # items that have drawn the user draw again
         self._list_new_items()
         self._refit_items(cupy.zeros(0, dtype=cupy.int32))
 

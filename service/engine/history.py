@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gpu.growing import Growing
-from gpu.model import Model
 from gpu.online.rating_table import POSITIONS_A_MS, Changes, RatingTable
 from service.engine.applied import NO_CHANGES, Applied, Forgotten
 from service.engine.catalog import Catalog
@@ -60,16 +59,6 @@ class History:
         self._first_ms, self._seen_ms = (Growing(np.zeros(0, dtype=np.int64)) for _ in range(2))  # of users, of items
         self.strengths = Strengths(self.table, self._last_ms)
         self._sources = Sources()
-
-    def learns_strengths(self, model: Model, watermark: StreamId) -> bool:
-        """Whether a model that was trained up to `watermark` learns strengths; explicit ones learn ratings.
-
-        An implicit model that took ratings for a scale, before there were events, keeps to ratings until it is trained
-        again: to such a model, one view would be the lowest rating.
-        """
-        if model.is_implicit and model.calibration.values == "ratings":
-            return self.strengths.began_before(watermark.ms)
-        return model.is_implicit
 
     def table_of(self, *, has_strengths: bool) -> RatingTable:
         """The table of strengths, or that of ratings."""
@@ -173,7 +162,7 @@ class History:
         if not (self.strengths.has_events or len(events.keys)):
             return Applied(self._rate_items(batch), [])
         if not self.strengths.has_events:
-            self.strengths.separate(int(batch.times_ms[events.are_events][0]))
+            self.strengths.separate()
         known = self.strengths.sums_before(batch)
         changes = self._rate_items(batch.where(~events.are_events))
         return Applied(changes, [], Applied(self.strengths.apply(batch, events, known), []))

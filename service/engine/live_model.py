@@ -39,7 +39,7 @@ class LiveModel:
 
     Attributes:
         manifest: manifest of its snapshot; the algorithm is the name.
-        table: what it learns, see `History.learns_strengths`.
+        table: what it learns, see `learns_strengths`.
         online: the parameters, which learn from the history.
     """
 
@@ -52,13 +52,13 @@ class LiveModel:
         have priors by their attributes.
         """
         self.manifest = manifest
-        self._history, watermark = history, StreamId.parse(manifest.watermark)
-        self._has_strengths = history.learns_strengths(ready.model, watermark)
+        self._history, self._has_strengths = history, learns_strengths(ready.model, manifest)
         self.table = history.table_of(has_strengths=self._has_strengths)
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
         self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
         self._unknown = np.zeros(0, dtype=np.bool_)  # items with neither ratings, nor training, nor a prior
         self._priors = None if content is None else ItemPriors(content, history.catalog)
+        watermark = StreamId.parse(manifest.watermark)
         # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
         since = position_of(watermark) if manifest.format > 1 else None
         self.online = ready.follow(history.users.keys, history.items.keys, since, self._priors)
@@ -273,6 +273,16 @@ class LiveModel:
             are_unknown &= ~self._priors.exist(items)
         self._must_hide_again |= bool((are_unknown != self._unknown[items]).any())
         self._unknown[items] = are_unknown
+
+
+def learns_strengths(model: Model, manifest: Manifest) -> bool:
+    """Whether a model learns strengths, see `service.engine.strengths`; explicit ones learn ratings.
+
+    An implicit model that took ratings for a scale, without events, keeps to ratings until it is trained again: to such
+    a model, one view would be the lowest rating. The snapshot decides, not the history, which may forget an event.
+    """
+    has_scale = model.calibration.values == "ratings"
+    return model.is_implicit and (manifest.has_events or not has_scale)
 
 
 def rows_of(snapshot: Snapshot, history: History) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -28,12 +28,11 @@ from gpu.ranking import item_index
 from service.engine import compilation
 from service.engine.background import Slices
 from service.engine.engine import Engine
-from service.engine.live_model import LiveModel, rows_of
+from service.engine.live_model import LiveModel, learns_strengths, rows_of
 from service.engine.readiness import MODELS
 from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
 from service.metrics import Metrics
 from service.storage import live_versions, snapshot
-from service.storage.events import StreamId
 from service.storage.manifest import Manifest, StoredCalibration
 from service.storage.snapshot import Snapshot
 from service.threads import PartThread
@@ -277,8 +276,7 @@ class HotSwap:
 
     def _prepare(self, loaded: Snapshot) -> None:
         engine, history = self._engine, self._engine.history
-        watermark = StreamId.parse(loaded.manifest.watermark)
-        table = history.table_of(has_strengths=history.learns_strengths(loaded.model, watermark))
+        table = history.table_of(has_strengths=learns_strengths(loaded.model, loaded.manifest))
         item_index.prepare(loaded.model.params.width, engine.backend)
         self._compile([loaded.manifest.algorithm], lambda share, note: None)
         while True:

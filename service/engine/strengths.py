@@ -90,13 +90,12 @@ class Strengths:
     Attributes:
         table: the strength of each pair.
         has_events: whether there has been an event; from then on `table` shares nothing with the ratings.
-        first_ms: Unix milliseconds of the first event, if there is one.
     """
 
     def __init__(self, ratings: RatingTable, last_ms: Growing) -> None:
         """Share the content of `ratings`, and `last_ms`, the time of each user's last rating."""
         self._ratings, self.table, self._last_ms = ratings, ratings.sharing(), last_ms
-        self.has_events, self.first_ms = False, 0
+        self.has_events = False
         self._weights: set[float] = set()  # of the events that counted, without 0
         self._sums, self._recent = RatingTable(), RecentKeys()  # the sums of pairs that were also rated, or only seen
 
@@ -117,13 +116,8 @@ class Strengths:
         n_ratings, n_strengths = self._ratings.n_ratings, self.table.n_ratings
         return len(self._weights) > 1 or (n_ratings > 0 and n_strengths - n_ratings > FEW * n_strengths)
 
-    def began_before(self, ms: int) -> bool:
-        """Whether there was an event before this time, in Unix milliseconds."""
-        return self.has_events and self.first_ms < ms
-
-    def separate(self, first_ms: int) -> None:
-        """Share no longer with the ratings, because of an event at `first_ms`."""
-        self.first_ms = first_ms
+    def separate(self) -> None:
+        """Share no longer with the ratings."""
         self.table.separate()
         last_ms = Growing(np.zeros(0, dtype=np.int64))
         last_ms.grow(len(self._last_ms.values))

@@ -257,6 +257,7 @@ def _written(
         n_ratings=len(corpus.training),
         given=requested,
         content=None if corpus.catalog is None else content_map_of(model, corpus.catalog),
+        has_events=corpus.has_events,
     )
 
 

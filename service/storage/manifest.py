@@ -84,6 +84,7 @@ class Manifest(msgspec.Struct, frozen=True):
         calibration: the values that training derived from the data.
         given: the hyperparameters that were requested; all others were defaults or settings of a service.
         n_ratings: number of training ratings; None if unknown.
+        has_events: whether the training had events (docs/decisions/0069-events-add-up-beside-ratings.md).
     """
 
     version: str
@@ -100,6 +101,7 @@ class Manifest(msgspec.Struct, frozen=True):
     calibration: StoredCalibration = StoredCalibration.of(Calibration())
     given: dict[str, Any] = {}
     n_ratings: int | None = None
+    has_events: bool = False
 
 
 class _Stated(msgspec.Struct):

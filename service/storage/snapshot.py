@@ -76,8 +76,7 @@ def latest_revision(folder: Path, version: str) -> str:
 
 def new_version(algorithm: str, time_text: str | None = None) -> str:
     """A new version of `algorithm`; `time_text` (yyyymmddThhmmss, UTC) defaults to now."""
-    time_text = time_text or datetime.now(UTC).strftime(TIME_FORMAT)
-    return f"{algorithm}-{time_text}-{secrets.token_hex(2)}"
+    return f"{algorithm}-{time_text or datetime.now(UTC).strftime(TIME_FORMAT)}-{secrets.token_hex(2)}"
 
 
 def write(
@@ -92,13 +91,14 @@ def write(
     given: dict[str, Any] | None = None,
     version: str | None = None,
     content: ContentMap | None = None,
+    has_events: bool = False,
 ) -> Manifest:
     """Write `model` below `folder`, and return its manifest; the snapshot is on disk under its final name on return.
 
     Args:
         folder: the folder of all snapshots.
         model, user_ids, item_ids, content: the model, the ids of its rows, and its content map, if any.
-        metrics, watermark, n_ratings: see `Manifest`.
+        metrics, watermark, n_ratings, has_events: see `Manifest`.
         given: the hyperparameters that were requested. Default: those that differ from the defaults.
         version: default: a new one.
     """
@@ -127,6 +127,7 @@ def write(
             calibration=StoredCalibration.of(model.calibration),
             given=manifests.changed(model.params) if given is None else given,
             n_ratings=n_ratings,
+            has_events=has_events,
         )
         _write_manifest(temporary, manifest)
         _commit(temporary, folder / version)
@@ -232,8 +233,7 @@ def path_of(folder: Path, version: str) -> Path:
 
 def prune(folder: Path, name: str, live: str) -> list[str]:
     """Remove all versions of `name` but the live one and the two newest others; return the removed ones."""
-    others = [version for version in versions(folder, name) if version != live]
-    gone = others[N_KEPT - 1 :]
+    gone = [version for version in versions(folder, name) if version != live][N_KEPT - 1 :]
     for version in gone:
         remove(folder, version)
     return gone
@@ -275,9 +275,8 @@ def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
     snapshot = load(folder, version)
     keep = np.array([user != user_id for user in snapshot.user_ids], dtype=np.bool_)
     rows = np.where(keep, np.cumsum(keep) - 1, -1)
-    item_rows = np.arange(snapshot.model.n_items, dtype=np.int64)
-    model = snapshot.model.mapped(rows, item_rows, int(keep.sum()), snapshot.model.n_items)
-    revision = revision_of(latest_revision(folder, version)) + 1
+    n_items = snapshot.model.n_items
+    model = snapshot.model.mapped(rows, np.arange(n_items, dtype=np.int64), int(keep.sum()), n_items)
     return write(
         folder,
         model,
@@ -287,8 +286,9 @@ def rewrite_without(folder: Path, version: str, user_id: str) -> Manifest:
         watermark=snapshot.manifest.watermark,
         n_ratings=snapshot.manifest.n_ratings,
         given=snapshot.manifest.given,
-        version=f"{shown(version)}.{revision}",
+        version=f"{shown(version)}.{revision_of(latest_revision(folder, version)) + 1}",
         content=snapshot.content,
+        has_events=snapshot.manifest.has_events,
     )
 
 

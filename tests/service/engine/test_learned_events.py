@@ -13,7 +13,7 @@ import gpu
 from gpu.model import Model
 from gpu.online import prepare_online
 from service.engine.history import History
-from service.engine.live_model import LiveModel
+from service.engine.live_model import LiveModel, learns_strengths
 from service.engine.queries import Popular, Query, Recommend, Recommendation
 from service.engine.ranking import Ranking
 from service.event_types import parse_event_types
@@ -62,23 +62,15 @@ def copy_of(model: Model) -> Model:
     return Model(model.params, model.mean, model.scale, arrays, model.calibration)
 
 
-def live(history: History, model: Model, watermark: str = "2000-0") -> LiveModel:
-    table = history.table_of(has_strengths=history.learns_strengths(model, StreamId.parse(watermark)))
+def live(history: History, model: Model, watermark: str = "2000-0", *, has_events: bool = False) -> LiveModel:
     name, users = model.params.algorithm, np.arange(model.n_users)
     rows = np.where([bool(history.users.id(user)) for user in users.tolist()], users, -1), np.arange(model.n_items)
+    params, n_users, n_items = dataclasses.asdict(model.params), model.n_users, model.n_items
     manifest = Manifest(
-        f"{name}-1",
-        name,
-        dataclasses.asdict(model.params),
-        model.mean,
-        model.scale,
-        {},
-        watermark,
-        model.n_users,
-        model.n_items,
-        {},
-        FORMAT,
-    )
+        f"{name}-1", name, params, model.mean, model.scale, {}, watermark, n_users, n_items, {}, FORMAT,
+        has_events=has_events,
+    )  # fmt: skip
+    table = history.table_of(has_strengths=learns_strengths(model, manifest))
     moved = copy_of(model).mapped(*rows, table.n_users, table.n_items)
     live_model = LiveModel(manifest, prepare_online(moved, table, history.users.keys, history.items.keys), history)
     assert live_model.settle(None)
@@ -118,7 +110,7 @@ def test_ratings_posted_as_events_give_the_same_lists(algorithm: str) -> None:
     ]
     answers = []
     for history, model, more in zip((rated, typed), models, (later, as_events(later)), strict=True):
-        ranking = ranking_of(history, live(history, model))
+        ranking = ranking_of(history, live(history, model, has_events=history is typed))
         learn(history, ranking, *more)
         queries: list[Query] = [
             *(Recommend(user=user, explain=True) for user in ("u0", "u1", "new", "nobody")),
@@ -201,7 +193,7 @@ def test_a_model_of_ratings_on_a_scale_learns_events_from_its_next_training_on(a
     for name, array in ranking.models()[0].model.arrays.items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
     assert "i3" not in items(ranking, "u0")
-    ranking.install(live(history, model, watermark="3001-0"))  # as if trained again
+    ranking.install(live(history, model, watermark="3001-0", has_events=True))  # as if trained again
     learn(history, ranking, events(3002, ("u0", "i4", "rate")))
     row = history.users.row("u0")
     assert (ranking.models()[0].model.user_factors[row] != before["user_factors"][row]).any()
@@ -210,7 +202,7 @@ def test_a_model_of_ratings_on_a_scale_learns_events_from_its_next_training_on(a
 def test_a_dislike_lowers_what_is_like_it_and_a_purchase_raises_it() -> None:
     history = history_of(as_events(entries()))
     model = trained(history, "als-implicit")
-    ranking = ranking_of(history, live(history, model))
+    ranking = ranking_of(history, live(history, model, has_events=True))
     learn(
         history,
         ranking,

@@ -284,8 +284,11 @@ def test_dislikes_do_not_turn_views_into_low_ratings(tmp_path: Path) -> None:
         if (user * item) % 3
     ]
     commit(RatingLog(tmp_path / "ratings"), [Entry(StreamId(1, 0), "event", events=events)])
-    known = snapshot.load(tmp_path / "snapshots", str(run(tmp_path, "als-implicit", ALS)[0].version)).model.calibration
-    assert (known.values, known.middle) == ("counts", 0)
+    folder, version = tmp_path / "snapshots", str(run(tmp_path, "als-implicit", ALS)[0].version)
+    written = snapshot.load(folder, version)
+    assert (written.model.calibration.values, written.model.calibration.middle) == ("counts", 0)
+    assert written.manifest.has_events
+    assert snapshot.rewrite_without(folder, version, "u0").has_events
 
 
 VIEWS = [TypedEvent(f"u{user}", f"i{item}", "view", 1.0, 0.0) for user in range(40) for item in range(25)]

@@ -1,8 +1,8 @@
 """`Bridge`: reads elements from topics of Kafka, posts them in batches, and commits what the service has taken.
 
-Before a batch is posted, the number of its last message is committed beside the offset of its first one. Who reads the
-partition after a crash or a rebalance therefore forms the same batch again, and the service, which knows how far each
-partition has come, skips it if it has it already.
+Before a batch is posted, the number of its last message is committed beside the offset of its first one. So the next
+reader of the partition, after a crash or a rebalance, forms the same batch again. The service knows how far each
+partition has come, and skips a batch that it has.
 """
 
 from __future__ import annotations

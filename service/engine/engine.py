@@ -186,7 +186,7 @@ class Engine:
 
     def expect(self, names: Collection[str]) -> None:
         """Announce models in preparation: until they are live, lists carry a warning and other requests get 503."""
-        self._ranking.expected = frozenset(names)
+        self._ranking.live.expected = frozenset(names)
 
     # --- within slices: hot swap
 

@@ -14,11 +14,12 @@ from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.applied import Applied
 from service.engine.common_lists import CommonLists
+from service.engine.fallback_lists import FallbackLists
 from service.engine.history import History
 from service.engine.live_model import LiveModel
+from service.engine.live_models import LiveModels
 from service.engine.lookups import AnswerTo, Lookups
 from service.engine.queries import (
-    Fallback,
     Query,
     Reason,
     Recommend,
@@ -29,17 +30,10 @@ from service.engine.queries import (
     one_failure_fails_all,
 )
 from service.engine.selection import Selection
-from service.errors import NotReady, UnknownModel, UnknownUser
 from service.half_lives import DEFAULT_HALF_LIVES
 from service.storage.events import StreamId
 
 N_REASONS = 3
-NONE_LIVE = "no model is live yet: POST /admin/retrain trains one"
-NO_MODEL = f"{NONE_LIVE}; these are {{shown}} items"
-PREPARING = "{expected} is being prepared (GET /health/ready says how far it is): these are {shown} items"
-NO_TASTE = "no rating is of an item that the model knows: these are {shown} items"
-SHOWN = {"popular": "the most popular", "trending": "trending", "latest": "the latest"}  # by fallback
-NO_ROWS = np.zeros(0, dtype=np.int32)
 
 
 class _Slot(Struct, frozen=True):
@@ -57,58 +51,30 @@ class Ranking:
     """Answers batches of queries from the history and the live models.
 
     Attributes:
-        expected: names of models that are being prepared for their first answer in this process.
+        live: the live models.
     """
 
     def __init__(
         self, history: History, default_models: Sequence[str], half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES
     ) -> None:
         self._history = history
-        self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
-        self._live: dict[str, LiveModel] = {}
+        self.live = LiveModels(default_models)
         self._selection = Selection(history)
         self._common = CommonLists(history, self._selection, half_lives)
+        self._fallbacks = FallbackLists(history, self.live, self._selection, self._common)
         self._as_of = ""
-        self.expected: frozenset[str] = frozenset()
-        lookups = Lookups(history, self._selection, self._live_model, self._estimator).answer_to
+        lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
         self._answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to}
 
     # --- the live models
 
     def models(self) -> list[LiveModel]:
         """The live models in order of preference."""
-        return list(self._live.values())
+        return self.live.all()
 
     def install(self, live_model: LiveModel) -> None:
         """Make `live_model` the live model of its name."""
-        models = {**self._live, live_model.name: live_model}
-        last = len(self._rank_of_model)
-        self._live = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
-
-    def _live_model(self, name: str | None) -> LiveModel:
-        """The live model of that name; for None the first."""
-        if name in self._live:
-            return self._live[name]
-        if self._is_prepared(name):
-            raise NotReady(f"{self._expected(name)} is being prepared: GET /health/ready says how far it is")
-        if not self._live:
-            raise UnknownModel(NONE_LIVE)
-        if name is None:
-            return next(iter(self._live.values()))
-        raise UnknownModel(f"Invalid model: expected a live one ({', '.join(self._live)}), got {name!r}")
-
-    def _is_prepared(self, name: str | None) -> bool:
-        """Whether the model `name` is being prepared; for None, whether all models there are are being prepared."""
-        return not self._live and bool(self.expected) if name is None else name in self.expected - self._live.keys()
-
-    def _expected(self, name: str | None) -> str:
-        return f"the model {name or ' or '.join(sorted(self.expected))}"
-
-    def _estimator(self, name: str | None) -> LiveModel:
-        """The live model of that name; for None the first that estimates ratings, if there is one."""
-        if name is None:
-            name = next((live for live, live_model in self._live.items() if not live_model.model.is_implicit), None)
-        return self._live_model(name)
+        self.live.install(live_model)
 
     # --- the history
 
@@ -142,8 +108,7 @@ class Ranking:
     def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
         """Answer a query that needs no batch at once; for any other add the slots to fill."""
         self._selection.eligible(query)  # refuses unknown names here, before the queries of a batch become one
-        has_no_model = self._is_prepared(query.model) or not (self._live or query.model)
-        live_model = None if has_no_model else self._live_model(query.model)
+        live_model = self.live.named_or_none(query.model)
         if query.user is not None:
             self._plan_user(slots, answers, index, query, query.user, live_model)
         elif query.ratings is not None:
@@ -161,7 +126,7 @@ class Ranking:
         if row is not None and live_model is not None:
             slots.append(_Slot(answers, at, query, user, row, live_model))
         else:
-            answers[at] = self._impersonal_for(query, user, row, live_model)
+            answers[at] = self._fallbacks.of_user(query, user, row, live_model, self._as_of)
 
     def _fill(self, slots: list[_Slot]) -> None:
         groups: dict[tuple[Any, ...], list[_Slot]] = {}
@@ -185,7 +150,8 @@ class Ranking:
         if not is_personal.all():
             for at in np.flatnonzero(~is_personal).tolist():
                 slot = group[at]
-                slot.answers[slot.at] = self._impersonal_for(slot.query, slot.user, slot.row, live_model)
+                shown = self._fallbacks.of_user(slot.query, slot.user, slot.row, live_model, self._as_of)
+                slot.answers[slot.at] = shown
             group = [slot for slot, has_taste in zip(group, is_personal.tolist(), strict=True) if has_taste]
             users = users[is_personal]
             rows = topn.rows_of(live_model.table.rows, users)
@@ -258,7 +224,7 @@ class Ranking:
         known = {row: value for item, value in ratings if (row := self._history.items.row(item)) is not None}
         items = np.array(sorted(known), dtype=np.int32)
         if live_model is None or not live_model.is_personal(items):
-            return self._unpersonal(query, None, items, live_model)
+            return self._fallbacks.of_anyone(query, None, items, live_model, self._as_of)
         values = np.array([known[row] for row in items.tolist()], dtype=np.float32)
         found = self._scored(live_model, *live_model.fold_in(items, values), [query])[0]
         if query.explain:
@@ -273,38 +239,6 @@ class Ranking:
         model = live_model.name, live_model.shown_version
         eligible = count_of(self._selection.eligible(query))
         return Recommendation(user, items, True, *model, self._as_of, warnings, eligible=eligible)
-
-    def _impersonal_for(
-        self, query: Recommend, user: str, row: int | None, live_model: LiveModel | None
-    ) -> Recommendation | UnknownUser:
-        """The items of the fallback, or the error if `fallback` is "none" and the user has no ratings (any more)."""
-        strengths = self._history.strengths
-        seen = NO_ROWS if row is None else np.append(strengths.table.row(row)[0], strengths.only_seen(row))
-        if query.fallback == "none" and not len(seen):
-            return UnknownUser(f"user {user!r} has no ratings")
-        disliked = NO_ROWS if row is None else strengths.disliked(row)
-        return self._unpersonal(query, user, seen, live_model, disliked)
-
-    def _unpersonal(
-        self,
-        query: Recommend,
-        user: str | None,
-        seen: NDArray[np.int32],
-        live_model: LiveModel | None,
-        disliked: NDArray[np.int32] = NO_ROWS,
-    ) -> Recommendation:
-        """The items of the fallback that the query allows, labeled as such."""
-        left_out = self._selection.excluded(query), disliked if query.include_seen else seen
-        items = self._common.items_for(query, *left_out)
-        fallback: Fallback = "popular" if query.fallback == "none" else query.fallback
-        without_model = PREPARING if self._is_prepared(query.model) else NO_MODEL
-        reason = without_model if live_model is None else NO_TASTE if len(seen) else ""
-        reason = reason.format(expected=self._expected(query.model), shown=SHOWN[fallback])
-        warnings = self._common.warnings(reason or None)
-        name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
-        warnings += self._selection.warnings(query)
-        eligible = count_of(self._selection.eligible(query))
-        return Recommendation(user, items, False, name, version, self._as_of, warnings, fallback, eligible)
 
     def _explain(
         self,

@@ -250,7 +250,7 @@ def test_without_a_model_lists_have_popular_items(make: Make) -> None:
 @pytest.mark.parametrize("model", [None, "als"])
 def test_while_a_model_is_prepared_lists_are_popular_and_say_so(make: Make, model: str | None) -> None:
     ranking = make()
-    ranking.expected = frozenset({"als"})
+    ranking.live.expected = frozenset({"als"})
     answer = ask(ranking, Recommend(user="u1", n=3, model=model))
     assert (answer.personalized, answer.model, answer.fallback) == (False, None, "popular")
     assert answer.warnings == [
@@ -264,7 +264,7 @@ def test_while_a_model_is_prepared_lists_are_popular_and_say_so(make: Make, mode
 
 def test_a_live_model_answers_while_others_are_prepared(make: Make) -> None:
     ranking = make("sgd")
-    ranking.expected = frozenset({"als", "sgd"})
+    ranking.live.expected = frozenset({"als", "sgd"})
     assert ask(ranking, Recommend(user="u1")).model == "sgd"
     assert not ask(ranking, Recommend(user="u1", model="als")).personalized
 

@@ -21,7 +21,8 @@ from service.engine.shelf import Hidden
 from service.storage.content_map import ContentMap
 from service.storage.events import StreamId
 from service.storage.manifest import Manifest
-from service.storage.snapshot import Snapshot, shown
+from service.storage.snapshot import Snapshot
+from service.storage.version_names import shown
 
 IDS_PER_SLICE = 5000  # ids that are looked up in one slice of the engine thread
 VISIBLE: Hashable = 0  # before any hiding

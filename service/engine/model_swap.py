@@ -32,7 +32,7 @@ from service.engine.live_model import LiveModel, learns_strengths, rows_of
 from service.engine.readiness import MODELS
 from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
 from service.metrics import Metrics
-from service.storage import live_versions, snapshot
+from service.storage import live_versions, snapshot, version_names
 from service.storage.manifest import Manifest, StoredCalibration
 from service.storage.snapshot import Snapshot
 from service.threads import PartThread
@@ -136,12 +136,14 @@ class HotSwap:
         self._poked.set()
 
     def _info(self, version: str) -> ModelInfo:
-        shown, revision = snapshot.shown(version), snapshot.revision_of(version)
-        is_live = shown in map(snapshot.shown, self.served().values())  # also while a new revision replaces the old one
+        shown, revision = version_names.shown(version), version_names.revision_of(version)
+        is_live = shown in map(
+            version_names.shown, self.served().values()
+        )  # also while a new revision replaces the old one
         try:
             manifest = snapshot.read_manifest(self._data / "snapshots", version)
         except ServiceError as error:
-            return ModelInfo(shown, snapshot.name_of(version), is_live, error=str(error), revision=revision)
+            return ModelInfo(shown, version_names.name_of(version), is_live, error=str(error), revision=revision)
         of_lists = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].params.is_implicit
         scale = manifest.calibration.scale if of_lists else manifest.scale
         details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration, scale
@@ -310,10 +312,10 @@ class HotSwap:
         self._metrics.model_info.clear()
         self._metrics.model_age_seconds.clear()
         for name, version in self.served().items():
-            self._metrics.model_info.labels(name, snapshot.shown(version)).set(1)
+            self._metrics.model_info.labels(name, version_names.shown(version)).set(1)
             self._metrics.model_age_seconds.labels(name).set_function(functools.partial(_age_s, version))
 
 
 def _age_s(version: str) -> float:
     """Age of a version in seconds."""
-    return time.time() - snapshot.time_of(version)
+    return time.time() - version_names.time_of(version)

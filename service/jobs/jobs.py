@@ -15,7 +15,7 @@ from gpu.params import params_for
 from service.errors import CorruptLiveFile
 from service.jobs.table import Job as Fields
 from service.jobs.table import JobTable
-from service.storage import live_versions, snapshot
+from service.storage import live_versions, version_names
 from service.storage.events import StreamId
 from service.storage.manifest import StoredCalibration
 from service.storage.stream import Stream
@@ -164,7 +164,7 @@ class Jobs:
             trials=msgspec.json.decode(fields.get("trials", "[]")),
             calibration=msgspec.json.decode(fields.get("calibration", "null"), type=StoredCalibration | None),
             promoted=fields["promoted"] == "1" if "promoted" in fields else None,
-            version=None if version is None else snapshot.shown(version),
+            version=None if version is None else version_names.shown(version),
             backend=fields.get("backend"),
             reason=self._reason(fields),
             error=error,

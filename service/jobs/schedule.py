@@ -14,7 +14,7 @@ from gpu.errors import InvalidParams
 from service.errors import CorruptSnapshot, JobRunning, UnknownVersion
 from service.jobs.jobs import Jobs
 from service.settings import Settings
-from service.storage import live_versions, snapshot
+from service.storage import live_versions, snapshot, version_names
 from service.storage.events import ZERO, StreamId
 from service.storage.manifest import Manifest
 from service.storage.rating_log import RatingLog
@@ -81,7 +81,7 @@ class Retraining:
     def _names(self) -> Iterable[str]:
         """The live models; else the trained ones; else, if a schedule is set, the first default model."""
         names = list(live_versions.read(self._settings.data))
-        names = names or sorted({snapshot.name_of(version) for version in snapshot.versions(self._folder)})
+        names = names or sorted({version_names.name_of(version) for version in snapshot.versions(self._folder)})
         return names or (self._settings.default_models[:1] if self._has_schedule else [])
 
     def _submit(self, name: str, last: _Last) -> None:
@@ -100,7 +100,7 @@ class Retraining:
         if newest is None:
             return _Last(watermark, time_s, {}, None)
         watermark = max(watermark, StreamId.parse(newest.watermark))
-        time_s = max(time_s if name in self._attempts else 0.0, snapshot.time_of(newest.version))
+        time_s = max(time_s if name in self._attempts else 0.0, version_names.time_of(newest.version))
         served = self._manifest(live_versions.read(self._settings.data).get(name)) or newest
         return _Last(watermark, time_s, served.given, self._n_trained_on(newest))
 

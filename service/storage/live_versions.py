@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from service.errors import CorruptLiveFile
-from service.storage import files, snapshot
+from service.storage import files, snapshot, version_names
 
 LIVE_FILE, LOCK_FILE = "live.json", ".live.lock"
 _DIGEST = "sha256"
@@ -82,7 +82,7 @@ def retire(data: Path, version: str, successor: str | None) -> bool:
         CorruptLiveFile, LockTimeout: see `set_version`.
     """
     with _locked(data):
-        versions, name = read(data), snapshot.name_of(version)
+        versions, name = read(data), version_names.name_of(version)
         if versions.get(name) == version:
             if successor is None:
                 return False
@@ -116,7 +116,7 @@ def _check(versions: dict[str, str], digest: str | None) -> None:
     for name, version in versions.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name[:64]!r} is no name of a model")
-        if not snapshot.is_version(version, name):
+        if not version_names.is_version(version, name):
             raise ValueError(f"{version[:64]!r} is no version of {name}")
 
 

@@ -10,11 +10,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +26,11 @@ from service.storage import files, snapshot_files
 from service.storage import manifest as manifests
 from service.storage.content_map import ContentMap
 from service.storage.manifest import FORMAT, Manifest, StoredCalibration
+from service.storage.version_names import is_version, new_version, revision_of, shown, time_text_of
 
 N_KEPT = 3  # versions of each name: the live one and the two newest others
 ARRAYS_FILE, USERS_FILE, ITEMS_FILE = "arrays.safetensors", "users.parquet", "items.parquet"
 CONTENT_FILE, MANIFEST_FILE, DIGEST_FILE = "content.safetensors", "manifest.json", "manifest.sha256"
-TIME_FORMAT = "%Y%m%dT%H%M%S"
-_VERSION = re.compile(
-    r"(?P<shown>(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4})(\.(?P<revision>[1-9]\d{0,8}))?"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,18 +44,6 @@ class Snapshot:
     content: ContentMap | None = None
 
 
-def shown(version: str) -> str:
-    """The version that clients see, which does not change when users are forgotten."""
-    match = _VERSION.fullmatch(version)
-    return version if match is None else match["shown"]
-
-
-def revision_of(version: str) -> int:
-    """How many times a user was forgotten in `version`."""
-    match = _VERSION.fullmatch(version)
-    return 0 if match is None else int(match["revision"] or 0)
-
-
 def latest_revision(folder: Path, version: str) -> str:
     """The version on disk with the last revision of `version`.
 
@@ -72,11 +54,6 @@ def latest_revision(folder: Path, version: str) -> str:
     if not revisions:
         raise UnknownVersion(f"there is no snapshot {version!r}")
     return max(revisions, key=revision_of)
-
-
-def new_version(algorithm: str, time_text: str | None = None) -> str:
-    """A new version of `algorithm`; `time_text` (yyyymmddThhmmss, UTC) defaults to now."""
-    return f"{algorithm}-{time_text or datetime.now(UTC).strftime(TIME_FORMAT)}-{secrets.token_hex(2)}"
 
 
 def write(
@@ -193,30 +170,9 @@ def load(folder: Path, version: str, verified: Manifest | None = None) -> Snapsh
 
 def versions(folder: Path, name: str | None = None) -> list[str]:
     """All versions below `folder`, of `name` if it is not None, newest first."""
-    matches = [(match, entry) for entry in _entries(folder) if (match := _VERSION.fullmatch(entry))]
-    kept = [
-        (match["time"], _written_ns(folder / entry), entry) for match, entry in matches if name in (None, match["name"])
-    ]
+    found = [entry for entry in _entries(folder) if is_version(entry, name)]
+    kept = [(time_text_of(entry), _written_ns(folder / entry), entry) for entry in found]
     return [entry for _, _, entry in sorted(kept, reverse=True)]
-
-
-def is_version(version: str, name: str) -> bool:
-    """Whether `version` has the form of a version of `name`; it need not exist."""
-    match = _VERSION.fullmatch(version)
-    return match is not None and match["name"] == name
-
-
-def name_of(version: str) -> str:
-    """The name under which `version` can be live."""
-    return version.rsplit("-", 2)[0]
-
-
-def time_of(version: str) -> float:
-    """When `version` was written, in Unix seconds."""
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        raise UnknownVersion(f"there is no snapshot {version!r}")
-    return datetime.strptime(match["time"], TIME_FORMAT).replace(tzinfo=UTC).timestamp()
 
 
 def path_of(folder: Path, version: str) -> Path:
@@ -226,7 +182,7 @@ def path_of(folder: Path, version: str) -> Path:
         UnknownVersion: it does not exist, or `version` does not have the form of a version.
     """
     path = folder / version
-    if not _VERSION.fullmatch(version) or not path.is_dir():
+    if not is_version(version) or not path.is_dir():
         raise UnknownVersion(f"there is no snapshot {version!r}")
     return path
 

@@ -18,7 +18,7 @@ from service.engine import compilation
 from service.engine.history import History
 from service.engine.queries import Estimate, Neighbors, Query, Recommend, UserRatings
 from service.errors import CorruptSnapshot, UnknownItem, UnknownUser, UnknownVersion
-from service.storage import live_versions, snapshot
+from service.storage import live_versions, snapshot, version_names
 from service.storage.events import RatingEvent, StreamId
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
@@ -253,7 +253,7 @@ def test_a_corrupt_snapshot_is_refused_and_the_old_model_stays(whole: Whole) -> 
     whole.send(events())
     good = whole.train("culsh", **SMALL)
     folder = whole.data / "snapshots"
-    bad = snapshot.new_version("culsh")
+    bad = version_names.new_version("culsh")
     shutil.copytree(folder / good, folder / bad)
     with pytest.raises(CorruptSnapshot):
         whole.hotswap.activate(bad)

@@ -15,7 +15,7 @@ from service.jobs.jobs import Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import JobTable
 from service.settings import Settings
-from service.storage import live_versions, snapshot
+from service.storage import live_versions, snapshot, version_names
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.rating_log import RatingLog
 from service.storage.stream import Stream
@@ -40,8 +40,8 @@ def rate(log: RatingLog, ms: int, n_ratings: int) -> None:
 
 
 def live_since(data: Path, hours_ago: float, watermark: str, n_ratings: int | None = 10_000) -> None:
-    text = time.strftime(snapshot.TIME_FORMAT, time.gmtime(time.time() - hours_ago * 3600))
-    version = snapshot.new_version("culsh", text)
+    text = time.strftime(version_names.TIME_FORMAT, time.gmtime(time.time() - hours_ago * 3600))
+    version = version_names.new_version("culsh", text)
     snapshot.write(
         data / "snapshots", a_model(), USERS, ITEMS,
         metrics={}, watermark=watermark, n_ratings=n_ratings, version=version,
@@ -129,7 +129,7 @@ def test_what_was_given_is_given_again_and_nothing_else(tmp_path: Path, log: Rat
     given = {"n_factors": 8, "alpha": 7.5}  # `values` was the setting then
     folder, shape = tmp_path / "snapshots", (2, 3)
     model = Model.zeros(model.params, 0.0, (0.0, 1.0), *shape, calibration=Calibration(regularization=0.3))
-    first, later = (snapshot.new_version("als-implicit", f"2020010{day}T000000") for day in (1, 2))
+    first, later = (version_names.new_version("als-implicit", f"2020010{day}T000000") for day in (1, 2))
     for version, known in ((first, given), (later, {"n_epochs": 1})):
         snapshot.write(
             folder, model, USERS, ITEMS, metrics={}, watermark="10-0", n_ratings=9, given=known, version=version
@@ -141,7 +141,7 @@ def test_what_was_given_is_given_again_and_nothing_else(tmp_path: Path, log: Rat
 
 
 def test_parameters_of_another_version_are_not_tried_for_ever(tmp_path: Path, log: RatingLog, jobs: Jobs) -> None:
-    version = snapshot.new_version("culsh")
+    version = version_names.new_version("culsh")
     snapshot.write(
         tmp_path / "snapshots", a_model(), USERS, ITEMS, metrics={}, watermark="10-0", n_ratings=9,
         given={"n_faktors": 3}, version=version,

@@ -21,7 +21,7 @@ from service.jobs.supervisor import Supervisor
 from service.jobs.table import JobTable
 from service.metrics import Metrics
 from service.settings import Settings
-from service.storage import exclusion, live_versions, snapshot
+from service.storage import exclusion, live_versions, snapshot, version_names
 from service.storage.archiver import Archiver
 from service.storage.events import RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.rating_log import RatingLog
@@ -322,7 +322,7 @@ def test_who_was_forgotten_during_a_training_is_not_in_what_goes_live(
     training = ended(jobs, training)
     assert (training.state, training.promoted) == ("succeeded", True)
     assert names(settings.data, "u3") == []
-    assert snapshot.shown(live_versions.read(settings.data)["culsh"]) == training.version
+    assert version_names.shown(live_versions.read(settings.data)["culsh"]) == training.version
 
 
 def test_a_forgetting_whose_worker_stops_is_gone_on_with(

@@ -16,7 +16,7 @@ from gpu.model import Model
 from gpu.params import params_for
 from gpu.ranking.deduction import Deduction
 from service.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
-from service.storage import snapshot, snapshot_files
+from service.storage import snapshot, snapshot_files, version_names
 from service.storage.manifest import StoredCalibration
 
 USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
@@ -264,9 +264,9 @@ def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:
     loaded, before = snapshot.load(tmp_path, copy.version), a_model()
     assert list(loaded.user_ids) == ["b/ö"]
     assert copy.version == f"{version}.1"
-    assert (snapshot.shown(copy.version), snapshot.revision_of(copy.version)) == (version, 1)
-    assert snapshot.time_of(copy.version) == snapshot.time_of(version)
-    assert snapshot.name_of(copy.version) == snapshot.name_of(version)
+    assert (version_names.shown(copy.version), version_names.revision_of(copy.version)) == (version, 1)
+    assert version_names.time_of(copy.version) == version_names.time_of(version)
+    assert version_names.name_of(copy.version) == version_names.name_of(version)
     np.testing.assert_array_equal(loaded.model.user_factors, before.user_factors[1:])
     np.testing.assert_array_equal(loaded.model.projections, before.projections)
     assert not snapshot.holds_user(tmp_path, copy.version, "ann")
@@ -285,8 +285,8 @@ def test_a_revision_that_is_there_already_is_never_written_again(tmp_path: Path)
 
 
 def test_the_time_and_name_of_a_version() -> None:
-    assert snapshot.time_of("culsh-implicit-19700101T000102-beef") == 62
-    assert snapshot.name_of("culsh-implicit-19700101T000102-beef") == "culsh-implicit"
+    assert version_names.time_of("culsh-implicit-19700101T000102-beef") == 62
+    assert version_names.name_of("culsh-implicit-19700101T000102-beef") == "culsh-implicit"
 
 
 def test_ids_are_strings_as_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,59 @@
+"""The names of versions: `<name>-<UTC yyyymmddThhmmss>-<4 hex>`, and `.<revision>` once a user was forgotten in it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+
+from service.errors import UnknownVersion
+
+TIME_FORMAT = "%Y%m%dT%H%M%S"
+_VERSION = re.compile(
+    r"(?P<shown>(?P<name>[a-z][a-z-]*)-(?P<time>\d{8}T\d{6})-[0-9a-f]{4})(\.(?P<revision>[1-9]\d{0,8}))?"
+)
+
+
+def new_version(name: str, time_text: str | None = None) -> str:
+    """A new version of the model `name`; `time_text` (yyyymmddThhmmss, UTC) defaults to now."""
+    return f"{name}-{time_text or datetime.now(UTC).strftime(TIME_FORMAT)}-{secrets.token_hex(2)}"
+
+
+def is_version(text: str, name: str | None = None) -> bool:
+    """Whether `text` has the form of a version, of `name` if it is not None; it need not exist."""
+    match = _VERSION.fullmatch(text)
+    return match is not None and name in (None, match["name"])
+
+
+def name_of(version: str) -> str:
+    """The name under which `version` can be live."""
+    return version.rsplit("-", 2)[0]
+
+
+def shown(version: str) -> str:
+    """The version that clients see, which does not change when users are forgotten."""
+    match = _VERSION.fullmatch(version)
+    return version if match is None else match["shown"]
+
+
+def revision_of(version: str) -> int:
+    """How many times a user was forgotten in `version`."""
+    match = _VERSION.fullmatch(version)
+    return 0 if match is None else int(match["revision"] or 0)
+
+
+def time_text_of(version: str) -> str:
+    """When `version` was written, as `TIME_FORMAT`, which sorts by time.
+
+    Raises:
+        UnknownVersion: `version` does not have the form of a version.
+    """
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise UnknownVersion(f"there is no snapshot {version!r}")
+    return match["time"]
+
+
+def time_of(version: str) -> float:
+    """When `version` was written, in Unix seconds; raises what `time_text_of` raises."""
+    return datetime.strptime(time_text_of(version), TIME_FORMAT).replace(tzinfo=UTC).timestamp()

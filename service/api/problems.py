@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from gpu.errors import InvalidInput
 from service.api.few_faults import LEFT_OUT, MAX_FAULTS
-from service.api.schemas import AnonymousBody, Fault, ProblemDocument, UsersBody
+from service.api.list_schemas import AnonymousBody, UsersBody
+from service.api.schemas import Fault, ProblemDocument
 from service.errors import BodyTooLarge, JobRunning, MalformedBody, NotAuthorized, NotFound, NotReady, ServiceError
 from service.validation import MAX_SHOWN, reason_of
 

@@ -16,7 +16,8 @@ from service.api.elements import judged, parsed, read_elements
 from service.api.examples import ITEM
 from service.api.filter_parser import PARAMETERS
 from service.api.item_parser import ItemJudge
-from service.api.schemas import Accepted, ItemsQuery, NoParameters, Wait, Written
+from service.api.list_schemas import ItemsQuery
+from service.api.schemas import Accepted, NoParameters, Wait, Written
 from service.engine.catalog_queries import CatalogNames, GetCatalogNames, GetItem, ItemDetails, ItemList, ListItems
 from service.errors import MalformedBody
 from service.ids import MAX_ID_BYTES

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, UserId, answers, check_n, reply
 from service.api.filter_parser import PARAMETERS
-from service.api.schemas import EstimateQuery, ItemNeighborsQuery, ListQuery, NeighborsQuery, RatingsQuery
+from service.api.list_schemas import EstimateQuery, ItemNeighborsQuery, ListQuery, NeighborsQuery, RatingsQuery
 from service.engine.catalog_queries import ListUsers, UserList
 from service.engine.queries import (
     Estimate,

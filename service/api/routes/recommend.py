@@ -17,15 +17,8 @@ from starlette.responses import Response
 from service.api.dependencies import TheService, UserId, answers, check_n, decoded, reply
 from service.api.filter_parser import PARAMETERS, PREFIXES
 from service.api.gateway import FastRequest
-from service.api.schemas import (
-    AnonymousBody,
-    LatestQuery,
-    NoParameters,
-    PopularQuery,
-    RecommendBody,
-    RecommendQuery,
-    UsersBody,
-)
+from service.api.list_schemas import AnonymousBody, LatestQuery, PopularQuery, RecommendBody, RecommendQuery, UsersBody
+from service.api.schemas import NoParameters
 from service.api.uvicorn_protocol import FastGet
 from service.engine.encoding import encoded, finished
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from service.api.few_faults import LEFT_OUT, MAX_FAULTS
-from service.api.schemas import MAX_ITEMS, AnonymousBody, NoParameters, RecommendBody, UsersBody
+from service.api.list_schemas import MAX_ITEMS, AnonymousBody, RecommendBody, UsersBody
+from service.api.schemas import NoParameters
 from tests.service.local import Local, serving
 
 MOST_BYTES = 4096  # of an answer that refuses

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.api.filter_parser import EXAMPLE, MAX_DEPTH, MAX_TERMS, tree_of
-from service.api.schemas import PopularQuery, RecommendBody, RecommendQuery
+from service.api.list_schemas import PopularQuery, RecommendBody, RecommendQuery
 from service.engine.filter_tree import AllOf, AnyOf, HasTag, InRange, Not, text_of
 
 GENRE: dict[str, Any] = {"tag": "genre", "in": ["x"]}

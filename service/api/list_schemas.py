@@ -1,0 +1,192 @@
+"""Schemas of requests for lists and for what is known of a user or an item. Defaults come from `queries`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from service.api.few_faults import few_faults
+from service.api.filter_parser import PREFIXES, SCHEMA, BadParameter, tree_of, tree_of_parameters
+from service.api.schemas import Id, Strict, Wait
+from service.engine.catalog_queries import ListUsers
+from service.engine.filter_tree import text_of
+from service.engine.queries import Fallback, LatestItems, Popular, Recommend, UserRatings
+from service.limits import MAX_RATING
+
+MAX_OFFSET = 1_000_000_000
+MAX_USERS = 1000  # users of one request, and ratings of one anonymous request
+MAX_ITEMS = 10_000  # items in each of `candidates` and `exclude`
+_DEFAULT, _OF_USER = Recommend(), UserRatings(user="")
+
+Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEMS)]
+Count = Annotated[int, Field(ge=1, description="How many results.")]
+Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
+MinRatings = Annotated[int, Field(ge=0, description="Show only items that have at least this many ratings now.")]
+ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
+
+
+Filter = Annotated[Any, AfterValidator(lambda value: text_of(tree_of(value))), WithJsonSchema(SCHEMA)]
+Available = Annotated[bool, Field(description="Whether to leave out items that are not available now.")]
+
+
+class _FilterParameters(Strict):
+    """The parameters of a query whose names begin with `tag.`, `min.` or `max.`, as one filter."""
+
+    _filter: str | None = PrivateAttr(None)
+
+    @property
+    def filter(self) -> str | None:
+        """The canonical text of the filter; None if there is none."""
+        return self._filter
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take_filter(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        given = {name: text for name, text in value.items() if name.startswith(PREFIXES)}
+        made = handler({name: text for name, text in value.items() if name not in given})
+        if given:
+            try:
+                made._filter = text_of(tree_of_parameters(given))
+            except BadParameter as error:
+                fault = PydanticCustomError("filter", "{reason}", {"reason": str(error)})
+                line = InitErrorDetails(type=fault, loc=(error.name,), input=None)
+                raise ValidationError.from_exception_data("query", [line]) from None
+        return made
+
+
+class FilterQuery(_FilterParameters):
+    """A filter of a list of recommendations."""
+
+    available: Available = _DEFAULT.available
+
+
+class Page(Wait):
+    """A slice of a ranked list."""
+
+    n: Count = Popular().n
+    offset: Offset = Popular().offset
+    min_ratings: MinRatings = Popular().min_ratings
+
+
+class PopularQuery(FilterQuery, Page):
+    """Parameters of the popular items."""
+
+    half_life: str | None = Field(
+        None, max_length=8, description="One of the setting `half_lives`: what is one half-life older counts half."
+    )
+
+    @property
+    def query(self) -> Popular:
+        """The query for the engine."""
+        return Popular(half_life=self.half_life, **_page_of(self))
+
+
+class LatestQuery(FilterQuery, Page):
+    """Parameters of the latest items."""
+
+    @property
+    def query(self) -> LatestItems:
+        """The query for the engine."""
+        return LatestItems(**_page_of(self))
+
+
+def _page_of(query: PopularQuery | LatestQuery) -> dict[str, Any]:
+    return {name: getattr(query, name) for name in LatestItems.__struct_fields__}
+
+
+class NeighborsQuery(Wait):
+    """Parameters of the neighbor lists."""
+
+    n: Count = _DEFAULT.n
+    model: ModelName = None
+
+
+class ListQuery(Wait):
+    """A page of all there are."""
+
+    n: Count = ListUsers().n
+    cursor: str | None = Field(None, description="`next` of the page before; default: the first page.")
+
+
+class ItemsQuery(_FilterParameters, ListQuery):
+    """A page of the items that pass a filter."""
+
+
+class ItemNeighborsQuery(FilterQuery, NeighborsQuery):
+    """Parameters of the neighbors of an item."""
+
+
+class EstimateQuery(Wait):
+    """Parameters of an estimate."""
+
+    model: ModelName = None
+
+
+class RatingsQuery(Wait):
+    """Parameters of the ratings of one user."""
+
+    n: Count = _OF_USER.n
+    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the newest to leave out.")] = (
+        _OF_USER.offset
+    )
+
+
+class Filters(Strict):
+    """Filters and options of a recommendation, in a query or in a body."""
+
+    n: Count = _DEFAULT.n
+    offset: Offset = _DEFAULT.offset
+    exclude: Items = Field([], description="Items never to show; repeat the parameter for several.")
+    include_seen: bool = Field(_DEFAULT.include_seen, description="Whether items that the user rated may be shown.")
+    min_ratings: MinRatings = _DEFAULT.min_ratings
+    model: ModelName = _DEFAULT.model
+    explain: bool = Field(_DEFAULT.explain, description="Add to each item the ratings that most raise its score.")
+    fallback: Fallback = Field(
+        _DEFAULT.fallback, description="For an unknown user: popular, trending or latest items, or none (404)."
+    )
+
+    def query(self, **more: Any) -> Recommend:
+        """The query for the engine; `more` has the user, users or ratings."""
+        fields = {name: getattr(self, name) for name in Recommend.__struct_fields__ if hasattr(self, name)}
+        return Recommend(**fields | more)
+
+
+class RecommendQuery(FilterQuery, Filters, Wait):
+    """Query of `GET /recommend/{user}`."""
+
+
+class RecommendBody(Filters, Wait):
+    """Body of `POST /recommend/{user}`: the same parameters, `candidates`, and a `filter` of any form."""
+
+    candidates: Items | None = Field(None, description="The only items to rank; default: all.")
+    filter: Filter | None = None
+    available: Available = _DEFAULT.available
+
+
+class ItemRating(Strict):
+    """A rating of an anonymous user."""
+
+    item: Id
+    rating: float = Field(ge=-MAX_RATING, le=MAX_RATING)
+
+
+class UsersBody(RecommendBody):
+    """Body of `POST /recommend` for several users."""
+
+    users: Annotated[list[Id], Field(min_length=1, max_length=MAX_USERS), few_faults(Id, MAX_USERS)]
+
+
+class AnonymousBody(RecommendBody):
+    """Body of `POST /recommend` for ratings that are used once and not stored."""
+
+    ratings: Annotated[list[ItemRating], Field(min_length=1, max_length=MAX_USERS), few_faults(ItemRating, MAX_USERS)]

@@ -15,6 +15,7 @@ ServiceError (500)
 │   ├── UnknownUser, UnknownItem
 │   ├── UnknownModel: no live model of that name
 │   ├── UnknownVersion: no snapshot of that version
+│   ├── UnknownScenario, in `service.engine.document_queries`
 │   └── UnknownJob
 ├── Conflict (409): the present state forbids the request
 │   └── JobRunning: a retrain is queued or running; carries its id

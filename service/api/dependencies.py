@@ -36,6 +36,7 @@ async def _serving(request: Request) -> Serving:  # async, because a thread woul
 _PathId = Path(description=PERCENT_ENCODED_ID, min_length=1, max_length=MAX_ID_BYTES)
 UserId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 ItemId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
+DocumentName = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 PathName = Annotated[str, BeforeValidator(decoded)]
 TheService = Annotated[Serving, Depends(_serving)]
 

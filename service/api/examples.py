@@ -34,6 +34,7 @@ PARAMETERS: dict[str, Any] = {
     "filter": {"tag.genre": "western", "max.price": "20"},
     "available": True,
     "cursor": "0123456789abcdef",
+    "name": "home",
 }
 
 _rating = {"user": USER, "item": ITEM, "rating": 4.5}
@@ -64,6 +65,9 @@ BODIES: dict[str, dict[str, Any]] = {
         "filters": {"n": 5, "exclude": [OTHER_ITEM], "min_ratings": 1},
         "a filter": {"n": 5, "filter": {"not": {"tag": "genre", "in": ["noir"]}}},
         "candidates": {"n": 1, "candidates": [OTHER_ITEM, "synthetic-noir-001"], "include_seen": True},
+    },
+    "put_scenario": {
+        "a filter": {"n": 20, "filter": {"tag": "genre", "in": ["western"]}},
     },
     "recommend_several": {
         "several users": {"users": [USER, "synthetic-viewer-0001"], "n": 5},
@@ -183,10 +187,12 @@ COMPONENTS: dict[str, Any] = {
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
     "Alive": {"status": "live"},
     "AnonymousBody": BODIES["recommend_several"]["an anonymous user, by ratings that are not stored"],
+    "DocumentDetails": {"name": "home", "body": {"n": 20}, "stream_id": POSITION, "as_of": POSITION},
     "Fault": _fault,
     "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
     "ItemDetails": {**_listed, "embedding": None, "as_of": POSITION},
     "ItemList": {"items": [_listed], "next": "0123456789abcdef", "as_of": POSITION},
+    "ListedDocument": {"name": "home", "stream_id": POSITION},
     "ListedItem": _listed,
     "ListedUser": {"user": USER, "n_ratings": 17},
     "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
@@ -225,6 +231,8 @@ COMPONENTS: dict[str, Any] = {
     },
     "Rejection": _rejection,
     "Retrain": BODIES["retrain"]["usual"],
+    "ScenarioBody": BODIES["put_scenario"]["a filter"],
+    "ScenarioList": {"scenarios": [{"name": "home", "stream_id": POSITION}], "as_of": POSITION},
     "ScoredItem": _explained,
     "ScoredUser": {"user": "synthetic-viewer-0126", "score": 0.846},
     "StoredCalibration": _calibration,

@@ -165,12 +165,16 @@ class RecommendQuery(FilterQuery, Filters, Wait):
     """Query of `GET /recommend/{user}`."""
 
 
-class RecommendBody(Filters, Wait):
-    """Body of `POST /recommend/{user}`: the same parameters, `candidates`, and a `filter` of any form."""
+class ScenarioBody(Filters):
+    """Body of a scenario: the same parameters, `candidates`, and a `filter` of any form."""
 
     candidates: Items | None = Field(None, description="The only items to rank; default: all.")
     filter: Filter | None = None
     available: Available = _DEFAULT.available
+
+
+class RecommendBody(ScenarioBody, Wait):
+    """Body of `POST /recommend/{user}`."""
 
 
 class ItemRating(Strict):

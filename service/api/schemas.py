@@ -17,6 +17,7 @@ from pydantic import (
 from gpu.algorithms import ALGORITHMS
 from service.api.elements import Rejection
 from service.api.few_faults import check_names
+from service.engine.document_queries import ListedDocument
 from service.ids import MAX_ID_BYTES, check_id
 from service.storage.events import StreamId
 
@@ -89,6 +90,13 @@ class Written(Struct):
     """The answer to any other write. A read with `wait_for` = `stream_id` sees it."""
 
     stream_id: str
+
+
+class ScenarioList(Struct):
+    """All scenarios in order of names."""
+
+    scenarios: list[ListedDocument]
+    as_of: str
 
 
 class Alive(Struct):

@@ -18,13 +18,14 @@ from gpu.growing import Growing
 from gpu.online.rating_table import POSITIONS_A_MS, Changes, RatingTable
 from service.engine.applied import NO_CHANGES, Applied, Forgotten
 from service.engine.catalog import Catalog
+from service.engine.documents import Documents
 from service.engine.id_table import IdTable
 from service.engine.log_windows import OneBehind, rows_of, windows
 from service.engine.rating_runs import RatingRun, joined, keys_of, runs_of
 from service.engine.sources import Sources
 from service.engine.strengths import Batch, EventRows, Strengths
 from service.event_types import DEFAULT_TYPES, EventTypes
-from service.storage import item_changes
+from service.storage import documents, item_changes
 from service.storage.events import ZERO, Entry, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.rating_log import RatingLog
@@ -41,6 +42,7 @@ class History:
         strengths: ratings and events together, which implicit models learn.
         position: id of the last entry applied.
         catalog: the attributes of items.
+        documents: named documents, such as scenarios.
         n_hidings: how often items were hidden or shown.
     """
 
@@ -51,6 +53,7 @@ class History:
         self.items = IdTable()
         self.table = RatingTable()
         self.catalog = Catalog()
+        self.documents = Documents()
         self.position = ZERO
         self.n_hidings = 0
         self._next_position = 0
@@ -175,6 +178,9 @@ class History:
         """Apply an entry of another kind than ratings and events."""
         if entry.subject is not None:
             return self._apply_subject(entry.kind, entry.subject, entry.id.ms)
+        if entry.document is not None:
+            self.documents.apply(entry.document, entry.id)
+            return []
         described = self._change_items(entry.items, [entry.id.ms] * len(entry.items))
         return [Applied(NO_CHANGES, [], described=described)]
 
@@ -230,12 +236,18 @@ class History:
             if kind == "item":
                 changes = [item_changes.decode_row(data) for data in run.column("data").to_pylist()]
                 self._change_items(changes, times_ms)
+            elif kind == "document":
+                self._apply_documents(run)
             else:
                 names = run.column("user" if kind == "forget" else "item").to_pylist()
                 for name, ms in zip(names, times_ms, strict=True):
                     self._apply_subject(kind, name, ms)
         if batch.num_rows:
             self.position = StreamId(batch.column("ms")[-1].as_py(), batch.column("seq")[-1].as_py())
+
+    def _apply_documents(self, run: pa.RecordBatch) -> None:
+        for ms, seq, data in zip(*(run.column(name).to_pylist() for name in ("ms", "seq", "data")), strict=True):
+            self.documents.apply(documents.decode_row(data), StreamId(ms, seq))
 
     def _columns_of(
         self, run: pa.RecordBatch, are_events: NDArray[np.bool_]

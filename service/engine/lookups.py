@@ -9,6 +9,7 @@ import numpy as np
 
 from service.engine.catalog_lookups import CatalogLookups
 from service.engine.catalog_queries import GetCatalogNames, GetItem, ListItems, ListUsers
+from service.engine.document_queries import GetDocument, ListDocuments
 from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.queries import (
@@ -58,6 +59,8 @@ class Lookups:
             ListItems: catalog.items,
             ListUsers: catalog.users,
             GetCatalogNames: catalog.names,
+            GetDocument: history.documents.get,
+            ListDocuments: history.documents.list,
         }
 
     def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpu.ranking.eligible import Eligible
 from service.engine.catalog_queries import CatalogAnswer, CatalogQuery
+from service.engine.document_queries import DocumentAnswer, DocumentQuery
 
 Fallback = Literal["popular", "trending", "latest", "none"]
 
@@ -109,7 +110,7 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
     offset: int = 0
 
 
-Query = Recommend | Neighbors | Estimate | Popular | LatestItems | UserRatings | CatalogQuery
+Query = Recommend | Neighbors | Estimate | Popular | LatestItems | UserRatings | CatalogQuery | DocumentQuery
 
 
 class Reason(Struct, gc=False):
@@ -239,6 +240,7 @@ Answer = (
     | PopularItems
     | RatingsOfUser
     | CatalogAnswer
+    | DocumentAnswer
 )
 
 

@@ -2,8 +2,9 @@
 
 Fields of an entry: `v` (format version, "1") and exactly one of `ratings` (JSON array of `{user, item, rating,
 timestamp}`), `events` (JSON array of `{user, item, type, value, timestamp, event_id}`), `items` (JSON array of
-`service.storage.item_changes.ItemChange`), `forget` (a user), `hide`, `show` (an item). Beside `ratings` or `events`
-there may be `source` (JSON `{name, offset}`), see `Source`. `v=noop` alone only moves the stream's last id.
+`service.storage.item_changes.ItemChange`), `document` (JSON of a `service.storage.documents.Document`), `forget` (a
+user), `hide`, `show` (an item). Beside `ratings` or `events` there may be `source` (JSON `{name, offset}`), see
+`Source`. `v=noop` alone only moves the stream's last id.
 
 An entry with another version or field comes from a newer Nearfield, which has acknowledged it. It is not a bad entry,
 and an older process must stop before it. Therefore a new kind of entry needs a new field, and a changed content of a
@@ -23,7 +24,8 @@ from service.errors import BadEntry, NewerEntry
 from service.event_types import MAX_TYPE_LENGTH
 from service.ids import MAX_ID_BYTES, check_id
 from service.limits import MAX_RATING
-from service.storage import item_changes
+from service.storage import documents, item_changes
+from service.storage.documents import Document
 from service.storage.item_changes import ItemChange
 
 FORMAT_VERSION = b"1"
@@ -35,13 +37,14 @@ ITEM_COST = 10  # ratings that the engine applies in the time of one change of a
 ITEMS_PER_ENTRY = BATCH_RATINGS // ITEM_COST  # changes of items in one entry
 
 _STREAM_ID = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
-_FIELDS = frozenset((b"v", b"ratings", b"events", b"items", b"forget", b"hide", b"show", b"source"))
+_FIELDS = frozenset((b"v", b"ratings", b"events", b"items", b"document", b"forget", b"hide", b"show", b"source"))
 _MAX_STREAM_ID_PART = 2**63 - 1
 _OF_SOURCES = frozenset((b"ratings", b"events"))  # fields beside which `source` may be
 MAX_OFFSET = 2**63 - 1
 
-Kind = Literal["rating", "event", "item", "forget", "hide", "show", "noop"]
+Kind = Literal["rating", "event", "item", "document", "forget", "hide", "show", "noop"]
 KINDS = frozenset(get_args(Kind))
+_SUBJECT_KINDS: dict[bytes, Kind] = {b"forget": "forget", b"hide": "hide", b"show": "show"}  # by field
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_BYTES)]
 RatingValue = Annotated[float, msgspec.Meta(ge=-MAX_RATING, le=MAX_RATING)]
 TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TYPE_LENGTH)]
@@ -130,8 +133,8 @@ class Entry(msgspec.Struct, frozen=True):
     """One parsed stream entry.
 
     Attributes:
-        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "forget" (a user), "hide" or
-            "show" (an item: see `subject`), or "noop".
+        kind: "rating" (see `ratings`), "event" (see `events`), "item" (see `items`), "document", "forget" (a
+            user), "hide" or "show" (an item: see `subject`), or "noop".
         source: of ratings or events that may be delivered again.
     """
 
@@ -142,6 +145,7 @@ class Entry(msgspec.Struct, frozen=True):
     items: list[ItemChange] = []
     events: list[TypedEvent] = []
     source: Source | None = None
+    document: Document | None = None
 
     @property
     def n_rows(self) -> int:
@@ -181,6 +185,11 @@ def encode_items(items: Sequence[ItemChange]) -> dict[bytes, bytes]:
     return {b"v": FORMAT_VERSION, b"items": _encoder.encode(items)}
 
 
+def encode_document(document: Document) -> dict[bytes, bytes]:
+    """Fields of an entry that puts or deletes a document."""
+    return {b"v": FORMAT_VERSION, b"document": documents.encode(document)}
+
+
 def encode_subject(kind: Literal["forget", "hide", "show"], subject: str) -> dict[bytes, bytes]:
     """Fields of an entry that forgets a user, or hides or shows an item."""
     return {b"v": FORMAT_VERSION, kind.encode(): check_id(subject).encode()}
@@ -191,7 +200,7 @@ def parse_entry(stream_id: StreamId, fields: Fields) -> Entry:
 
     Raises:
         BadEntry: no version, not exactly one content field, or content out of its format.
-        NewerEntry: a version or a field that this process does not know.
+        NewerEntry: a version, a field or a kind of documents that this process does not know.
     """
     version = fields.get(b"v")
     if version == NOOP_VERSION:
@@ -224,12 +233,10 @@ def _parse_content(stream_id: StreamId, content: bytes, value: bytes, source: So
             return Entry(stream_id, "event", events=events, source=source)
         case b"items":
             return Entry(stream_id, "item", items=item_changes.decode_entry(value))
-        case b"forget":
-            return Entry(stream_id, "forget", subject=check_id(value.decode()))
-        case b"hide":
-            return Entry(stream_id, "hide", subject=check_id(value.decode()))
+        case b"document":
+            return Entry(stream_id, "document", document=documents.decode_entry(value))
         case _:
-            return Entry(stream_id, "show", subject=check_id(value.decode()))
+            return Entry(stream_id, _SUBJECT_KINDS[content], subject=check_id(value.decode()))
 
 
 def _shown(fields: Iterable[bytes]) -> str:

@@ -1,10 +1,10 @@
 """One segment file of the rating log: a Parquet table of entries, with one row group per written batch.
 
-Columns: ms, seq (the stream id), index (of the rating, event or item in its entry), kind (rating, event, item, forget,
-hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an item its
-`service.storage.item_changes.ItemChange`), type, value, event_id (of events), source, offset (of the entry). Segments
-of older versions lack the last six, which read as null. The file is compressed with zstd and has page checksums, which
-every read verifies. A row group has whole entries.
+Columns: ms, seq (the stream id), index (of the rating, event or item in its entry), kind (rating, event, item,
+document, forget, hide, show), user, item, rating (null = delete), timestamp (Unix seconds), data (JSON: of an item its
+`service.storage.item_changes.ItemChange`, of a document its `service.storage.documents.Document`), type, value,
+event_id (of events), source, offset (of the entry). Segments of older versions lack the last six, which read as null.
+The file is compressed with zstd and has page checksums, which every read verifies. A row group has whole entries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from service.errors import CorruptLog, NewerEntry
-from service.storage import files, item_changes
+from service.storage import documents, files, item_changes
 from service.storage.events import KINDS, Entry, RatingEvent, Source, StreamId, TypedEvent
 
 SCHEMA = pa.schema(
@@ -79,6 +79,21 @@ def _items(entries: list[Entry]) -> pa.Table:
     return _of_columns(entries, {"item": [change.item for change in changes], "data": data})
 
 
+def _documents(entries: list[Entry]) -> pa.Table:
+    rows = [
+        {
+            "ms": entry.id.ms,
+            "seq": entry.id.seq,
+            "index": 0,
+            "kind": entry.kind,
+            "data": documents.encode(document).decode(),
+        }
+        for entry in entries
+        if (document := entry.document) is not None
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
 def _of_columns(entries: list[Entry], columns: dict[str, Any]) -> pa.Table:
     """Built by columns: one Python object per row would hold the GIL for tens of milliseconds."""
     counts = [entry.n_rows for entry in entries]
@@ -119,7 +134,8 @@ def _subjects(entries: list[Entry]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-_MAKERS = {"rating": _ratings, "event": _events, "item": _items}
+_MAKERS = {"rating": _ratings, "event": _events, "item": _items, "document": _documents}
+_OF_ROWS = frozenset(("rating", "event", "item"))  # kinds whose entries may have several rows
 
 
 def entries_of(batch: pa.RecordBatch) -> list[Entry]:
@@ -127,7 +143,10 @@ def entries_of(batch: pa.RecordBatch) -> list[Entry]:
     entries: list[Entry] = []
     columns = (column.to_pylist() for column in plain(batch).columns)
     for ms, seq, _, kind, user, item, rating, timestamp, data, *event, source, offset in zip(*columns, strict=True):
-        if kind not in _MAKERS:
+        if kind == "document":
+            entries.append(Entry(StreamId(ms, seq), kind, document=documents.decode_row(data)))
+            continue
+        if kind not in _OF_ROWS:
             entries.append(Entry(StreamId(ms, seq), kind, subject=user if kind == "forget" else item))
             continue
         if not entries or entries[-1].id != (ms, seq):

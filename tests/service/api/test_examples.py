@@ -19,7 +19,10 @@ from service.settings import Settings
 from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
-FIRST, LAST = ["post_ratings", "post_items", "retrain"], ["cancel_job", "delete_rating", "delete_item", "forget_user"]
+FIRST, LAST = (
+    ["post_ratings", "post_items", "put_scenario", "retrain"],
+    ["cancel_job", "delete_rating", "delete_item", "delete_scenario", "forget_user"],
+)
 ENDED = ("succeeded", "failed", "cancelled")
 
 

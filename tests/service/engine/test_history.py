@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.engine import log_windows
+from service.engine.document_queries import GetDocument, ListDocuments
 from service.engine.history import History, position_of
+from service.storage.documents import Document
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
 from service.storage.item_changes import Attributes, ItemChange
 from service.storage.rating_log import RatingLog
@@ -30,10 +32,12 @@ attributes = st.fixed_dictionaries(
     },
 )
 changes = st.builds(lambda item, given: ItemChange(item, **given), items, attributes)
+bodies = st.none() | st.sampled_from(['{"n":1}', '{"n":2}'])
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("rating"), ratings),
         st.tuples(st.just("item"), st.lists(changes, min_size=1, max_size=4)),
+        st.tuples(st.just("document"), st.builds(Document, st.just("scenario"), st.sampled_from("pq"), bodies)),
         st.tuples(st.just("forget"), users),
         st.tuples(st.sampled_from(["hide", "show"]), items),
     ),
@@ -49,6 +53,8 @@ def entries_of(steps: list[tuple[str, object]]) -> list[Entry]:
             entries.append(Entry(StreamId(n, n % 3), "rating", events))
         elif kind == "item":
             entries.append(Entry(StreamId(n, n % 3), "item", items=content))  # type: ignore[arg-type]
+        elif kind == "document":
+            entries.append(Entry(StreamId(n, n % 3), "document", document=content))  # type: ignore[arg-type]
         else:
             entries.append(Entry(StreamId(n, n % 3), kind, subject=content))  # type: ignore[arg-type]
     return entries
@@ -84,6 +90,17 @@ def state(history: History) -> tuple[dict[tuple[str, str], tuple[float, float]],
     return known, {history.items.id(int(row)) for row in out}
 
 
+def plain_documents(entries: list[Entry]) -> dict[str, tuple[bytes, str]]:
+    changes = {entry.document.name: (entry.document.body, str(entry.id)) for entry in entries if entry.document}
+    return {name: (body.encode(), position) for name, (body, position) in changes.items() if body is not None}
+
+
+def documents_of(history: History) -> dict[str, tuple[bytes, str]]:
+    listed = history.documents.list(ListDocuments("scenario"), "1-0").documents
+    details = [history.documents.get(GetDocument("scenario", one.name), "1-0") for one in listed]
+    return {one.name: (bytes(one.body), one.stream_id) for one in details}
+
+
 def ids_of(history: History) -> tuple[list[str], list[str]]:
     return history.users.ids(range(len(history.users))), history.items.ids(range(len(history.items)))
 
@@ -112,6 +129,7 @@ def test_stream_and_log_end_in_the_same_state(
         row = loaded.users.row(streamed.users.id(user))
         assert row is None or loaded.table.row(row)[3].tolist() == streamed.table.row(user)[3].tolist()
     assert loaded.items.ids(range(len(loaded.items))) == streamed.items.ids(range(len(streamed.items)))
+    assert documents_of(streamed) == documents_of(loaded) == plain_documents(entries)
     assert loaded.catalog.names == streamed.catalog.names
     for row in range(len(loaded.items)):
         assert loaded.catalog.attributes(row) == streamed.catalog.attributes(row)

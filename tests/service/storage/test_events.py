@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from service.errors import BadEntry, NewerEntry
 from service.ids import check_id
+from service.storage.documents import Document
 from service.storage.events import (
     ITEMS_PER_ENTRY,
     ZERO,
@@ -17,6 +18,7 @@ from service.storage.events import (
     Source,
     StreamId,
     TypedEvent,
+    encode_document,
     encode_events,
     encode_items,
     encode_ratings,
@@ -95,6 +97,11 @@ def test_subjects_and_noop() -> None:
     assert parse_entry(AT, {b"v": b"noop"}).kind == "noop"
 
 
+@pytest.mark.parametrize("document", [Document("scenario", "a/b é", '{"n":5}'), Document("scenario", "a")])
+def test_documents_are_parsed(document: Document) -> None:
+    assert parse_entry(AT, encode_document(document)) == Entry(AT, "document", document=document)
+
+
 def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
     entry = parse_entry(AT, fields({"user": "u", "item": "i", "rating": 3}))
     assert entry.ratings == [RatingEvent("u", "i", 3.0, 5.0)]
@@ -118,6 +125,9 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"v": b"1", b"items": b'[{"item": ""}]'},
         {b"v": b"1", b"items": b'[{"item": "i", "price": 1}]'},
         {b"v": b"1", b"items": b'[{"item": "i", "published": 1700000000000}]'},
+        {b"v": b"1", b"document": b'{"kind": "scenario", "name": ""}'},
+        {b"v": b"1", b"document": b'{"kind": "scenario", "name": "a", "body": "{"}'},
+        {b"v": b"1", b"document": b'{"kind": "scenario", "name": "a", "since": 1}'},
         {b"v": b"1", b"ratings": b"[{"},
         {b"v": b"1", b"ratings": b"{}"},
         {b"v": b"1", b"events": b"[]", b"ratings": b"[]"},
@@ -153,6 +163,7 @@ def test_bad_entries_say_why(bad: dict[bytes, bytes]) -> None:
         {b"v": b"2", b"ratings": b"not even JSON"},
         {b"v": b"1", b"like": b"x"},
         {b"v": b"1", b"ratings": b"[]", b"origin": b"x"},
+        {b"v": b"1", b"document": b'{"kind": "recipe", "name": "a"}'},
     ],
 )
 def test_entries_of_a_newer_version_are_not_bad(newer: dict[bytes, bytes]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.storage.documents import Document
 from service.storage.events import Entry, RatingEvent, Source, StreamId, TypedEvent
 from service.storage.introductions import without
 from service.storage.item_changes import ItemChange
@@ -50,10 +51,12 @@ def test_items_are_rows_with_data_beside_other_kinds() -> None:
         Entry(StreamId(2, 0), "item", items=[ItemChange("a", tags={"x": ["y"]}), ItemChange("b", op="delete")]),
         Entry(StreamId(3, 0), "item", items=[ItemChange("a", op="patch", published=None)]),
         Entry(StreamId(4, 0), "hide", subject="a"),
+        Entry(StreamId(5, 0), "document", document=Document("scenario", "a", "{}")),
+        Entry(StreamId(5, 1), "document", document=Document("scenario", "a")),
     ]
     (batch,) = table_of(entries).to_batches()
-    assert batch.column("index").to_pylist() == [0, 0, 1, 0, 0]
-    assert batch.column("item").to_pylist() == ["i", "a", "b", "a", "a"]
+    assert batch.column("index").to_pylist() == [0, 0, 1, 0, 0, 0, 0]
+    assert batch.column("item").to_pylist() == ["i", "a", "b", "a", "a", None, None]
     assert entries_of(batch) == entries
 
 

@@ -1,0 +1,62 @@
+"""Scenarios: bodies of requests for lists, stored under a name. A 202 is sent only after the stream has them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.dependencies import DocumentName, TheService, answers, check_n, reply
+from service.api.elements import parsed
+from service.api.list_schemas import ScenarioBody
+from service.api.schemas import NoParameters, ScenarioList, Wait, Written
+from service.engine.document_queries import DocumentDetails, DocumentList, GetDocument, ListDocuments
+from service.errors import InvalidRequest
+from service.storage.documents import Document
+from service.storage.events import encode_document
+
+MAX_SCENARIOS = 1000
+
+router = APIRouter(prefix="/admin/scenarios", tags=["admin"])
+NoQuery = Annotated[NoParameters, Query()]
+WaitQuery = Annotated[Wait, Query()]
+
+
+@router.put("/{name}", status_code=202, responses=answers(Written, 202, "Durable"))
+async def put_scenario(
+    name: DocumentName, body: ScenarioBody, query: NoQuery, serving: TheService, request: Request
+) -> Response:
+    """Store a body under a name, for `scenario=` in requests for lists. It replaces an earlier one."""
+    check_n(serving, body.n)
+    listed = msgspec.json.decode(await serving.answer(ListDocuments("scenario")), type=DocumentList).documents
+    if len(listed) >= MAX_SCENARIOS and name not in {one.name for one in listed}:
+        raise InvalidRequest(f"Invalid scenario: expected at most {MAX_SCENARIOS:,}, got one more; DELETE one first")
+    text = msgspec.json.encode(parsed(await request.body())).decode()
+    return await _written(serving, Document("scenario", name, text))
+
+
+@router.delete("/{name}", status_code=202, responses=answers(Written, 202, "Durable"))
+async def delete_scenario(name: DocumentName, query: NoQuery, serving: TheService) -> Response:
+    """Remove a scenario, if there is one of that name."""
+    return await _written(serving, Document("scenario", name))
+
+
+@router.get("", responses=answers(ScenarioList))
+async def list_scenarios(query: WaitQuery, serving: TheService) -> Response:
+    """The names of all scenarios."""
+    found = msgspec.json.decode(await serving.answer(ListDocuments("scenario"), query.position), type=DocumentList)
+    return reply(msgspec.json.encode(ScenarioList(found.documents, found.as_of)))
+
+
+@router.get("/{name}", responses=answers(DocumentDetails, http_404="Unknown scenario"))
+async def get_scenario(name: DocumentName, query: WaitQuery, serving: TheService) -> Response:
+    """The body of a scenario."""
+    return reply(await serving.answer(GetDocument("scenario", name), query.position))
+
+
+async def _written(serving: TheService, document: Document) -> Response:
+    stream_id = await serving.append(encode_document(document))
+    return reply(msgspec.json.encode(Written(str(stream_id))), 202)

@@ -1,0 +1,59 @@
+"""The queries about named documents, and the answers to them; see `service.engine.queries`."""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct
+
+from service.errors import NotFound
+from service.storage.documents import DocumentKind
+
+
+class UnknownScenario(NotFound):
+    """No scenario has that name."""
+
+    slug, title = "unknown-scenario", "Unknown scenario"
+
+
+class GetDocument(Struct, frozen=True, tag=True):
+    """Asks for one document; the answer is `DocumentDetails`."""
+
+    kind: DocumentKind
+    name: str
+
+
+class ListDocuments(Struct, frozen=True, tag=True):
+    """Asks for the names of all documents of a kind, as `DocumentList`."""
+
+    kind: DocumentKind
+
+
+class DocumentDetails(Struct):
+    """One document.
+
+    Attributes:
+        body: JSON as the client has sent it, without spaces.
+        stream_id: the position of the entry that has put it: two answers with the same one have the same body.
+    """
+
+    name: str
+    body: Raw
+    stream_id: str
+    as_of: str
+
+
+class ListedDocument(Struct, gc=False):
+    """One document of a list; see `DocumentDetails`."""
+
+    name: str
+    stream_id: str
+
+
+class DocumentList(Struct):
+    """All documents of a kind in order of names."""
+
+    documents: list[ListedDocument]
+    as_of: str
+
+
+DocumentQuery = GetDocument | ListDocuments
+DocumentAnswer = DocumentDetails | DocumentList

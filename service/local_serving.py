@@ -20,6 +20,7 @@ from service.operations import (
     Forgotten,
     GetJob,
     GetMetrics,
+    GetStats,
     JobList,
     ListJobs,
     ListModels,
@@ -40,6 +41,7 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     ListJobs: lambda runtime, _: JobList(runtime.jobs.list()),
     GetJob: lambda runtime, asked: runtime.jobs.get(asked.job),
     CancelJob: lambda runtime, asked: runtime.jobs.cancel(asked.job),
+    GetStats: lambda runtime, _: runtime.statistics.take(),
     ListModels: lambda runtime, _: ModelList(runtime.hotswap.models()),
     ActivateModel: lambda runtime, asked: runtime.hotswap.activate(asked.version),
 }

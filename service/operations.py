@@ -61,6 +61,10 @@ class ActivateModel(Struct, frozen=True, tag=True):
     version: str
 
 
+class GetStats(Struct, frozen=True, tag=True):
+    """Asks for `Stats`, see `Statistics.take`."""
+
+
 class CheckNewIds(Struct, frozen=True, tag=True):
     """Counts the new ones among `users` and `items` against the limit of the client's key. Raises `TooManyNewIds`."""
 
@@ -77,6 +81,7 @@ class ForgetUser(Struct, frozen=True, tag=True):
 Operation = (
     GetReadiness
     | GetMetrics
+    | GetStats
     | CheckNewIds
     | SubmitTraining
     | ListJobs

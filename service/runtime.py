@@ -37,6 +37,7 @@ from service.half_lives import parse_half_lives
 from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.settings import Settings
+from service.statistics import Statistics
 from service.storage import live_versions
 from service.storage.archiver import Archiver
 from service.storage.events import Fields, StreamId
@@ -60,12 +61,13 @@ class Runtime(Components):
     """`nearfield serve`: answers, learns, archives and trains.
 
     Attributes:
-        jobs, hotswap, new_ids: see their classes; set by `start`.
+        jobs, hotswap, new_ids, statistics: see their classes; set by `start`.
     """
 
     jobs: Jobs
     hotswap: HotSwap
     new_ids: NewIds
+    statistics: Statistics
 
     def __init__(
         self, settings: Settings, archiver: RemoteArchiver | None = None, on_failure: Callable[[], None] = lambda: None
@@ -251,6 +253,7 @@ class Runtime(Components):
         self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
         self.metrics.rating_log_damaged.set_function(lambda: float(self._archiver.damage is not None))
         self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
+        self.statistics = Statistics(engine, self._stream, self._rating_log)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
         self.jobs = Jobs(self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failure_of)
 

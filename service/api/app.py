@@ -20,7 +20,7 @@ from service.api.dependencies import COMMON_ERRORS
 from service.api.gateway import FastRoute, Gateway
 from service.api.http_protocol import HttpProtocol
 from service.api.rate_limit import RateLimit
-from service.api.routes import admin, docs, health, items, lookups, ratings, recommend, scenarios
+from service.api.routes import admin, docs, health, items, listings, lookups, ratings, recommend, scenarios
 from service.api.uvicorn_protocol import RecommendProtocol
 from service.errors import ServiceError
 from service.serving import Serving
@@ -105,7 +105,7 @@ def application(serving: Serving, rate: RateLimit | None = None) -> Application:
         redirect_slashes=False,
         responses=COMMON_ERRORS,
     )
-    for module in (ratings, items, recommend, lookups, admin, scenarios, health, docs):
+    for module in (ratings, items, recommend, lookups, listings, admin, scenarios, health, docs):
         app.include_router(module.router)
     _handle_errors(app)
     return app

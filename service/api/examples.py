@@ -35,6 +35,9 @@ PARAMETERS: dict[str, Any] = {
     "available": True,
     "cursor": "0123456789abcdef",
     "name": "home",
+    "below": 0,
+    "above": 4,
+    "hidden": True,
 }
 
 _rating = {"user": USER, "item": ITEM, "rating": 4.5}
@@ -127,6 +130,24 @@ _model = {
     "error": None,
 }
 _stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}
+_rated_by = {"user": USER, "rating": 4.5, "timestamp": 1700000000.0}
+_stats: dict[str, Any] = {
+    "users": 150,
+    "items": 60,
+    "ratings": 2412,
+    "events": 2,
+    "hidden": 1,
+    "deleted": 0,
+    "log": {"segments": 3, "rows": 2418, "bytes": 61440, "last_id": POSITION},
+    "stream": {"entries": 31, "bytes": 180224, "last_id": POSITION},
+    "models": [
+        {"model": MODEL, "model_version": VERSION, "age_s": 61.3, "ratings_since": 12, "refits_waiting": 0},
+    ],
+    "as_of": POSITION,
+    "lag_s": 0.0,
+    "uptime_s": 81.62,
+    "version": "0.1.0",
+}
 _item_rating = {"item": ITEM, "rating": 4.5}
 _listed = {
     "item": ITEM,
@@ -194,6 +215,9 @@ COMPONENTS: dict[str, Any] = {
     "ItemList": {"items": [_listed], "next": "0123456789abcdef", "as_of": POSITION},
     "ListedDocument": {"name": "home", "stream_id": POSITION},
     "ListedItem": _listed,
+    "ListedRating": {"user": USER, **_stored},
+    "LogStats": _stats["log"],
+    "ModelStats": _stats["models"][0],
     "ListedUser": {"user": USER, "n_ratings": 17},
     "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
     "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},
@@ -216,6 +240,9 @@ COMPONENTS: dict[str, Any] = {
         "as_of": POSITION,
         "warnings": [],
     },
+    "RatingOfItem": _rated_by,
+    "RatingPage": {"ratings": [{"user": USER, **_stored}], "next": None, "as_of": POSITION},
+    "RatingsOfItem": {"item": ITEM, "n_ratings": 1, "ratings": [_rated_by], "as_of": POSITION},
     "RatingsOfUser": {"user": USER, "n_ratings": 1, "ratings": [_stored], "as_of": POSITION},
     "Ready": {"status": "ready", "as_of": POSITION},
     "Reason": _reason,
@@ -235,7 +262,9 @@ COMPONENTS: dict[str, Any] = {
     "ScenarioList": {"scenarios": [{"name": "home", "stream_id": POSITION}], "as_of": POSITION},
     "ScoredItem": _explained,
     "ScoredUser": {"user": "synthetic-viewer-0126", "score": 0.846},
+    "Stats": _stats,
     "StoredCalibration": _calibration,
+    "StreamStats": _stats["stream"],
     "UserNeighbors": {
         "user": USER,
         "neighbors": [{"user": "synthetic-viewer-0126", "score": 0.846}],

@@ -133,12 +133,25 @@ class EstimateQuery(Wait):
 
 
 class RatingsQuery(Wait):
-    """Parameters of the ratings of one user."""
+    """Parameters of the ratings of one user or item."""
 
     n: Count = _OF_USER.n
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the newest to leave out.")] = (
         _OF_USER.offset
     )
+
+
+class AllRatingsQuery(ListQuery):
+    """A page of all ratings within two values."""
+
+    below: float | None = Field(None, description="List only ratings below this value.")
+    above: float | None = Field(None, description="List only ratings above this value.")
+
+
+class AdminItemsQuery(ItemsQuery):
+    """A page of the items that pass a filter, or of those of them that are hidden or not."""
+
+    hidden: bool | None = Field(None, description="Whether to list hidden items or others; default: both.")
 
 
 class Filters(Strict):

@@ -50,7 +50,7 @@ class CatalogLookups:
 
     def items(self, query: ListItems, as_of: str) -> ItemList:
         """A page of all items that are not deleted, or of those of them that pass a filter."""
-        history, passing = self._history, self._passing(query.filter)
+        history, passing = self._history, self._passing(query.filter, query.hidden)
         found = page(history.items.keys, passing.n, lambda rows: passing.mask[rows], query.n, query.cursor)
         return ItemList([self._listed(row) for row in found.rows.tolist()], found.next, as_of)
 
@@ -61,11 +61,13 @@ class CatalogLookups:
         listed = [ListedUser(users.id(row), int(lengths[row])) for row in found.rows.tolist()]
         return UserList(listed, found.next, as_of)
 
-    def _passing(self, text: str | None) -> _Passing:
+    def _passing(self, text: str | None, hidden: bool | None) -> _Passing:
         """The items to list; their attributes count, and not whether lists of recommendations show them."""
         n_items, deleted = len(self._history.items), self._history.catalog.deleted
         mask = np.ones(n_items, dtype=np.bool_) if text is None else self._selection.passing(text).mask(n_items)
         mask[: len(deleted)] &= ~deleted
+        if hidden is not None:
+            mask &= self._history.hidden[:n_items] == hidden
         return _Passing(mask, int(np.count_nonzero(mask)))
 
     def _listed(self, row: int) -> ListedItem:

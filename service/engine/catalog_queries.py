@@ -20,11 +20,15 @@ class GetCatalogNames(Struct, frozen=True, tag=True):
 
 
 class ListItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for `n` items after `cursor` (None: the first) that pass the filter, as `ItemList`."""
+    """Asks for `n` items after `cursor` (None: the first) that pass the filter, as `ItemList`.
+
+    `hidden` lists only hidden items, or only others; None lists both.
+    """
 
     n: int = 100
     cursor: str | None = None
     filter: str | None = None
+    hidden: bool | None = None
 
 
 class ListUsers(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gpu.ranking.topn import MAX_N
 from service.engine.catalog_queries import ListItems, ListUsers
 from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, UserRatings
+from service.engine.rating_queries import AllRatings, ItemRatings
 
 MAX_COST = 4096  # of one batch, unless a single query costs more
 LIGHT = 256  # highest cost of a query that does not wait for more expensive ones of the same client
@@ -43,7 +44,7 @@ def cost_of(query: Query) -> int:
         return cost_of_list(query) * (1 if query.users is None else len(query.users))
     if isinstance(query, Popular | LatestItems):
         return _width(query)
-    if isinstance(query, Neighbors | ListItems | ListUsers):
+    if isinstance(query, Neighbors | ListItems | ListUsers | ItemRatings | AllRatings):
         return OF_ALL + query.n
     if isinstance(query, UserRatings):
         return query.n + query.offset // IDS_AN_ITEM

@@ -44,6 +44,7 @@ class History:
         catalog: the attributes of items.
         documents: named documents, such as scenarios.
         n_hidings: how often items were hidden or shown.
+        n_events: events applied, repeated ones too; after a restart without those of users who are gone from the log.
     """
 
     def __init__(self, types: EventTypes = DEFAULT_TYPES) -> None:
@@ -55,7 +56,7 @@ class History:
         self.catalog = Catalog()
         self.documents = Documents()
         self.position = ZERO
-        self.n_hidings = 0
+        self.n_hidings = self.n_events = 0
         self._next_position = 0
         self._hidden_items = Growing(np.zeros(0, dtype=np.bool_))
         self._last_ms = Growing(np.zeros(0, dtype=np.int64))  # last rating of each user
@@ -166,6 +167,7 @@ class History:
             return Applied(self._rate_items(batch), [])
         if not self.strengths.has_events:
             self.strengths.separate()
+        self.n_events += len(events.keys)
         known = self.strengths.sums_before(batch)
         changes = self._rate_items(batch.where(~events.are_events))
         return Applied(changes, [], Applied(self.strengths.apply(batch, events, known), []))

@@ -26,6 +26,8 @@ from service.engine.queries import (
     UserRatings,
     count_of,
 )
+from service.engine.rating_lists import RatingLists, shortest
+from service.engine.rating_queries import AllRatings, ItemRatings
 from service.engine.selection import Selection
 from service.errors import UnknownItem, UnknownUser
 
@@ -50,11 +52,13 @@ class Lookups:
     ) -> None:
         """Both functions return the live model of a name, or the default one for None; they raise `UnknownModel`."""
         self._history, self._selection, self._live_model, self._estimator = history, selection, live_model, estimator
-        catalog = CatalogLookups(history, selection)
+        catalog, ratings = CatalogLookups(history, selection), RatingLists(history)
         self.answer_to: dict[type, AnswerTo] = {
             Neighbors: self.neighbors,
             Estimate: self.estimate,
             UserRatings: self.user_ratings,
+            ItemRatings: ratings.of_item,
+            AllRatings: ratings.all,
             GetItem: catalog.item,
             ListItems: catalog.items,
             ListUsers: catalog.users,
@@ -109,8 +113,7 @@ class Lookups:
         n_ratings, end = len(items), query.offset + query.n
         newest = np.argpartition(-positions, end)[:end] if end < n_ratings else np.arange(n_ratings)
         newest = newest[np.argsort(-positions[newest])][query.offset :]
-        shortest = values[newest].astype(str).astype(float)  # 4.1, and not 4.099999904632568, its float32 as float64
-        columns = items[newest].tolist(), shortest.tolist(), timestamps[newest].tolist()
+        columns = items[newest].tolist(), shortest(values[newest]), timestamps[newest].tolist()
         id_of = self._history.items.id
         rows = [Rating(id_of(item), value, time) for item, value, time in zip(*columns, strict=True)]
         return RatingsOfUser(query.user, n_ratings, rows, as_of)

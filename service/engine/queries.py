@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gpu.ranking.eligible import Eligible
 from service.engine.catalog_queries import CatalogAnswer, CatalogQuery
 from service.engine.document_queries import DocumentAnswer, DocumentQuery
+from service.engine.rating_queries import RatingAnswer, RatingQuery
 
 Fallback = Literal["popular", "trending", "latest", "none"]
 
@@ -110,7 +111,8 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
     offset: int = 0
 
 
-Query = Recommend | Neighbors | Estimate | Popular | LatestItems | UserRatings | CatalogQuery | DocumentQuery
+OfRatings = UserRatings | RatingQuery
+Query = Recommend | Neighbors | Estimate | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery
 
 
 class Reason(Struct, gc=False):
@@ -239,6 +241,7 @@ Answer = (
     | RatingEstimate
     | PopularItems
     | RatingsOfUser
+    | RatingAnswer
     | CatalogAnswer
     | DocumentAnswer
 )

@@ -203,6 +203,11 @@ class Stream:
         """The highest id that trimming has removed or is about to remove; `ZERO` before the first trimming."""
         return self._position(TRIMMED)
 
+    def size(self) -> tuple[int, int]:
+        """Entries in the stream, and bytes that they take in the server's memory."""
+        with translated():
+            return int(self._client.xlen(RATINGS)), int(self._client.memory_usage(RATINGS) or 0)
+
     # --- for the archiver
 
     def trim(self, upto: StreamId) -> None:

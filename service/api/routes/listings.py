@@ -1,0 +1,48 @@
+"""What operators look up: sizes, and pages of ratings and items."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from service.api.dependencies import ItemId, TheService, answers, check_n, reply
+from service.api.filter_parser import PARAMETERS
+from service.api.list_schemas import AdminItemsQuery, AllRatingsQuery, RatingsQuery
+from service.api.schemas import Wait
+from service.engine.catalog_queries import ItemList, ListItems
+from service.engine.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem
+from service.operations import GetStats
+from service.statistics import Stats
+
+router = APIRouter()
+
+
+@router.get("/items/{item}/ratings", tags=["lookups"], responses=answers(RatingsOfItem, http_404="Unknown item"))
+async def list_item_ratings(item: ItemId, query: Annotated[RatingsQuery, Query()], serving: TheService) -> Response:
+    """A page of the ratings of one item, newest first; `n_ratings` is the number of all."""
+    check_n(serving, query.n)
+    return reply(await serving.answer(ItemRatings(item=item, n=query.n, offset=query.offset), query.position))
+
+
+@router.get("/admin/stats", tags=["admin"], responses=answers(Stats))
+async def get_stats(query: Annotated[Wait, Query()], serving: TheService) -> Response:
+    """Sizes of the service, its log, its stream and its live models."""
+    return reply(await serving.operate(GetStats(), query.position))
+
+
+@router.get("/admin/ratings", tags=["admin"], responses=answers(RatingPage))
+async def list_ratings(query: Annotated[AllRatingsQuery, Query()], serving: TheService) -> Response:
+    """A page of all ratings, or of those below or above a value. It may be short although there are more."""
+    check_n(serving, query.n)
+    asked = AllRatings(n=query.n, cursor=query.cursor, below=query.below, above=query.above)
+    return reply(await serving.answer(asked, query.position))
+
+
+@router.get("/admin/items", tags=["admin"], responses=answers(ItemList), openapi_extra=PARAMETERS)
+async def list_hidden_items(query: Annotated[AdminItemsQuery, Query()], serving: TheService) -> Response:
+    """A page of all items that are not deleted, or of those that are hidden (`hidden=true`) or not."""
+    check_n(serving, query.n)
+    asked = ListItems(n=query.n, cursor=query.cursor, filter=query.filter, hidden=query.hidden)
+    return reply(await serving.answer(asked, query.position))

@@ -1,0 +1,63 @@
+"""The queries about ratings of one user, one item or all, and the answers to them; see `service.engine.queries`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ItemRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for `n` ratings of `item` after the `offset` newest, newest first."""
+
+    item: str
+    n: int = 100
+    offset: int = 0
+
+
+class AllRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for `n` ratings after `cursor` (None: the first) that are below and above these values (None: any)."""
+
+    n: int = 100
+    cursor: str | None = None
+    below: float | None = None
+    above: float | None = None
+
+
+class RatingOfItem(Struct, gc=False):
+    """One stored rating of an item; `timestamp` in Unix seconds."""
+
+    user: str
+    rating: float
+    timestamp: float
+
+
+class RatingsOfItem(Struct):
+    """The answer to `ItemRatings`; `n_ratings` is the number of all ratings of the item."""
+
+    item: str
+    n_ratings: int
+    ratings: list[RatingOfItem]
+    as_of: str
+
+
+class ListedRating(Struct, gc=False):
+    """One rating of all; `timestamp` in Unix seconds."""
+
+    user: str
+    item: str
+    rating: float
+    timestamp: float
+
+
+class RatingPage(Struct):
+    """The answer to `AllRatings`, in no meaningful order; `next` is the cursor of the next page, null after the last.
+
+    A page may have fewer ratings than wanted, or none, although there are more.
+    """
+
+    ratings: list[ListedRating]
+    next: str | None
+    as_of: str
+
+
+RatingQuery = ItemRatings | AllRatings
+RatingAnswer = RatingsOfItem | RatingPage

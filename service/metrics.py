@@ -214,6 +214,12 @@ class Metrics:
         self.model_info = Gauge(
             "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
         )
+        self.model_quality = Gauge(
+            "nearfield_model_quality",
+            "Test, then train: how well a model foretells what it learns next, and its baseline.",
+            ("model", "measure"),
+            registry=registry,
+        )
         self.refits_waiting = Gauge(
             "nearfield_refits_waiting",
             "Items, and users who rated them, that a live model has yet to refit.",

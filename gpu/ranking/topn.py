@@ -108,10 +108,15 @@ def estimate(model: Model, users: Users, rows: Rows, items: NDArray[np.integer])
         float32 (B, n): a rating within `model.scale`; for implicit models the probability of a like, or a preference
         of 0 to 1. NaN for padding.
     """
-    scores = np.empty(items.shape)
+    return _as_estimates(model, scores(model, users, rows, items))
+
+
+def scores(model: Model, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Eq. 1 of [004] for each of n items by each of B users, float64 (B, n): what `estimate` clips; see there."""
+    found = np.empty(items.shape)
     asked = heard(model, rows), items.astype(np.int64)
-    HOST.primitives("estimate").score_pairs(users, *asked, arrays_of(model), scores)
-    return _as_estimates(model, scores)
+    HOST.primitives("estimate").score_pairs(users, *asked, arrays_of(model), found)
+    return found
 
 
 def estimate_unknown(model: Model, users: Users) -> NDArray[np.float32]:

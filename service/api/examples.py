@@ -8,10 +8,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-USER, ITEM, OTHER_ITEM = "ann", "synthetic-western-000", "synthetic-western-008"
-POSITION, REQUEST_ID = "1795232220650-0", "e4497f540c68-a"
-JOB, MODEL, VERSION = "884ff6e1abac", "als-implicit", "als-implicit-20261121T033717-b687"
-METRICS = {"ndcg@10": 0.3127, "baseline_ndcg@10": 0.1406}
+from service.api.model_examples import (
+    ITEM,
+    JOB,
+    MODEL,
+    OF_MODELS,
+    OTHER_ITEM,
+    POSITION,
+    REQUEST_ID,
+    RETRAIN,
+    USER,
+    VERSION,
+)
+
 PROBLEM = "application/problem+json"
 
 PARAMETERS: dict[str, Any] = {
@@ -76,59 +85,13 @@ BODIES: dict[str, dict[str, Any]] = {
         "several users": {"users": [USER, "synthetic-viewer-0001"], "n": 5},
         "an anonymous user, by ratings that are not stored": {"ratings": [{"item": ITEM, "rating": 5}], "n": 5},
     },
-    "retrain": {
-        "usual": {"algorithm": MODEL},
-        "with parameters": {"algorithm": "culsh", "params": {"n_factors": 32}, "force": True},
-    },
+    "retrain": RETRAIN,
 }
 
-_calibration = {
-    "values": "ratings",
-    "middle": 3.0,
-    "scale": [1.0, 5.0],
-    "is_damped": False,
-    "typical": 0.6,
-    "alpha": 12.5,
-    "regularization": 0.02,
-    "density": 0.0964,
-    "unit": 1.0,
-    "origin": 0.0,
-    "prior": 1.0,
-    "as_of_s": 0.0,
-}
 _scored = {"item": OTHER_ITEM, "score": 0.8713}
 _reason = {"item": ITEM, "contribution": 0.4231}
 _explained = {**_scored, "reasons": [_reason]}
 _by_model = {"model": MODEL, "model_version": VERSION, "as_of": POSITION}
-_job = {
-    "id": JOB,
-    "kind": "train",
-    "state": "succeeded",
-    "progress": 1.0,
-    "metrics": METRICS,
-    "algorithm": MODEL,
-    "params": {},
-    "calibration": _calibration,
-    "trials": [],
-    "promoted": True,
-    "version": VERSION,
-    "backend": "host: there is no CuPy: pip install nearfield[gpu]",
-    "reason": None,
-    "error": None,
-    "created_ms": 1795232220712,
-}
-_model = {
-    "version": VERSION,
-    "algorithm": MODEL,
-    "live": True,
-    "metrics": METRICS,
-    "watermark": POSITION,
-    "parameters": {"n_factors": 64, "n_epochs": 15},
-    "calibration": _calibration,
-    "rating_scale": [1.0, 5.0],
-    "revision": 0,
-    "error": None,
-}
 _stored = {"item": ITEM, "rating": 4.5, "timestamp": 1700000000.0}
 _rated_by = {"user": USER, "rating": 4.5, "timestamp": 1700000000.0}
 _stats: dict[str, Any] = {
@@ -205,6 +168,7 @@ PROBLEMS = {
 }
 
 COMPONENTS: dict[str, Any] = {
+    **OF_MODELS,
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
     "Alive": {"status": "live"},
     "AnonymousBody": BODIES["recommend_several"]["an anonymous user, by ratings that are not stored"],
@@ -222,11 +186,7 @@ COMPONENTS: dict[str, Any] = {
     "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
     "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},
     "ItemRating": _item_rating,
-    "Job": _job,
-    "JobList": {"jobs": [_job]},
     "JsonValue": 32,
-    "ModelInfo": _model,
-    "ModelList": {"models": [_model]},
     "PopularItems": {"items": [{"item": ITEM, "score": 126.7709}], "as_of": POSITION, "warnings": []},
     "ProblemDocument": PROBLEMS[422],
     "Rating": _stored,
@@ -257,13 +217,11 @@ COMPONENTS: dict[str, Any] = {
         "request_id": REQUEST_ID,
     },
     "Rejection": _rejection,
-    "Retrain": BODIES["retrain"]["usual"],
     "ScenarioBody": BODIES["put_scenario"]["a filter"],
     "ScenarioList": {"scenarios": [{"name": "home", "stream_id": POSITION}], "as_of": POSITION},
     "ScoredItem": _explained,
     "ScoredUser": {"user": "synthetic-viewer-0126", "score": 0.846},
     "Stats": _stats,
-    "StoredCalibration": _calibration,
     "StreamStats": _stats["stream"],
     "UserNeighbors": {
         "user": USER,

@@ -24,6 +24,7 @@ from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.pending_events import EventBatch, PendingEvents
 from service.engine.pending_queries import Limits, PendingQueries, PendingQuery, Promise
+from service.engine.prequential import Prequential
 from service.engine.queries import Query
 from service.engine.ranking import Ranking
 from service.engine.rating_runs import RatingRun
@@ -78,9 +79,10 @@ class Engine:
         self.history, self.backend = history, backend
         self.stages = Stages()
         self.failure: BaseException | None = None
-        self._ranking = Ranking(history, default_models, half_lives)
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
-        self._preparing: list[LiveModel] = []
+        self._ranking = Ranking(history, default_models, half_lives)
+        self._prequential = Prequential(history, self._ranking.live.named, self._metrics)
+        self._ranking.answer_to |= self._prequential.answer_to
         self.n_forgotten = 0
         self._as_of = self._target = history.position
         self._pending_queries, self._pending_events = PendingQueries(limits), PendingEvents()
@@ -192,12 +194,11 @@ class Engine:
 
     def prepare(self, live_model: LiveModel) -> None:
         """Let `live_model` learn all entries from now on, before it is live."""
-        self._preparing.append(live_model)
+        self._ranking.live.preparing.append(live_model)
 
     def discard(self, live_model: LiveModel) -> None:
         """Stop preparing `live_model`."""
-        if live_model in self._preparing:
-            self._preparing.remove(live_model)
+        self._ranking.live.discard(live_model)
 
     def try_install(self, live_model: LiveModel, *, is_patient: bool = False) -> bool:
         """Make a prepared `live_model` live if it has learned all of the history; return whether it is live.
@@ -208,7 +209,7 @@ class Engine:
         Raises:
             RuntimeError: it failed to learn an entry and is no longer being prepared.
         """
-        if live_model not in self._preparing:
+        if live_model not in self._ranking.live.preparing:
             raise RuntimeError(f"{live_model.version} could not learn the ratings that came while it was prepared")
         if not (live_model.catch_up(SLICE_S) if is_patient else live_model.settle(SLICE_S)):
             return False
@@ -299,17 +300,11 @@ class Engine:
                 self._advance()
 
     def _apply(self, runs: Sequence[RatingRun]) -> None:
+        self._prequential.test(self._ranking.models(), runs)
         applied = self.history.apply_runs(runs)
         self.n_forgotten += len(applied.forgotten)
         self._ranking.note(applied)
-        for live_model in self._ranking.models():
-            live_model.learn(applied)
-        for live_model in tuple(self._preparing):
-            try:
-                live_model.learn(applied)
-            except Exception as error:  # give up the new model and keep the service
-                _log.error("model cannot learn", version=live_model.version, error=str(error))
-                self.discard(live_model)
+        self._ranking.live.learn(applied)
         self._target = self.history.position
         self._catch_up.start()
 

@@ -107,7 +107,7 @@ class History:
             newer = run if run.entries[0].id > self.position else run.after(self.position)
             newer = newer.only(self._sources.new_of(newer.entries))
             users, items = self.users.rows_or_new(newer.users), self.items.rows_or_new(newer.items)
-            events = EventRows(newer.are_events, self._weights_of(newer.types), newer.keys)
+            events = EventRows(newer.are_events, self.weights_of(newer.types), newer.keys)
             parts.append(self._rate(users, items, newer.values, newer.timestamps, newer.times_ms, events))
             if newer.closing is not None:
                 parts += self._apply_entry(newer.closing)
@@ -145,6 +145,14 @@ class History:
         self.strengths.pack()
         pa.default_memory_pool().release_unused()  # return the memory of reading: the service runs for long
 
+    def weights_of(self, types: Sequence[str]) -> NDArray[np.float64]:
+        """The weight of each type of events; NaN for one that the setting does not name any more."""
+        return np.array(list(map(self._types.get, types)), dtype=np.float64)  # None becomes NaN
+
+    def positions_of(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions of the next ratings and events, int64 (B,), from the Unix milliseconds of their entries."""
+        return _ascending(_first_positions(times_ms), self._next_position)
+
     # --- one method for each kind of entry
 
     def _rate(
@@ -160,7 +168,7 @@ class History:
         for first_ms, rows in ((self._first_ms.values, users), (self._seen_ms.values, items)):
             is_new = first_ms[rows] == 0
             first_ms[rows[is_new][::-1]] = times_ms[is_new][::-1]  # reversed: the first wins
-        positions = _ascending(_first_positions(times_ms), self._next_position)
+        positions = self.positions_of(times_ms)
         self._next_position = int(positions[-1]) + 1 if len(positions) else self._next_position
         batch = Batch(users, items, values, timestamps, times_ms, positions)
         if not (self.strengths.has_events or len(events.keys)):
@@ -263,12 +271,8 @@ class History:
         if own.num_rows:
             values = np.where(are_events, run.column("value").to_numpy(zero_copy_only=False), values).astype(np.float32)
         keys = keys_of(own.column("event_id").to_pylist())
-        events = EventRows(are_events, self._weights_of(own.column("type").to_pylist()), keys)
+        events = EventRows(are_events, self.weights_of(own.column("type").to_pylist()), keys)
         return users, items, values, timestamps, times_ms, events
-
-    def _weights_of(self, types: Sequence[str]) -> NDArray[np.float64]:
-        """The weight of each type; NaN for one that the setting does not name any more."""
-        return np.array(list(map(self._types.get, types)), dtype=np.float64)  # None becomes NaN
 
 
 def position_of(watermark: StreamId) -> int:

@@ -84,6 +84,11 @@ class LiveModel:
         return shown(self.manifest.version)
 
     @property
+    def learns_events(self) -> bool:
+        """Whether it learns strengths, of ratings and events; else ratings alone."""
+        return self._has_strengths
+
+    @property
     def model(self) -> Model:
         """Its present parameters."""
         return self.online.model

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import structlog
+
+from service.engine.applied import Applied
 from service.engine.live_model import LiveModel
 from service.errors import NotReady, UnknownModel
 
+_log = structlog.get_logger(__name__)
 NONE_LIVE = "no model is live yet: POST /admin/retrain trains one"
 
 
@@ -14,12 +18,14 @@ class LiveModels:
     """The live models, and the names of those that will be live soon.
 
     Attributes:
+        preparing: models that learn all entries, and are not live yet.
         expected: names of models that are being prepared for their first answer in this process.
     """
 
     def __init__(self, default_models: Sequence[str]) -> None:
         self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
         self._live: dict[str, LiveModel] = {}
+        self.preparing: list[LiveModel] = []
         self.expected: frozenset[str] = frozenset()
 
     def all(self) -> list[LiveModel]:
@@ -31,6 +37,22 @@ class LiveModels:
         models = {**self._live, live_model.name: live_model}
         last = len(self._rank_of_model)
         self._live = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
+
+    def learn(self, applied: Applied) -> None:
+        """Let all models learn what the history has just applied; one in preparation that cannot is dropped."""
+        for live_model in self.all():
+            live_model.learn(applied)
+        for live_model in tuple(self.preparing):
+            try:
+                live_model.learn(applied)
+            except Exception as error:  # give up the new model and keep the service
+                _log.error("model cannot learn", version=live_model.version, error=str(error))
+                self.discard(live_model)
+
+    def discard(self, live_model: LiveModel) -> None:
+        """Stop preparing `live_model`."""
+        if live_model in self.preparing:
+            self.preparing.remove(live_model)
 
     def named(self, name: str | None) -> LiveModel:
         """The live model of that name; for None the first.

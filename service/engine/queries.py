@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gpu.ranking.eligible import Eligible
 from service.engine.catalog_queries import CatalogAnswer, CatalogQuery
 from service.engine.document_queries import DocumentAnswer, DocumentQuery
+from service.engine.quality_queries import GetQuality, QualityReport
 from service.engine.rating_queries import RatingAnswer, RatingQuery
 
 Fallback = Literal["popular", "trending", "latest", "none"]
@@ -112,7 +113,8 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
 
 
 OfRatings = UserRatings | RatingQuery
-Query = Recommend | Neighbors | Estimate | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery
+OfModels = Recommend | Neighbors | Estimate | GetQuality
+Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery
 
 
 class Reason(Struct, gc=False):
@@ -244,6 +246,7 @@ Answer = (
     | RatingAnswer
     | CatalogAnswer
     | DocumentAnswer
+    | QualityReport
 )
 
 

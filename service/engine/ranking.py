@@ -52,6 +52,7 @@ class Ranking:
 
     Attributes:
         live: the live models.
+        answer_to: for each type of query but `Recommend` the function that answers it.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Ranking:
         self._fallbacks = FallbackLists(history, self.live, self._selection, self._common)
         self._as_of = ""
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
-        self._answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to}
+        self.answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to}
 
     # --- the live models
 
@@ -99,7 +100,7 @@ class Ranking:
                 if isinstance(query, Recommend):
                     self._plan(slots, answers, index, query)
                 else:
-                    answers[index] = self._answer_to[type(query)](query, self._as_of)
+                    answers[index] = self.answer_to[type(query)](query, self._as_of)
             except Exception as error:  # becomes the answer of this query; the others are answered
                 answers[index] = error
         self._fill(slots)

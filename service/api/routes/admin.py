@@ -13,6 +13,7 @@ from service import operations
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
 from service.api.schemas import NoParameters, Retrain, Wait, Written
 from service.engine.model_swap import ModelInfo
+from service.engine.quality_queries import GetQuality, QualityReport
 from service.jobs.jobs import Job
 from service.operations import Forgotten, JobList, ModelList
 from service.storage.events import encode_subject
@@ -53,6 +54,12 @@ async def cancel_job(job: PathName, query: NoQuery, serving: TheService) -> Resp
 async def list_models(query: WaitQuery, serving: TheService) -> Response:
     """All snapshots, and which of them are live."""
     return reply(await serving.operate(operations.ListModels(), query.position))
+
+
+@router.get("/models/{model}/quality", responses=answers(QualityReport, http_404="No live model of that name"))
+async def get_quality(model: PathName, query: WaitQuery, serving: TheService) -> Response:
+    """How well a live model foretold ratings and events before it learned them, and a baseline beside it."""
+    return reply(await serving.answer(GetQuality(model=model), query.position))
 
 
 @router.post(

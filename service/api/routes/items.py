@@ -13,10 +13,10 @@ from starlette.responses import Response
 from service.api.bodies import body_of, described
 from service.api.dependencies import ItemId, TheService, answers, check_n, reply
 from service.api.elements import judged, parsed, read_elements
-from service.api.examples import ITEM
 from service.api.filter_parser import PARAMETERS
 from service.api.item_parser import ItemJudge
 from service.api.list_schemas import ItemsQuery
+from service.api.model_examples import ITEM
 from service.api.schemas import Accepted, NoParameters, Wait, Written
 from service.engine.catalog_queries import CatalogNames, GetCatalogNames, GetItem, ItemDetails, ItemList, ListItems
 from service.errors import MalformedBody

@@ -17,8 +17,8 @@ from service.api.bodies import body_of, described
 from service.api.dependencies import ItemId, TheService, TheSource, UserId, answers, reply
 from service.api.elements import Body, Intake
 from service.api.event_parser import read_events
-from service.api.examples import ITEM, USER
 from service.api.gateway import FastRequest
+from service.api.model_examples import ITEM, USER
 from service.api.rating_parser import ANY_SCALE, read_ratings
 from service.api.schemas import Accepted, NoParameters, Written
 from service.event_types import DEFAULT_TYPES, MAX_TYPE_LENGTH

@@ -45,6 +45,7 @@ OPERATIONS = {
     "get /admin/jobs/{job}": "get_job",
     "delete /admin/jobs/{job}": "cancel_job",
     "get /admin/models": "list_models",
+    "get /admin/models/{model}/quality": "get_quality",
     "post /admin/models/{version}/activate": "activate_model",
     "put /admin/items/{item}/hidden": "hide_item",
     "delete /admin/items/{item}/hidden": "show_item",

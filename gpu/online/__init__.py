@@ -16,6 +16,7 @@ from gpu.online.exact_rows import Solver
 from gpu.online.host_model import HostModel
 from gpu.online.priors import Priors
 from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.reading import ANONYMOUS, Reading
 from gpu.param_kinds import GradientParams, Params, descending
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
@@ -87,7 +88,9 @@ class OnlineModel(Protocol):
         Budget and result are as in `settle`.
         """
 
-    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
+    def fold_in(
+        self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS
+    ) -> topn.Users:
         """Parameters of a user with these ratings, who is not stored."""
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:

@@ -26,6 +26,7 @@ from gpu.online.drift import AsTrained
 from gpu.online.host_model import folded_in
 from gpu.online.late import LateRefits, taken
 from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.reading import ANONYMOUS, Reading
 from gpu.online.sampled import ITEMS_AT_ONCE, SampledRefits
 from gpu.ranking import topn
 from gpu.ranking.item_index import ItemIndex
@@ -180,9 +181,11 @@ class DeviceModel:
         self._work(budget_s, lambda live: any(step(live) for step in steps))
         return self._is_settled and not self.n_waiting
 
-    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
+    def fold_in(
+        self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS
+    ) -> topn.Users:
         """See `HostModel.fold_in`; computed on the host from the mirrored parameters."""
-        return folded_in(self._refits, items, values)
+        return folded_in(self._refits, items, values, reading)
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
         """See `HostModel.agreement`; reads the signatures on the device."""

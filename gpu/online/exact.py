@@ -27,6 +27,7 @@ from gpu.online.exact_rows import NO_PRIORS, RatedRows, Solver, Sums
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable, times_of
+from gpu.online.reading import ANONYMOUS, Reading
 from gpu.params import AlsImplicitParams, AlsParams, NmfParams
 from gpu.refit_rules import MAX_RATINGS_OF_USERS, learned_values, objective_of
 
@@ -97,11 +98,16 @@ class ExactRefits:
         new: list[int] = np.flatnonzero(~model.item_trained & (self._table.item_counts > 0)).tolist()
         return new
 
-    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+    def fold_in(
+        self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
+    ) -> tuple[NDArray[np.float64], float]:
         """([u; b], 0) of a user with these ratings; on the host, where one row takes less time than a device launch."""
-        is_trained = self._model.item_trained[items]
-        bounds = np.array([0, np.count_nonzero(is_trained)])
-        rows = self._learned(items[is_trained], values[is_trained], bounds, self._n_items)
+        is_read, weights = self._model.item_trained[items], reading.weights
+        if reading.is_read is not None:
+            is_read &= reading.is_read
+        bounds = np.array([0, np.count_nonzero(is_read)])
+        weights = None if weights is None else weights[is_read]
+        rows = self._learned(items[is_read], values[is_read], bounds, self._n_items, weights)
         solution, model = np.zeros((1, self._model.params.width + 1)), self._model
         fixed = on_host.Fixed(model.item_factors, model.item_bias, *self._of_items)
         on_host.solve_rows(rows, fixed, self._objective, solution)

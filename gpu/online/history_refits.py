@@ -11,6 +11,7 @@ from gpu.calibration import preferences
 from gpu.model import NO_SLOT, Model
 from gpu.online.drift import Column
 from gpu.online.rating_table import RatingTable
+from gpu.online.reading import ANONYMOUS, Reading
 
 
 class HistoryRefits:
@@ -47,8 +48,11 @@ class HistoryRefits:
         del items
         return iter(())
 
-    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-        """([u; 0] (2,), 0) of a user with these ratings."""
+    def fold_in(
+        self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
+    ) -> tuple[NDArray[np.float64], float]:
+        """([u; 0] (2,), 0) of a user with these ratings, all of which are read."""
+        del reading
         return np.array([float(self._needs_popular(items, values)), 0.0]), 0.0
 
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:

@@ -35,6 +35,7 @@ from gpu.online.late import LateRefits, taken
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import Changes, RatingTable
+from gpu.online.reading import ANONYMOUS, Reading
 from gpu.online.refits import Refits, refits_of
 from gpu.online.signatures import Signatures
 from gpu.params import AlsImplicitParams, CulshParams
@@ -172,14 +173,17 @@ class HostModel:
         is_done = self._begun is None and not self._users and not self._items
         return is_done and not self.n_waiting
 
-    def fold_in(self, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
+    def fold_in(
+        self, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading = ANONYMOUS
+    ) -> topn.Users:
         """Parameters of a user with these ratings, who is not stored.
 
         Args:
             items: item rows, ascending, (B,).
             values: their ratings, (B,).
+            reading: how to read them; with the key and the weights of a stored user the result is that of a refit.
         """
-        return folded_in(self._refits, items, values)
+        return folded_in(self._refits, items, values, reading)
 
     def agreement(self, item: int, others: NDArray[np.integer]) -> NDArray[np.float32]:
         """Share of equal signature bits of `item` and each of `others`, float32 (B,); 0 for models without hashing."""
@@ -266,9 +270,9 @@ class HostModel:
         self.index.refresh(items)
 
 
-def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating]) -> topn.Users:
+def folded_in(refits: Refits, items: NDArray[np.integer], values: NDArray[np.floating], reading: Reading) -> topn.Users:
     """See `HostModel.fold_in`."""
-    solution, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32))
+    solution, baseline = refits.fold_in(items.astype(np.int32), values.astype(np.float32), reading)
     user = solution.astype(np.float32)
     return topn.Users(user[None, :-1], user[-1:], np.array([baseline], dtype=np.float32))
 

@@ -17,6 +17,7 @@ from gpu.online.history_refits import HistoryRefits
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
+from gpu.online.reading import ANONYMOUS, Reading
 from gpu.online.sampled import SampledRefits
 from gpu.param_kinds import descending
 
@@ -57,7 +58,9 @@ class Refits(Protocol):
     def refit_items(self, items: NDArray[np.int64]) -> Iterator[None]:
         """Refit new `items` (B,) over their present raters."""
 
-    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+    def fold_in(
+        self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
+    ) -> tuple[NDArray[np.float64], float]:
         """([u; b] (F + 1,), b̄_i) of a user with these ratings, items ascending."""
 
     def refit_trained(self, columns: Sequence[Column]) -> Iterator[None]:

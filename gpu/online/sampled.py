@@ -32,12 +32,12 @@ from gpu.online import exact
 from gpu.online.drift import AsTrained, Column
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable
+from gpu.online.reading import ANONYMOUS, Reading
 from gpu.param_kinds import GradientParams
 from gpu.ratings import Rows
 from gpu.refit_rules import PARALLEL_FROM, Rules, beside_items, item_rules, trained_item_rules, user_rules
 from gpu.views import Arrays, arrays_of
 
-ANONYMOUS_KEY = np.uint64(0)
 SORTED_AT_ONCE = 50_000  # rows; sorting them takes a few milliseconds
 POLL_S = 0.001  # seconds
 ITEMS_AT_ONCE = 256  # trained items; with 1,024 raters each and 32 neighbors they take 70 MB
@@ -121,10 +121,13 @@ class SampledRefits:
         self._user_pool = UserPool(users[users != user], keys[users != user])
         return self._absent_from.get(user, ())
 
-    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+    def fold_in(
+        self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
+    ) -> tuple[NDArray[np.float64], float]:
         """([u; b], b̄_i) of a user with these ratings, items ascending."""
         line = np.full(self._model.n_items, self._of_users.UNRATED)
-        row = UserRow(ANONYMOUS_KEY, items, items, values)
+        read = (items, values) if reading.is_read is None else (items[reading.is_read], values[reading.is_read])
+        row = UserRow(reading.key, items, *read)
         arrays = arrays_of(self._model)
         user: tuple[NDArray[np.float64], float]
         user = self._of_users.fold_in(row, line, arrays, self._item_pool, self.user_rules)

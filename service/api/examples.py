@@ -77,6 +77,10 @@ BODIES: dict[str, dict[str, Any]] = {
         "filters": {"n": 5, "exclude": [OTHER_ITEM], "min_ratings": 1},
         "a filter": {"n": 5, "filter": {"not": {"tag": "genre", "in": ["noir"]}}},
         "candidates": {"n": 1, "candidates": [OTHER_ITEM, "synthetic-noir-001"], "include_seen": True},
+        "as if the user had rated so": {
+            "n": 5,
+            "ratings": [{"item": OTHER_ITEM, "rating": 5}, {"item": ITEM, "rating": None}],
+        },
     },
     "put_scenario": {
         "a filter": {"n": 20, "filter": {"tag": "genre", "in": ["western"]}},
@@ -186,6 +190,7 @@ COMPONENTS: dict[str, Any] = {
     "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
     "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},
     "ItemRating": _item_rating,
+    "ExtraRating": {"item": ITEM, "rating": None},
     "JsonValue": 32,
     "PopularItems": {"items": [{"item": ITEM, "score": 126.7709}], "as_of": POSITION, "warnings": []},
     "ProblemDocument": PROBLEMS[422],

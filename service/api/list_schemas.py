@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -22,6 +25,7 @@ from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
 from service.engine.queries import Fallback, LatestItems, Popular, Recommend, UserRatings
 from service.limits import MAX_RATING
+from service.times import unix_seconds
 
 MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000  # users of one request, and ratings of one anonymous request
@@ -32,6 +36,11 @@ Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEM
 Count = Annotated[int, Field(ge=1, description="How many results.")]
 Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the best to leave out.")]
 MinRatings = Annotated[int, Field(ge=0, description="Show only items that have at least this many ratings now.")]
+Time = Annotated[float, BeforeValidator(lambda value: unix_seconds(value) if isinstance(value, str) else value)]
+OrderHalfLife = Annotated[
+    float | None,
+    Field(gt=0, le=1e6, description="Newer ratings after which a rating weighs half; default: all weigh alike."),
+]
 ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
 
 
@@ -186,24 +195,62 @@ class ScenarioBody(Filters):
     available: Available = _DEFAULT.available
 
 
-class RecommendBody(ScenarioBody, Wait):
-    """Body of `POST /recommend/{user}`."""
+class _Body(ScenarioBody, Wait):
+    """What all bodies of `POST /recommend…` may have."""
 
 
 class ItemRating(Strict):
-    """A rating of an anonymous user."""
+    """A rating that is not stored."""
 
     item: Id
     rating: float = Field(ge=-MAX_RATING, le=MAX_RATING)
+    timestamp: Time | None = Field(None, description="Unix seconds, a date or a datetime; default: now.")
 
 
-class UsersBody(RecommendBody):
+class ExtraRating(ItemRating):
+    """A rating that a user has beside the stored ones; null takes the stored one of the item away."""
+
+    rating: float | None = Field(ge=-MAX_RATING, le=MAX_RATING)  # type: ignore[assignment]
+
+
+class RecommendBody(_Body):
+    """Body of `POST /recommend/{user}`."""
+
+    ratings: Annotated[
+        list[ExtraRating] | None,
+        Field(max_length=MAX_USERS, description="Answer as if the user had these ratings too; nothing is stored."),
+        few_faults(ExtraRating, MAX_USERS),
+    ] = None
+    order_half_life: OrderHalfLife = _DEFAULT.order_half_life
+
+    def query(self, **more: Any) -> Recommend:
+        """The query for the engine."""
+        return super().query(**_in_order(self.ratings) | more)
+
+
+class UsersBody(_Body):
     """Body of `POST /recommend` for several users."""
 
     users: Annotated[list[Id], Field(min_length=1, max_length=MAX_USERS), few_faults(Id, MAX_USERS)]
 
 
-class AnonymousBody(RecommendBody):
+class AnonymousBody(_Body):
     """Body of `POST /recommend` for ratings that are used once and not stored."""
 
     ratings: Annotated[list[ItemRating], Field(min_length=1, max_length=MAX_USERS), few_faults(ItemRating, MAX_USERS)]
+    order_half_life: OrderHalfLife = _DEFAULT.order_half_life
+
+    def query(self, **more: Any) -> Recommend:
+        """The query for the engine."""
+        return super().query(**_in_order(self.ratings) | more)
+
+
+def _in_order(ratings: Sequence[ItemRating] | None) -> dict[str, Any]:
+    """The fields of a query with these ratings, the oldest first; those of one time in the order of the body."""
+    if ratings is None:
+        return {"ratings": None}
+    ordered = sorted(ratings, key=lambda rating: math.inf if rating.timestamp is None else rating.timestamp)
+    timestamps = [rating.timestamp for rating in ordered]
+    has_times = any(timestamp is not None for timestamp in timestamps)
+    pairs = [(rating.item, rating.rating) for rating in ordered]
+    return {"ratings": pairs, "timestamps": timestamps if has_times else None}

@@ -27,11 +27,22 @@ class FallbackLists:
         self._history, self._live, self._selection, self._common = history, live, selection, common
 
     def of_user(
-        self, query: Recommend, user: str, row: int | None, live_model: LiveModel | None, as_of: str
+        self,
+        query: Recommend,
+        user: str,
+        row: int | None,
+        live_model: LiveModel | None,
+        as_of: str,
+        seen: NDArray[np.int32] | None = None,
     ) -> Recommendation | UnknownUser:
-        """The items of the fallback, or the error if `fallback` is "none" and the user has no ratings (any more)."""
+        """The items of the fallback, or the error if `fallback` is "none" and the user has no ratings (any more).
+
+        Args:
+            seen: the items of which the user has ratings or events. Default: as the history has them.
+        """
         strengths = self._history.strengths
-        seen = NO_ROWS if row is None else np.append(strengths.table.row(row)[0], strengths.only_seen(row))
+        if seen is None:
+            seen = NO_ROWS if row is None else np.append(strengths.table.row(row)[0], strengths.only_seen(row))
         if query.fallback == "none" and not len(seen):
             return UnknownUser(f"user {user!r} has no ratings")
         disliked = NO_ROWS if row is None else strengths.disliked(row)

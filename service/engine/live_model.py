@@ -11,7 +11,8 @@ from gpu.decay import half_life_of, weights_of
 from gpu.model import Model
 from gpu.online import ReadyModel
 from gpu.online.rating_table import times_of
-from gpu.ranking import explain, topn, weighted
+from gpu.online.reading import ANONYMOUS, Reading
+from gpu.ranking import explain, topn
 from gpu.ranking.eligible import Eligible
 from gpu.ratings import Rows
 from service.engine.applied import Applied
@@ -42,6 +43,7 @@ class LiveModel:
         manifest: manifest of its snapshot; the algorithm is the name.
         table: what it learns, see `learns_strengths`.
         online: the parameters, which learn from the history.
+        unknown: bool (I,), items with neither ratings, nor training, nor a prior.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class LiveModel:
         self.table = history.table_of(has_strengths=self._has_strengths)
         # Arguments of the last `index.hide`, and whether hidden or unknown items have changed since:
         self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
-        self._unknown = np.zeros(0, dtype=np.bool_)  # items with neither ratings, nor training, nor a prior
+        self.unknown = np.zeros(0, dtype=np.bool_)
         self._priors = None if content is None else ItemPriors(content, history.catalog)
         watermark = StreamId.parse(manifest.watermark)
         # Snapshots of format 1 do not have the number of training ratings of each item: their items do not learn.
@@ -87,6 +89,11 @@ class LiveModel:
     def learns_events(self) -> bool:
         """Whether it learns strengths, of ratings and events; else ratings alone."""
         return self._has_strengths
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether a fold-in can weigh the ratings of a user: implicit ALS alone multiplies confidence."""
+        return self.model.params.refits == "exact" and self.model.params.has_values
 
     @property
     def model(self) -> Model:
@@ -188,10 +195,12 @@ class LiveModel:
             eligible=eligible,
         )
 
-    def fold_in(self, items: NDArray[np.int32], values: NDArray[np.float32]) -> tuple[topn.Users, Rows]:
-        """Parameters and row of an anonymous user with these ratings; items must ascend. Stores nothing."""
+    def fold_in(
+        self, items: NDArray[np.int32], values: NDArray[np.float32], reading: Reading = ANONYMOUS
+    ) -> tuple[topn.Users, Rows]:
+        """Parameters and row of a user with these ratings; items must ascend. Stores nothing."""
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
-        return self.online.fold_in(items, values), rows
+        return self.online.fold_in(items, values, reading), rows
 
     def estimates(self, users: topn.Users, rows: Rows, items: NDArray[np.int32]) -> NDArray[np.float32]:
         """Estimated rating of each user for each of `items`, (B, n), as float32 (B, n); see `gpu.ranking.topn`."""
@@ -218,36 +227,6 @@ class LiveModel:
         """For each target the `n` rated items that contribute most to its score, and their contributions."""
         return explain.reasons(self.model, items, values, targets, n, self.online.gram, weights)
 
-    def similar_items(
-        self, item: int, n: int, shown: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Neighbors of an item among those of `shown`, bool (I,), best first.
-
-        Models with item weights use partial correlation, models with neighbor lists (at most K neighbors) the agreement
-        of signatures, all others the cosine of factors.
-        """
-        if self.model.params.has_item_weights:
-            scores = weighted.partial_correlations(self.model, item)
-            return topn.others(scores, item, n, shown & ~self._unknown)
-        if not self.model.neighbors.shape[1]:
-            return topn.similar(self.model.item_factors, item, n, shown & ~self._unknown)
-        listed = self.model.neighbors[item]
-        listed = listed[listed >= 0]
-        listed = listed[shown[listed]]
-        shares = self.online.agreement(item, listed)
-        order = np.lexsort((listed, -shares))[:n]
-        return listed[order], shares[order]
-
-    def similar_users(self, user: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Users with ratings, by cosine of factors, or of ratings if the model has item weights; the most similar
-        first.
-        """
-        rows = self.table.rows
-        rated = rows.lengths > 0
-        if self.model.params.has_item_weights:
-            return topn.others(weighted.user_cosines(self.model, rows, user), user, n, rated)
-        return topn.similar(self.model.user_factors, user, n, rated)
-
     def _hide(self, hidden: Hidden, min_ratings: int) -> None:
         """Give the index the items that stay out of lists, if they may have changed.
 
@@ -256,29 +235,29 @@ class LiveModel:
         self._must_hide_again |= self._hidden != hidden.version
         if not (self._must_hide_again or min_ratings or self._min_ratings):
             return
-        out = hidden.mask | self._unknown
+        out = hidden.mask | self.unknown
         if min_ratings:
             out |= self.table.item_counts < min_ratings
         self.online.index.hide(out)
         self._must_hide_again, self._hidden, self._min_ratings = False, hidden.version, min_ratings
 
     def _show_informed(self) -> None:
-        """Update `_unknown` for items that refits have found to have a prior, or none any more."""
+        """Update `unknown` for items that refits have found to have a prior, or none any more."""
         if self._priors is not None and self._priors.moved:
             self._update_unknown(np.array(sorted(self._priors.moved)))
             self._priors.moved.clear()
 
     def _update_unknown(self, items: NDArray[np.integer]) -> None:
-        """Update `_unknown` for `items` and for items added since the last call."""
-        counts, trained, n_seen = self.table.item_counts, self.model.item_trained, len(self._unknown)
+        """Update `unknown` for `items` and for items added since the last call."""
+        counts, trained, n_seen = self.table.item_counts, self.model.item_trained, len(self.unknown)
         if len(counts) > n_seen:
-            self._unknown = np.append(self._unknown, (counts[n_seen:] == 0) & ~trained[n_seen:])
+            self.unknown = np.append(self.unknown, (counts[n_seen:] == 0) & ~trained[n_seen:])
             self._must_hide_again = True
         are_unknown = (counts[items] == 0) & ~trained[items]
         if self._priors is not None:
             are_unknown &= ~self._priors.exist(items)
-        self._must_hide_again |= bool((are_unknown != self._unknown[items]).any())
-        self._unknown[items] = are_unknown
+        self._must_hide_again |= bool((are_unknown != self.unknown[items]).any())
+        self.unknown[items] = are_unknown
 
 
 def learns_strengths(model: Model, manifest: Manifest) -> bool:

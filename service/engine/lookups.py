@@ -29,6 +29,7 @@ from service.engine.queries import (
 from service.engine.rating_lists import RatingLists, shortest
 from service.engine.rating_queries import AllRatings, ItemRatings
 from service.engine.selection import Selection
+from service.engine.similar import similar_items, similar_users
 from service.errors import UnknownItem, UnknownUser
 
 AnswerTo = Callable[[Any, str], Answer]
@@ -78,14 +79,14 @@ class Lookups:
         shown = ~self._selection.hidden(query).mask
         if (eligible := self._selection.eligible(query)) is not None:
             shown &= eligible.mask(len(shown))
-        rows, scores = live_model.similar_items(self._item(query.id), query.n, shown)
+        rows, scores = similar_items(live_model, self._item(query.id), query.n, shown)
         ids = self._history.items.ids(rows.tolist())
         neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
         model = live_model.name, live_model.shown_version
         return ItemNeighbors(query.id, neighbors, *model, as_of, count_of(eligible))
 
     def _of_user(self, query: Neighbors, live_model: LiveModel, as_of: str) -> UserNeighbors:
-        rows, scores = live_model.similar_users(self._user(query.id), query.n)
+        rows, scores = similar_users(live_model, self._user(query.id), query.n)
         ids = self._history.users.ids(rows.tolist())
         neighbors = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
         return UserNeighbors(query.id, neighbors, live_model.name, live_model.shown_version, as_of)

@@ -21,12 +21,16 @@ Fallback = Literal["popular", "trending", "latest", "none"]
 
 
 class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Asks for the best items for one user, several, or an anonymous one; set exactly one of the first three.
+    """Asks for the best items for one user, several, or an anonymous one: set `user`, `users`, `ratings`, or `user` and
+    `ratings`.
 
     Attributes:
         user: id of one user; the answer is a `Recommendation`.
         users: ids of several; the answer is a list of `Recommendation` in this order.
-        ratings: (item, rating) pairs of an anonymous user; nothing is stored.
+        ratings: (item, rating) pairs of an anonymous user, the newest last; or ratings that `user` has over the stored
+            ones, where None removes one. Nothing is stored.
+        timestamps: Unix seconds of `ratings`; None, of all or of one: now.
+        order_half_life: newer ratings of the user after which one counts half, for models that weigh ratings.
         n, offset: `n` items after the `offset` best ones.
         exclude: ids never to show.
         candidates: the only ids to rank; None ranks all.
@@ -42,7 +46,9 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
 
     user: str | None = None
     users: Sequence[str] | None = None
-    ratings: Sequence[tuple[str, float]] | None = None
+    ratings: Sequence[tuple[str, float | None]] | None = None
+    timestamps: Sequence[float | None] | None = None
+    order_half_life: float | None = None
     n: int = 10
     offset: int = 0
     exclude: Sequence[str] = ()

@@ -30,6 +30,8 @@ from service.engine.queries import (
     one_failure_fails_all,
 )
 from service.engine.selection import Selection
+from service.engine.what_if import Extra, WhatIf
+from service.errors import UnknownUser
 from service.half_lives import DEFAULT_HALF_LIVES
 from service.storage.events import StreamId
 
@@ -62,6 +64,7 @@ class Ranking:
         self.live = LiveModels(default_models)
         self._selection = Selection(history)
         self._common = CommonLists(history, self._selection, half_lives)
+        self._what_if = WhatIf(history)
         self._fallbacks = FallbackLists(history, self.live, self._selection, self._common)
         self._as_of = ""
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
@@ -110,10 +113,10 @@ class Ranking:
         """Answer a query that needs no batch at once; for any other add the slots to fill."""
         self._selection.eligible(query)  # refuses unknown names here, before the queries of a batch become one
         live_model = self.live.named_or_none(query.model)
-        if query.user is not None:
+        if query.ratings is not None or query.order_half_life is not None:
+            answers[index] = self._imagined(query, live_model)
+        elif query.user is not None:
             self._plan_user(slots, answers, index, query, query.user, live_model)
-        elif query.ratings is not None:
-            answers[index] = self._anonymous(query, query.ratings, live_model)
         else:
             users = query.users or ()
             answers[index] = several = [None] * len(users)
@@ -219,20 +222,32 @@ class Ranking:
             lists.append(list(map(ScoredItem, ids_of(shown), *[numbers[page] for numbers in own])))
         return lists
 
-    def _anonymous(
-        self, query: Recommend, ratings: Sequence[tuple[str, float]], live_model: LiveModel | None
-    ) -> Recommendation:
-        known = {row: value for item, value in ratings if (row := self._history.items.row(item)) is not None}
-        items = np.array(sorted(known), dtype=np.int32)
-        if live_model is None or not live_model.is_personal(items):
-            return self._fallbacks.of_anyone(query, None, items, live_model, self._as_of)
-        values = np.array([known[row] for row in items.tolist()], dtype=np.float32)
-        found = self._scored(live_model, *live_model.fold_in(items, values), [query])[0]
+    def _imagined(self, query: Recommend, live_model: LiveModel | None) -> Recommendation | UnknownUser:
+        """The list of a user as if the ratings of the query were stored."""
+        extra, what_if = self._what_if.ratings_of(query), self._what_if
+        user = None if query.user is None else self._history.users.row(query.user)
+        imagined = None if live_model is None else what_if.imagined(live_model, user, query, extra)
+        if live_model is None or imagined is None:
+            return self._without_taste(query, user, live_model, extra)
+        users, rows, read, weights, kept_out = imagined
+        found = self._scored(live_model, users, rows, [query], kept_out)[0]
         if query.explain:
-            self._explain(live_model, found, items, values)
-        n_unknown = len({item for item, _ in ratings}) - len(known)
-        warnings = [f"{n_unknown} rated items are unknown"] if n_unknown else []
-        return self._personal(query, None, found, live_model, warnings + self._selection.warnings(query))
+            self._explain(live_model, found, read.items, read.values, weights)
+        warnings = extra.warnings + self._selection.warnings(query)
+        return self._personal(query, query.user, found, live_model, warnings)
+
+    def _without_taste(
+        self, query: Recommend, user: int | None, live_model: LiveModel | None, extra: Extra
+    ) -> Recommendation | UnknownUser:
+        """The list of an imagined user whom no model knows."""
+        seen = self._what_if.seen(user, extra)
+        if query.user is None:
+            answer: Recommendation | UnknownUser = self._fallbacks.of_anyone(query, None, seen, live_model, self._as_of)
+        else:
+            answer = self._fallbacks.of_user(query, query.user, user, live_model, self._as_of, seen)
+        if isinstance(answer, Recommendation):
+            answer.warnings += extra.warnings
+        return answer
 
     def _personal(
         self, query: Recommend, user: str | None, items: list[ScoredItem], live_model: LiveModel, warnings: list[str]

@@ -130,6 +130,10 @@ class Strengths:
         n_items = max(self.table.n_items, 1)
         pairs, pair_of = np.unique(batch.users.astype(np.int64) * n_items + batch.items, return_inverse=True)
         users, items = (rows.astype(np.int32) for rows in np.divmod(pairs, n_items))
+        return self._sums_of(users, items)._replace(pair_of=pair_of)
+
+    def _sums_of(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Sums:
+        """The events so far of distinct pairs, (P,)."""
         (ratings, _), (apart, apart_s), (strengths, strong_s) = (
             table.looked_up(users, items) for table in (self._ratings, self._sums, self.table)
         )
@@ -137,7 +141,7 @@ class Strengths:
         are_strengths = np.isnan(ratings) & ~np.isnan(strengths)
         sums = np.where(are_strengths, strengths, apart)
         latest = np.nan_to_num(np.where(are_strengths, strong_s, apart_s), nan=-np.inf)
-        return Sums(users, items, pair_of, sums, latest, are_apart)
+        return Sums(users, items, np.arange(len(items)), sums, latest, are_apart)
 
     def apply(self, batch: Batch, events: EventRows, known: Sums) -> Changes:
         """Apply a batch, after the table of ratings has applied its ratings.
@@ -152,8 +156,7 @@ class Strengths:
         users, items, pair_of, sums, latest, _ = known
         ratings, rated_s = self._ratings.looked_up(users, items)
         self._keep_apart(known, ~np.isnan(ratings), int(batch.positions[-1]) if len(pair_of) else 0)
-        alone = np.where(sums, sums, np.float32(np.nan))
-        strengths = np.where(np.isnan(ratings), alone, ratings + np.nan_to_num(sums))[pair_of[changes]]
+        strengths = _joint(ratings, sums)[pair_of[changes]]
         changed = batch.where(changes)
         self._last_ms.values[changed.users] = changed.times_ms  # the last one wins
         times = np.fmax(rated_s, latest)[pair_of[changes]]
@@ -197,6 +200,22 @@ class Strengths:
         apart, sums = self._apart(user)
         return np.append(items[(strengths < 0) & ~is_rated], apart[sums < 0])
 
+    def with_ratings(
+        self, user: int, items: NDArray[np.int32], ratings: NDArray[np.float32], rated_s: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_]]:
+        """What the strengths of a user would be with these ratings of distinct `items` (B,), once there are events.
+
+        Args:
+            ratings: NaN for none.
+            rated_s: Unix seconds of the ratings.
+
+        Returns:
+            (float32 strengths, NaN for none; float64 their times; whether the user has events of the item), (B,) each.
+        """
+        known = self._sums_of(np.full(len(items), user, dtype=np.int32), items)
+        strengths = _joint(ratings, known.sums)
+        return strengths, np.fmax(np.where(np.isnan(ratings), np.nan, rated_s), known.latest), ~np.isnan(known.sums)
+
     def _apart(self, user: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         return self._sums.row(user)[:2] if self.has_events else (NO_ITEMS, NO_ITEMS.astype(np.float32))
 
@@ -224,3 +243,9 @@ class Strengths:
             values = np.where(are_apart, sums, np.float32(np.nan))[changed]
             positions = np.full(len(values), position)
             self._sums.apply(users[changed], items[changed], values, latest[changed], positions)
+
+
+def _joint(ratings: NDArray[np.float32], sums: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The strengths of pairs with these ratings and sums of events, (P,), NaN for none."""
+    alone = np.where(sums, sums, np.float32(np.nan))
+    return np.where(np.isnan(ratings), alone, ratings + np.nan_to_num(sums))

@@ -91,7 +91,7 @@ async def recommend_user_filtered(
     serving: TheService,
     request: Request,
 ) -> Response:
-    """The best items for one user, with long lists of candidates and exclusions."""
+    """The best items for one user, with long lists of candidates and exclusions, or as if the user had rated more."""
     started = time.perf_counter()
     check_n(serving, body.n)
     answer = await serving.answer(body.query(user=user), body.position)
@@ -107,8 +107,7 @@ async def recommend_several(
     check_n(serving, body.n)
     if isinstance(body, UsersBody):
         return reply(await _of_several(serving, body, request.state.request_id, started))
-    asked = body.query(ratings=[(rating.item, rating.rating) for rating in body.ratings])
-    return reply(_finished(await serving.answer(asked, body.position), request.state.request_id, started))
+    return reply(_finished(await serving.answer(body.query(), body.position), request.state.request_id, started))
 
 
 @router.get("/popular", responses=answers(PopularItems), openapi_extra=PARAMETERS)

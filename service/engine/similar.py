@@ -1,0 +1,40 @@
+"""Neighbors of items and users by a live model, on the host. Belongs to the engine thread."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu.ranking import topn, weighted
+from service.engine.live_model import LiveModel
+
+Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
+
+
+def similar_items(live_model: LiveModel, item: int, n: int, shown: NDArray[np.bool_]) -> Ranked:
+    """Neighbors of an item among those of `shown`, bool (I,), best first.
+
+    Models with item weights use partial correlation, models with neighbor lists (at most K neighbors) the agreement
+    of signatures, all others the cosine of factors.
+    """
+    model = live_model.model
+    if model.params.has_item_weights:
+        scores = weighted.partial_correlations(model, item)
+        return topn.others(scores, item, n, shown & ~live_model.unknown)
+    if not model.neighbors.shape[1]:
+        return topn.similar(model.item_factors, item, n, shown & ~live_model.unknown)
+    listed = model.neighbors[item]
+    listed = listed[listed >= 0]
+    listed = listed[shown[listed]]
+    shares = live_model.online.agreement(item, listed)
+    order = np.lexsort((listed, -shares))[:n]
+    return listed[order], shares[order]
+
+
+def similar_users(live_model: LiveModel, user: int, n: int) -> Ranked:
+    """Users with ratings, by cosine of factors, or of ratings if the model has item weights; the most similar first."""
+    rows = live_model.table.rows
+    rated = rows.lengths > 0
+    if live_model.model.params.has_item_weights:
+        return topn.others(weighted.user_cosines(live_model.model, rows, user), user, n, rated)
+    return topn.similar(live_model.model.user_factors, user, n, rated)

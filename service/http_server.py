@@ -18,7 +18,7 @@ from service.settings import Settings
 
 BACKLOG = 2048  # connections that the kernel may queue
 GRACE_S = 5  # seconds for requests in flight at a stop: none waits longer for Redis
-KEEP_ALIVE_S = 30  # seconds
+NEVER_S = 10**9  # seconds: the guard of a connection closes it when it is idle
 SPARE_FILES = 640  # open files beyond `max_connections`: 320 health or refused connections, logs, kernels, Redis
 MIN_CONNECTIONS = 64  # connections for which the file limit must suffice, unless `max_connections` is lower
 
@@ -66,7 +66,7 @@ def _config(app: Application) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=NEVER_S,
         timeout_graceful_shutdown=GRACE_S,
     )
 

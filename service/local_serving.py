@@ -63,10 +63,15 @@ class LocalServing:
         self._runtime, self._counts = runtime, others and others.counts
         self._scrape = Scrape(self._page, others and others.update)
 
-    @property
-    def ask_now(self) -> Callable[[Query], asyncio.Future[Any]]:
-        """Asks the engine."""
-        return self._runtime.ask_now
+    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[Any]:
+        """A future of the answer; a task only if it has to wait first."""
+        if wait_for is None:
+            return self._runtime.ask_now(query)
+        return asyncio.ensure_future(self._runtime.ask(query, wait_for))
+
+    def json_of_answer(self, answer: Any) -> bytes:
+        """The JSON of the result of `ask`."""
+        return encoded(answer)[0]
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of one answer."""

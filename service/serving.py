@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from service.engine.queries import Query, Recommend
@@ -22,9 +22,15 @@ class Serving(Protocol):
     settings: Settings
     metrics: Metrics
 
-    @property
-    def ask_now(self) -> Callable[[Query], asyncio.Future[Any]] | None:
-        """Asks the engine of this process, without `await`; the future gets an `Answer`. None: it has no engine."""
+    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[Any]:
+        """`answer` without `await`: `json_of_answer` makes the JSON of the future's result.
+
+        Raises what `answer` raises, here or by the future.
+        """
+        ...
+
+    def json_of_answer(self, answer: Any) -> bytes:
+        """See `ask`."""
         ...
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from importlib import metadata
 from typing import Any, cast
 
@@ -17,11 +18,12 @@ from service.api.client_address import ClientAddresses
 from service.api.connection_guard import ConnectionGuard
 from service.api.connection_table import ConnectionLimits, ConnectionTable
 from service.api.dependencies import COMMON_ERRORS
+from service.api.fast_reads import FastReads
 from service.api.gateway import FastRoute, Gateway
+from service.api.guarded_transport import note_answer
 from service.api.http_protocol import HttpProtocol
 from service.api.rate_limit import RateLimit
 from service.api.routes import admin, docs, health, items, listings, lookups, ratings, recommend, scenarios
-from service.api.uvicorn_protocol import RecommendProtocol
 from service.errors import ServiceError
 from service.serving import Serving
 
@@ -46,7 +48,6 @@ class Application(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """The layers of the framework, inside our `Gateway`."""
         fast_routes = {
-            ("GET", b"/recommend/"): FastRoute("/recommend/{user}", 200, recommend.RecommendRoute(self._serving)),
             ("POST", b"/ratings"): FastRoute("/ratings", 202, ratings.WriteRoute(self._serving, ratings.take_ratings)),
             ("POST", b"/events"): FastRoute("/events", 202, ratings.WriteRoute(self._serving, ratings.take_events)),
             ("GET", b"/"): openapi.fast_route(self),
@@ -68,14 +69,12 @@ class Application(FastAPI):
 
     def connection(self, **options: Any) -> ConnectionGuard:
         """The protocol of one connection; uvicorn calls this with its options."""
-        protocol = self._protocol(options)
-        return ConnectionGuard(protocol, self._connections, self.gateway.raw_refusal)
+        refusal = self.gateway.raw_refusal
+        return ConnectionGuard(HttpProtocol(refusal, **options), self._connections, refusal, self._reads)
 
-    def _protocol(self, options: dict[str, Any]) -> HttpProtocol:
-        ask = self._serving.ask_now
-        if ask is None:
-            return HttpProtocol(self.gateway.raw_refusal, **options)
-        return RecommendProtocol(self.gateway, recommend.RecommendRoute(self._serving).short(ask), **options)
+    @functools.cached_property
+    def _reads(self) -> FastReads:
+        return FastReads(self.gateway, recommend.fast_get(self._serving))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the gateway directly: FastAPI's own steps would cost as much as a fast route."""
@@ -83,7 +82,10 @@ class Application(FastAPI):
             await super().__call__(scope, receive, send)
             return
         scope["app"] = self
-        await self.gateway(scope, receive, send)
+        try:
+            await self.gateway(scope, receive, send)
+        finally:
+            note_answer()
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""

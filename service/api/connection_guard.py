@@ -2,8 +2,8 @@
 
 It divides the incoming bytes into requests (`RequestStream`) and passes on one request per turn of the event loop, as
 long as the protocol behind it does not pause. The others wait, and reading stops when too many bytes wait. Heads have a
-maximum size and are passed on whole. Heads, bodies and the reading of answers have deadlines. A connection beyond the
-maximum number may only ask for health.
+maximum size and are passed on whole. Heads, bodies, the reading of answers and idle connections have deadlines. A
+connection beyond the maximum number may only ask for health. `FastReads` answers plain reads without the protocol.
 
 To the event loop the guard is a protocol, and to the protocol behind it a transport. It uses asyncio's interfaces and
 HTTP/1.1 and does not depend on the server. A plain request that arrives in one piece takes the short path through
@@ -13,59 +13,56 @@ HTTP/1.1 and does not depend on the server. A plain request that arrives in one 
 from __future__ import annotations
 
 import asyncio
-import enum
-import math
 from collections.abc import Callable
 from typing import cast
 
 from service.api.connection_table import ConnectionTable
-from service.api.framing import HEAD_END, body_length
-from service.api.guarded_transport import GuardedTransport
+from service.api.deadline import Deadline, Due
+from service.api.fast_reads import FastReads
+from service.api.framing import PlainRequests
+from service.api.guarded_transport import GuardedTransport, current
 from service.api.request_stream import RequestStream
-from service.errors import MalformedRequest, Overloaded, RequestTimeout, ServiceError
-
-MAX_KEPT_BYTES = 1024  # bytes of header fields kept for comparison; 4,096 connections keep 4 MiB
-HEALTH_REQUESTS = b"GET /health/", b"HEAD /health/"
-
-
-class _Due(enum.Enum):
-    """The next action that the client owes us, with a deadline."""
-
-    NOTHING = enum.auto()  # the server works on a request, or the connection is idle
-    HEAD = enum.auto()
-    BODY = enum.auto()
-    READING = enum.auto()  # of the rest of the last answer
-    LEAVING = enum.auto()  # closing its side after the last answer
+from service.errors import RequestTimeout, ServiceError
 
 
 class ConnectionGuard(asyncio.Protocol):
     """One connection.
 
+    Attributes:
+        peer, must_close: see `service.api.fast_reads.Connection`.
+
     Args:
         protocol: the protocol of the server, which gets this guard as its transport.
         table: all connections of the event loop.
         refusal: makes the whole response for an error, with `Connection: close`.
+        reads: answers plain reads; None: the protocol answers all requests.
     """
 
     def __init__(
-        self, protocol: asyncio.Protocol, table: ConnectionTable, refusal: Callable[[ServiceError], bytes]
+        self,
+        protocol: asyncio.Protocol,
+        table: ConnectionTable,
+        refusal: Callable[[ServiceError], bytes],
+        reads: FastReads | None = None,
     ) -> None:
-        self.protocol, self._table, self._refusal = protocol, table, refusal
+        self.protocol, self._table, self._refusal, self._reads = protocol, table, refusal, reads
+        self.peer: tuple[str, int] | None = None
+        self.must_close = False
         self._limits = table.limits
         self._is_settled = False  # all input was passed on as whole requests, and more may be passed on
         self._is_ending = False  # no more bytes pass in either direction
         self._is_unanswered = False  # a request was passed on without all of its body, and no answer was written yet
+        self._n_passed_on = 0  # requests that the protocol has not answered
+        self._has_read = False  # `FastReads` has not answered yet
         self._is_scheduled = False  # `_hand_on_held` will run in the next turn of the event loop
         self._is_fresh = True
         self._is_for_health = False
         self._input = RequestStream(self._limits.url_bytes, self._limits.head_bytes)
         self._n_counted = 0  # bytes of `_input` that the table has counted
-        self._max_plain_bytes = self._limits.url_bytes  # longest request that may take the short path
-        self._fields = b""  # header fields of the last plain request: most clients repeat them
+        self._plain = PlainRequests(self._limits.url_bytes)
         self._is_held_up = False  # the protocol has asked to stop reading
         self._is_reading, self._is_writing_paused = True, False
-        self._due, self._deadline = _Due.NOTHING, math.inf
-        self._unsent: tuple[int, float] | None = None  # unsent bytes, and since when
+        self._deadline = Deadline(table.limits)
         self._n_dropped = 0
 
     # --- called by the event loop
@@ -75,20 +72,19 @@ class ConnectionGuard(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not inherit from it
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
-        self._is_for_health = not self._table.add(self, str(peer[0]) if isinstance(peer, tuple) else "")
+        if isinstance(peer, tuple):
+            self.peer = str(peer[0]), int(peer[1])
+        self._is_for_health = not self._table.add(self, self.peer[0] if self.peer else "")
         self._above = GuardedTransport(self, self._transport)
         self.protocol.connection_made(self._above)
         self._settle()
 
     def data_received(self, data: bytes) -> None:
         """Pass on a plain request at once; inspect all other input first."""
-        if self._is_settled and len(data) <= self._max_plain_bytes:
-            fields = data[data.find(b"\r\n") :]
-            # The first byte: the server would take blank lines for a request and stop measuring idle time.
-            if (fields == self._fields or self._are_plain(fields)) and data[0] > 32:
-                self.protocol.data_received(data)
-                return
-        self._receive(data)
+        if self._is_settled and self._plain.includes(data):
+            self._pass_on(data)
+        else:
+            self._receive(data)
 
     def eof_received(self) -> bool | None:
         """Called by asyncio: the client sends no more."""
@@ -125,14 +121,17 @@ class ConnectionGuard(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """End the connection if the client has missed a deadline."""
-        if self._is_stalled(now):
+        deadline = self._deadline
+        if deadline.due is Due.REQUEST and (self._has_read or self._n_passed_on):
+            return  # it is not idle
+        if deadline.is_stalled(self.n_unsent, now):
             self._transport.abort()
-        elif now >= self._deadline:
-            self._expire()
+        elif deadline.is_over(now):
+            self._expire(deadline.due)
 
     def make_room(self) -> None:
         """Refuse the connection before its first request."""
-        self._refuse(self._too_many())
+        self._refuse(self._table.too_many())
 
     # --- called by the transport of the protocol
 
@@ -144,24 +143,53 @@ class ConnectionGuard(asyncio.Protocol):
 
     def close(self) -> None:
         """Close when all is written. If the client is still sending, let it read the answer first."""
-        if self._is_ending:
+        self.must_close = True
+        if self._is_ending or self._has_read:
             return
         if self._input.n_held or self._input.has_body:
             self._leave()
         else:
             self._close()
 
+    # --- called by `FastReads`
+
+    def begin_read(self) -> None:
+        """Pass on no further request until the answer to this one is written."""
+        self._has_read, self._is_settled = True, False
+
+    def end_read(self, response: bytes, *, closes: bool) -> bool:
+        """Write a whole response, and close if it `closes`; false if the client has gone."""
+        self._has_read = False
+        if self._is_ending or self._transport.is_closing():
+            return False
+        self._transport.write(response)
+        if closes:
+            self.close()
+        elif self._deadline.due is Due.REQUEST and not self._input.n_held and not self._is_blocked:
+            self._is_settled = True
+            self._deadline.renew(self._loop.time())
+        else:
+            self._settle()
+            self._hand_on_soon()
+        return True
+
+    # --- called by the application
+
+    def note_answer(self) -> None:
+        """See `service.api.guarded_transport.note_answer`."""
+        self._n_passed_on -= 1
+        self._deadline.renew(self._loop.time()) if self._deadline.due is Due.REQUEST else self._settle()
+
     # --- input
 
-    def _are_plain(self, fields: bytes) -> bool:
-        """Whether `fields`, all bytes after the first line, are exactly the header of a request without a body."""
-        try:
-            is_plain = 0 <= fields.find(HEAD_END) == len(fields) - len(HEAD_END) and not body_length(fields)
-        except MalformedRequest:
-            return False
-        if is_plain and len(fields) <= MAX_KEPT_BYTES:
-            self._fields = fields
-        return is_plain
+    def _pass_on(self, request: bytes) -> None:
+        """Let `FastReads` answer a request, or the protocol, which gets all that is not plain."""
+        # Answers have the order of the requests, so that a read cannot overtake one that the protocol works on.
+        if self._reads is not None and not self._n_passed_on and self._reads.begin(self, request):
+            return
+        self._n_passed_on += 1
+        current.set(self)
+        self.protocol.data_received(request)
 
     def _receive(self, data: bytes) -> None:
         if self._is_ending:
@@ -187,7 +215,7 @@ class ConnectionGuard(asyncio.Protocol):
 
     @property
     def _is_blocked(self) -> bool:
-        return self._is_held_up or self._is_writing_paused or self._is_ending
+        return self._has_read or self._is_held_up or self._is_writing_paused or self._is_ending
 
     def _hand_on_body(self) -> None:
         while self._input.n_held and self._input.has_body and not self._is_blocked:
@@ -199,12 +227,13 @@ class ConnectionGuard(asyncio.Protocol):
         if not request:
             return False
         if self._is_for_health:
-            request = self._only_for_health(request)
-        self._is_fresh, self._due = False, _Due.NOTHING
+            request = self._table.only_for_health(request)
+        self._is_fresh = False
+        self._enter(Due.NOTHING)
         if self._input.has_body:
             self._is_unanswered = True
-            self._above.call_at_write(self._note_answer)
-        self.protocol.data_received(request)
+            self._above.call_at_write(self._note_write)
+        self._pass_on(request)
         return True
 
     def _hand_on_soon(self) -> None:
@@ -213,13 +242,7 @@ class ConnectionGuard(asyncio.Protocol):
             self._is_scheduled = True
             self._loop.call_soon(self._hand_on_held)
 
-    def _only_for_health(self, request: bytes) -> bytes:
-        """The request with `Connection: close`; raises for anything but health."""
-        if not request.startswith(HEALTH_REQUESTS):
-            raise self._too_many()
-        return request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
-
-    def _note_answer(self) -> None:
+    def _note_write(self) -> None:
         self._is_unanswered = False
 
     # --- state
@@ -230,22 +253,21 @@ class ConnectionGuard(asyncio.Protocol):
             return
         n_held, has_body = self._input.n_held, self._input.has_body
         if self._is_blocked:
-            due = _Due.NOTHING
+            due = Due.NOTHING
         elif has_body:
-            due = _Due.BODY
+            due = Due.BODY
+        elif n_held or self._is_fresh:
+            due = Due.HEAD
         else:
-            due = _Due.HEAD if n_held or self._is_fresh else _Due.NOTHING
+            due = Due.NOTHING if self._n_passed_on else Due.REQUEST
         self._enter(due)
         self._is_settled = not (n_held or has_body or self._is_fresh or self._is_blocked or self._is_for_health)
         self._read(n_held <= self._limits.head_bytes and not self._is_held_up)
         self._count(n_held)
 
-    def _enter(self, due: _Due) -> None:
-        limits = self._limits
-        if due is not self._due:
-            seconds = {_Due.HEAD: limits.head_s, _Due.BODY: limits.body_s, _Due.LEAVING: limits.linger_s}
-            self._due, self._deadline = due, self._loop.time() + seconds.get(due, math.inf)
-        if due is not _Due.NOTHING or self._is_writing_paused:
+    def _enter(self, due: Due) -> None:
+        self._deadline.enter(due, self._loop.time())
+        if due is not Due.NOTHING or self._is_writing_paused:
             self._table.watch(self)
         else:
             self._table.unwatch(self)
@@ -263,33 +285,18 @@ class ConnectionGuard(asyncio.Protocol):
 
     # --- ending
 
-    def _is_stalled(self, now: float) -> bool:
-        """Whether the client has read almost nothing of an answer for too long."""
-        n_unsent = self._transport.get_write_buffer_size()
-        if not n_unsent:
-            self._unsent = None
-        elif self._unsent is None or not 0 <= self._unsent[0] - n_unsent < self._limits.sent_bytes:
-            self._unsent = n_unsent, now
-        return self._unsent is not None and now - self._unsent[1] >= self._limits.send_s
-
-    def _expire(self) -> None:
-        if self._due is _Due.LEAVING:
-            if not self._transport.get_write_buffer_size():
+    def _expire(self, due: Due) -> None:
+        if due is Due.LEAVING:
+            if not self.n_unsent:
                 self._transport.abort()
-        elif self._due is _Due.HEAD and not self._input.n_held:
+        elif due in (Due.REQUEST, Due.HEAD) and not self._input.n_held:
             self._close()
-        elif self._due is _Due.HEAD or self._is_unanswered:
-            seconds = self._limits.head_s if self._due is _Due.HEAD else self._limits.body_s
-            part = "headers" if self._due is _Due.HEAD else "body"
+        elif due is Due.HEAD or self._is_unanswered:
+            seconds = self._limits.head_s if due is Due.HEAD else self._limits.body_s
+            part = "headers" if due is Due.HEAD else "body"
             self._refuse(RequestTimeout(f"Invalid request: expected its {part} within {seconds:g} s"))
         else:
             self._transport.abort()
-
-    def _too_many(self) -> Overloaded:
-        return Overloaded(
-            f"{self._limits.max_connections:,} connections are open, or {self._limits.per_address:,} from your address;"
-            " keep connections alive and share them"
-        )
 
     def _refuse(self, error: ServiceError) -> None:
         if not self._is_ending and not self._transport.is_closing():
@@ -303,7 +310,7 @@ class ConnectionGuard(asyncio.Protocol):
         """
         self._forget_input()
         if self._table.may_linger(self) and self._transport.can_write_eof():
-            self._enter(_Due.LEAVING)
+            self._enter(Due.LEAVING)
             self._read(True)
             self._transport.write_eof()
         else:
@@ -312,7 +319,7 @@ class ConnectionGuard(asyncio.Protocol):
     def _close(self) -> None:
         """Close as soon as all is written."""
         self._forget_input()
-        self._enter(_Due.READING)
+        self._enter(Due.READING)
         self._transport.close()
 
     def _forget_input(self) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from service.errors import Overloaded
+
+HEALTH_REQUESTS = b"GET /health/", b"HEAD /health/"
 SHARE = 4  # one address may have 1/SHARE of all connections, so that it takes four addresses to lock others out
 
 
@@ -30,6 +33,7 @@ class ConnectionLimits:
         body_s: seconds for the body; 1 MiB then needs 35 kB/s.
         send_s: seconds in which a client has to read `sent_bytes` of an answer, or its rest.
         sent_bytes: see `send_s`.
+        idle_s: seconds between an answer and the next request.
         linger_s: seconds for the client to read a refusal.
         linger_bytes: bytes of input that are discarded meanwhile; with more, the connection is aborted.
         sweep_s: seconds between two checks of watched connections, which makes deadlines accurate to a second.
@@ -46,6 +50,7 @@ class ConnectionLimits:
     body_s: float = 30.0
     send_s: float = 20.0
     sent_bytes: int = 64 << 10
+    idle_s: float = 30.0
     linger_s: float = 1.0
     linger_bytes: int = 4 << 20
     sweep_s: float = 1.0
@@ -125,6 +130,23 @@ class ConnectionTable:
             self._n_of_group[group] -= 1
             if not self._n_of_group[group]:
                 del self._n_of_group[group]
+
+    def too_many(self) -> Overloaded:
+        """The error of a connection that may only ask for health."""
+        return Overloaded(
+            f"{self.limits.max_connections:,} connections are open, or {self.limits.per_address:,} from your address;"
+            " keep connections alive and share them"
+        )
+
+    def only_for_health(self, request: bytes) -> bytes:
+        """The request of such a connection, with `Connection: close`.
+
+        Raises:
+            Overloaded: it asks for anything but health.
+        """
+        if not request.startswith(HEALTH_REQUESTS):
+            raise self.too_many()
+        return request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
     def may_linger(self, connection: Guarded) -> bool:
         """Whether one more refused connection may stay open; it then no longer counts as one for health."""

@@ -1,9 +1,10 @@
-"""`GuardedTransport`: the transport that the protocol behind a `ConnectionGuard` gets."""
+"""`GuardedTransport`: the transport that the protocol behind a `ConnectionGuard` gets; and its present connection."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 
@@ -21,6 +22,19 @@ class Guard(Protocol):
 
     def close(self) -> None:
         """Close when all is written."""
+
+    def note_answer(self) -> None:
+        """The application has answered a request that was passed on to the protocol."""
+
+
+current: ContextVar[Guard | None] = ContextVar("connection", default=None)  # of the request that is being answered
+
+
+def note_answer() -> None:
+    """Tell the present connection that the application has answered; call it once a request."""
+    guard = current.get()
+    if guard is not None:
+        guard.note_answer()
 
 
 class GuardedTransport(asyncio.Transport):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -97,10 +98,10 @@ class Link:
         if self._frames is not None:
             self._frames.send(message)
 
-    async def ask(self, make: Any, *content: Any) -> list[bytes]:
-        """Send `make(id, *content)` and await its answer.
+    def ask(self, make: Any, *content: Any) -> asyncio.Future[list[bytes]]:
+        """Send `make(id, *content)`; the future gets its answer. A cancelled one is dropped on the other side too.
 
-        Raises:
+        Raises, here or by the future:
             NotReady: the engine's process is starting, hangs, or ends before it has answered.
             Overloaded: too many requests are open, or the engine reads too slowly.
             InvalidRequest: the content cannot be sent, see `Frames.send`.
@@ -119,13 +120,14 @@ class Link:
             raise InvalidRequest(f"Invalid request: expected integers of 64 bits and Unicode, got {error}") from None
         future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
         self._open[number] = future
-        try:
-            return await future
-        except asyncio.CancelledError:
+        future.add_done_callback(functools.partial(self._close, number, frames))
+        return future
+
+    def _close(self, number: int, frames: Frames, future: asyncio.Future[list[bytes]]) -> None:
+        """The request with this number is answered, or nobody waits for it any more."""
+        del self._open[number]
+        if future.cancelled():
             frames.send(Drop(number))
-            raise
-        finally:
-            del self._open[number]
 
     def _obstacle(self) -> str | None:
         """Why the engine cannot be asked, or None."""

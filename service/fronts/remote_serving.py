@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,8 +28,6 @@ class RemoteServing:
     state, which it sends several times a second.
     """
 
-    ask_now = None  # the engine is in another process
-
     def __init__(self, settings: Settings, redis_url: str, socket: Path, name: str) -> None:
         """Prepare; `start` connects.
 
@@ -53,6 +52,14 @@ class RemoteServing:
         """Close all connections."""
         await self._link.stop()
         self._appender.close()
+
+    def ask(self, query: Query, wait_for: StreamId | None = None) -> asyncio.Future[list[bytes]]:
+        """A future of the answer."""
+        return self._ask(query, wait_for)
+
+    def json_of_answer(self, answer: list[bytes]) -> bytes:
+        """The JSON of the result of `ask`."""
+        return answer[0]
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of one answer."""
@@ -81,10 +88,10 @@ class RemoteServing:
         if self.settings.max_new_ids_per_hour is not None and items:
             await self.operate(CheckNewIds([], list(set(items))))
 
-    async def _ask(self, content: Query | Operation, wait_for: StreamId | None) -> list[bytes]:
+    def _ask(self, content: Query | Operation, wait_for: StreamId | None) -> asyncio.Future[list[bytes]]:
         client = fairness.current.get()
         position = "" if wait_for is None else str(wait_for)
-        return await self._link.ask(Request, content, client.address, client.key, position)
+        return self._link.ask(Request, content, client.address, client.key, position)
 
     async def _verify(self, pipe: RedisPipe) -> None:
         await self._link.ask(VerifyRedis, await run_id_of(pipe))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -15,12 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import TheService, UserId, answers, check_n, decoded, reply
+from service.api.fast_reads import FastGet
 from service.api.filter_parser import PARAMETERS, PREFIXES
-from service.api.gateway import FastRequest
 from service.api.list_schemas import AnonymousBody, LatestQuery, PopularQuery, RecommendBody, RecommendQuery, UsersBody
 from service.api.schemas import NoParameters
-from service.api.uvicorn_protocol import FastGet
-from service.engine.encoding import encoded, finished
+from service.engine.encoding import finished
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
 from service.engine.queries import PopularItems, Recommend, Recommendation
 from service.errors import InvalidRequest
@@ -53,34 +51,23 @@ async def recommend_user(
     return reply(_finished(answer, request.state.request_id, started))
 
 
-class RecommendRoute:
-    """Fast route of `GET /recommend/{user}` for plain requests; others go to the route above."""
+def fast_get(serving: Serving) -> FastGet:
+    """The fast path of `GET /recommend/{user}` for plain requests; others go to the route above."""
 
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-
-    async def __call__(self, fast_request: FastRequest) -> bytes | None:
-        """The body of the answer, or None if the request is unusual or invalid."""
-        plan, user = self._plan(fast_request.query), _user(fast_request.tail)
-        if plan is None or user is None:
-            return None
-        answer = await self._serving.answer(Recommend(user=user, **plan.filters), plan.wait_for)
-        return _finished(answer, fast_request.request_id, fast_request.started)
-
-    def short(self, ask: Callable[[Recommend], asyncio.Future[Any]]) -> FastGet:
-        """The fast path of `RecommendProtocol`, for requests without `wait_for`."""
-        return FastGet(b"/recommend/", "/recommend/{user}", self._query, ask, _finished_answer)
-
-    def _query(self, tail: bytes, text: bytes) -> Recommend | None:
-        plan, user = self._plan(text), _user(tail)
-        if plan is None or user is None or plan.wait_for is not None:
-            return None
-        return Recommend(user=user, **plan.filters)
-
-    def _plan(self, text: bytes) -> _Plan | None:
+    def query(tail: bytes, text: bytes) -> _Plan | None:
         is_plain = len(text) <= MAX_CACHED_QUERY_BYTES and b"#" not in text
-        plan = _cached_plan(text) if is_plain else None
-        return None if plan is None or plan.n > self._serving.settings.max_n else plan
+        plan, user = _cached_plan(text) if is_plain else None, _user(tail)
+        if plan is None or user is None or plan.n > serving.settings.max_n:
+            return None
+        return plan._replace(filters={"user": user, **plan.filters})
+
+    def ask(plan: _Plan) -> asyncio.Future[Any]:
+        return serving.ask(Recommend(**plan.filters), plan.wait_for)
+
+    def finish(answer: Any, request_id: str, started: float) -> bytes:
+        return _finished(serving.json_of_answer(answer), request_id, started)
+
+    return FastGet(b"/recommend/", "/recommend/{user}", query, ask, finish)
 
 
 @router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
@@ -140,10 +127,6 @@ async def _of_several(serving: Serving, body: UsersBody, request_id: str, starte
 
 def _finished(answer: bytes, request_id: str, started: float) -> bytes:
     return finished(answer, (time.perf_counter() - started) * 1000, request_id)
-
-
-def _finished_answer(answer: Recommendation, request_id: str, started: float) -> bytes:
-    return _finished(encoded(answer)[0], request_id, started)
 
 
 def _user(tail: bytes) -> str | None:

@@ -1,4 +1,4 @@
-"""`GET /recommend/{user}` has a fast route and a route of the framework: a request has one answer in both."""
+"""`GET /recommend/{user}` has a fast path and a route of the framework: a request has one answer in both."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Way(NamedTuple):
 
 
 class Framework:
-    """The application without fast routes."""
+    """The application without fast ways."""
 
     def __init__(self, app: FastAPI) -> None:
         service, rate = app.state.serving, RateLimit(None)
@@ -145,8 +145,7 @@ def ways(app: Any) -> list[Way]:
         return {"config": config, "server_state": ServerState(), "app_state": {}}
 
     return [
-        Way("fast route", lambda: app.connection(**options(app))),
-        Way("gateway", lambda: HttpToolsProtocol(**options(app))),
+        Way("fast path", lambda: app.connection(**options(app))),
         Way("framework", lambda: HttpToolsProtocol(**options(Framework(app)))),
     ]
 
@@ -200,7 +199,7 @@ def test_every_way_gives_the_same_answer(local: Local) -> None:
         if len({repr(shown(answers[number])) for answers in found.values()}) > 1
     }
     assert not differing, f"{len(differing)} of {N_REQUESTS}: {list(differing.items())[:5]}"
-    statuses = {answer.status for answer in found["fast route"]}
+    statuses = {answer.status for answer in found["fast path"]}
     assert statuses >= {200, 400, 404, 422}
     assert 0 not in statuses
 

@@ -105,7 +105,10 @@ def linked(tmp_path: Path) -> Linked:
 
 
 def asking(link: Link) -> asyncio.Task[list[bytes]]:
-    return asyncio.create_task(link.ask(VerifyRedis, "run"))
+    async def answer() -> list[bytes]:
+        return await link.ask(VerifyRedis, "run")
+
+    return asyncio.create_task(answer())
 
 
 async def refusal(link: Link) -> BaseException | None:

@@ -37,6 +37,8 @@ PARAMETERS: dict[str, Any] = {
     "model": MODEL,
     "explain": True,
     "fallback": "popular",
+    "explore": 0.1,
+    "explore_below": 5,
     "X-Source": "kafka:ratings/0",
     "X-Offset": 1300,
     "half_life": "7d",

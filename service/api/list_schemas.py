@@ -29,6 +29,7 @@ from service.times import unix_seconds
 
 MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000  # users of one request, and ratings of one anonymous request
+MAX_EXPLORE_BELOW = 20  # ratings; each number below is a ranking of its own
 MAX_ITEMS = 10_000  # items in each of `candidates` and `exclude`
 _DEFAULT, _OF_USER = Recommend(), UserRatings(user="")
 
@@ -175,6 +176,10 @@ class Filters(Strict):
     explain: bool = Field(_DEFAULT.explain, description="Add to each item the ratings that most raise its score.")
     fallback: Fallback = Field(
         _DEFAULT.fallback, description="For an unknown user: popular, trending or latest items, or none (404)."
+    )
+    explore: float = Field(_DEFAULT.explore, ge=0, le=1, description="Share of places for items with few ratings.")
+    explore_below: int = Field(
+        _DEFAULT.explore_below, ge=1, le=MAX_EXPLORE_BELOW, description="They have fewer ratings than this."
     )
 
     def query(self, **more: Any) -> Recommend:

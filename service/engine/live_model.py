@@ -158,6 +158,11 @@ class LiveModel:
             return strengths.disliked(user)
         return strengths.only_seen(user) if self._has_strengths else strengths.unrated(user)
 
+    def have_few(self, below: int) -> NDArray[np.bool_]:
+        """The items that have fewer than `below` ratings and a score of this model, bool (I,)."""
+        have_score = self.model.item_trained if self.model.params.has_item_weights else ~self.unknown
+        return (self.table.item_counts < below) & have_score
+
     # --- answers
 
     def recommend(

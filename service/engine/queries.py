@@ -42,6 +42,8 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
         explain: whether each item carries the rated items that contribute most to its score.
         fallback: the list for users whom the model does not know: popular, trending (by the first half-life) or latest
             items; `none` raises `UnknownUser` for an unknown one, and popular items answer for all others.
+        explore: share of the places that `service.engine.exploration` gives to items with fewer than `explore_below`
+            ratings; fallbacks have none.
     """
 
     user: str | None = None
@@ -60,6 +62,8 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     model: str | None = None
     explain: bool = False
     fallback: Fallback = "popular"
+    explore: float = 0.0
+    explore_below: int = 10
 
 
 class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -131,16 +135,18 @@ class Reason(Struct, gc=False):
 
 
 class ScoredItem(Struct, omit_defaults=True):
-    """One line of a list; lists are ordered by `score`.
+    """One line of a list; lists are ordered by `score`, except for items with a source.
 
     Attributes:
         estimate: the estimated rating, as in `Estimate`; only of models that estimate ratings.
+        source: why the item is here, if not for its score alone: to be explored.
     """
 
     item: str
     score: float
     estimate: float | UnsetType = UNSET
     reasons: list[Reason] | UnsetType = UNSET
+    source: Literal["explore"] | UnsetType = UNSET
 
 
 class ScoredUser(Struct, gc=False):

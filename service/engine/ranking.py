@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from numpy.typing import NDArray
 
 from gpu.ranking import topn
@@ -14,6 +14,7 @@ from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.applied import Applied
 from service.engine.common_lists import CommonLists
+from service.engine.exploration import Exploration, Lists
 from service.engine.fallback_lists import FallbackLists
 from service.engine.history import History
 from service.engine.live_model import LiveModel
@@ -66,6 +67,7 @@ class Ranking:
         self._common = CommonLists(history, self._selection, half_lives)
         self._what_if = WhatIf(history)
         self._fallbacks = FallbackLists(history, self.live, self._selection, self._common)
+        self._exploration = Exploration()
         self._as_of = ""
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
         self.answer_to: dict[type, AnswerTo] = {**lookups, **self._common.answer_to}
@@ -96,6 +98,7 @@ class Ranking:
         """The answer, or the exception, for each query. Lists of one model are scored together."""
         self._as_of = str(as_of)
         self._selection.look()
+        self._exploration.look(as_of, self._history.position)
         answers: list[Any] = [None] * len(queries)
         slots: list[_Slot] = []
         for index, query in enumerate(queries):
@@ -137,7 +140,7 @@ class Ranking:
         for slot in slots:
             query = slot.query
             is_plain = not query.exclude and query.candidates is None
-            masks = query.include_seen, query.min_ratings, query.available
+            masks = query.include_seen, query.min_ratings, query.available, query.explore > 0
             groups.setdefault((slot.live_model.name, _width(query), *masks, is_plain), []).append(slot)
         for group in groups.values():
             try:
@@ -166,7 +169,8 @@ class Ranking:
         live_model = group[0].live_model
         queries = [slot.query for slot in group]
         kept_out = self._kept_out(live_model, users, include_seen=queries[0].include_seen)
-        lists = self._scored(live_model, topn.users_of(live_model.model, users), rows, queries, kept_out)
+        names = [slot.user for slot in group]
+        lists = self._scored(live_model, topn.users_of(live_model.model, users), rows, queries, names, kept_out)
         warnings: dict[int, list[str]] = {}  # by query: one of several users is checked once
         for slot, items in zip(group, lists, strict=True):
             if slot.query.explain:
@@ -189,29 +193,27 @@ class Ranking:
         users: topn.Users,
         rows: Rows,
         queries: Sequence[Recommend],
+        names: Sequence[str | None],
         kept_out: Sequence[NDArray[np.int32]] | None = None,
     ) -> list[list[ScoredItem]]:
-        """The list of each query; they agree in `include_seen`, `min_ratings`, `available`, and in whether they name
-        items.
+        """The list of each query; they agree in `include_seen`, `min_ratings`, `available`, and in whether they explore
+        and name items.
         """
         names_items = bool(queries[0].exclude) or queries[0].candidates is not None
         selection, has_filter = self._selection, any(query.filter for query in queries)
         exclude = of_each(selection.excluded, queries) if names_items else None
         if kept_out is not None:
             exclude = list(kept_out if exclude is None else map(np.append, exclude, kept_out))
+        candidates = of_each(selection.candidates, queries) if names_items else None
+        eligible = of_each(selection.eligible, queries) if has_filter else None
+        masks = selection.hidden(queries[0]), queries[0].include_seen, queries[0].min_ratings
+        wanted = Lists(live_model, users, rows, exclude, candidates, eligible, *masks)
         first = min(query.offset for query in queries)
-        items, scores = live_model.recommend(
-            users,
-            rows,
-            max(query.n + query.offset for query in queries) - first,
-            selection.hidden(queries[0]),
-            offset=first,
-            include_seen=queries[0].include_seen,
-            min_ratings=queries[0].min_ratings,
-            exclude=exclude,
-            candidates=of_each(selection.candidates, queries) if names_items else None,
-            eligible=of_each(selection.eligible, queries) if has_filter else None,
-        )
+        n = max(query.n + query.offset for query in queries) - first
+        if queries[0].explore:
+            items, scores, are_explored = self._exploration.page(wanted, queries, names, n, first)
+        else:
+            (items, scores), are_explored = wanted.best(n, first), None
         ids_of, columns = self._history.items.ids, [scores.tolist()]
         if not live_model.model.is_implicit:
             columns.append(live_model.estimates(users, rows, items).tolist())
@@ -220,6 +222,10 @@ class Ranking:
             page = slice(query.offset - first, query.offset - first + query.n)
             shown = [item for item in own_items[page] if item >= 0]  # padding comes last
             lists.append(list(map(ScoredItem, ids_of(shown), *[numbers[page] for numbers in own])))
+        if are_explored is not None:
+            for query, found, own_marks in zip(queries, lists, are_explored.tolist(), strict=True):
+                for one, is_explored in zip(found, own_marks[query.offset - first :], strict=False):
+                    one.source = "explore" if is_explored else UNSET
         return lists
 
     def _imagined(self, query: Recommend, live_model: LiveModel | None) -> Recommendation | UnknownUser:
@@ -230,7 +236,7 @@ class Ranking:
         if live_model is None or imagined is None:
             return self._without_taste(query, user, live_model, extra)
         users, rows, read, weights, kept_out = imagined
-        found = self._scored(live_model, users, rows, [query], kept_out)[0]
+        found = self._scored(live_model, users, rows, [query], [query.user], kept_out)[0]
         if query.explain:
             self._explain(live_model, found, read.items, read.values, weights)
         warnings = extra.warnings + self._selection.warnings(query)

@@ -168,6 +168,7 @@ def _queries() -> Sequence[Query]:
         Recommend(users=users),
         Recommend(users=users, exclude=["i1"]),
         Recommend(users=users, filter=FILTER),
+        Recommend(users=users, explore=0.5),
         Recommend(ratings=[(ITEM, 4.0)], filter=FILTER, available=False),
         Recommend(users=users, **filters),  # type: ignore[arg-type]
         Recommend(ratings=[(ITEM, 4.0), ("i3", 1.0)], explain=True),

@@ -29,7 +29,8 @@ from service.storage.events import StreamId
 router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 MAX_CACHED_QUERY_BYTES = 256  # longest query string on the fast route
-RARE = ("min_ratings", "available")  # left to the framework, because lists with them form separate groups
+# Left to the framework, because lists with them form separate groups.
+RARE = ("min_ratings", "available", "explore", "explore_below")
 
 
 class _Plan(NamedTuple):

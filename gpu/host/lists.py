@@ -127,8 +127,8 @@ def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> np.float32:
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def cosines(factors: NDArray[np.float32], row: Int, out: NDArray[np.float32]) -> None:
-    """Write the cosine of `row`, which is not zero, and each row of `factors` (R, F) to `out` (R,)."""
+def cosines(factors: NDArray[np.float32], vector: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """Write the cosine of `vector` (F,), which is not zero, and each row of `factors` (R, F) to `out` (R,)."""
     for part in prange((len(factors) + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE):
         for other in range(part * ROWS_AT_ONCE, min((part + 1) * ROWS_AT_ONCE, len(factors))):
-            out[other] = cosine(factors[row], factors[other])
+            out[other] = cosine(vector, factors[other])

@@ -155,23 +155,39 @@ def similar(
     Returns:
         int32 rows and float32 cosines, at most n.
     """
-    if not factors[row].any():
-        return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+    return similar_to_set(factors, np.array([row]), n, allowed)
+
+
+def similar_to_set(
+    factors: NDArray[np.float32], rows: NDArray[np.integer], n: int, allowed: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The rows with the highest mean of the cosines to distinct `rows`, without these, as in `similar`.
+
+    A mean of cosines is a product with the mean of the normalized vectors. Rows of zeros do not count for it.
+    """
+    chosen = factors[rows[factors[rows].any(axis=1)]]
     cosines = np.empty(len(factors), dtype=np.float32)
-    HOST.primitives("lists").cosines(factors, row, cosines)
-    return others(cosines, row, n, allowed)
+    mean, length = chosen[0] if len(chosen) == 1 else np.zeros(factors.shape[1], dtype=np.float32), np.float32(1)
+    if len(chosen) > 1:
+        normalized = chosen / np.linalg.norm(chosen.astype(np.float64), axis=1)[:, None]
+        mean = normalized.mean(axis=0).astype(np.float32)
+        length = np.float32(np.linalg.norm(mean))
+    if not mean.any():  # no direction
+        return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+    HOST.primitives("lists").cosines(factors, mean, cosines)
+    return others(cosines * length, rows, n, allowed)
 
 
 def others(
-    scores: NDArray[np.float32], row: int, n: int, allowed: NDArray[np.bool_]
+    scores: NDArray[np.float32], rows: int | NDArray[np.integer], n: int, allowed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The rows with the highest `scores` (R,), without `row`, as in `similar`; overwrites `scores`."""
+    """The rows with the highest `scores` (R,), without `rows`, as in `similar`; overwrites `scores`."""
     unfit = ~allowed
-    unfit[row] = True
+    unfit[rows] = True
     best = np.empty(min(n, len(scores)), dtype=np.float32)
-    rows = np.empty(len(best), dtype=np.int32)
-    HOST.primitives("lists").best_of_all(scores, unfit, best, rows)
-    return rows[rows >= 0], best[rows >= 0]
+    listed = np.empty(len(best), dtype=np.int32)
+    HOST.primitives("lists").best_of_all(scores, unfit, best, listed)
+    return listed[listed >= 0], best[listed >= 0]
 
 
 def _as_estimates(model: Model, scores: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -87,6 +87,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "put_scenario": {
         "a filter": {"n": 20, "filter": {"tag": "genre", "in": ["western"]}},
     },
+    "list_set_neighbors": {"several items": {"items": [ITEM, OTHER_ITEM], "n": 5}},
     "recommend_several": {
         "several users": {"users": [USER, "synthetic-viewer-0001"], "n": 5},
         "an anonymous user, by ratings that are not stored": {"ratings": [{"item": ITEM, "rating": 5}], "n": 5},
@@ -190,6 +191,8 @@ COMPONENTS: dict[str, Any] = {
     "ModelStats": _stats["models"][0],
     "ListedUser": {"user": USER, "n_ratings": 17},
     "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
+    "SetBody": BODIES["list_set_neighbors"]["several items"],
+    "NeighborsOfSet": {"neighbors": [_scored], **_by_model, "warnings": []},
     "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},
     "ItemRating": _item_rating,
     "ExtraRating": {"item": ITEM, "rating": None},

@@ -23,13 +23,14 @@ from service.api.filter_parser import PREFIXES, SCHEMA, BadParameter, tree_of, t
 from service.api.schemas import Id, Strict, Wait
 from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
-from service.engine.queries import Fallback, LatestItems, Popular, Recommend, UserRatings
+from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors, UserRatings
 from service.limits import MAX_RATING
 from service.times import unix_seconds
 
 MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000  # users of one request, and ratings of one anonymous request
 MAX_EXPLORE_BELOW = 20  # ratings; each number below is a ranking of its own
+MAX_SET = 100  # items whose neighbors are asked for together
 MAX_ITEMS = 10_000  # items in each of `candidates` and `exclude`
 _DEFAULT, _OF_USER = Recommend(), UserRatings(user="")
 
@@ -198,6 +199,21 @@ class ScenarioBody(Filters):
     candidates: Items | None = Field(None, description="The only items to rank; default: all.")
     filter: Filter | None = None
     available: Available = _DEFAULT.available
+
+
+class SetBody(Wait):
+    """Body of `POST /neighbors`."""
+
+    items: Annotated[list[Id], Field(min_length=1, max_length=MAX_SET), few_faults(Id, MAX_SET)]
+    n: Count = _DEFAULT.n
+    model: ModelName = None
+    filter: Filter | None = None
+    available: Available = _DEFAULT.available
+
+    @property
+    def query(self) -> SetNeighbors:
+        """The query for the engine."""
+        return SetNeighbors(**{name: getattr(self, name) for name in SetNeighbors.__struct_fields__})
 
 
 class _Body(ScenarioBody, Wait):

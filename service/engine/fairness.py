@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpu.ranking.topn import MAX_N
 from service.engine.catalog_queries import ListItems, ListUsers
-from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, UserRatings
+from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
 from service.engine.rating_queries import AllRatings, ItemRatings
 
 MAX_COST = 4096  # of one batch, unless a single query costs more
@@ -20,6 +20,7 @@ IDS_AN_ITEM = 16  # ids of `exclude` and `candidates` that can be looked up in t
 MAX_RESULTS = 100_000  # items in all lists of one request: about 10 MB of answer
 EXPLAINED = 8  # cost of explaining one item
 OF_ALL = 1024  # cost of one pass over all users or items
+AN_ITEM_OF_A_SET = 64  # cost of one item of a set whose neighbors are listed
 
 
 class Client(NamedTuple):
@@ -46,6 +47,8 @@ def cost_of(query: Query) -> int:
         return _width(query)
     if isinstance(query, Neighbors | ListItems | ListUsers | ItemRatings | AllRatings):
         return OF_ALL + query.n
+    if isinstance(query, SetNeighbors):
+        return OF_ALL + query.n + len(query.items) * AN_ITEM_OF_A_SET
     if isinstance(query, UserRatings):
         return query.n + query.offset // IDS_AN_ITEM
     return 1

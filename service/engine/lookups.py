@@ -17,11 +17,13 @@ from service.engine.queries import (
     Estimate,
     ItemNeighbors,
     Neighbors,
+    NeighborsOfSet,
     Rating,
     RatingEstimate,
     RatingsOfUser,
     ScoredItem,
     ScoredUser,
+    SetNeighbors,
     UserNeighbors,
     UserRatings,
     count_of,
@@ -29,7 +31,7 @@ from service.engine.queries import (
 from service.engine.rating_lists import RatingLists, shortest
 from service.engine.rating_queries import AllRatings, ItemRatings
 from service.engine.selection import Selection
-from service.engine.similar import similar_items, similar_users
+from service.engine.similar import similar_items, similar_to_set, similar_users
 from service.errors import UnknownItem, UnknownUser
 
 AnswerTo = Callable[[Any, str], Answer]
@@ -56,6 +58,7 @@ class Lookups:
         catalog, ratings = CatalogLookups(history, selection), RatingLists(history)
         self.answer_to: dict[type, AnswerTo] = {
             Neighbors: self.neighbors,
+            SetNeighbors: self.neighbors_of_set,
             Estimate: self.estimate,
             UserRatings: self.user_ratings,
             ItemRatings: ratings.of_item,
@@ -84,6 +87,26 @@ class Lookups:
         neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
         model = live_model.name, live_model.shown_version
         return ItemNeighbors(query.id, neighbors, *model, as_of, count_of(eligible))
+
+    def neighbors_of_set(self, query: SetNeighbors, as_of: str) -> NeighborsOfSet:
+        """The items most similar to a set of items.
+
+        Raises:
+            UnknownItem: no item of the set is known.
+        """
+        live_model = self._live_model(query.model)
+        shown = ~self._selection.hidden(query).mask
+        if (eligible := self._selection.eligible(query)) is not None:
+            shown &= eligible.mask(len(shown))
+        items = np.unique(self._selection.rows(query.items))
+        warnings = self._selection.unknown("the set", query.items)
+        if not len(items):
+            raise UnknownItem(f"{warnings[0]}: expected at least one item with ratings")
+        rows, scores = similar_to_set(live_model, items, query.n, shown)
+        ids = self._history.items.ids(rows.tolist())
+        neighbors = [ScoredItem(item, score) for item, score in zip(ids, scores.tolist(), strict=True)]
+        model = live_model.name, live_model.shown_version
+        return NeighborsOfSet(neighbors, *model, as_of, warnings, count_of(eligible))
 
     def _of_user(self, query: Neighbors, live_model: LiveModel, as_of: str) -> UserNeighbors:
         rows, scores = similar_users(live_model, self._user(query.id), query.n)

@@ -77,6 +77,16 @@ class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     available: bool = True
 
 
+class SetNeighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for the `n` items most similar to those of `items` together; see `Recommend` for the others."""
+
+    items: Sequence[str]
+    n: int = 10
+    model: str | None = None
+    filter: str | None = None
+    available: bool = True
+
+
 class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Asks how `user` would rate `item`; without `model` the first live model that estimates ratings answers.
 
@@ -123,7 +133,7 @@ class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
 
 
 OfRatings = UserRatings | RatingQuery
-OfModels = Recommend | Neighbors | Estimate | GetQuality
+OfModels = Recommend | Neighbors | SetNeighbors | Estimate | GetQuality
 Query = OfModels | Popular | LatestItems | OfRatings | CatalogQuery | DocumentQuery
 
 
@@ -193,6 +203,23 @@ class ItemNeighbors(Struct):
     eligible: int | UnsetType = UNSET
 
 
+class NeighborsOfSet(Struct):
+    """Items most similar to those of a set, which are left out.
+
+    Attributes:
+        neighbors: `score` is the mean of the scores in `ItemNeighbors` over the items of the set that have any.
+        warnings: the unknown items of the set.
+        eligible: as in `Recommendation`.
+    """
+
+    neighbors: list[ScoredItem]
+    model: str
+    model_version: str
+    as_of: str
+    warnings: list[str]
+    eligible: int | UnsetType = UNSET
+
+
 class UserNeighbors(Struct):
     """Users most similar to `user`; `score` is the cosine of the factors, for `ease` of likes and dislikes."""
 
@@ -251,6 +278,7 @@ Answer = (
     Recommendation
     | list[Recommendation]
     | ItemNeighbors
+    | NeighborsOfSet
     | UserNeighbors
     | RatingEstimate
     | PopularItems

@@ -22,7 +22,7 @@ from service.engine import stand_in
 from service.engine.filter_tree import HasTag, text_of
 from service.engine.history import History
 from service.engine.live_model import LiveModel, learns_strengths
-from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, UserRatings
+from service.engine.queries import Estimate, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
 from service.engine.ranking import Ranking
 from service.errors import ServiceError
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
@@ -174,6 +174,7 @@ def _queries() -> Sequence[Query]:
         Recommend(ratings=[(ITEM, 4.0), ("i3", 1.0)], explain=True),
         Recommend(ratings=[(ITEM, -1.0), ("unknown", 1.0)], **filters),  # type: ignore[arg-type]
         *(Neighbors(kind="item", id=item) for item in (ITEM, NEW_ITEM)),
+        SetNeighbors(items=[ITEM, NEW_ITEM, "i2"]),
         *(Neighbors(kind="user", id=user) for user in (USER, NEW_USER)),
         *(Estimate(user=user, item=item) for user in (USER, STRANGER) for item in (ITEM, NEW_ITEM, "unknown")),
     ]

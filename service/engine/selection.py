@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpu.ranking.eligible import Eligible
 from service.engine.filters import Filters
 from service.engine.history import History
-from service.engine.queries import LatestItems, Neighbors, Popular, Recommend
+from service.engine.queries import LatestItems, Neighbors, Popular, Recommend, SetNeighbors
 from service.engine.shelf import Hidden, Shelf
 
 N_SHOWN = 3  # ids that a warning names
@@ -38,7 +38,7 @@ class Selection:
         """The only items to rank; None for all."""
         return None if query.candidates is None else self.rows(query.candidates)
 
-    def eligible(self, query: Recommend | Popular | LatestItems | Neighbors) -> Eligible | None:
+    def eligible(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> Eligible | None:
         """The items that pass the filter and that lists may show; None without a filter.
 
         Raises:
@@ -50,7 +50,7 @@ class Selection:
         """The items that pass a filter, whether lists may show them or not; raises what `eligible` raises."""
         return self._filters.passing(text)
 
-    def hidden(self, query: Recommend | Popular | LatestItems | Neighbors) -> Hidden:
+    def hidden(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> Hidden:
         """The items that no list may show, whatever the filter."""
         return self._shelf.hidden(query.available)
 
@@ -74,10 +74,14 @@ class Selection:
         if not (query.exclude or candidates):
             return []
         return [
-            *self._named("unknown items in exclude", query.exclude, self._is_unknown),
-            *self._named("unknown items in candidates", candidates, self._is_unknown),
+            *self.unknown("exclude", query.exclude),
+            *self.unknown("candidates", candidates),
             *self._named("deleted items in candidates", candidates, self._is_deleted),
         ]
+
+    def unknown(self, name: str, ids: Sequence[str]) -> list[str]:
+        """A warning if some of `ids`, a list of a query, are unknown; `name` says which."""
+        return self._named(f"unknown items in {name}", ids, self._is_unknown)
 
     def _named(self, what: str, ids: Sequence[str], is_meant: Callable[[str], bool]) -> list[str]:
         if not (meant := [one for one in dict.fromkeys(ids) if is_meant(one)]):

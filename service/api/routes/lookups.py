@@ -9,12 +9,14 @@ from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, UserId, answers, check_n, reply
 from service.api.filter_parser import PARAMETERS
-from service.api.list_schemas import EstimateQuery, ItemNeighborsQuery, ListQuery, NeighborsQuery, RatingsQuery
+from service.api.list_schemas import EstimateQuery, ItemNeighborsQuery, ListQuery, NeighborsQuery, RatingsQuery, SetBody
+from service.api.schemas import NoParameters
 from service.engine.catalog_queries import ListUsers, UserList
 from service.engine.queries import (
     Estimate,
     ItemNeighbors,
     Neighbors,
+    NeighborsOfSet,
     RatingEstimate,
     RatingsOfUser,
     UserNeighbors,
@@ -38,6 +40,13 @@ async def list_item_neighbors(
         kind="item", id=item, n=query.n, model=query.model, filter=query.filter, available=query.available
     )
     return reply(await serving.answer(asked, query.position))
+
+
+@router.post("/neighbors", responses=answers(NeighborsOfSet, http_404="No known item, or no live model of that name"))
+async def list_set_neighbors(body: SetBody, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
+    """The items most similar to several items together."""
+    check_n(serving, body.n)
+    return reply(await serving.answer(body.query, body.position))
 
 
 @router.get(

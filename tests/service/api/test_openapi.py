@@ -34,6 +34,7 @@ OPERATIONS = {
     "get /latest": "list_latest",
     "get /items/{item}/neighbors": "list_item_neighbors",
     "get /users/{user}/neighbors": "list_user_neighbors",
+    "post /neighbors": "list_set_neighbors",
     "get /users/{user}/ratings": "list_user_ratings",
     "get /estimate/{user}/{item}": "estimate_rating",
     "post /admin/retrain": "retrain",

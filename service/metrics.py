@@ -141,6 +141,12 @@ class Metrics:
         self.events_rejected = Counter(
             "nearfield_events_rejected", "Events refused in an otherwise accepted request.", registry=registry
         )
+        self.items_accepted = Counter(
+            "nearfield_items_accepted", "Items put, patched and deleted, acknowledged with 202.", registry=registry
+        )
+        self.items_rejected = Counter(
+            "nearfield_items_rejected", "Items refused in an otherwise accepted request.", registry=registry
+        )
         self.ratings_learned = Counter(
             "nearfield_ratings_learned",
             "Ratings and events applied to the history and to every live model.",
@@ -236,6 +242,11 @@ class Metrics:
         )
         self.items = Gauge("nearfield_items", "Items that were ever rated, hidden or put.", registry=registry)
         self.items_hidden = Gauge("nearfield_items_hidden", "Items that are hidden.", registry=registry)
+        self.items_available = Gauge(
+            "nearfield_items_available",
+            "Items that are neither hidden nor deleted, and available now.",
+            registry=registry,
+        )
         self.ratings = Gauge(
             "nearfield_ratings", "Present ratings: the last one of each user and item.", registry=registry
         )

@@ -24,6 +24,7 @@ from service.engine.new_ids import NewIds
 from service.engine.pending_queries import Limits, Promise
 from service.engine.queries import Query
 from service.engine.readiness import Readiness
+from service.engine.shelf import n_available
 from service.errors import (
     CorruptLiveFile,
     LockTimeout,
@@ -321,6 +322,7 @@ def _watch(history: History, metrics: Metrics) -> None:
     metrics.users_forgotten.set_function(lambda: len(history.users) - history.users.n_known)
     metrics.items.set_function(lambda: history.items.n_known)
     metrics.items_hidden.set_function(lambda: int(np.count_nonzero(history.hidden)))
+    metrics.items_available.set_function(lambda: n_available(history))
     metrics.ratings.set_function(lambda: history.table.n_ratings)
 
 

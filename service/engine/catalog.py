@@ -73,10 +73,17 @@ class Catalog:
         if self._now_s <= now_s < self._next_s:
             return
         published, until = self._published.values, self._until.values
-        self._out.values[:] = self._withdrawn.values | (published > now_s) | (until <= now_s)
+        self._out.values[:] = self.out_at(now_s)
         later = (times[times > now_s].min(initial=math.inf) for times in (published, until))
         self._now_s, self._next_s = now_s, min(later)
         self.n_moves += 1
+
+    def out_at(self, now_s: float) -> NDArray[np.bool_]:
+        """Whether each item is deleted or not available at that time, bool; items beyond its end are. Any thread."""
+        columns = self._withdrawn.values, self._published.values, self._until.values
+        n = min(map(len, columns))  # they grow one after the other
+        withdrawn, published, until = (column[:n] for column in columns)
+        return withdrawn | (published > now_s) | (until <= now_s)
 
     def kind_of(self, name: str) -> Kind | None:
         """Whether a name is of tags or of numbers, as items have it or had it last; None if it was never used."""

@@ -68,3 +68,11 @@ class Shelf:
         if available not in self._bits or self._bits[available][0] is not hidden:
             self._bits[available] = hidden, Eligible.of(hidden.mask).bits
         return self._bits[available][1], hidden
+
+
+def n_available(history: History) -> int:
+    """Number of items that lists may show now. Any thread: it may be slightly old."""
+    out, n_items = history.hidden.copy(), history.items.n_known
+    gone = history.catalog.out_at(time.time())[: len(out)]
+    out[: len(gone)] |= gone
+    return n_items - int(np.count_nonzero(out))

@@ -54,7 +54,7 @@ _ATTRIBUTES = {
         "items": _NUMBER,
         "minItems": 1,
         "maxItems": MAX_DIMENSIONS,
-        "description": "As many numbers as those of the other items. Stored, not used yet.",
+        "description": "As many numbers as those of the other items. Places an item that nobody has rated.",
     },
 }
 _PATCH = {"type": "object", "title": "ItemPatch", "additionalProperties": False, "properties": _ATTRIBUTES}
@@ -79,6 +79,7 @@ async def post_items(request: Request, query: NoQuery, serving: TheService) -> R
     body, judge = await body_of(request), await _judge(serving)
     accepted, rejected = read_elements(body, judge.put, MAX_ITEMS, "items")
     stream_id = await _written(serving, accepted) if accepted else None
+    serving.metrics.items_rejected.inc(len(rejected))
     took_ms = round((time.perf_counter() - started) * 1000, 3)
     return reply(msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms)), 202)
 
@@ -126,4 +127,5 @@ async def _written(serving: Serving, changes: list[ItemChange]) -> str:
     await serving.check_new_items([change.item for change in changes])
     for first in range(0, len(changes), ITEMS_PER_ENTRY):
         stream_id = await serving.append(encode_items(changes[first : first + ITEMS_PER_ENTRY]))
+    serving.metrics.items_accepted.inc(len(changes))
     return str(stream_id)

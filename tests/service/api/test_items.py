@@ -76,6 +76,20 @@ def test_a_name_keeps_its_kind_and_embeddings_their_length(app):
     assert refused.json()["detail"] == "Invalid embedding: expected 1 numbers as of the other items, got 2"
 
 
+def test_items_are_counted(app):
+    past = {"item": "past", "until": 1600000000}
+    stream_id = written(app.post("/items", [past, {"item": "later", "published": 4e9}, {"item": ""}]))
+    app.get("/items/past", wait_for=written(app.request("PUT", "/admin/items/b/hidden")))
+    found = app.get("/items", n=1000, wait_for=stream_id).json()["items"]
+    lines = (line.rpartition(" ") for line in app.get("/metrics").text.splitlines())
+    values = {name: float(value) for name, _, value in lines if name.startswith("nearfield_items")}
+    shown = [one for one in found if one["available"] and not one["hidden"] and one["item"] not in ("past", "later")]
+    assert values["nearfield_items_available"] == len(shown) == len(found) - 3
+    assert values["nearfield_items_accepted_total"] >= 2
+    assert values["nearfield_items_rejected_total"] >= 1
+    app.get("/popular", wait_for=written(app.request("DELETE", "/admin/items/b/hidden")))
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [

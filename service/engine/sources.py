@@ -2,7 +2,7 @@
 
 A queue delivers a batch again if it did not hear that the batch was taken. Meanwhile others may have changed the same
 ratings, and the batch must not undo that. Whether an entry counts depends on the entries before it alone, so a replay,
-a restart and every replica decide alike.
+a restart and every replica decide alike. That holds for names that are dropped, too: see `MAX_SOURCES`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from service.storage.events import Entry, Source, StreamId
 
+MAX_SOURCES = 10_000  # names; clients choose them, and one takes up to 600 bytes
+
 
 class _Mark(NamedTuple):
     offset: int
@@ -22,10 +24,10 @@ class _Mark(NamedTuple):
 
 
 class Sources:
-    """The highest offset of each source. Entries are expected in order."""
+    """The highest offset of each of the `MAX_SOURCES` sources that advanced last. Entries are expected in order."""
 
     def __init__(self) -> None:
-        self._marks: dict[str, _Mark] = {}
+        self._marks: dict[str, _Mark] = {}  # the source that advanced last comes last
 
     def new_of(self, entries: Sequence[Entry]) -> list[Entry]:
         """`entries` without those that repeat what their source has delivered before.
@@ -52,5 +54,8 @@ class Sources:
         mark = self._marks.get(source.name)
         if mark is not None and source.offset <= mark.offset and position != mark.entry:
             return False
+        self._marks.pop(source.name, None)
         self._marks[source.name] = _Mark(source.offset, position)
+        if len(self._marks) > MAX_SOURCES:
+            del self._marks[next(iter(self._marks))]
         return True

@@ -125,3 +125,24 @@ def test_latest_items_come_first(app: Local) -> None:
     assert names(app, "/latest", n=1, offset=1) == ["newer"]
     assert names(app, "/recommend/stranger", fallback="latest", n=2) == ["plain", "newer"]
     assert not {"newer", "older", "only seen"} & set(names(app, "/recommend/l", fallback="latest", n=50))
+
+
+def test_a_batch_counts_once_while_its_source_is_remembered(app: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.engine.sources.MAX_SOURCES", 2)
+
+    def rated(source: str, offset: int, value: float) -> float:
+        headers, batch = {"X-Source": source, "X-Offset": str(offset)}, [{"user": "q", "item": "c", "rating": value}]
+        answer = app.request("POST", "/ratings", json=batch, headers=headers)
+        assert answer.status_code == 202
+        found = app.get("/users/q/ratings", wait_for=answer.json()["stream_id"]).json()["ratings"]
+        return float(found[0]["rating"])
+
+    assert rated("one", 7, 1.0) == 1.0
+    assert rated("two", 7, 2.0) == 2.0
+    assert rated("one", 7, 3.0) == 2.0  # delivered again
+    assert rated("one", 8, 4.0) == 4.0
+    assert rated("three", 0, 5.0) == 5.0  # the source two has not advanced for longest
+    assert rated("one", 8, 1.0) == 5.0
+    assert rated("two", 7, 2.0) == 2.0
+    for headers in ({"X-Source": "x" * 257, "X-Offset": "1"}, {"X-Source": "x"}, {"X-Source": "x", "X-Offset": "-1"}):
+        assert app.request("POST", "/ratings", json=[], headers=headers).status_code == 422

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from service.engine import log_windows
 from service.engine.history import History
+from service.engine.sources import Sources
 from service.storage.events import Entry, RatingEvent, Source, StreamId, TypedEvent
 from service.storage.rating_log import RatingLog
 from tests.service.logs import commit
@@ -80,6 +81,31 @@ def test_stream_and_log_skip_the_same(
     if late:
         loaded.apply(late)
         assert state(loaded) == state(plain)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 4)), max_size=30), st.integers(1, 4))
+def test_the_sources_that_advanced_last_are_remembered(delivered: list[tuple[str, int]], n_kept: int) -> None:
+    sources_of_all, kept = Sources(), list[tuple[str, int]]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.engine.sources.MAX_SOURCES", n_kept)
+        for n, (name, offset) in enumerate(delivered, 1):
+            counts = offset > dict(kept).get(name, -1)
+            assert len(sources_of_all.new_of([entry(n, Source(name, offset))])) == counts
+            if counts:
+                kept = [*(one for one in kept if one[0] != name), (name, offset)][-n_kept:]
+
+
+def test_stream_and_log_forget_the_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.engine.sources.MAX_SOURCES", 2)
+    given = [(0, 3), (1, 3), (0, 4), (2, 3), (1, 2), (0, 4), (2, 3)]  # the third name drops name 1, not name 0
+    entries = [entry(n, Source(f"kafka:t/{name}", offset), n_rows=2) for n, (name, offset) in enumerate(given, 1)]
+    streamed, log = History(), RatingLog(tmp_path)
+    streamed.apply(entries)
+    commit(log, entries)
+    loaded = History()
+    monkeypatch.setattr(log_windows, "WINDOW_ROWS", 1)
+    loaded.load(log)
+    assert state(streamed)["ratings"] == state(loaded)["ratings"] == [7.0, 7.0]
 
 
 def test_an_entry_without_rows_leaves_no_trace_as_the_log_has_none() -> None:

@@ -29,6 +29,7 @@ ServiceError (500)
 │   ├── CorruptLiveFile: live.json is torn or altered
 │   ├── NotReady: ratings are still being read, or the requested model is being prepared
 │   ├── NotSeenYet: `wait_for` was not reached in time
+│   ├── StaleScenario, in `service.engine.document_queries`
 │   └── Overloaded: too many requests are waiting
 ├── CorruptSnapshot (422): a snapshot is torn or altered
 │   └── NewerSnapshot: a newer version wrote it

@@ -24,6 +24,7 @@ from service.api.guarded_transport import note_answer
 from service.api.http_protocol import HttpProtocol
 from service.api.rate_limit import RateLimit
 from service.api.routes import admin, docs, health, items, listings, lookups, ratings, recommend, scenarios
+from service.api.scenarios import Scenarios
 from service.errors import ServiceError
 from service.serving import Serving
 
@@ -39,6 +40,7 @@ class Application(FastAPI):
     def __init__(self, serving: Serving, rate: RateLimit, **options: Any) -> None:
         super().__init__(**options)
         self.state.serving = self._serving = serving
+        self.state.scenarios = Scenarios(serving)
         self._rate = rate
         settings = serving.settings
         limits = ConnectionLimits(settings.max_connections)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.problems import MEDIA_TYPE
+from service.api.scenarios import Scenarios
 from service.api.schemas import ProblemDocument
 from service.errors import InvalidRequest, ServiceError
 from service.ids import MAX_ID_BYTES, check_id
@@ -39,6 +40,14 @@ ItemId = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _Pat
 DocumentName = Annotated[str, BeforeValidator(decoded), AfterValidator(check_id), _PathId]
 PathName = Annotated[str, BeforeValidator(decoded)]
 TheService = Annotated[Serving, Depends(_serving)]
+
+
+async def _scenarios(request: Request) -> Scenarios:
+    scenarios: Scenarios = request.app.state.scenarios
+    return scenarios
+
+
+TheScenarios = Annotated[Scenarios, Depends(_scenarios)]
 
 
 async def _source(

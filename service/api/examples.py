@@ -46,11 +46,16 @@ PARAMETERS: dict[str, Any] = {
     "available": True,
     "cursor": "0123456789abcdef",
     "name": "home",
+    "scenario": "home",
+    "diversity": 0.3,
     "below": 0,
     "above": 4,
     "hidden": True,
 }
 
+_boost = {"filter": {"tag": "genre", "in": ["western"]}, "add": 0.2}
+_pin = {"item": OTHER_ITEM, "at": 1}
+_rules = {"boosts": [_boost], "pins": [_pin], "max_per": {"tag": "genre", "n": 3}, "diversity": 0.3}
 _rating = {"user": USER, "item": ITEM, "rating": 4.5}
 # Bodies by operation, each by the name that /docs lists.
 BODIES: dict[str, dict[str, Any]] = {
@@ -78,6 +83,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "recommend_user_filtered": {
         "filters": {"n": 5, "exclude": [OTHER_ITEM], "min_ratings": 1},
         "a filter": {"n": 5, "filter": {"not": {"tag": "genre", "in": ["noir"]}}},
+        "rules": {"n": 5, **_rules},
         "candidates": {"n": 1, "candidates": [OTHER_ITEM, "synthetic-noir-001"], "include_seen": True},
         "as if the user had rated so": {
             "n": 5,
@@ -86,6 +92,7 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "put_scenario": {
         "a filter": {"n": 20, "filter": {"tag": "genre", "in": ["western"]}},
+        "rules": _rules,
     },
     "list_set_neighbors": {"several items": {"items": [ITEM, OTHER_ITEM], "n": 5}},
     "recommend_several": {
@@ -179,6 +186,7 @@ COMPONENTS: dict[str, Any] = {
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
     "Alive": {"status": "live"},
     "AnonymousBody": BODIES["recommend_several"]["an anonymous user, by ratings that are not stored"],
+    "Boost": _boost,
     "DocumentDetails": {"name": "home", "body": {"n": 20}, "stream_id": POSITION, "as_of": POSITION},
     "Fault": _fault,
     "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
@@ -197,6 +205,8 @@ COMPONENTS: dict[str, Any] = {
     "ItemRating": _item_rating,
     "ExtraRating": {"item": ITEM, "rating": None},
     "JsonValue": 32,
+    "MaxPer": _rules["max_per"],
+    "Pin": _pin,
     "PopularItems": {"items": [{"item": ITEM, "score": 126.7709}], "as_of": POSITION, "warnings": []},
     "ProblemDocument": PROBLEMS[422],
     "Rating": _stored,

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from service.api.few_faults import few_faults
-from service.api.filter_parser import PREFIXES, SCHEMA, BadParameter, tree_of, tree_of_parameters
+from service.api.filter_parser import PREFIXES, BadParameter, tree_of_parameters
+from service.api.rule_schemas import Boosts, Diversity, Filter, MaxPer, Pins, fields_of
 from service.api.schemas import Id, Strict, Wait
 from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
@@ -32,6 +31,8 @@ MAX_USERS = 1000  # users of one request, and ratings of one anonymous request
 MAX_EXPLORE_BELOW = 20  # ratings; each number below is a ranking of its own
 MAX_SET = 100  # items whose neighbors are asked for together
 MAX_ITEMS = 10_000  # items in each of `candidates` and `exclude`
+NO_FIELDS: Mapping[str, Any] = {}
+FIELDS = Recommend.__struct_fields__
 _DEFAULT, _OF_USER = Recommend(), UserRatings(user="")
 
 Items = Annotated[list[Id], Field(max_length=MAX_ITEMS), few_faults(Id, MAX_ITEMS)]
@@ -46,7 +47,7 @@ OrderHalfLife = Annotated[
 ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
 
 
-Filter = Annotated[Any, AfterValidator(lambda value: text_of(tree_of(value))), WithJsonSchema(SCHEMA)]
+ScenarioName = Annotated[Id | None, Field(description="Its body counts where the request names no field itself.")]
 Available = Annotated[bool, Field(description="Whether to leave out items that are not available now.")]
 
 
@@ -183,14 +184,33 @@ class Filters(Strict):
         _DEFAULT.explore_below, ge=1, le=MAX_EXPLORE_BELOW, description="They have fewer ratings than this."
     )
 
-    def query(self, **more: Any) -> Recommend:
-        """The query for the engine; `more` has the user, users or ratings."""
-        fields = {name: getattr(self, name) for name in Recommend.__struct_fields__ if hasattr(self, name)}
-        return Recommend(**fields | more)
+    diversity: Diversity = _DEFAULT.diversity
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields of a query for the engine that the request names; no user, users or ratings."""
+        return fields_of({name: getattr(self, name) for name in FIELDS if name in self.model_fields_set})
+
+    def query(self, base: Mapping[str, Any] = NO_FIELDS, **more: Any) -> Recommend:
+        """The query for the engine.
+
+        Args:
+            base: fields of a scenario, which count where the request names none.
+            more: the user, users or ratings.
+        """
+        fields = fields_of({name: getattr(self, name) for name in FIELDS if hasattr(self, name)})
+        return Recommend(**{**fields, **base, **self.given, **more})
 
 
 class RecommendQuery(FilterQuery, Filters, Wait):
     """Query of `GET /recommend/{user}`."""
+
+    scenario: ScenarioName = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As in `Filters`."""
+        return super().given | ({} if self.filter is None else {"filter": self.filter})
 
 
 class ScenarioBody(Filters):
@@ -199,6 +219,9 @@ class ScenarioBody(Filters):
     candidates: Items | None = Field(None, description="The only items to rank; default: all.")
     filter: Filter | None = None
     available: Available = _DEFAULT.available
+    boosts: Boosts = Field([], description="Numbers added to the scores of items that pass a filter; they add up.")
+    pins: Pins = Field([], description="Items at fixed places.")
+    max_per: MaxPer | None = Field(None, description="A limit for items with the same value of a tag.")
 
 
 class SetBody(Wait):
@@ -218,6 +241,8 @@ class SetBody(Wait):
 
 class _Body(ScenarioBody, Wait):
     """What all bodies of `POST /recommend…` may have."""
+
+    scenario: ScenarioName = None
 
 
 class ItemRating(Strict):
@@ -244,9 +269,9 @@ class RecommendBody(_Body):
     ] = None
     order_half_life: OrderHalfLife = _DEFAULT.order_half_life
 
-    def query(self, **more: Any) -> Recommend:
+    def query(self, base: Mapping[str, Any] = NO_FIELDS, **more: Any) -> Recommend:
         """The query for the engine."""
-        return super().query(**_in_order(self.ratings) | more)
+        return super().query(base, **_in_order(self.ratings) | more)
 
 
 class UsersBody(_Body):
@@ -261,9 +286,9 @@ class AnonymousBody(_Body):
     ratings: Annotated[list[ItemRating], Field(min_length=1, max_length=MAX_USERS), few_faults(ItemRating, MAX_USERS)]
     order_half_life: OrderHalfLife = _DEFAULT.order_half_life
 
-    def query(self, **more: Any) -> Recommend:
+    def query(self, base: Mapping[str, Any] = NO_FIELDS, **more: Any) -> Recommend:
         """The query for the engine."""
-        return super().query(**_in_order(self.ratings) | more)
+        return super().query(base, **_in_order(self.ratings) | more)
 
 
 def _in_order(ratings: Sequence[ItemRating] | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.ranking.eligible import Eligible
 from service.engine.applied import Applied
 from service.engine.history import History
 from service.engine.latest import Latest
@@ -87,17 +88,31 @@ class CommonLists:
 
     def latest(self, query: LatestItems, as_of: str) -> PopularItems:
         """The answer to `query`."""
-        self._latest.look()
         return self._answer(query, self._latest, as_of)
 
     def items_for(self, query: Recommend, *left_out: NDArray[np.int32]) -> list[ScoredItem]:
         """The page of the items that `query.fallback` names, without those in `left_out`."""
+        eligible = self._selection.eligible(query)
+        return self._scored(*self.best(query, query.n, query.offset, eligible, *left_out))
+
+    def best(
+        self, query: Recommend, n: int, offset: int, eligible: Eligible | None, *left_out: NDArray[np.integer]
+    ) -> tuple[list[int], list[float]]:
+        """Rows and scores of `n` items after `offset` that `query.fallback` names, without those in `left_out`.
+
+        `eligible`: the only items, instead of those that pass the filter of `query`; None for all.
+        """
         if query.fallback == "trending":
-            return self._items(query, next(iter(self._trending.values())), *left_out)
-        if query.fallback == "latest":
-            self._latest.look()
-            return self._items(query, self._latest, *left_out)
-        return self._items(query, self._popularity, *left_out)
+            top: TopItems = next(iter(self._trending.values()))
+        else:
+            top = self._latest if query.fallback == "latest" else self._popularity
+        return self._best(query, top, n, offset, eligible, *left_out)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Ratings of each item, for `min_ratings`."""
+        counts: NDArray[np.int64] = self._history.strengths.table.item_counts
+        return counts
 
     def warnings(self, otherwise: str | None) -> list[str]:
         """A warning if there are no ratings, else `otherwise`, if that is one."""
@@ -110,22 +125,35 @@ class CommonLists:
         eligible = count_of(self._selection.eligible(query))
         return PopularItems(self._items(query, top), as_of, self.warnings(None), eligible)
 
-    def _items(
-        self, query: Recommend | Popular | LatestItems, top: TopItems, *left_out: NDArray[np.int32]
-    ) -> list[ScoredItem]:
+    def _items(self, query: Popular | LatestItems, top: TopItems) -> list[ScoredItem]:
+        return self._scored(*self._best(query, top, query.n, query.offset, self._selection.eligible(query)))
+
+    def _scored(self, rows: list[int], scores: list[float]) -> list[ScoredItem]:
+        return list(map(ScoredItem, self._history.items.ids(rows), scores))
+
+    def _best(
+        self,
+        query: Recommend | Popular | LatestItems,
+        top: TopItems,
+        n: int,
+        offset: int,
+        eligible: Eligible | None,
+        *left_out: NDArray[np.integer],
+    ) -> tuple[list[int], list[float]]:
         self._count()
-        shown, candidates = self._selection.of_popular(query)
+        if top is self._latest:
+            self._latest.look()
+        shown, candidates = self._selection.of_popular(query, eligible)
         for rows in left_out:
             shown[rows] = False
         if top is not self._popularity:
             shown &= self._may_be_listed(query.min_ratings)
         least = query.min_ratings if top is self._popularity else 1
-        ranked = zip(*top.best(query.n, query.offset, shown, candidates, least), strict=True)
-        return [ScoredItem(self._history.items.id(row), score) for row, score in ranked]
+        return top.best(n, offset, shown, candidates, least)
 
     def _may_be_listed(self, min_ratings: int) -> NDArray[np.bool_]:
         """Items with enough ratings or events; items of the catalog need none, if no number is asked for."""
-        counts = self._history.strengths.table.item_counts
+        counts = self.counts
         if min_ratings:
             return counts >= min_ratings
         may_be: NDArray[np.bool_] = counts > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from service.errors import NotFound
+from service.errors import NotFound, Unavailable
 from service.storage.documents import DocumentKind
 
 
@@ -12,6 +12,12 @@ class UnknownScenario(NotFound):
     """No scenario has that name."""
 
     slug, title = "unknown-scenario", "Unknown scenario"
+
+
+class StaleScenario(Unavailable):
+    """A query was made from a scenario that was put again or removed since."""
+
+    slug, title = "stale-scenario", "Scenario changed"
 
 
 class GetDocument(Struct, frozen=True, tag=True):

@@ -10,6 +10,7 @@ from service.engine.document_queries import (
     GetDocument,
     ListDocuments,
     ListedDocument,
+    StaleScenario,
     UnknownScenario,
 )
 from service.errors import NotFound
@@ -38,6 +39,15 @@ class Documents:
         """The position of the entry that has put a document; None if there is none."""
         found = self._of_kind.get(kind, {}).get(name)
         return None if found is None else found[1]
+
+    def check(self, of_scenario: tuple[str, str] | None) -> None:
+        """Check that the scenario of a query, by name and `stream_id`, is the present one; None is.
+
+        Raises:
+            StaleScenario: it is not.
+        """
+        if of_scenario is not None and str(self.position("scenario", of_scenario[0])) != of_scenario[1]:
+            raise StaleScenario(f"the scenario {of_scenario[0]!r} has changed meanwhile: try again")
 
     def get(self, query: GetDocument, as_of: str) -> DocumentDetails:
         """The answer to `query`.

@@ -13,6 +13,7 @@ from gpu.ranking.topn import MAX_N
 from service.engine.catalog_queries import ListItems, ListUsers
 from service.engine.queries import LatestItems, Neighbors, Popular, Query, Recommend, SetNeighbors, UserRatings
 from service.engine.rating_queries import AllRatings, ItemRatings
+from service.engine.rules import has_rules, length_of
 
 MAX_COST = 4096  # of one batch, unless a single query costs more
 LIGHT = 256  # highest cost of a query that does not wait for more expensive ones of the same client
@@ -62,6 +63,8 @@ def cost_of_list(query: Recommend) -> int:
         cost += ids // IDS_AN_ITEM
     if query.explore:
         cost += query.explore_below * _width(query)
+    if has_rules(query):
+        cost = max(cost, length_of(query)) << len(query.boosts)
     return cost + EXPLAINED * query.n if query.explain else cost
 
 

@@ -9,13 +9,17 @@ from service.engine.common_lists import CommonLists
 from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.live_models import NONE_LIVE, LiveModels
-from service.engine.queries import Fallback, Recommend, Recommendation, count_of
+from service.engine.queries import Fallback, Recommend, Recommendation, ScoredItem, count_of
+from service.engine.rule_sources import CommonSource
+from service.engine.ruled_lists import RuledLists
+from service.engine.rules import has_rules
 from service.engine.selection import Selection
 from service.errors import UnknownUser
 
 NO_MODEL = f"{NONE_LIVE}; these are {{shown}} items"
 PREPARING = "{expected} is being prepared (GET /health/ready says how far it is): these are {shown} items"
 NO_TASTE = "no rating is of an item that the model knows: these are {shown} items"
+NOT_DIVERSE = "diversity has no effect: only a live model knows which items are alike"
 SHOWN = {"popular": "the most popular", "trending": "trending", "latest": "the latest"}  # by fallback
 NO_ROWS = np.zeros(0, dtype=np.int32)
 
@@ -23,8 +27,11 @@ NO_ROWS = np.zeros(0, dtype=np.int32)
 class FallbackLists:
     """Answers in place of a model with the common list that the query names, labeled as such."""
 
-    def __init__(self, history: History, live: LiveModels, selection: Selection, common: CommonLists) -> None:
+    def __init__(
+        self, history: History, live: LiveModels, selection: Selection, common: CommonLists, ruled: RuledLists
+    ) -> None:
         self._history, self._live, self._selection, self._common = history, live, selection, common
+        self._ruled = ruled
 
     def of_user(
         self,
@@ -58,8 +65,9 @@ class FallbackLists:
         disliked: NDArray[np.int32] = NO_ROWS,
     ) -> Recommendation:
         """The items of the fallback that the query allows, without those in `seen` or `disliked`."""
-        left_out = self._selection.excluded(query), disliked if query.include_seen else seen
-        items = self._common.items_for(query, *left_out)
+        items = self._items(
+            query, np.append(self._selection.excluded(query), disliked if query.include_seen else seen), live_model
+        )
         fallback: Fallback = "popular" if query.fallback == "none" else query.fallback
         without_model = PREPARING if self._live.is_prepared(query.model) else NO_MODEL
         reason = without_model if live_model is None else NO_TASTE if len(seen) else ""
@@ -67,5 +75,13 @@ class FallbackLists:
         warnings = self._common.warnings(reason or None)
         name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
         warnings += self._selection.warnings(query)
+        if query.diversity and live_model is None:
+            warnings.append(NOT_DIVERSE)
         eligible = count_of(self._selection.eligible(query))
         return Recommendation(user, items, False, name, version, as_of, warnings, fallback, eligible)
+
+    def _items(self, query: Recommend, left_out: NDArray[np.int32], live_model: LiveModel | None) -> list[ScoredItem]:
+        if not has_rules(query):
+            return self._common.items_for(query, left_out)
+        source = CommonSource(self._common, self._selection, query, left_out, live_model)
+        return self._ruled.lists([query], source)[0]

@@ -60,7 +60,7 @@ class Filters:
 
     def __init__(self, history: History, shelf: Shelf) -> None:
         self._history, self._shelf = history, shelf
-        self._compiled, self._shown = _Recent[str, Compiled](), _Recent[tuple[str, bool], _Shown]()
+        self._compiled, self._shown = Recent[str, Compiled](), Recent[tuple[str, bool], _Shown]()
 
     def eligible(self, text: str, available: bool) -> Eligible:
         """The items that pass a filter and that lists may show; see `Shelf.hidden` for `available`.
@@ -103,15 +103,22 @@ class Filters:
 
     def _check_names(self, node: Node) -> None:
         for leaf in filter_tree.leaves(node):
-            kind: Kind = "tag" if isinstance(leaf, HasTag) else "number"
-            if self._history.catalog.kind_of(leaf.name) != kind:
-                known = sorted(self._history.catalog.names_of(kind))
-                more = ", …" if len(known) > N_SHOWN else ""
-                listed = f" ({', '.join(known[:N_SHOWN])}{more})" if known else ", which has none"
-                raise InvalidRequest(f"Invalid filter: expected a {kind} of the catalog{listed}, got {leaf.name!r}")
+            self.check_name("filter", leaf.name, "tag" if isinstance(leaf, HasTag) else "number")
+
+    def check_name(self, place: str, name: str, kind: Kind) -> None:
+        """Check that `name`, from `place` in a request, is one of tags or of numbers.
+
+        Raises:
+            InvalidRequest: no item ever had it.
+        """
+        if self._history.catalog.kind_of(name) != kind:
+            known = sorted(self._history.catalog.names_of(kind))
+            more = ", …" if len(known) > N_SHOWN else ""
+            listed = f" ({', '.join(known[:N_SHOWN])}{more})" if known else ", which has none"
+            raise InvalidRequest(f"Invalid {place}: expected a {kind} of the catalog{listed}, got {name!r}")
 
 
-class _Recent(Generic[K, V]):
+class Recent(Generic[K, V]):
     """The `MAX_CACHED` values that were used last, by key."""
 
     def __init__(self) -> None:

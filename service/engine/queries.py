@@ -44,6 +44,12 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
             items; `none` raises `UnknownUser` for an unknown one, and popular items answer for all others.
         explore: share of the places that `service.engine.exploration` gives to items with fewer than `explore_below`
             ratings; fallbacks have none.
+        boosts: (text of a filter, number): what items that pass it get added to their scores.
+        pins: (item, place from 1 in the list that begins at offset 0): items at fixed places, if they may be shown.
+        max_per: (tag, number): at most so many items with the same value of the tag.
+        diversity: 0 to 1, see `gpu.ranking.diversity.reordered`.
+        of_scenario: name and `stream_id` of the scenario that some of these fields come from; `StaleScenario` if it
+            was put again or removed since.
     """
 
     user: str | None = None
@@ -64,6 +70,11 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     fallback: Fallback = "popular"
     explore: float = 0.0
     explore_below: int = 10
+    boosts: Sequence[tuple[str, float]] = ()
+    pins: Sequence[tuple[str, int]] = ()
+    max_per: tuple[str, int] | None = None
+    diversity: float = 0.0
+    of_scenario: tuple[str, str] | None = None
 
 
 class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -148,15 +159,18 @@ class ScoredItem(Struct, omit_defaults=True):
     """One line of a list; lists are ordered by `score`, except for items with a source.
 
     Attributes:
+        score: with the boost; None for a pin, which is not ranked.
         estimate: the estimated rating, as in `Estimate`; only of models that estimate ratings.
-        source: why the item is here, if not for its score alone: to be explored.
+        boost: the part of the score that comes from boosts; only if the query has any.
+        source: why the item is at its place, if not for its score alone: to be explored, or as a pin.
     """
 
     item: str
-    score: float
+    score: float | None
     estimate: float | UnsetType = UNSET
     reasons: list[Reason] | UnsetType = UNSET
-    source: Literal["explore"] | UnsetType = UNSET
+    boost: float | UnsetType = UNSET
+    source: Literal["explore", "pin"] | UnsetType = UNSET
 
 
 class ScoredUser(Struct, gc=False):

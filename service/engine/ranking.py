@@ -30,6 +30,9 @@ from service.engine.queries import (
     of_each,
     one_failure_fails_all,
 )
+from service.engine.rule_sources import ModelSource
+from service.engine.ruled_lists import RuledLists
+from service.engine.rules import has_rules
 from service.engine.selection import Selection
 from service.engine.what_if import Extra, WhatIf
 from service.errors import UnknownUser
@@ -66,7 +69,8 @@ class Ranking:
         self._selection = Selection(history)
         self._common = CommonLists(history, self._selection, half_lives)
         self._what_if = WhatIf(history)
-        self._fallbacks = FallbackLists(history, self.live, self._selection, self._common)
+        self._ruled = RuledLists(history, self._selection)
+        self._fallbacks = FallbackLists(history, self.live, self._selection, self._common, self._ruled)
         self._exploration = Exploration()
         self._as_of = ""
         lookups = Lookups(history, self._selection, self.live.named, self.live.estimator).answer_to
@@ -114,7 +118,8 @@ class Ranking:
 
     def _plan(self, slots: list[_Slot], answers: list[Any], index: int, query: Recommend) -> None:
         """Answer a query that needs no batch at once; for any other add the slots to fill."""
-        self._selection.eligible(query)  # refuses unknown names here, before the queries of a batch become one
+        self._history.documents.check(query.of_scenario)
+        self._selection.check(query)  # refuses unknown names here, before the queries of a batch become one
         live_model = self.live.named_or_none(query.model)
         if query.ratings is not None or query.order_half_life is not None:
             answers[index] = self._imagined(query, live_model)
@@ -140,7 +145,7 @@ class Ranking:
         for slot in slots:
             query = slot.query
             is_plain = not query.exclude and query.candidates is None
-            masks = query.include_seen, query.min_ratings, query.available, query.explore > 0
+            masks = query.include_seen, query.min_ratings, query.available, query.explore > 0, has_rules(query)
             groups.setdefault((slot.live_model.name, _width(query), *masks, is_plain), []).append(slot)
         for group in groups.values():
             try:
@@ -196,9 +201,12 @@ class Ranking:
         names: Sequence[str | None],
         kept_out: Sequence[NDArray[np.int32]] | None = None,
     ) -> list[list[ScoredItem]]:
-        """The list of each query; they agree in `include_seen`, `min_ratings`, `available`, and in whether they explore
-        and name items.
+        """The list of each query; they agree in `include_seen`, `min_ratings`, `available`, and in whether they
+        explore, name items, and have rules.
         """
+        if has_rules(queries[0]):
+            source = ModelSource(live_model, self._selection, users, rows, queries, kept_out)
+            return self._ruled.lists(queries, source)
         names_items = bool(queries[0].exclude) or queries[0].candidates is not None
         selection, has_filter = self._selection, any(query.filter for query in queries)
         exclude = of_each(selection.excluded, queries) if names_items else None
@@ -271,8 +279,9 @@ class Ranking:
         weights: NDArray[np.float32] | None = None,
     ) -> None:
         """Attach to each item the rated items that contribute most to its score."""
-        rows = self._selection.rows([one.item for one in found]).tolist()  # as many as items: each of them is known
-        for one, reasons in zip(found, live_model.reasons(items, values, rows, N_REASONS, weights), strict=True):
+        ranked = [one for one in found if one.score is not None]  # not pins
+        rows = self._selection.rows([one.item for one in ranked]).tolist()  # as many as items: each of them is known
+        for one, reasons in zip(ranked, live_model.reasons(items, values, rows, N_REASONS, weights), strict=True):
             one.reasons = [Reason(self._history.items.id(item), share) for item, share in reasons]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ranking.eligible import Eligible
+from service.engine import boosts
+from service.engine.boosts import BoostClass, Boosts
 from service.engine.filters import Filters
 from service.engine.history import History
 from service.engine.queries import LatestItems, Neighbors, Popular, Recommend, SetNeighbors
@@ -23,6 +25,7 @@ class Selection:
     def __init__(self, history: History) -> None:
         self._history, self._shelf = history, Shelf(history)
         self._filters = Filters(history, self._shelf)
+        self._boosts = Boosts(history, self._filters)
         self.look = self._shelf.look
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
@@ -50,15 +53,45 @@ class Selection:
         """The items that pass a filter, whether lists may show them or not; raises what `eligible` raises."""
         return self._filters.passing(text)
 
+    def check(self, query: Recommend) -> None:
+        """Check the names in the filter and in the rules of a query; raises what `eligible` raises."""
+        if query.max_per is not None:
+            self._filters.check_name("max_per.tag", query.max_per[0], "tag")
+        if query.boosts:
+            self.classes(query)
+        else:
+            self.eligible(query)
+
+    def classes(self, query: Recommend) -> list[BoostClass]:
+        """The items that pass the filter, by boost; raises what `eligible` raises."""
+        return self._boosts.classes(query, self.eligible(query))
+
+    def without_values(self, classes: list[BoostClass], tag: str, values: Iterable[str]) -> list[BoostClass]:
+        """The classes without the items that have one of these values of a tag."""
+        n_items = len(self._history.items)
+        return boosts.without(classes, self._history.catalog.index.with_tag(tag, values, n_items), n_items)
+
+    def may_show(self, query: Recommend, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of `rows` that pass every condition of the query but `include_seen` and `min_ratings`."""
+        rows = rows[~self.hidden(query).mask[rows]]
+        if (eligible := self.eligible(query)) is not None:
+            rows = eligible.among(rows).astype(np.int64)
+        if (candidates := self.candidates(query)) is not None:
+            rows = rows[np.isin(rows, candidates)]
+        return rows[~np.isin(rows, self.excluded(query))]
+
     def hidden(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> Hidden:
         """The items that no list may show, whatever the filter."""
         return self._shelf.hidden(query.available)
 
     def of_popular(
-        self, query: Recommend | Popular | LatestItems
+        self, query: Recommend | Popular | LatestItems, eligible: Eligible | None
     ) -> tuple[NDArray[np.bool_], NDArray[np.integer] | None]:
-        """What popular items are ranked from: a mask of items that may be shown, bool (I,), and candidates or None."""
-        shown, eligible = ~self.hidden(query).mask, self.eligible(query)
+        """What popular items are ranked from: a mask of items that may be shown, bool (I,), and candidates or None.
+
+        `eligible`: the only items; None for all.
+        """
+        shown = ~self.hidden(query).mask
         candidates = self.candidates(query) if isinstance(query, Recommend) else None
         if eligible is None:
             return shown, candidates
@@ -70,10 +103,12 @@ class Selection:
 
     def warnings(self, query: Recommend) -> list[str]:
         """A warning for each list of the query with unknown items, which are probably misspelled, or deleted ones."""
-        candidates = query.candidates or ()
-        if not (query.exclude or candidates):
+        candidates, pins = query.candidates or (), [item for item, _ in query.pins]
+        if not (query.exclude or candidates or pins):
             return []
         return [
+            *self.unknown("pins", pins),
+            *self._named("pins that the list may not show", pins, lambda item: not self._may_show(query, item)),
             *self.unknown("exclude", query.exclude),
             *self.unknown("candidates", candidates),
             *self._named("deleted items in candidates", candidates, self._is_deleted),
@@ -89,6 +124,10 @@ class Selection:
         shown = ", ".join(map(repr, meant[:N_SHOWN]))
         more = f" and {len(meant) - N_SHOWN:,} more" if len(meant) > N_SHOWN else ""
         return [f"{what}: {shown}{more}"]
+
+    def _may_show(self, query: Recommend, item: str) -> bool:
+        row = self._history.items.row(item)
+        return row is None or bool(len(self.may_show(query, np.array([row]))))
 
     def _is_unknown(self, item: str) -> bool:
         return self._history.items.row(item) is None

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Query
+from msgspec import structs
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.dependencies import TheService, UserId, answers, check_n, decoded, reply
+from service.api.dependencies import TheScenarios, TheService, UserId, answers, check_n, decoded, reply
 from service.api.fast_reads import FastGet
 from service.api.filter_parser import PARAMETERS, PREFIXES
 from service.api.list_schemas import AnonymousBody, LatestQuery, PopularQuery, RecommendBody, RecommendQuery, UsersBody
+from service.api.rule_schemas import check_rules
 from service.api.schemas import NoParameters
 from service.engine.encoding import finished
 from service.engine.fairness import MAX_COST, MAX_RESULTS, cost_of_list
@@ -29,8 +32,8 @@ from service.storage.events import StreamId
 router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 MAX_CACHED_QUERY_BYTES = 256  # longest query string on the fast route
-# Left to the framework, because lists with them form separate groups.
-RARE = ("min_ratings", "available", "explore", "explore_below")
+# Left to the framework, because lists with them form separate groups, and a scenario may have to be read.
+RARE = ("min_ratings", "available", "explore", "explore_below", "diversity", "scenario")
 
 
 class _Plan(NamedTuple):
@@ -43,12 +46,19 @@ class _Plan(NamedTuple):
 
 @router.get("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER), openapi_extra=PARAMETERS)
 async def recommend_user(
-    user: UserId, query: Annotated[RecommendQuery, Query()], serving: TheService, request: Request
+    user: UserId,
+    query: Annotated[RecommendQuery, Query()],
+    serving: TheService,
+    scenarios: TheScenarios,
+    request: Request,
 ) -> Response:
     """The best items for one user."""
     started = time.perf_counter()
-    check_n(serving, query.n)
-    answer = await serving.answer(query.query(user=user), query.position)
+
+    async def ask(base: Mapping[str, Any]) -> bytes:
+        return await serving.answer(_checked(serving, query.query(base, user=user)), query.position)
+
+    answer = await scenarios.answer(query.scenario, query.position, ask)
     return reply(_finished(answer, request.state.request_id, started))
 
 
@@ -77,25 +87,38 @@ async def recommend_user_filtered(
     body: RecommendBody,
     query: Annotated[NoParameters, Query()],
     serving: TheService,
+    scenarios: TheScenarios,
     request: Request,
 ) -> Response:
     """The best items for one user, with long lists of candidates and exclusions, or as if the user had rated more."""
     started = time.perf_counter()
-    check_n(serving, body.n)
-    answer = await serving.answer(body.query(user=user), body.position)
+
+    async def ask(base: Mapping[str, Any]) -> bytes:
+        return await serving.answer(_checked(serving, body.query(base, user=user)), body.position)
+
+    answer = await scenarios.answer(body.scenario, body.position, ask)
     return reply(_finished(answer, request.state.request_id, started))
 
 
 @router.post("/recommend", responses=answers(Recommendation | list[Recommendation], http_404=UNKNOWN_USER))
 async def recommend_several(
-    body: UsersBody | AnonymousBody, query: Annotated[NoParameters, Query()], serving: TheService, request: Request
+    body: UsersBody | AnonymousBody,
+    query: Annotated[NoParameters, Query()],
+    serving: TheService,
+    scenarios: TheScenarios,
+    request: Request,
 ) -> Response:
     """The best items for each of several users, or for an anonymous user whose ratings are in the body."""
     started = time.perf_counter()
-    check_n(serving, body.n)
-    if isinstance(body, UsersBody):
-        return reply(await _of_several(serving, body, request.state.request_id, started))
-    return reply(_finished(await serving.answer(body.query(), body.position), request.state.request_id, started))
+    request_id = request.state.request_id
+
+    async def ask(base: Mapping[str, Any]) -> bytes:
+        query = _checked(serving, body.query(base))
+        if isinstance(body, UsersBody):
+            return await _of_several(serving, query, body, request_id, started)
+        return _finished(await serving.answer(query, body.position), request_id, started)
+
+    return reply(await scenarios.answer(body.scenario, body.position, ask))
 
 
 @router.get("/popular", responses=answers(PopularItems), openapi_extra=PARAMETERS)
@@ -112,16 +135,21 @@ async def list_latest(query: Annotated[LatestQuery, Query()], serving: TheServic
     return reply(await serving.answer(query.query, query.position))
 
 
-async def _of_several(serving: Serving, body: UsersBody, request_id: str, started: float) -> bytes:
+def _checked(serving: Serving, query: Recommend) -> Recommend:
+    check_n(serving, query.n)
+    return check_rules(query)
+
+
+async def _of_several(serving: Serving, query: Recommend, body: UsersBody, request_id: str, started: float) -> bytes:
     """Lists for several users, made and encoded in parts, so that other clients do not wait for all of them."""
-    if len(body.users) * body.n > MAX_RESULTS:
+    if len(body.users) * query.n > MAX_RESULTS:
         most = MAX_RESULTS // len(body.users)
-        raise InvalidRequest(f"Invalid n: expected at most {most:,} for {len(body.users):,} users, got {body.n:,}")
-    per_part = max(1, MAX_COST // cost_of_list(body.query()))
+        raise InvalidRequest(f"Invalid n: expected at most {most:,} for {len(body.users):,} users, got {query.n:,}")
+    per_part = max(1, MAX_COST // cost_of_list(query))
     lists: list[bytes] = []
     for first in range(0, len(body.users), per_part):
-        query = body.query(users=body.users[first : first + per_part])
-        for answer in await serving.answer_each(query, body.position):
+        part = structs.replace(query, users=body.users[first : first + per_part])
+        for answer in await serving.answer_each(part, body.position):
             lists.append(_finished(answer, request_id, started))
     return b"[" + b",".join(lists) + b"]"
 
@@ -155,7 +183,4 @@ def _cached_plan(query: bytes) -> _Plan | None:
         checked = RecommendQuery.model_validate(values)
     except ValidationError:
         return None
-    filters = {name: getattr(checked, name) for name in checked.model_fields_set if name != "wait_for"}
-    if checked.filter is not None:
-        filters["filter"] = checked.filter
-    return _Plan(filters, checked.position, checked.n)
+    return _Plan(checked.given, checked.position, checked.n)

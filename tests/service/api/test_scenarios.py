@@ -73,3 +73,75 @@ def test_there_are_not_too_many(app, monkeypatch):
     assert answer.status_code == 422
     assert answer.json()["detail"] == "Invalid scenario: expected at most 1, got one more; DELETE one first"
     app.get("/popular", wait_for=removed(app, "one"))
+
+
+def items(answer) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [line["item"] for line in answer.json()["items"]]
+
+
+def test_lists_take_the_body_of_a_scenario_and_fields_of_the_request_over_it(app):
+    odd, even = ({"tag": "parity", "in": [parity]} for parity in ("odd", "even"))
+    stream_id = put(app, "odd", {"n": 3, "filter": odd, "exclude": ["i1"], "max_per": {"tag": "parity", "n": 2}})
+    assert items(app.get("/recommend/x", scenario="odd", wait_for=stream_id)) == ["i3", "i5"]
+    assert items(app.get("/recommend/x", scenario="odd", n=1, exclude="i3")) == ["i1"]
+    assert items(app.get("/recommend/x", scenario="odd", **{"tag.parity": "even"})) == ["i0", "i2"]
+    assert items(app.post("/recommend/x", {"scenario": "odd"})) == ["i3", "i5"]
+    assert items(app.post("/recommend/x", {"scenario": "odd", "filter": even, "max_per": None})) == ["i0", "i2", "i4"]
+    assert items(app.post("/recommend/x", {"scenario": "odd", "exclude": []})) == ["i1", "i3"]
+    for answer in app.post("/recommend", {"scenario": "odd", "users": ["x", "y"]}).json():
+        assert [line["item"] for line in answer["items"]] == ["i3", "i5"]
+    anonymous = {"scenario": "odd", "ratings": [{"item": "nowhere", "rating": 3}]}
+    assert items(app.post("/recommend", anonymous)) == ["i3", "i5"]
+
+
+def test_a_scenario_counts_as_it_is_when_the_list_is_made(app):
+    for n in (1, 2, 3):
+        stream_id = put(app, "changes", {"n": n})
+        assert len(items(app.get("/recommend/x", scenario="changes", wait_for=stream_id))) == n
+    gone = app.get("/recommend/x", scenario="changes", wait_for=removed(app, "changes"))
+    assert (gone.status_code, gone.json()["type"]) == (404, "urn:nearfield:problem:unknown-scenario")
+    assert "got 'changes'" in gone.json()["detail"]
+    assert app.post("/recommend/x", {"scenario": "never"}).status_code == 404
+
+
+def test_a_refusal_names_the_scenario(app):
+    stream_id = put(app, "wrong", {"filter": {"tag": "color", "in": ["red"]}})
+    answer = app.get("/recommend/x", scenario="wrong", wait_for=stream_id)
+    assert answer.status_code == 422
+    expected = "Invalid filter: expected a tag of the catalog (parity), got 'color' (with the scenario 'wrong')"
+    assert answer.json()["detail"] == expected
+    assert items(app.get("/recommend/x", scenario="wrong", **{"tag.parity": "odd"}))[0] == "i1"
+
+
+@pytest.mark.parametrize(
+    ("rules", "detail"),
+    [
+        ({"boosts": [{"add": 1}]}, "body.boosts.0.filter: expected"),
+        ({"boosts": [{"filter": {"tag": "parity", "in": []}, "add": 1}]}, "body.boosts.0.filter: expected one of all"),
+        (
+            {"boosts": [{"filter": {"tag": "parity", "in": ["odd"]}, "add": "much"}]},
+            "body.boosts.0.add: expected a number",
+        ),
+        ({"boosts": [{"filter": {"tag": "parity", "in": ["odd"]}, "add": 1}] * 6}, "body.boosts: expected at most 5"),
+        ({"boosts": [{"filter": {"tag": "color", "in": ["x"]}, "add": 1}]}, "filter: expected a tag of the catalog"),
+        ({"pins": [{"item": "i0"}]}, "body.pins.0.at: expected"),
+        ({"pins": [{"item": "i0", "at": 0}]}, "body.pins.0.at: expected 1 or more, got 0"),
+        ({"pins": [{"item": "i0", "at": 1001}]}, "body.pins.0.at: expected at most 1000, got 1001"),
+        ({"pins": [{"item": "i0", "at": 1}, {"item": "i0", "at": 2}]}, "body.pins: expected each item once, got 'i0'"),
+        ({"pins": [{"item": "i0", "at": 1}, {"item": "i1", "at": 1}]}, "body.pins: expected each place once, got 1"),
+        ({"max_per": {"tag": "parity", "n": 0}}, "body.max_per.n: expected 1 or more, got 0"),
+        ({"max_per": {"tag": "color", "n": 1}}, "max_per.tag: expected a tag of the catalog (parity), got 'color'"),
+        ({"max_per": "parity"}, "body.max_per: expected"),
+        ({"diversity": 1.5}, "body.diversity: expected at most 1.0, got 1.5"),
+        ({"diversity": 0.5, "explore": 0.1}, "explore: expected none beside boosts, pins, max_per or diversity"),
+        (
+            {"diversity": 0.5, "offset": 991},
+            "offset: expected offset + n of at most 1,000 in a list with rules, got 1,001",
+        ),
+    ],
+)
+def test_bad_rules_are_refused(app, rules, detail):
+    answer = app.post("/recommend/x", rules)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(f"Invalid {detail}"), answer.json()["detail"]

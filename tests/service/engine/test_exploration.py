@@ -58,7 +58,7 @@ def count(history: History, item: str) -> int:
 
 
 def explored_by_hand(
-    history: History, exact: list[ScoredItem], places: list[int], unscored: set[str]
+    history: History, exact: list[Any], places: list[int], unscored: set[str]
 ) -> list[tuple[str, bool]]:
     """The list by its definition; `exact` is the whole list without exploration."""
     few = [one for one in exact if count(history, one.item) < BELOW and one.item not in unscored]

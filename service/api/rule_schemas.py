@@ -1,0 +1,92 @@
+"""Schemas of the rules of a list, see `service.engine.rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from service.api.filter_parser import SCHEMA, tree_of
+from service.api.schemas import Id, Strict
+from service.engine.filter_tree import text_of
+from service.engine.queries import Recommend
+from service.engine.rules import MAX_BOOSTS, MAX_LENGTH, MAX_PINS, has_rules
+from service.errors import InvalidRequest
+from service.limits import MAX_RATING
+
+Filter = Annotated[Any, AfterValidator(lambda value: text_of(tree_of(value))), WithJsonSchema(SCHEMA)]
+
+
+class Boost(Strict):
+    """A number that items which pass a filter get added to their scores."""
+
+    filter: Filter
+    add: float = Field(ge=-MAX_RATING, le=MAX_RATING, description="In units of the score; below 0 lowers it.")
+
+
+class Pin(Strict):
+    """An item at a fixed place, if the list may show it."""
+
+    item: Id
+    at: int = Field(ge=1, le=MAX_LENGTH, description="Place in the list that begins at offset 0; the first is 1.")
+
+
+class MaxPer(Strict):
+    """A limit for items with the same value of a tag."""
+
+    tag: str = Field(min_length=1)
+    n: int = Field(ge=1, le=MAX_LENGTH, description="Items with the same value, at most.")
+
+
+def _distinct(noun: str, key: Callable[[Pin], Hashable]) -> Callable[[Sequence[Pin]], Sequence[Pin]]:
+    def checked(pins: Sequence[Pin]) -> Sequence[Pin]:
+        keys = [key(pin) for pin in pins]
+        for place, one in enumerate(keys):
+            if one in keys[:place]:
+                raise ValueError(f"expected each {noun} once, got {one!r} again")
+        return pins
+
+    return checked
+
+
+Boosts = Annotated[list[Boost], Field(max_length=MAX_BOOSTS)]
+Pins = Annotated[
+    list[Pin],
+    AfterValidator(_distinct("item", lambda pin: pin.item)),
+    AfterValidator(_distinct("place", lambda pin: pin.at)),
+    Field(max_length=MAX_PINS),
+]
+Diversity = Annotated[
+    float, Field(ge=0, le=1, description="How much unlike items come first; 0 keeps the order of the scores.")
+]
+
+
+def fields_of(given: dict[str, Any]) -> dict[str, Any]:
+    """`given` fields of a request with its rules as `Recommend` has them."""
+    made = dict(given)
+    if "boosts" in made:
+        made["boosts"] = tuple((boost.filter, boost.add) for boost in made["boosts"])
+    if "pins" in made:
+        made["pins"] = tuple((pin.item, pin.at) for pin in made["pins"])
+    if (max_per := made.get("max_per")) is not None:
+        made["max_per"] = max_per.tag, max_per.n
+    return made
+
+
+def check_rules(query: Recommend) -> Recommend:
+    """Check that the list of `query` is not too long for its rules and does not explore too, and return the query.
+
+    Raises:
+        InvalidRequest: it is, or does.
+    """
+    if has_rules(query) and query.explore:
+        raise InvalidRequest(
+            "Invalid explore: expected none beside boosts, pins, max_per or diversity; send one of them"
+        )
+    length = query.offset + query.n
+    if has_rules(query) and length > MAX_LENGTH:
+        raise InvalidRequest(
+            f"Invalid offset: expected offset + n of at most {MAX_LENGTH:,} in a list with rules, got {length:,}"
+        )
+    return query

@@ -1,0 +1,68 @@
+"""`Scenarios`: the scenarios that requests name, read once and used as long as they are the present ones."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from pydantic import ValidationError
+
+from service.api.list_schemas import NO_FIELDS, ScenarioBody
+from service.engine.document_queries import DocumentDetails, GetDocument, StaleScenario
+from service.errors import InvalidRequest
+from service.serving import Serving
+from service.storage.events import StreamId
+
+MAX_KNOWN = 256
+MAX_TRIES = 4  # for a scenario that changes while it is used
+
+T = TypeVar("T")
+
+
+class Scenarios:
+    """Makes queries of requests that name a scenario.
+
+    The engine refuses a query whose scenario is not the present one any more. So an answer is that of one position of
+    the stream, and a scenario is asked for once, not for every request.
+    """
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._known: dict[str, Mapping[str, Any]] = {}
+
+    async def answer(
+        self, name: str | None, wait_for: StreamId | None, ask: Callable[[Mapping[str, Any]], Awaitable[T]]
+    ) -> T:
+        """The answer of `ask` with the fields of a query that the scenario has; with none if `name` is None.
+
+        Raises:
+            UnknownScenario: there is no scenario of that name.
+            InvalidRequest: the engine refuses the query.
+        """
+        if name is None:
+            return await ask(NO_FIELDS)
+        for _ in range(MAX_TRIES):
+            fields = self._known[name] if name in self._known else await self._read(name, wait_for)
+            try:
+                return await ask(fields)
+            except StaleScenario:
+                self._known.pop(name, None)
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{error} (with the scenario {name!r})") from None
+        raise StaleScenario(f"the scenario {name!r} changes too often: try again")
+
+    async def _read(self, name: str, wait_for: StreamId | None) -> Mapping[str, Any]:
+        found = msgspec.json.decode(
+            await self._serving.answer(GetDocument("scenario", name), wait_for), type=DocumentDetails
+        )
+        try:
+            body = ScenarioBody.model_validate(msgspec.json.decode(found.body))
+        except ValidationError:
+            raise InvalidRequest(
+                f"Invalid scenario: expected a body that this version takes, got that of {name!r}; PUT it again"
+            ) from None
+        if len(self._known) >= MAX_KNOWN:
+            self._known.pop(next(iter(self._known)))
+        self._known[name] = {**body.given, "of_scenario": (name, found.stream_id)}
+        return self._known[name]

@@ -1,0 +1,97 @@
+"""Rules of lists over HTTP: a real service with two front processes and a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from service.cli import synthetic
+from tests.service.process import Service
+
+USER = "synthetic-viewer-0000"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    drawn = synthetic.planted(0, 60, 150)
+    rows = zip(drawn.viewers.tolist(), drawn.items.tolist(), drawn.ratings.tolist(), strict=True)
+    ratings = [(drawn.viewer_id(user), drawn.item_id(item), rating) for user, item, rating in rows]
+    made = Service(tmp_path_factory.mktemp("rules") / "data", fronts=2)
+    try:
+        for first in range(0, len(ratings), 1000):
+            made.rate(*ratings[first : first + 1000])
+        items = [drawn.item_id(item) for item in range(150)] + ["unrated"]
+        tags = [{"item": item, "tags": {"genre": [item.split("-")[1]] if "-" in item else []}} for item in items]
+        written = made.client.post("/items", json=tags).json()["stream_id"]
+        assert made.retrain("als-implicit", n_epochs=3, n_factors=8)["state"] == "succeeded"
+        made.get("/popular", wait_for=written)
+        yield made
+    finally:
+        made.kill()
+
+
+def lines(service: Service, body: dict[str, Any], user: str = USER) -> list[dict[str, Any]]:
+    answer = service.client.post(f"/recommend/{user}", json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["personalized"]
+    found: list[dict[str, Any]] = answer.json()["items"]
+    return found
+
+
+def genre(line: dict[str, Any]) -> str:
+    name: str = line["item"].split("-")[1]
+    return name
+
+
+def test_boosts_change_scores_and_order(service: Service) -> None:
+    plain = lines(service, {"n": 150})
+    boosts = [{"filter": {"tag": "genre", "in": [genre(plain[-1])]}, "add": 5}]
+    boosted = lines(service, {"n": 150, "boosts": boosts})
+    scores = {line["item"]: line["score"] for line in plain}
+    wanted = sorted(scores, key=lambda item: -(scores[item] + 5 * (genre({"item": item}) == genre(plain[-1]))))
+    assert [line["item"] for line in boosted] == wanted
+    for line in boosted:
+        assert line["boost"] == (5 if genre(line) == genre(plain[-1]) else 0)
+        assert line["score"] == pytest.approx(scores[line["item"]] + line["boost"])
+    assert lines(service, {"n": 5, "offset": 3, "boosts": boosts}) == boosted[3:8]
+
+
+def test_pins_are_where_they_should_be_on_every_page(service: Service) -> None:
+    plain = [line["item"] for line in lines(service, {"n": 10})]
+    pins = [{"item": "unrated", "at": 2}, {"item": plain[5], "at": 7}, {"item": "nowhere", "at": 1}]
+    pages = lines(service, {"n": 4, "pins": pins}) + lines(service, {"n": 4, "offset": 4, "pins": pins})
+    rest = [item for item in plain if item != plain[5]]
+    assert [line["item"] for line in pages] == [rest[0], "unrated", *rest[1:5], plain[5], rest[5]]
+    assert pages[1] == {"item": "unrated", "score": None, "source": "pin"}
+    assert "source" not in pages[0]
+
+
+def test_no_more_of_a_genre_than_allowed(service: Service) -> None:
+    plain = lines(service, {"n": 150})
+    wanted: list[str] = []
+    for line in plain:
+        if sum(genre({"item": item}) == genre(line) for item in wanted) < 2:
+            wanted.append(line["item"])
+    found = lines(service, {"n": 150, "max_per": {"tag": "genre", "n": 2}})
+    assert [line["item"] for line in found] == wanted
+    assert len(wanted) < len(plain)
+
+
+def test_a_diverse_list_has_more_genres(service: Service) -> None:
+    plain, diverse = lines(service, {"n": 8}), lines(service, {"n": 8, "diversity": 0.7})
+    assert diverse[0] == plain[0]
+    assert len(set(map(genre, diverse))) > len(set(map(genre, plain)))
+    by_query = service.get(f"/recommend/{USER}", n=8, diversity=0.7).json()["items"]
+    assert by_query == diverse
+
+
+def test_a_scenario_holds_rules_for_every_user(service: Service) -> None:
+    rules = {"n": 5, "pins": [{"item": "unrated", "at": 1}], "max_per": {"tag": "genre", "n": 1}, "diversity": 0.2}
+    written = service.client.put("/admin/scenarios/home", json=rules).json()["stream_id"]
+    found = service.get(f"/recommend/{USER}", scenario="home", wait_for=written).json()["items"]
+    assert found == lines(service, rules)
+    assert found[0]["item"] == "unrated"
+    stranger = service.get("/recommend/stranger", scenario="home").json()
+    assert (stranger["fallback"], stranger["items"][0]["source"]) == ("popular", "pin")

@@ -12,6 +12,7 @@ import httpx
 from service.errors import InvalidSetting, ServiceError
 
 TIMEOUT_S = 60.0  # seconds to connect, and seconds to get an answer
+EXPORT_TIMEOUT_S = 600.0  # seconds without a byte; a large log is read first
 POLL_S = 0.05  # seconds between two looks at a job, or at a service that is not ready
 ENDS = ("succeeded", "failed", "cancelled")  # states of a job that has ended
 
@@ -166,6 +167,33 @@ class Client:
     def estimate(self, user: str, item: str, **query: object) -> dict[str, Any]:
         """The estimated rating of an item by a user; `query` has the parameters of GET /estimate/{user}/{item}."""
         return self.get(f"/estimate/{_segment(user)}/{_segment(item)}", **query)
+
+    # --- exports
+
+    def export(
+        self, write: Callable[[bytes], object], on_bytes: Callable[[int], None] = lambda _: None, **query: object
+    ) -> str:
+        """Pass the bytes of an export to `write`; return the last stream id that it includes.
+
+        Args:
+            write: called with each piece.
+            on_bytes: called with the length of each piece after it is written.
+            query: the parameters of GET /admin/export.
+        """
+        timeout = httpx.Timeout(TIMEOUT_S, read=EXPORT_TIMEOUT_S)
+        try:
+            with self.http.stream("GET", "/admin/export", params=dict(query), timeout=timeout) as response:  # type: ignore[arg-type]
+                if not response.is_success:
+                    response.read()
+                    problem = _problem(response)
+                    raise RequestFailed(f"GET /admin/export: {problem}", problem, response)
+                for piece in response.iter_raw():
+                    write(piece)
+                    on_bytes(len(piece))
+                return response.headers["X-As-Of"]
+        except httpx.RequestError as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise RequestFailed(f"the export from {self.address} broke off: {problem}", problem) from None
 
     # --- trainings
 

@@ -14,6 +14,8 @@ from service.jobs.forget import REMAINS
 from service.metrics_sum import MetricsSum
 from service.operations import (
     ActivateModel,
+    ArchiveAll,
+    Archived,
     CancelJob,
     CheckNewIds,
     ForgetUser,
@@ -41,6 +43,7 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     ListJobs: lambda runtime, _: JobList(runtime.jobs.list()),
     GetJob: lambda runtime, asked: runtime.jobs.get(asked.job),
     CancelJob: lambda runtime, asked: runtime.jobs.cancel(asked.job),
+    ArchiveAll: lambda runtime, _: Archived(str(runtime.archive_all())),
     GetStats: lambda runtime, _: runtime.statistics.take(),
     ListModels: lambda runtime, _: ModelList(runtime.hotswap.models()),
     ActivateModel: lambda runtime, asked: runtime.hotswap.activate(asked.version),

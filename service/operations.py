@@ -61,6 +61,10 @@ class ActivateModel(Struct, frozen=True, tag=True):
     version: str
 
 
+class ArchiveAll(Struct, frozen=True, tag=True):
+    """Asks that the rating log gets all that is acknowledged by now, for `Archived`. Raises `LogUnavailable`."""
+
+
 class GetStats(Struct, frozen=True, tag=True):
     """Asks for `Stats`, see `Statistics.take`."""
 
@@ -82,6 +86,7 @@ Operation = (
     GetReadiness
     | GetMetrics
     | GetStats
+    | ArchiveAll
     | CheckNewIds
     | SubmitTraining
     | ListJobs
@@ -97,6 +102,12 @@ class Ready(Struct):
     """The answer of a ready service; `as_of` is the last entry that it has learned."""
 
     status: str
+    as_of: str
+
+
+class Archived(Struct):
+    """The rating log has all entries up to `as_of`, which were all at the time of the request."""
+
     as_of: str
 
 

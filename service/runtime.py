@@ -8,7 +8,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
 import structlog
 
 from gpu import backend
@@ -24,7 +23,6 @@ from service.engine.new_ids import NewIds
 from service.engine.pending_queries import Limits, Promise
 from service.engine.queries import Query
 from service.engine.readiness import Readiness
-from service.engine.shelf import n_available
 from service.errors import (
     CorruptLiveFile,
     LockTimeout,
@@ -36,11 +34,11 @@ from service.errors import (
 )
 from service.half_lives import parse_half_lives
 from service.jobs.jobs import Jobs
-from service.metrics import Metrics
 from service.settings import Settings
-from service.statistics import Statistics
+from service.statistics import Statistics, watch
 from service.storage import live_versions
 from service.storage.archiver import Archiver
+from service.storage.catching_up import archive_up_to
 from service.storage.events import Fields, StreamId
 from service.storage.files import DataLock
 from service.storage.redis_server import RedisServer
@@ -215,6 +213,15 @@ class Runtime(Components):
         self._check_started()
         await self.blocking(self._stream.verify_run, run_id)
 
+    def archive_all(self) -> StreamId:
+        """Wait until the log has all that is acknowledged now, and return the last id. Call it by `blocking`.
+
+        Raises:
+            StreamUnavailable: Redis is gone.
+            LogUnavailable: no process archives, or it takes too long.
+        """
+        return archive_up_to(self._stream, self._rating_log, self._stream.last_id())
+
     async def blocking(self, call: Callable[..., _Value], *arguments: Any) -> _Value:
         """Run a call that waits for Redis or the disk, see `BlockingCalls.run`."""
         return await self._blocking.run(call, *arguments)
@@ -250,7 +257,7 @@ class Runtime(Components):
         self._writes = Writes(self._stream, self.write_refusal, settings.max_waiting, self.metrics)
         for of in chosen.device_bytes():
             self.metrics.device_bytes.labels(of).set_function(functools.partial(_device_bytes, chosen, of))
-        _watch(engine.history, self.metrics)
+        watch(engine.history, self.metrics)
         self.metrics.archiver_lag_seconds.set_function(lambda: self._archiver.lag_s)
         self.metrics.rating_log_damaged.set_function(lambda: float(self._archiver.damage is not None))
         self.metrics.archiver_pending_ratings.set_function(lambda: self._archiver.n_pending)
@@ -314,16 +321,6 @@ class Runtime(Components):
             self._stop_together(self._archiver.stop)
             if self.settings.worker:
                 self._start_supervisor()
-
-
-def _watch(history: History, metrics: Metrics) -> None:
-    """Show the sizes of `history` as metrics. The engine changes it meanwhile, so a number may be slightly old."""
-    metrics.users.set_function(lambda: history.users.n_known)
-    metrics.users_forgotten.set_function(lambda: len(history.users) - history.users.n_known)
-    metrics.items.set_function(lambda: history.items.n_known)
-    metrics.items_hidden.set_function(lambda: int(np.count_nonzero(history.hidden)))
-    metrics.items_available.set_function(lambda: n_available(history))
-    metrics.ratings.set_function(lambda: history.table.n_ratings)
 
 
 def _device_bytes(chosen: Backend, of: str) -> float:

@@ -299,10 +299,9 @@ class Settings(BaseSettings):
         """Whether a key guards the routes outside /admin/*."""
         return any(map(self.keys, ("api_key", "read_key", "write_key")))
 
-    @property
-    def key_to_write_with(self) -> str | None:
-        """The key with which our own client posts ratings; the first if there are two."""
-        return next(iter([*self.keys("write_key"), *self.keys("api_key")]), None)
+    def own_key(self, name: str) -> str | None:
+        """The key that our own client sends to routes that need the key `name`; the first if there are two."""
+        return next(iter([*self.keys(name), *self.keys("api_key")]), None)
 
 
 def unknown_variables() -> list[str]:

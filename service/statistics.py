@@ -10,6 +10,9 @@ import numpy as np
 from msgspec import Struct
 
 from service.engine.engine import Engine
+from service.engine.history import History
+from service.engine.shelf import n_available
+from service.metrics import Metrics
 from service.storage import version_names
 from service.storage.events import StreamId
 from service.storage.log_size import LogSize
@@ -125,3 +128,13 @@ class Statistics:
             )
             for model in models
         ]
+
+
+def watch(history: History, metrics: Metrics) -> None:
+    """Show the sizes of `history` as metrics. The engine changes it meanwhile, so a number may be slightly old."""
+    metrics.users.set_function(lambda: history.users.n_known)
+    metrics.users_forgotten.set_function(lambda: len(history.users) - history.users.n_known)
+    metrics.items.set_function(lambda: history.items.n_known)
+    metrics.items_hidden.set_function(lambda: int(np.count_nonzero(history.hidden)))
+    metrics.items_available.set_function(lambda: n_available(history))
+    metrics.ratings.set_function(lambda: history.table.n_ratings)

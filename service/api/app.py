@@ -23,7 +23,7 @@ from service.api.gateway import FastRoute, Gateway
 from service.api.guarded_transport import note_answer
 from service.api.http_protocol import HttpProtocol
 from service.api.rate_limit import RateLimit
-from service.api.routes import admin, docs, health, items, listings, lookups, ratings, recommend, scenarios
+from service.api.routes import admin, docs, exports, health, items, listings, lookups, ratings, recommend, scenarios
 from service.api.scenarios import Scenarios
 from service.errors import ServiceError
 from service.serving import Serving
@@ -109,7 +109,7 @@ def application(serving: Serving, rate: RateLimit | None = None) -> Application:
         redirect_slashes=False,
         responses=COMMON_ERRORS,
     )
-    for module in (ratings, items, recommend, lookups, listings, admin, scenarios, health, docs):
+    for module in (ratings, items, recommend, lookups, listings, exports, admin, scenarios, health, docs):
         app.include_router(module.router)
     _handle_errors(app)
     return app

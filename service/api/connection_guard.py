@@ -102,6 +102,7 @@ class ConnectionGuard(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Called by asyncio: the client has caught up."""
         self._is_writing_paused = False
+        self._deadline.note_read()
         self.protocol.resume_writing()
         self._hand_on_soon()
 

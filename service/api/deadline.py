@@ -52,6 +52,10 @@ class Deadline:
         """Whether the client has missed it."""
         return now >= self._at
 
+    def note_read(self) -> None:
+        """The client has read most of what was unsent. Of a long answer more is written then, and as much is unsent."""
+        self._unsent = None
+
     def is_stalled(self, n_unsent: int, now: float) -> bool:
         """Whether the client, with `n_unsent` bytes of answers unread, has read almost nothing for too long."""
         if not n_unsent:

@@ -48,6 +48,8 @@ PARAMETERS: dict[str, Any] = {
     "name": "home",
     "scenario": "home",
     "diversity": 0.3,
+    "what": "ratings",
+    "format": "ndjson",
     "below": 0,
     "above": 4,
     "hidden": True,
@@ -251,7 +253,10 @@ COMPONENTS: dict[str, Any] = {
     "UsersBody": BODIES["recommend_several"]["several users"],
     "Written": {"stream_id": POSITION},
 }
-TEXTS = {"/metrics": "# HELP nearfield_ready 1 while ready.\n# TYPE nearfield_ready gauge\nnearfield_ready 1.0\n"}
+TEXTS = {
+    "/admin/export": '{"user":"ann","item":"synthetic-western-000","rating":4.5,"timestamp":1700000000.0}\n',
+    "/metrics": "# HELP nearfield_ready 1 while ready.\n# TYPE nearfield_ready gauge\nnearfield_ready 1.0\n",
+}
 
 
 def add_examples(document: dict[str, Any]) -> None:

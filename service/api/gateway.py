@@ -99,7 +99,7 @@ class Gateway:
         headers = self.headers(scope["headers"])
         record = RequestRecord(scope["method"], path, self.request_id(headers), started)
         if record.method == "HEAD":  # all code below answers it like GET
-            scope, send = {**scope, "method": "GET"}, without_body(send)
+            scope, send = {**scope, "method": "GET", "is_head": True}, without_body(send)
         route = REFUSED
         try:
             self.admit(record.method, path, headers, scope["client"], scope["headers"])

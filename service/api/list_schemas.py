@@ -23,6 +23,8 @@ from service.api.schemas import Id, Strict, Wait
 from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
 from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors, UserRatings
+from service.jobs.export_formats import Format
+from service.jobs.export_rows import What
 from service.limits import MAX_RATING
 from service.times import unix_seconds
 
@@ -151,6 +153,13 @@ class RatingsQuery(Wait):
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the newest to leave out.")] = (
         _OF_USER.offset
     )
+
+
+class ExportQuery(Wait):
+    """Parameters of an export."""
+
+    what: What = Field("ratings", description="What to export.")
+    format: Format = Field("ndjson", description="NDJSON, Parquet, or a stream of Arrow.")
 
 
 class AllRatingsQuery(ListQuery):

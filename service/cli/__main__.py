@@ -1,4 +1,4 @@
-"""The command line: `nearfield serve | worker | cluster | bridge | import | train | tune | evaluate | topics`.
+"""The command line: `nearfield serve | worker | cluster | bridge | import | export | train | tune | evaluate | topics`.
 
 Each command imports its modules when it runs, so that `nearfield --help` and `serve` start fast.
 """
@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from service import tuning
-from service.cli import arguments
+from service.cli import arguments, data_commands
 from service.cli.console import FAILED, Printer, complain, describe, progress
 from service.cli.options import (  # fmt: skip
     Backend,
@@ -136,7 +136,7 @@ def import_(
         sent: Any = items_file.read(path, skip_bad) if items else ratings_file.read(path, key, skip_bad)
     name = standard_input.name_of(file)
     describe(name, sent.columns, sent.bad)
-    with Client(url, arguments.settings({}).key_to_write_with) as client:
+    with Client(url, arguments.settings({}).own_key("write_key")) as client:
         importer.check_answers(client)
         with progress("Importing", len(sent.elements if items else sent.values)) as bar:
             if items:
@@ -281,6 +281,9 @@ def topics(
     printer = Printer(json)
     for topic in topics_of(offline.saved_model(model), top):
         printer.line(topic)
+
+
+app.add_typer(data_commands.app)
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ def kafka(
     Each message is one JSON element of POST /ratings. Start as many as you like in one group, up to one a partition.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # safe at any point: Kafka repeats uncommitted messages
-    key = arguments.settings({}).key_to_write_with if key_env is None else secret(key_env)
+    key = arguments.settings({}).own_key("write_key") if key_env is None else secret(key_env)
     library = _library()
     with Client(url, key) as client, contextlib.suppress(KeyboardInterrupt):
         check_answers(client)

@@ -34,8 +34,8 @@ class Printer:
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Bar]:
-    """Show a progress bar on stderr while the block runs, if stderr is a terminal."""
+def progress(title: str, total: int | None) -> Iterator[Bar]:
+    """Show a progress bar on stderr while the block runs, if stderr is a terminal. `total` None: it is not known."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -55,10 +55,24 @@ class Bar:
 
     def __init__(self, bars: Progress, task: Any) -> None:
         self._bars, self._task = bars, task
+        self._n_bytes = 0
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """Advance by `n` and show `note` after the bar."""
         self._bars.update(self._task, advance=n, note=note)
+
+    def expect(self, total: int) -> None:
+        """Make the bar end at `total`."""
+        self._bars.update(self._task, total=total)
+
+    def advance_of(self, n: int, total: int | None) -> None:
+        """Advance by `n` of `total`, which may have become known by now."""
+        self._bars.update(self._task, advance=n, total=total)
+
+    def advance_bytes(self, n: int) -> None:
+        """Show how many bytes there are, `n` more than before."""
+        self._n_bytes += n
+        self._bars.update(self._task, advance=n, note=f"{self._n_bytes / 2**20:,.0f} MiB")
 
     def reach(self, n: float, note: str = "") -> None:
         """Advance to `n` and show `note` after the bar."""

@@ -8,19 +8,18 @@ item factors stays until the next training, and the answer states this. The call
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from service.errors import CorruptSnapshot, LogUnavailable
+from service.errors import CorruptSnapshot
 from service.jobs.table import JobTable
 from service.storage import exclusion, live_versions, snapshot
+from service.storage.catching_up import archive_up_to
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
 from service.storage.stream import Stream
 
-COMMIT_TIMEOUT_S, POLL_S = 60.0, 0.1
 REMAINS = "the user's influence on item factors ends with the next training of each model"
 
 
@@ -65,12 +64,7 @@ def _trim(places: Places, position: StreamId) -> None:
     places.stream.trim(position)
     if (further := places.stream.repack()) is None:
         return
-    deadline = time.monotonic() + COMMIT_TIMEOUT_S
-    while places.log.last_id() < further:
-        if time.monotonic() > deadline:
-            raise LogUnavailable(f"No process has archived the stream up to {further} within {COMMIT_TIMEOUT_S:g} s")
-        places.stream.request_commit(further)
-        time.sleep(POLL_S)
+    archive_up_to(places.stream, places.log, further)
     places.stream.trim(further)
 
 

@@ -15,8 +15,10 @@ import signal
 import stat
 import time
 from collections import Counter
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
+from typing import IO
 
 from service.errors import DataInUse, LockTimeout
 
@@ -133,6 +135,25 @@ def replace(path: Path, content: bytes) -> None:
         fsync(file.fileno())
     rename(temporary, path)
     sync(path.parent)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which replaces `path` when the block ends, on disk; nothing is left of it if the block fails.
+
+    Raises:
+        OSError: the disk is full or broken; `path` is unchanged.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            fsync(file.fileno())
+        rename(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync(path.absolute().parent)
 
 
 def sync(path: Path) -> None:

@@ -106,8 +106,13 @@ def _locked(data: Path) -> Iterator[None]:
 
 
 def _write(data: Path, versions: dict[str, str]) -> None:
+    files.replace(data / LIVE_FILE, encoded(versions))
+
+
+def encoded(versions: dict[str, str]) -> bytes:
+    """The content of the file for these versions by name."""
     document = versions | {_DIGEST: _digest(versions)}
-    files.replace(data / LIVE_FILE, msgspec.json.format(msgspec.json.encode(document, order="sorted")))
+    return msgspec.json.format(msgspec.json.encode(document, order="sorted"))
 
 
 def _check(versions: dict[str, str], digest: str | None) -> None:

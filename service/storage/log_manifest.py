@@ -95,8 +95,13 @@ class LogManifest:
         Raises:
             OSError: the disk is full; the old list is unchanged.
         """
-        document = _Document(FORMAT, _digest(sums), dict(sorted(sums.items())))
-        files.replace(self.path, msgspec.json.format(msgspec.json.encode(document), indent=1))
+        files.replace(self.path, encoded(sums))
+
+
+def encoded(sums: Sums) -> bytes:
+    """The content of a manifest that lists `sums`."""
+    document = _Document(FORMAT, _digest(sums), dict(sorted(sums.items())))
+    return msgspec.json.format(msgspec.json.encode(document), indent=1)
 
 
 def _digest(sums: Sums) -> str:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from service.storage.events import ZERO, Entry, StreamId
 from service.storage.files import FileLock
 from service.storage.introductions import COLUMNS, introduced_by, without
+from service.storage.log_manifest import Sums
 from service.storage.segment import behind, entries_of, forgotten_in, holds, plain
 from service.storage.segment_folder import Segment, SegmentFolder
 
@@ -54,6 +55,10 @@ class RatingLog:
     def last_id(self) -> StreamId:
         """The log has all entries up to this id; `ZERO` if it is empty."""
         return max((segment.last for segment in self.segments()), default=ZERO)
+
+    def listed(self) -> Sums:
+        """The sums of the segments that the manifest lists, by file name. Raises what `LogManifest.read` raises."""
+        return self._files.listed()
 
     def write(self, first: StreamId, last: StreamId, groups: Iterable[pa.Table]) -> Segment:
         """Write a segment, see `SegmentFolder.write`; it is durable and listed on return."""

@@ -20,7 +20,7 @@ from service.errors import CorruptLog
 from service.storage import files
 from service.storage.events import ZERO, StreamId
 from service.storage.files import FileLock
-from service.storage.log_manifest import MANIFEST_FILE, LogManifest, Sum
+from service.storage.log_manifest import MANIFEST_FILE, LogManifest, Sum, Sums
 from service.storage.segment import check_rows, read_groups, write_groups
 
 _NAME = re.compile(r"(\d{16,})\.(\d{8,})_(\d+)\.(\d+)\.parquet", re.ASCII)
@@ -54,6 +54,10 @@ class SegmentFolder:
             if span := _span_of(path.name):
                 segments.append(Segment(*span, path))
         return sorted(segments, key=lambda s: (s.first, (-s.last.ms, -s.last.seq)))
+
+    def listed(self) -> Sums:
+        """What the manifest lists. Raises what `LogManifest.read` raises."""
+        return self._manifest.read()
 
     def check(self) -> list[Segment]:
         """All segments, after a cheap check that each is there and has its size.

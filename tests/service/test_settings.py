@@ -80,9 +80,9 @@ def test_keys_are_long_and_differ(keys: dict[str, Any], complaint: str) -> None:
 
 
 def test_the_key_to_write_with() -> None:
-    assert Settings().key_to_write_with is None
-    assert Settings(api_key=f"{KEY},{OTHER_KEY}").key_to_write_with == KEY
-    assert Settings(api_key=KEY, write_key=OTHER_KEY).key_to_write_with == OTHER_KEY
+    assert Settings().own_key("write_key") is None
+    assert Settings(api_key=f"{KEY},{OTHER_KEY}").own_key("write_key") == KEY
+    assert Settings(api_key=KEY, write_key=OTHER_KEY).own_key("write_key") == OTHER_KEY
 
 
 def test_an_address_that_kubernetes_injects_is_no_port(monkeypatch: pytest.MonkeyPatch) -> None:

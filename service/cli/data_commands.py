@@ -1,0 +1,79 @@
+"""Commands on the data of a service: `nearfield export | backup | restore`."""
+
+# ruff: noqa: PLC0415 (commands import what they need when they run)
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli import arguments
+from service.cli.console import Printer, progress
+from service.cli.options import Data, Redis, Url
+
+PRIVATE = 0o077  # umask: no other user can read what these commands write
+
+app = typer.Typer()
+
+
+@app.command(short_help="Write ratings, events or items to a file.")
+def export(
+    out: Annotated[Path, typer.Option(help="File to write.", metavar="FILE")],
+    what: Annotated[str, typer.Option(help="ratings, events or items.", metavar="NAME")] = "ratings",
+    format_: Annotated[
+        str | None, typer.Option("--format", help="ndjson, parquet or arrow. Default: by the suffix.", metavar="NAME")
+    ] = None,
+    url: Url = "http://127.0.0.1:8000",
+    data: Annotated[
+        Path | None, typer.Option(help="Read the log in this folder instead of asking a service.", metavar="DIR")
+    ] = None,
+) -> None:
+    """Export from a service, with NEARFIELD_ADMIN_KEY or NEARFIELD_API_KEY if set, or from its folder."""
+    from service.cli import exporter
+
+    kind, chosen = exporter.check_what(what), exporter.format_of(out, format_)
+    with progress(f"Exporting {kind}", None) as bar:
+        if data is not None:
+            as_of = exporter.from_folder(data, kind, chosen, out, bar.advance_of)
+        else:
+            from service.client import Client
+
+            with Client(url, arguments.settings({}).own_key("admin_key")) as client:
+                as_of = exporter.from_service(client, kind, chosen, out, bar.advance_bytes)
+    Printer(as_json=False).line({"wrote": out, "what": kind, "as_of": as_of})
+
+
+@app.command(short_help="Copy ratings and live models to a folder or a tar file.")
+def backup(
+    out: Annotated[Path, typer.Option(help="Folder to make, or a file if it ends with .tar.", metavar="PATH")],
+    data: Data = None,
+    redis: Redis = None,
+) -> None:
+    """Back up the data folder of a service, which may run or not, at one position."""
+    from service.storage import backup as backups
+
+    settings = arguments.settings({"data": data, "redis": redis})
+    os.umask(PRIVATE)
+    backups.complete_log(settings.data, settings.redis)
+    with progress("Copying", None) as bar:
+        made = backups.back_up(settings.data, out, bar.expect, bar.advance)
+    Printer(as_json=False).line(
+        {"backup": out, "as_of": made.position, "files": len(made.files), "bytes": made.n_bytes}
+    )
+
+
+@app.command(short_help="Make a data folder from a backup.")
+def restore(
+    backup: Annotated[Path, typer.Argument(help="Folder or .tar file of `nearfield backup`.", metavar="PATH")],
+    data: Data = None,
+) -> None:
+    """Make a data folder from a backup, after checking every file of it. The folder must be empty or missing."""
+    from service.storage import backup as backups
+
+    settings = arguments.settings({"data": data})
+    os.umask(PRIVATE)
+    with progress("Checking and copying", None) as bar:
+        made = backups.restore(backup, settings.data, bar.expect, bar.advance)
+    Printer(as_json=False).line({"restored": settings.data, "as_of": made.position, "files": len(made.files)})

@@ -98,13 +98,11 @@ class Fixed:
     """The priors of films; see `gpu.online.priors`."""
 
     def __init__(self, content: ContentMap, described: Sequence[Described]) -> None:
-        self._content, self._described = content, described
+        self._content, self._described, self.most = content, described, 1
 
     def of(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
         """The prior of each item."""
-        priors = [self._content.prior(*self._described[item]) for item in items.tolist()]
-        nothing = np.zeros(self._content.weights.shape[1])
-        return np.array([nothing if prior is None else prior for prior in priors])
+        return self._content.priors([self._described[item] for item in items.tolist()])[0]
 
 
 def run(data: Path, algorithms: Sequence[str], seed: int) -> Iterator[Row]:

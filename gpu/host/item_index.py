@@ -144,7 +144,7 @@ def refresh(ranked_items: RankedItems, model: Model, items: NDArray[np.int64]) -
     Lists of trained items never change.
     """
     inverse = ranked_items.inverse
-    for item in items.tolist():
+    for item in items.tolist() if model.neighbors.shape[1] else ():
         if model.item_trained[item]:
             unlist(item, model.neighbors[item], inverse.directory, inverse.columns)
             continue

@@ -23,7 +23,7 @@ from gpu.host.online import exact as on_host
 from gpu.host.online.gather_rows import newest_of_users
 from gpu.model import Model
 from gpu.online.drift import AsTrained, Column
-from gpu.online.exact_rows import NO_PRIORS, RatedRows, Solver, Sums
+from gpu.online.exact_rows import RatedRows, Solved, Solver, Sums
 from gpu.online.priors import Priors
 from gpu.online.prolific import Prolific
 from gpu.online.rating_table import RatingTable, times_of
@@ -59,6 +59,8 @@ class ExactRefits:
         self._objective, self._solver, self._priors = objective_of(model), solver, priors
         self._half_life_days = half_life_of(model.params)
         self.most_users, self.most_items = solver.most_users, solver.most_items
+        if priors is not None:
+            self.most_items = max(self.most_items, priors.most)
         self._n_users, self._n_items = int(model.user_trained.sum()), int(model.item_trained.sum())
         n_factors = model.params.width
         self._of_items, self._of_users = (Sums(np.zeros((n_factors,) * 2), np.zeros(n_factors)) for _ in range(2))
@@ -118,8 +120,11 @@ class ExactRefits:
         return self._solver.n_users(np.minimum(self._table.rows.lengths[users], MAX_RATINGS_OF_USERS))
 
     def first_items(self, items: NDArray[np.int64]) -> int:
-        """How many of `items` (B,), from the first on, fit into a slice."""
-        return self._solver.n_items(self._table.item_counts[items])
+        """How many of `items` (B,), from the first on, fit into a slice. Items without ratings are not solved."""
+        counts = self._table.item_counts[items]
+        rated = np.flatnonzero(counts)
+        n_solved = self._solver.n_items(counts[rated[: self._solver.most_items]]) if len(rated) else 0
+        return int(rated[n_solved]) if n_solved < len(rated) else len(items)
 
     def refit_users(self, users: NDArray[np.int64]) -> Generator[None, None, None]:
         """Refit `users` (B,) over those of their newest ratings that are of trained items.
@@ -137,18 +142,27 @@ class ExactRefits:
 
     def refit_items(self, items: NDArray[np.int64]) -> Generator[None, None, None]:
         """Refit new `items` (B,) over their raters, or set them to their priors, in slices like `refit_users`."""
+        model, n_terms = self._model, self._model.params.width + 1
+        priors = np.zeros((len(items), n_terms)) if self._priors is None else self._priors.of(items)
+        solution, are_rated = priors.copy(), self._table.item_counts[items] > 0
+        if are_rated.any():
+            solution[are_rated] = yield from self._solved(items[are_rated], priors[are_rated])
+        model.item_factors[items], model.item_bias[items] = solution[:, :-1], solution[:, -1]
+
+    def _solved(self, items: NDArray[np.int64], priors: NDArray[np.float64]) -> Solved:
+        """[v; b] of new `items` (B,) with ratings, over their raters, in slices."""
         model, (raters, bounds) = self._model, _joined([self._table.raters(item) for item in items.tolist()])
         follows = self._prolific.are_followed(raters)
         owners = np.repeat(items, np.diff(bounds))
         raters, owners, bounds = raters[follows], owners[follows], _bounds_where(follows, bounds)
-        priors = NO_PRIORS if self._priors is None else self._priors.of(items)
-        rows = self._raters_of(owners, raters, bounds)._replace(priors=priors)
+        rows = self._raters_of(owners, raters, bounds)
+        if self._priors is not None:
+            rows = rows._replace(priors=priors)
         solution = yield from self._solver.items(
             rows, lambda users: (model.user_factors[users], model.user_bias[users])
         )
-        if len(priors):
-            solution[rows.counts == 0] = priors[rows.counts == 0]
-        model.item_factors[items], model.item_bias[items] = solution[:, :-1], solution[:, -1]
+        solution[rows.counts == 0] = priors[rows.counts == 0]
+        return solution
 
     def refit_trained(self, columns: Sequence[Column]) -> Generator[None, None, None]:
         """Refit trained items against the users of the snapshot, in slices like `refit_users`."""

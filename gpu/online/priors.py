@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 
 class Priors(Protocol):
-    """The priors of new items. Only models of ALS read them."""
+    """The priors of new items. Only models of ALS read them.
+
+    Attributes:
+        most: how many items `of` should take in a slice of about a millisecond.
+    """
+
+    most: int
 
     def of(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
         """[p; b] of `items` (B,), float64 (B, F + 1) in C order; zeros for items of which nothing is known.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from service.storage import files
 FORMAT = 1
 
 Tag = tuple[str, str]  # (name, value)
+Described = tuple[Mapping[str, Sequence[str]], NDArray[np.float32] | None]  # tags by name, and the embedding
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -59,8 +61,7 @@ class Features:
         self, tags: Mapping[str, Sequence[str]], embedding: NDArray[np.float32] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """(columns, numbers) of an item, both (n,), columns ascending; n = 0 if none of its attributes is known."""
-        pairs = ((name, value) for name, values in tags.items() for value in values)
-        known = sorted(column for pair in pairs if (column := self._columns.get(pair)) is not None)
+        known = self._known(tags)
         numbers = np.full(len(known), 1 / np.sqrt(max(len(known), 1)))
         columns = np.array(known, dtype=np.int64)
         length = 0.0 if embedding is None else math.sqrt(math.fsum(np.square(embedding, dtype=np.float64)))
@@ -68,6 +69,23 @@ class Features:
             return columns, numbers
         dimensions = len(self.tags) + np.arange(self.n_dimensions)
         return np.append(columns, dimensions), np.append(numbers, embedding / np.float64(length))
+
+    def of_each(self, items: Sequence[Described]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """(columns, numbers, n) of B items: those of all items in turn, and how many each has, (B,)."""
+        if self.n_dimensions:
+            parts = [self.of(*one) for one in items]
+            columns, numbers = (np.concatenate(column) for column in zip(*parts, strict=True))
+            return columns, numbers, np.array([len(own) for own, _ in parts])
+        known = [self._known(tags) for tags, _ in items]
+        n = np.array(list(map(len, known)), dtype=np.int64)
+        numbers = np.repeat(1 / np.sqrt(np.maximum(n, 1)), n)
+        return np.array(list(itertools.chain.from_iterable(known)), dtype=np.int64), numbers, n
+
+    def _known(self, tags: Mapping[str, Sequence[str]]) -> list[int]:
+        """Columns of the known tags, ascending."""
+        column_of = self._columns.get
+        columns = [column_of((name, value)) for name, values in tags.items() for value in values]
+        return sorted([column for column in columns if column is not None])
 
 
 @dataclass(frozen=True)
@@ -82,16 +100,20 @@ class ContentMap:
     features: Features
     weights: NDArray[np.float32]
 
-    def prior(
-        self, tags: Mapping[str, Sequence[str]], embedding: NDArray[np.float32] | None
-    ) -> NDArray[np.float64] | None:
-        """[p; b] (F + 1,) of an item; None if the map knows none of its attributes."""
-        columns, numbers = self.features.of(tags, embedding)
-        if not len(columns):
-            return None
-        # Not by BLAS, whose bits may depend on where an array lies.
-        found: NDArray[np.float64] = (self.weights[columns] * numbers[:, None]).sum(axis=0) + self.weights[-1]
-        return found
+    def priors(self, items: Sequence[Described]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """[p; b] of B items, float64 (B, F + 1), and whether the map knows one of their attributes, bool (B,).
+
+        The prior of an item has the same bits whatever other items are in the call. It is 0 without known attributes.
+        """
+        priors = np.zeros((len(items), self.weights.shape[1]))
+        columns, numbers, n = self.features.of_each(items)
+        exist = n > 0
+        starts = (np.cumsum(n) - n)[exist]
+        if len(starts):
+            # Not by BLAS, whose bits may depend on where an array lies.
+            products = self.weights[columns] * numbers[:, None]
+            priors[exist] = np.add.reduceat(products, starts, axis=0) + self.weights[-1]
+        return priors, exist
 
     def write(self, path: Path) -> None:
         """Write it to a file."""

@@ -217,6 +217,8 @@ def test_shares_of_all_ratings_add_up_to_the_score(kind: type[Params]) -> None:
 class Given:
     """Priors by item, which the test may change."""
 
+    most = 2
+
     def __init__(self, numbers: np.ndarray) -> None:
         self.numbers = numbers
 

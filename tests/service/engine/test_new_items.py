@@ -163,3 +163,25 @@ def test_only_als_has_a_map() -> None:
     history = history_of(BEFORE)
     assert content_map_of(trained(history, "nmf"), history.catalog) is None
     assert content_map_of(trained(history_of(entries()), "als"), history_of(entries()).catalog) is None
+
+
+def test_many_unrated_items_take_few_slices_and_get_their_priors(snapshot: tuple[Model, ContentMap]) -> None:
+    history = history_of(BEFORE)
+    live_model = live(history, snapshot)
+    assert live_model.settle(None)
+    added = [tagged(f"many{n}", TASTES[n % 2], shelf=str(n % 7)) for n in range(500)]
+    rated = [rating(4001 + n, f"u{n}", f"many{7 * n}", 5.0) for n in range(40)]
+    live_model.learn(history.apply([item_entry(4000, *added), *rated]))
+    n_slices = 1
+    while not live_model.settle(0.0):
+        n_slices += 1
+    assert n_slices < 40 + 40 + 12  # refits of users, rated items and a hundred unrated items at a time
+    again = live(history, snapshot)
+    assert again.settle(None)
+    for name in ("item_factors", "item_bias"):
+        np.testing.assert_array_equal(getattr(live_model.model, name), getattr(again.model, name))
+    row = history.items.row("many499")
+    content = snapshot[1]
+    assert row is not None
+    (expected,), _ = content.priors([history.catalog.features(row)])
+    np.testing.assert_array_equal(live_model.model.item_factors[row], expected[:-1].astype(np.float32))

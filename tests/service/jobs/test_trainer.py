@@ -461,9 +461,9 @@ def test_a_catalog_adds_a_content_map_to_the_snapshot(data: Path) -> None:
     assert loaded.content is not None
     assert {*loaded.content.features.tags} == {("genre", "war"), ("genre", "love")}
     numbers = np.array([int(item[1:]) for item in loaded.item_ids])
-    priors = [loaded.content.prior({"genre": [genre]}, None) for genre in ("war", "love")]
+    priors, exist = loaded.content.priors([({"genre": [genre]}, None) for genre in ("war", "love")])
+    assert exist.all()
     for parity, prior in enumerate(priors):
-        assert prior is not None
         likeness = loaded.model.item_factors @ prior[:-1]
         assert likeness[numbers % 2 == parity].min() > likeness[numbers % 2 != parity].max()
     rewritten = snapshot.rewrite_without(folder, str(with_catalog.version), "u3")

@@ -38,7 +38,13 @@ from service.storage.events import Fields, RatingEvent, StreamId, TypedEvent, en
 # Operations that wait for Redis or the disk.
 _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     SubmitTraining: lambda runtime, asked: runtime.jobs.submit_training(
-        asked.algorithm, json.loads(asked.params), asked.activate, asked.force, asked.tune
+        asked.algorithm,
+        json.loads(asked.params),
+        asked.activate,
+        asked.force,
+        asked.tune,
+        asked.name,
+        asked.shadow,
     ),
     ListJobs: lambda runtime, _: JobList(runtime.jobs.list()),
     GetJob: lambda runtime, asked: runtime.jobs.get(asked.job),

@@ -220,6 +220,9 @@ class Metrics:
         self.model_info = Gauge(
             "nearfield_model_info", "1 for each live model.", ("algorithm", "version"), registry=registry
         )
+        self.model_shadow = Gauge(
+            "nearfield_model_shadow", "1 for each shadow, 0 for each model that answers.", ("model",), registry=registry
+        )
         self.model_quality = Gauge(
             "nearfield_model_quality",
             "Test, then train: how well a model foretells what it learns next, and its baseline.",

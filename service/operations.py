@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from service.engine.model_swap import ModelInfo
+from service.engine.model_info import ModelInfo
 from service.jobs.jobs import Job
 
 
@@ -33,6 +33,8 @@ class SubmitTraining(Struct, frozen=True, tag=True):
     activate: bool
     force: bool
     tune: bool
+    name: str | None = None
+    shadow: bool = False
 
 
 class ListJobs(Struct, frozen=True, tag=True):

@@ -11,6 +11,7 @@ METRICS = {"ndcg@10": 0.3127, "baseline_ndcg@10": 0.1406}
 RETRAIN: dict[str, Any] = {
     "usual": {"algorithm": MODEL},
     "with parameters": {"algorithm": "culsh", "params": {"n_factors": 32}, "force": True},
+    "a shadow under a name": {"algorithm": MODEL, "name": "home-b", "shadow": True},
 }
 
 _calibration = {
@@ -34,6 +35,8 @@ _job = {
     "progress": 1.0,
     "metrics": METRICS,
     "algorithm": MODEL,
+    "name": MODEL,
+    "shadow": False,
     "params": {},
     "calibration": _calibration,
     "trials": [],
@@ -55,6 +58,8 @@ _model = {
     "rating_scale": [1.0, 5.0],
     "revision": 0,
     "error": None,
+    "name": MODEL,
+    "shadow": False,
 }
 _result = {"n": 1000, "value": 0.612, "baseline": 0.431}
 _point = {"as_of": POSITION, "model_version": VERSION, "n": 100, "value": 0.61, "baseline": 0.42}

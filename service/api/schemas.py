@@ -20,6 +20,7 @@ from service.api.few_faults import check_names
 from service.engine.document_queries import ListedDocument
 from service.ids import MAX_ID_BYTES, check_id
 from service.storage.events import StreamId
+from service.storage.version_names import MAX_NAME_LENGTH
 
 MAX_PARAMS = 64  # hyperparameters in one request; no algorithm has half as many
 
@@ -72,6 +73,13 @@ class Retrain(Strict):
     params: dict[str, JsonValue] = Field(
         {}, max_length=MAX_PARAMS, description="Hyperparameters over the defaults, such as n_factors."
     )
+    name: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_NAME_LENGTH,
+        description="Its name, of lower-case letters, digits and hyphens; default: that of the algorithm.",
+    )
+    shadow: bool = Field(False, description="Whether it learns and is tested beside the others, but never answers.")
     activate: bool = Field(True, description="Whether the new model goes live if it is good enough.")
     tune: bool = Field(False, description="Whether to search for better params first, judged by held-out pairs.")
     force: bool = Field(False, description="Whether it goes live even if it is worse than the live one or a baseline.")

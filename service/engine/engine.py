@@ -50,6 +50,7 @@ class Engine:
 
     Attributes:
         history: ids and last ratings; use it only in slices (`run_slices`).
+        live: the live models; only `model_swap` changes it.
         stages: progress of the start; the service is ready when all are done.
         failure: the error that stopped the thread, or None.
         n_forgotten: number of users who have been forgotten since the start.
@@ -81,7 +82,8 @@ class Engine:
         self.failure: BaseException | None = None
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
         self._ranking = Ranking(history, default_models, half_lives)
-        self._prequential = Prequential(history, self._ranking.live.named, self._metrics)
+        self.live = self._ranking.live
+        self._prequential = Prequential(history, self.live.tested, self._metrics)
         self._ranking.answer_to |= self._prequential.answer_to
         self.n_forgotten = 0
         self._as_of = self._target = history.position
@@ -156,7 +158,7 @@ class Engine:
         return self.history.position
 
     def models(self) -> list[LiveModel]:
-        """The live models, the first of which answers requests that name none."""
+        """The live models, the first of which answers requests that name none; shadows come last."""
         return self._ranking.models()
 
     def learn(self, entries: Sequence[Entry], gives_up: Callable[[], bool] = lambda: False) -> None:
@@ -188,17 +190,17 @@ class Engine:
 
     def expect(self, names: Collection[str]) -> None:
         """Announce models in preparation: until they are live, lists carry a warning and other requests get 503."""
-        self._ranking.live.expected = frozenset(names)
+        self.live.expected = frozenset(names)
 
     # --- within slices: hot swap
 
     def prepare(self, live_model: LiveModel) -> None:
         """Let `live_model` learn all entries from now on, before it is live."""
-        self._ranking.live.preparing.append(live_model)
+        self.live.preparing.append(live_model)
 
     def discard(self, live_model: LiveModel) -> None:
         """Stop preparing `live_model`."""
-        self._ranking.live.discard(live_model)
+        self.live.discard(live_model)
 
     def try_install(self, live_model: LiveModel, *, is_patient: bool = False) -> bool:
         """Make a prepared `live_model` live if it has learned all of the history; return whether it is live.
@@ -209,7 +211,7 @@ class Engine:
         Raises:
             RuntimeError: it failed to learn an entry and is no longer being prepared.
         """
-        if live_model not in self._ranking.live.preparing:
+        if live_model not in self.live.preparing:
             raise RuntimeError(f"{live_model.version} could not learn the ratings that came while it was prepared")
         if not (live_model.catch_up(SLICE_S) if is_patient else live_model.settle(SLICE_S)):
             return False
@@ -304,7 +306,7 @@ class Engine:
         applied = self.history.apply_runs(runs)
         self.n_forgotten += len(applied.forgotten)
         self._ranking.note(applied)
-        self._ranking.live.learn(applied)
+        self.live.learn(applied)
         self._target = self.history.position
         self._catch_up.start()
 

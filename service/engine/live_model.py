@@ -23,7 +23,7 @@ from service.storage.content_map import ContentMap
 from service.storage.events import StreamId
 from service.storage.manifest import Manifest
 from service.storage.snapshot import Snapshot
-from service.storage.version_names import shown
+from service.storage.version_names import is_version, name_of, shown
 
 IDS_PER_SLICE = 5000  # ids that are looked up in one slice of the engine thread
 VISIBLE: Hashable = 0  # before any hiding
@@ -40,7 +40,7 @@ class LiveModel:
     """One model by name, live or being prepared. Belongs to the engine thread.
 
     Attributes:
-        manifest: manifest of its snapshot; the algorithm is the name.
+        manifest: manifest of its snapshot.
         table: what it learns, see `learns_strengths`.
         online: the parameters, which learn from the history.
         unknown: bool (I,), items with neither ratings, nor training, nor a prior.
@@ -72,8 +72,9 @@ class LiveModel:
 
     @property
     def name(self) -> str:
-        """The name under which it is live: its algorithm."""
-        return self.manifest.algorithm
+        """The name under which it is live."""
+        version = self.manifest.version
+        return name_of(version) if is_version(version) else self.manifest.algorithm
 
     @property
     def version(self) -> str:

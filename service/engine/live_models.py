@@ -1,4 +1,7 @@
-"""`LiveModels`: the live models by name, in order of preference. Belongs to the engine thread."""
+"""`LiveModels`: the live models by name, in order of preference. Belongs to the engine thread.
+
+All of them learn and are tested. The shadows among them never answer.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from service.engine.live_model import LiveModel
 from service.errors import NotReady, UnknownModel
 
 _log = structlog.get_logger(__name__)
+SHADOW = "Invalid model: {!r} is a shadow, which learns and is tested but never answers"
 NONE_LIVE = "no model is live yet: POST /admin/retrain trains one"
 
 
@@ -24,19 +28,32 @@ class LiveModels:
 
     def __init__(self, default_models: Sequence[str]) -> None:
         self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
-        self._live: dict[str, LiveModel] = {}
+        self._all: dict[str, LiveModel] = {}
+        self._live: dict[str, LiveModel] = {}  # without shadows
+        self._shadows: frozenset[str] = frozenset()
         self.preparing: list[LiveModel] = []
         self.expected: frozenset[str] = frozenset()
 
     def all(self) -> list[LiveModel]:
-        """The live models in order of preference."""
-        return list(self._live.values())
+        """All models in order of preference; shadows come last."""
+        return sorted(self._all.values(), key=lambda live_model: live_model.name in self._shadows)
+
+    @property
+    def shadows(self) -> frozenset[str]:
+        """Names of models that do not answer."""
+        return self._shadows
+
+    @shadows.setter
+    def shadows(self, names: frozenset[str]) -> None:
+        self._shadows = names
+        self._live = {name: live_model for name, live_model in self._all.items() if name not in names}
 
     def install(self, live_model: LiveModel) -> None:
         """Make `live_model` the live model of its name."""
-        models = {**self._live, live_model.name: live_model}
+        models = {**self._all, live_model.name: live_model}
         last = len(self._rank_of_model)
-        self._live = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
+        self._all = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
+        self.shadows = self._shadows
 
     def learn(self, applied: Applied) -> None:
         """Let all models learn what the history has just applied; one in preparation that cannot is dropped."""
@@ -59,17 +76,24 @@ class LiveModels:
 
         Raises:
             NotReady: it is being prepared.
-            UnknownModel: there is none.
+            UnknownModel: there is none, or it is a shadow.
         """
         if name in self._live:
             return self._live[name]
         if self.is_prepared(name):
             raise NotReady(f"{self.described(name)} is being prepared: GET /health/ready says how far it is")
+        if name in self._all:
+            version = self._all[name].shown_version
+            raise UnknownModel(f"{SHADOW.format(name)}: POST /admin/models/{version}/activate makes it answer")
         if not self._live:
             raise UnknownModel(NONE_LIVE)
         if name is None:
             return next(iter(self._live.values()))
         raise UnknownModel(f"Invalid model: expected a live one ({', '.join(self._live)}), got {name!r}")
+
+    def tested(self, name: str) -> LiveModel:
+        """The live model or shadow of that name; raises what `named` raises."""
+        return self._all.get(name) or self.named(name)
 
     def named_or_none(self, name: str | None) -> LiveModel | None:
         """As `named`; None while it is being prepared, and if no model is live and none is named."""

@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from gpu.algorithms import ALGORITHMS
@@ -25,15 +24,16 @@ from gpu.memory import check_room
 from gpu.online import ReadyModel, prepare_online, room
 from gpu.params import params_for
 from gpu.ranking import item_index
-from service.engine import compilation
+from service.engine import compilation, model_info
 from service.engine.background import Slices
 from service.engine.engine import Engine
 from service.engine.live_model import LiveModel, learns_strengths, rows_of
+from service.engine.model_info import ModelInfo
 from service.engine.readiness import MODELS
 from service.errors import CorruptLiveFile, CorruptSnapshot, NotReady, ServiceError
 from service.metrics import Metrics
 from service.storage import live_versions, snapshot, version_names
-from service.storage.manifest import Manifest, StoredCalibration
+from service.storage.manifest import Manifest
 from service.storage.snapshot import Snapshot
 from service.threads import PartThread
 
@@ -41,34 +41,6 @@ POLL_S = 1.0  # seconds between two looks at `live.json`
 CATCH_UP_S = 10.0  # seconds; longest wait for a model's refits before it goes live: a heavy stream never lets them end
 
 _log = structlog.get_logger(__name__)
-
-
-class ModelInfo(msgspec.Struct):
-    """One snapshot.
-
-    Attributes:
-        version, algorithm: its name.
-        revision: how many times a user was forgotten in it.
-        live: whether it answers in this process.
-        metrics: on the pairs held out of its training.
-        watermark: the last entry it was trained on.
-        parameters: its hyperparameters; null for those that training derived from the data.
-        calibration: the values that training derived from the data.
-        rating_scale: lowest and highest rating. Estimates stay within; for a model that makes only lists it is the
-            scale of `calibration`. Null: no upper bound.
-        error: why it cannot be used, or null.
-    """
-
-    version: str
-    algorithm: str
-    live: bool
-    metrics: dict[str, float] = {}
-    watermark: str | None = None
-    parameters: dict[str, object] = {}
-    calibration: StoredCalibration | None = None
-    rating_scale: tuple[float, float | None] | None = None
-    revision: int = 0
-    error: str | None = None
 
 
 class _Outdated(Exception):
@@ -81,6 +53,7 @@ class HotSwap:
     def __init__(self, data: Path, engine: Engine, metrics: Metrics) -> None:
         """Prepare; `start` starts the thread."""
         self._data, self._engine, self._metrics = data, engine, metrics
+        self._folder = data / "snapshots"
         self._failures: dict[str, str] = {}
         self._without_room: set[str] = set()  # failed versions that did not fit into memory
         self._is_live_file_corrupt = False
@@ -102,7 +75,7 @@ class HotSwap:
     # --- from any thread
 
     def served(self) -> dict[str, str]:
-        """Name to version of the models that answer in this process."""
+        """Name to version of the models that learn in this process; all but the shadows answer."""
         return {live_model.name: live_model.version for live_model in self._engine.models()}
 
     def failure_of(self, version: str) -> str | None:
@@ -111,8 +84,7 @@ class HotSwap:
 
     def models(self) -> list[ModelInfo]:
         """Every snapshot on disk, by name, the newest first."""
-        folder = self._data / "snapshots"
-        return [self._info(version) for version in snapshot.versions(folder)]
+        return [self._info(version) for version in snapshot.versions(self._folder)]
 
     def activate(self, version: str) -> ModelInfo:
         """Make `version` live under its name, without comparing it with the live one. Verifies its files first.
@@ -124,10 +96,10 @@ class HotSwap:
             CorruptSnapshot: it is torn or altered; nothing has changed.
             CorruptLiveFile, LockTimeout: `live.json` cannot be changed.
         """
-        version = snapshot.latest_revision(self._data / "snapshots", version)
-        manifest = snapshot.verify(self._data / "snapshots", version)
+        version = snapshot.latest_revision(self._folder, version)
+        snapshot.verify(self._folder, version)
         self._failures.pop(version, None)
-        live_versions.activate(self._data, manifest.algorithm, version)
+        live_versions.activate(self._data, version_names.name_of(version), version)
         self.poke()
         return self._info(version)
 
@@ -136,18 +108,8 @@ class HotSwap:
         self._poked.set()
 
     def _info(self, version: str) -> ModelInfo:
-        shown, revision = version_names.shown(version), version_names.revision_of(version)
-        is_live = shown in map(
-            version_names.shown, self.served().values()
-        )  # also while a new revision replaces the old one
-        try:
-            manifest = snapshot.read_manifest(self._data / "snapshots", version)
-        except ServiceError as error:
-            return ModelInfo(shown, version_names.name_of(version), is_live, error=str(error), revision=revision)
-        of_lists = manifest.algorithm in ALGORITHMS and ALGORITHMS[manifest.algorithm].params.is_implicit
-        scale = manifest.calibration.scale if of_lists else manifest.scale
-        details = manifest.metrics, manifest.watermark, manifest.parameters, manifest.calibration, scale
-        return ModelInfo(shown, manifest.algorithm, is_live, *details, revision, self.failure_of(version))
+        serving = self.served(), self._engine.live.shadows
+        return model_info.describe(self._folder, version, *serving, self.failure_of(version))
 
     # --- the thread
 
@@ -171,15 +133,16 @@ class HotSwap:
 
     def _compile_wanted(self) -> None:
         """Compile the kernels of the live models while the log is being read."""
-        names = [name for name in self._wanted() if name in ALGORITHMS]
-        self._engine.expect(names)
+        wanted = self._wanted()
+        names = sorted({model_info.algorithm_of(self._folder, *one) for one in wanted.items()} & ALGORITHMS.keys())
+        self._engine.expect(wanted.keys() - self._engine.live.shadows)
         stages = self._engine.stages
         # Half of the stage; the other half is reading snapshots and refitting users.
         try:
             self._compile(names, lambda share, note: stages.report(MODELS, share / 2, note))
         except Exception as error:  # loading a model will fail the same way and name the model
             _log.error("kernels cannot be compiled", error=str(error), kind=type(error).__name__)
-        stages.report(MODELS, 0.5, f"loading the models {', '.join(names)}")
+        stages.report(MODELS, 0.5, f"loading the models {', '.join(wanted)}")
 
     def _verify_wanted(self) -> None:
         """Verify the live models while the log is being read; their files are then in memory when they are loaded."""
@@ -187,7 +150,7 @@ class HotSwap:
             if self._stopping.is_set() or self._engine.stages.is_done("stream"):
                 return
             with contextlib.suppress(ServiceError):  # to load it will fail the same way, and say why
-                self._verified[version] = snapshot.verify(self._data / "snapshots", version)
+                self._verified[version] = snapshot.verify(self._folder, version)
 
     def _compile(self, algorithms: Sequence[str], on_progress: compilation.OnProgress) -> None:
         """Compile the kernels of these algorithms, once per process: all models of an algorithm share them."""
@@ -213,7 +176,7 @@ class HotSwap:
     def _wanted(self) -> dict[str, str]:
         stages = self._engine.stages
         try:
-            wanted = live_versions.read(self._data)
+            live = live_versions.read_all(self._data)
         except CorruptLiveFile as error:
             stages.obstruct(live_versions.LIVE_FILE, str(error))
             if not self._is_live_file_corrupt:  # log it once
@@ -222,14 +185,17 @@ class HotSwap:
             return {}
         stages.clear(live_versions.LIVE_FILE)
         self._is_live_file_corrupt = False
-        return wanted
+        if live.shadows != self._engine.live.shadows:
+            self._engine.live.shadows = live.shadows
+            self._show_live()
+        return live.versions
 
     def _swap_older(self, name: str, version: str) -> None:
         """Load the newest usable version older than `version`, or the newest of all if `version` is gone.
 
         An old model is better than none. Every answer names its version, and `live.json` is not changed.
         """
-        versions = snapshot.versions(self._data / "snapshots", name)
+        versions = snapshot.versions(self._folder, name)
         for older in versions[versions.index(version) + 1 if version in versions else 0 :]:
             if name not in self.served():
                 self._swap(name, older)
@@ -237,9 +203,9 @@ class HotSwap:
     def _swap(self, name: str, version: str) -> None:
         started_s = time.monotonic()
         try:
-            self._check_room(snapshot.read_manifest(self._data / "snapshots", version))
-            loaded = snapshot.load(self._data / "snapshots", version, self._verified.get(version))
-            if loaded.manifest.algorithm != name:
+            self._check_room(snapshot.read_manifest(self._folder, version))
+            loaded = snapshot.load(self._folder, version, self._verified.get(version))
+            if name in ALGORITHMS and loaded.manifest.algorithm != name:
                 raise CorruptSnapshot(f"snapshot {version}: expected a model of {name}, as live.json says")
             self._prepare(loaded)
         except NotReady:
@@ -311,9 +277,11 @@ class HotSwap:
     def _show_live(self) -> None:
         self._metrics.model_info.clear()
         self._metrics.model_age_seconds.clear()
+        self._metrics.model_shadow.clear()
         for name, version in self.served().items():
             self._metrics.model_info.labels(name, version_names.shown(version)).set(1)
             self._metrics.model_age_seconds.labels(name).set_function(functools.partial(_age_s, version))
+            self._metrics.model_shadow.labels(name).set(name in self._engine.live.shadows)
 
 
 def _age_s(version: str) -> float:

@@ -33,8 +33,8 @@ class Prequential:
         answer_to: for each type of query the method that answers it.
     """
 
-    def __init__(self, history: History, named: Callable[[str | None], LiveModel], metrics: Metrics) -> None:
-        """`named`: the model of a name; raises `UnknownModel`."""
+    def __init__(self, history: History, named: Callable[[str], LiveModel], metrics: Metrics) -> None:
+        """`named`: the live model or shadow of a name; raises `UnknownModel`."""
         self._history, self._named, self._metrics = history, named, metrics
         self._qualities: dict[str, ModelQuality] = {}
         self.answer_to: dict[type, AnswerTo] = {GetQuality: self.report}

@@ -14,7 +14,7 @@ import structlog
 from gpu.params import params_for
 from service.errors import CorruptLiveFile
 from service.jobs.table import Job as Fields
-from service.jobs.table import JobTable
+from service.jobs.table import JobTable, is_shadow, name_of
 from service.storage import live_versions, version_names
 from service.storage.events import StreamId
 from service.storage.manifest import StoredCalibration
@@ -35,6 +35,7 @@ class Job(msgspec.Struct):
 
     Attributes:
         kind: `train` or `forget`.
+        name, shadow: the name of the model, and whether it becomes a shadow.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
         metrics: of the last epoch; after the end, of the held-out pairs.
@@ -54,6 +55,8 @@ class Job(msgspec.Struct):
     progress: float
     metrics: dict[str, float]
     algorithm: str | None
+    name: str | None
+    shadow: bool
     params: dict[str, Any]
     calibration: StoredCalibration | None
     trials: list[dict[str, Any]]
@@ -93,6 +96,8 @@ class Jobs:
         activate: bool = True,
         force: bool = False,
         tune: bool = False,
+        name: str | None = None,
+        shadow: bool = False,
     ) -> Job:
         """Queue a training on all ratings acknowledged until now.
 
@@ -101,15 +106,24 @@ class Jobs:
             activate: whether the model goes live if it is good enough.
             force: whether it goes live even if it is not good enough.
             tune: whether to search for better values around `params` first.
+            name: under which the model can be live. Default: the algorithm.
+            shadow: whether it learns and is tested, but never answers.
 
         Raises:
             InvalidParams: unknown algorithm or parameter, or a value out of range.
+            InvalidRequest: no model of the algorithm can have that name.
+            Conflict: it shall be a shadow, and a model of that name answers.
             JobRunning: another training is queued or running.
         """
         params_for(algorithm, params)
+        name = version_names.check_name(algorithm if name is None else name, algorithm)
+        if shadow:
+            live_versions.check_shadow(live_versions.read_all(self._data), name)
         fields = {
             "kind": TRAIN,
             "algorithm": algorithm,
+            "name": name,
+            "shadow": str(int(shadow)),
             "params": msgspec.json.encode(params).decode(),
             "activate": str(int(activate)),
             "force": str(int(force)),
@@ -160,6 +174,8 @@ class Jobs:
             progress=float(fields.get("progress", 0)),
             metrics=msgspec.json.decode(fields.get("metrics", "{}")),
             algorithm=fields.get("algorithm"),
+            name=fields.get("name", fields.get("algorithm")),
+            shadow=is_shadow(fields),
             params=msgspec.json.decode(fields.get("params", "{}")),
             trials=msgspec.json.decode(fields.get("trials", "[]")),
             calibration=msgspec.json.decode(fields.get("calibration", "null"), type=StoredCalibration | None),
@@ -183,9 +199,10 @@ class Jobs:
     def _state(self, fields: Fields) -> tuple[Any, str | None]:
         """State and error to show; a promoted version that this process does not serve yet is `activating`."""
         state, error = fields["state"], fields.get("error")
-        version, name = fields.get("version", ""), fields.get("algorithm", "")
+        version = fields.get("version", "")
         if state != "succeeded" or fields.get("promoted") != "1" or self._served is None:
             return state, error
+        name = name_of(fields)
         if self._served().get(name) == version or not self._is_live(name, version):
             return state, error  # this process serves it, or a newer version has replaced it
         failure = self._swap_failure(version)

@@ -23,17 +23,17 @@ RMSE, NDCG = "rmse", "ndcg@10"
 BASELINES = {RMSE: "averages of users and items", NDCG: "the most popular items"}
 
 
-def measure(data: Path, model: Model, corpus: Corpus, backend: Backend) -> dict[str, float]:
+def measure(data: Path, model: Model, corpus: Corpus, backend: Backend, model_name: str) -> dict[str, float]:
     """Metrics on the held-out pairs: RMSE, or NDCG@10 for implicit models; empty if there are no such pairs.
 
     `baseline_…` is the metric of a model without factors (`gpu.evaluate.baseline`), and `live_…` that of the live
-    snapshot of the same name, without its online learning. All use the `middle` of `model` to recognize dislikes.
+    snapshot of `model_name`, without its online learning. All use the `middle` of `model` to recognize dislikes.
     """
     if not len(corpus.held_out):
         return {}
     metrics = _measured(model, corpus, backend, model.middle)
     others = {"baseline": gpu.evaluate.baseline(corpus.training, is_implicit=model.is_implicit)}
-    if (live_model := _live_model(data, model, corpus)) is not None:
+    if (live_model := _live_model(data, model_name, model, corpus)) is not None:
         others["live"] = live_model
     for of, other in others.items():
         name, value = next(iter(_measured(other, corpus, backend, model.middle).items()))
@@ -72,9 +72,9 @@ def finite(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
-def _live_model(data: Path, model: Model, corpus: Corpus) -> Model | None:
-    """The live snapshot of the same name, in the rows of `corpus`; None if there is none or it cannot be read."""
-    version = live_versions.read(data).get(model.params.algorithm)
+def _live_model(data: Path, name: str, model: Model, corpus: Corpus) -> Model | None:
+    """The live snapshot of `name`, in the rows of `corpus`; None if there is none or it cannot be read."""
+    version = live_versions.read(data).get(name)
     if version is None:
         return None
     try:

@@ -32,13 +32,16 @@ class _Last(NamedTuple):
     Attributes:
         watermark: the last entry that it read.
         time_s: its time in Unix seconds.
-        params: the hyperparameters that were requested; the next training uses them again.
+        algorithm, params: the algorithm and the hyperparameters that were requested; the next training uses them again.
+        is_shadow: whether the model is a shadow; the next one is too.
         n_ratings: number of ratings it was trained on; None if there was no training.
     """
 
     watermark: StreamId
     time_s: float
+    algorithm: str
     params: dict[str, object]
+    is_shadow: bool
     n_ratings: int | None
 
 
@@ -87,7 +90,7 @@ class Retraining:
     def _submit(self, name: str, last: _Last) -> None:
         attempt = self._log.last_id(), time.time()
         try:
-            self._jobs.submit_training(name, last.params)
+            self._jobs.submit_training(last.algorithm, last.params, name=name, shadow=last.is_shadow)
         except JobRunning:
             return
         except InvalidParams as error:  # another version of the service wrote the snapshot, with other parameters
@@ -98,11 +101,13 @@ class Retraining:
         watermark, time_s = self._attempts.get(name, (ZERO, self._since_s))
         newest = self._manifest(next(iter(snapshot.versions(self._folder, name)), None))
         if newest is None:
-            return _Last(watermark, time_s, {}, None)
+            return _Last(watermark, time_s, name, {}, False, None)
         watermark = max(watermark, StreamId.parse(newest.watermark))
         time_s = max(time_s if name in self._attempts else 0.0, version_names.time_of(newest.version))
-        served = self._manifest(live_versions.read(self._settings.data).get(name)) or newest
-        return _Last(watermark, time_s, served.given, self._n_trained_on(newest))
+        live = live_versions.read_all(self._settings.data)
+        served = self._manifest(live.versions.get(name)) or newest
+        is_shadow = name in live.shadows
+        return _Last(watermark, time_s, served.algorithm, served.given, is_shadow, self._n_trained_on(newest))
 
     def _manifest(self, version: str | None) -> Manifest | None:
         with contextlib.suppress(CorruptSnapshot, UnknownVersion):

@@ -238,6 +238,16 @@ class JobTable:
         self._client.close()
 
 
+def name_of(job: Job) -> str:
+    """The name of the model of a training; jobs of older versions have none but the algorithm."""
+    return job.get("name", job["algorithm"])
+
+
+def is_shadow(job: Job) -> bool:
+    """Whether the model of a training becomes a shadow."""
+    return job.get("shadow") == "1"
+
+
 def _job(raw: dict[bytes, bytes]) -> Job:
     return {name.decode(): value.decode() for name, value in raw.items()}
 

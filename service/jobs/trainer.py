@@ -92,6 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder with ratings/ and snapshots/")
     parser.add_argument("--job", required=True, help="id of the job, for the process list")
     parser.add_argument("--algorithm", required=True)
+    parser.add_argument("--name", help="under which the model can be live; default: the algorithm")
     parser.add_argument("--params", default="{}", help="JSON object of hyperparameters over the defaults")
     parser.add_argument("--values", default="auto", help="ratings, counts or auto, unless the hyperparameters have it")
     parser.add_argument("--events", type=parse_event_types, default=DEFAULT_TYPES, help="weights of events")
@@ -115,6 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
             n_ranks=options.ranks,
             job=options.job,
             cluster=options.cluster,
+            name=options.name,
         )
     except Cancelled:
         last = TrainerMessage(outcome="cancelled")
@@ -138,6 +140,7 @@ def train(
     n_ranks: int = 1,
     job: str = "job",
     cluster: ClusterAddress | None = None,
+    name: str | None = None,
 ) -> TrainerMessage:
     """Read the log, fit, compare, write a snapshot; return the last message.
 
@@ -154,6 +157,7 @@ def train(
         n_ranks: processes that train the model together; one if the algorithm cannot use several.
         job: name of the work folder of several ranks, below `data`/work.
         cluster: whose workers hold the ranks; None: this machine.
+        name: under which the model can be live; None: the algorithm.
 
     Raises:
         InvalidParams, InvalidRatings, BackendUnavailable, NotEnoughMemory, TrainingDiverged, DeadFactors, CorruptLog:
@@ -189,10 +193,10 @@ def train(
     run = gpu.run_here if ranks is None else ranks.run
     model = _fitted(corpus, hyperparameters, _leaving_room(chosen, corpus, hyperparameters), on_epoch, run)
     chosen.release()
-    metrics = measure(data, model, corpus, chosen) | ({FAR: n_far} if n_far else {})
+    metrics = measure(data, model, corpus, chosen, name or algorithm) | ({FAR: n_far} if n_far else {})
     reason = objection(metrics, len(corpus.held_out))
     rehearse_model(algorithm, chosen)  # fill the cache, so that the service need not compile when it loads the model
-    manifest = _written(data, model, corpus, metrics, watermark, requested)
+    manifest = _written(data, model, corpus, metrics, watermark, requested, name)
     last = TrainerMessage(
         progress=1.0,
         metrics=metrics,
@@ -244,7 +248,13 @@ def _fitted(corpus: Corpus, params: gpu.Params, backend: Backend, on_epoch: OnEp
 
 
 def _written(
-    data: Path, model: Model, corpus: Corpus, metrics: dict[str, float], watermark: str, requested: dict[str, Any]
+    data: Path,
+    model: Model,
+    corpus: Corpus,
+    metrics: dict[str, float],
+    watermark: str,
+    requested: dict[str, Any],
+    name: str | None,
 ) -> Manifest:
     """Write the snapshot; returns its manifest."""
     return snapshot.write(
@@ -256,6 +266,7 @@ def _written(
         watermark=watermark,
         n_ratings=len(corpus.training),
         given=requested,
+        name=name,
         content=None if corpus.catalog is None else content_map_of(model, corpus.catalog),
         has_events=corpus.has_events,
     )

@@ -15,7 +15,7 @@ import msgspec
 from service import threads, tuning
 from service.jobs.cluster_address import ClusterAddress
 from service.jobs.last_words import LastWords
-from service.jobs.table import Job
+from service.jobs.table import Job, name_of
 from service.jobs.trainer import TrainerMessage
 from service.settings import Settings
 from service.storage.files import FileLock
@@ -93,6 +93,7 @@ def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerPr
         "data": settings.data,
         "job": job["id"],
         "algorithm": job["algorithm"],
+        "name": name_of(job),
         "params": job["params"],
         "values": settings.values,
         "events": settings.events,

@@ -23,6 +23,7 @@ from service.storage.backup_manifest import FORMAT, MANIFEST_FILE, BackupManifes
 from service.storage.catching_up import archive_up_to
 from service.storage.events import ZERO
 from service.storage.files import DataLock, FileLock
+from service.storage.live_versions import Live
 from service.storage.log_manifest import Sum
 from service.storage.rating_log import RatingLog
 from service.storage.redis_server import RedisServer
@@ -120,7 +121,7 @@ def back_up(
         written = {"ratings/manifest.json": log_manifest.encoded(listed), "live.json": live_versions.encoded(live)}
         found |= {name: _add(target, name, content) for name, content in written.items()}
         now_ms = int(time.time() * 1000)
-        manifest = BackupManifest(FORMAT, metadata.version("nearfield"), position, now_ms, live, found)
+        manifest = BackupManifest(FORMAT, metadata.version("nearfield"), position, now_ms, live.versions, found)
         _add(target, MANIFEST_FILE, manifest.encoded())
     return manifest
 
@@ -129,13 +130,13 @@ def _add(target: Target, name: str, content: bytes) -> Sum:
     return target.add(name, io.BytesIO(content), len(content), lambda n: None)
 
 
-def _open_snapshots(data: Path, stack: contextlib.ExitStack) -> tuple[dict[str, str], Opened, dict[str, list[Sum]]]:
-    """The live versions, their open files, and the sums of these; another may go live while they are opened."""
+def _open_snapshots(data: Path, stack: contextlib.ExitStack) -> tuple[Live, Opened, dict[str, list[Sum]]]:
+    """The live models, their open files, and the sums of these; another may go live while they are opened."""
     folder = data / "snapshots"
     for attempt in range(ATTEMPTS):
-        live, opened, sums = live_versions.read(data), Opened(), dict[str, list[Sum]]()
+        live, opened, sums = live_versions.read_all(data), Opened(), dict[str, list[Sum]]()
         try:
-            for version in live.values():
+            for version in live.versions.values():
                 digests = snapshot.read_manifest(folder, version).files
                 for name in (*digests, snapshot.MANIFEST_FILE, snapshot.DIGEST_FILE):
                     path = snapshot.path_of(folder, version) / name
@@ -143,7 +144,7 @@ def _open_snapshots(data: Path, stack: contextlib.ExitStack) -> tuple[dict[str, 
                     if name in digests:
                         sums[f"snapshots/{version}/{name}"] = [Sum(os.fstat(file.fileno()).st_size, digests[name])]
         except (UnknownVersion, FileNotFoundError, CorruptSnapshot):
-            if attempt == ATTEMPTS - 1 or live_versions.read(data) == live:
+            if attempt == ATTEMPTS - 1 or live_versions.read_all(data) == live:
                 raise
         else:
             return live, opened, sums

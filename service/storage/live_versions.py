@@ -1,5 +1,8 @@
 """`DATA/live.json`: the live version of each model name, for every process that shares DATA and after a restart.
 
+Live models answer, but for the shadows: the file lists their names under `shadows`, if there are any. They learn and
+are tested like the others.
+
 The file also has `sha256`, a digest of the names and versions, by which an altered file is detected. A file of an older
 version lacks it and gets it when the file is next written.
 """
@@ -8,22 +11,34 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from service.errors import CorruptLiveFile
+from service.errors import Conflict, CorruptLiveFile
 from service.storage import files, snapshot, version_names
 
 LIVE_FILE, LOCK_FILE = "live.json", ".live.lock"
 _DIGEST = "sha256"
-_NAME = re.compile(r"[a-z][a-z-]*")
+_SHADOWS, _BETWEEN = "shadows", " "
+
+
+class Live(NamedTuple):
+    """Name to version of all live models, and the names of those that are shadows."""
+
+    versions: dict[str, str]
+    shadows: frozenset[str]
 
 
 def read(data: Path) -> dict[str, str]:
-    """Name to version; empty if nothing was ever live.
+    """Name to version, also of shadows; empty if nothing was ever live. Raises what `read_all` raises."""
+    return read_all(data).versions
+
+
+def read_all(data: Path) -> Live:
+    """All live models.
 
     Raises:
         CorruptLiveFile: the file is torn or altered.
@@ -31,45 +46,66 @@ def read(data: Path) -> dict[str, str]:
     path = data / LIVE_FILE
     try:
         versions = msgspec.json.decode(files.read_regular(path), type=dict[str, str])
-        _check(versions, versions.pop(_DIGEST, None))
+        digest, text = versions.pop(_DIGEST, None), versions.pop(_SHADOWS, "")
+        live = Live(versions, frozenset(text.split(_BETWEEN)) if text else frozenset())
+        _check(live, digest)
     except FileNotFoundError:
-        return {}
+        return Live({}, frozenset())
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise CorruptLiveFile(
             f"Invalid {path}: expected the versions that are live, as they were written, got a torn or altered file"
             f" ({error}); restore it, or remove it and activate a version of each model"
         ) from error
-    return versions
+    return live
 
 
 def set_version(data: Path, name: str, version: str) -> None:
-    """Make `version` live under `name`; it is on disk on return.
+    """Make `version` live under `name`, so that it answers; it is on disk on return.
 
     Raises:
-        CorruptLiveFile: see `read`; only an operator may remove the file.
+        CorruptLiveFile: see `read_all`; only an operator may remove the file.
         LockTimeout: another process holds the lock of the file.
     """
     with _locked(data):
-        _write(data, {**read(data), name: version})
+        _write(data, _with(read_all(data), name, version))
 
 
 def seal(data: Path) -> None:
     """Add the digest to the file of an older version. Raises what `set_version` raises."""
     with _locked(data):
-        if versions := read(data):
-            _write(data, versions)
+        live = read_all(data)
+        if live.versions:
+            _write(data, live)
 
 
-def activate(data: Path, name: str, version: str) -> None:
+def activate(data: Path, name: str, version: str, *, shadow: bool = False) -> None:
     """`set_version` for a snapshot, which no other process can remove meanwhile.
+
+    Args:
+        data, name, version: see `set_version`.
+        shadow: whether it becomes a shadow.
 
     Raises:
         UnknownVersion: it is gone.
+        Conflict: it shall be a shadow, and another version of the name answers.
         CorruptLiveFile, LockTimeout: see `set_version`.
     """
     with _locked(data):
         snapshot.path_of(data / "snapshots", version)
-        _write(data, {**read(data), name: version})
+        live = read_all(data)
+        if shadow:
+            check_shadow(live, name)
+        _write(data, _with(live, name, version, shadow=shadow))
+
+
+def check_shadow(live: Live, name: str) -> None:
+    """Check that a version of `name` may become a shadow.
+
+    Raises:
+        Conflict: one answers.
+    """
+    if name in live.versions and name not in live.shadows:
+        raise Conflict(f"Invalid name of a shadow: expected one that does not answer, got {name!r}; name it otherwise")
 
 
 def retire(data: Path, version: str, successor: str | None) -> bool:
@@ -82,11 +118,11 @@ def retire(data: Path, version: str, successor: str | None) -> bool:
         CorruptLiveFile, LockTimeout: see `set_version`.
     """
     with _locked(data):
-        versions, name = read(data), version_names.name_of(version)
-        if versions.get(name) == version:
+        live, name = read_all(data), version_names.name_of(version)
+        if live.versions.get(name) == version:
             if successor is None:
                 return False
-            _write(data, {**versions, name: successor})
+            _write(data, _with(live, name, successor, shadow=name in live.shadows))
         snapshot.remove(data / "snapshots", version)
         return True
 
@@ -105,25 +141,38 @@ def _locked(data: Path) -> Iterator[None]:
         yield
 
 
-def _write(data: Path, versions: dict[str, str]) -> None:
-    files.replace(data / LIVE_FILE, encoded(versions))
+def _with(live: Live, name: str, version: str, *, shadow: bool = False) -> Live:
+    shadows = live.shadows | {name} if shadow else live.shadows - {name}
+    return Live({**live.versions, name: version}, shadows)
 
 
-def encoded(versions: dict[str, str]) -> bytes:
-    """The content of the file for these versions by name."""
-    document = versions | {_DIGEST: _digest(versions)}
+def _write(data: Path, live: Live) -> None:
+    files.replace(data / LIVE_FILE, encoded(live))
+
+
+def encoded(live: Live) -> bytes:
+    """The content of the file for these models."""
+    document = live.versions | _shadows_of(live.shadows)
+    document[_DIGEST] = _digest(live)
     return msgspec.json.format(msgspec.json.encode(document, order="sorted"))
 
 
-def _check(versions: dict[str, str], digest: str | None) -> None:
-    if digest is not None and digest != _digest(versions):
+def _shadows_of(shadows: Collection[str]) -> dict[str, str]:
+    return {_SHADOWS: _BETWEEN.join(sorted(shadows))} if shadows else {}
+
+
+def _check(live: Live, digest: str | None) -> None:
+    if digest is not None and digest != _digest(live):
         raise ValueError(f"its {_DIGEST} is not that of its names and versions")
-    for name, version in versions.items():
-        if not _NAME.fullmatch(name):
+    for name, version in live.versions.items():
+        if not version_names.NAME.fullmatch(name):
             raise ValueError(f"{name[:64]!r} is no name of a model")
         if not version_names.is_version(version, name):
             raise ValueError(f"{version[:64]!r} is no version of {name}")
+    if not live.shadows <= live.versions.keys():
+        raise ValueError("it names a shadow without a version")
 
 
-def _digest(versions: dict[str, str]) -> str:
-    return hashlib.sha256(msgspec.json.encode(versions, order="sorted")).hexdigest()
+def _digest(live: Live) -> str:
+    content = live.versions | _shadows_of(live.shadows)
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()

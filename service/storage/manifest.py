@@ -72,8 +72,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """Description of a snapshot.
 
     Attributes:
-        version: `<algorithm>-<UTC yyyymmddThhmmss>-<4 hex>`, the name of its folder.
-        algorithm: also the name under which it can be live.
+        version: `<name>-<UTC yyyymmddThhmmss>-<4 hex>`, the name of its folder; it can be live under the name.
+        algorithm: also the name, if the training was given none.
         parameters: the hyperparameters of its training.
         mean, scale: see `gpu.model.Model`.
         metrics: measured on held-out pairs after training.

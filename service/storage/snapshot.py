@@ -66,6 +66,7 @@ def write(
     watermark: str,
     n_ratings: int | None = None,
     given: dict[str, Any] | None = None,
+    name: str | None = None,
     version: str | None = None,
     content: ContentMap | None = None,
     has_events: bool = False,
@@ -77,9 +78,10 @@ def write(
         model, user_ids, item_ids, content: the model, the ids of its rows, and its content map, if any.
         metrics, watermark, n_ratings, has_events: see `Manifest`.
         given: the hyperparameters that were requested. Default: those that differ from the defaults.
-        version: default: a new one.
+        name: under which it can be live. Default: its algorithm.
+        version: default: a new one of `name`.
     """
-    version = version or new_version(model.params.algorithm)
+    version = version or new_version(name or model.params.algorithm)
     temporary = folder / f".{version}.{os.getpid()}.tmp"
     temporary.mkdir(parents=True)
     try:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from service import operations
 from service.api.dependencies import ItemId, PathName, TheService, UserId, answers, reply
 from service.api.schemas import NoParameters, Retrain, Wait, Written
-from service.engine.model_swap import ModelInfo
+from service.engine.model_info import ModelInfo
 from service.engine.quality_queries import GetQuality, QualityReport
 from service.jobs.jobs import Job
 from service.operations import Forgotten, JobList, ModelList
@@ -24,11 +24,19 @@ WaitQuery = Annotated[Wait, Query()]
 
 
 @router.post(
-    "/retrain", status_code=202, responses=answers(Job, 202, "Queued", http_409="A job is already queued or running")
+    "/retrain",
+    status_code=202,
+    responses=answers(
+        Job,
+        202,
+        "Queued",
+        http_409="A job is queued or running, or the name of the shadow is that of a model that answers",
+    ),
 )
 async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> Response:
     """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
-    training = operations.SubmitTraining(body.algorithm, json.dumps(body.params), body.activate, body.force, body.tune)
+    how = body.activate, body.force, body.tune, body.name, body.shadow
+    training = operations.SubmitTraining(body.algorithm, json.dumps(body.params), *how)
     return reply(await serving.operate(training), 202)
 
 

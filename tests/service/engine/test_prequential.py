@@ -132,7 +132,7 @@ def test_a_sample_of_each_batch_is_tested_before_it_is_learned(algorithm: str) -
     history = history_of(entries())
     live_model = live(history, trained(history, algorithm), has_events=True)
     ranking, metrics = ranking_of(history, live_model), Metrics()
-    prequential, oracle = Prequential(history, ranking.live.named, metrics), Oracle(history, live_model)
+    prequential, oracle = Prequential(history, ranking.live.tested, metrics), Oracle(history, live_model)
     for given in batches(7):
         oracle.test(given)
         prequential.test(ranking.models(), runs_of(given))
@@ -156,7 +156,7 @@ def test_a_sample_of_each_batch_is_tested_before_it_is_learned(algorithm: str) -
 def test_what_was_applied_before_is_not_tested_again() -> None:
     history = history_of(entries())
     ranking = ranking_of(history, live(history, trained(history, "als-implicit")))
-    prequential = Prequential(history, ranking.live.named, Metrics())
+    prequential = Prequential(history, ranking.live.tested, Metrics())
     prequential.test(ranking.models(), runs_of(entries()))
     prequential.test(ranking.models(), runs_of([Entry(StreamId(10_000, 0), "hide", subject="i1")]))
     report = prequential.report(GetQuality(model="als-implicit"), "5-0")
@@ -171,7 +171,7 @@ def test_a_model_without_its_taste_is_found_out() -> None:
     values = []
     for live_model in (good, noise):
         ranking = ranking_of(history, live_model)
-        prequential = Prequential(history, ranking.live.named, Metrics())
+        prequential = Prequential(history, ranking.live.tested, Metrics())
         pairs = [(user, item) for user in range(60) for item in range(40) if not (7 * user + 3 * item) % 5]
         liked = [RatingEvent(f"u{u}", f"i{i}", 5.0, 9.0) for u, i in pairs if liking(u, i) == 5.0]
         for start in range(0, len(liked), N_TESTED):

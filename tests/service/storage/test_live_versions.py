@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import CorruptLiveFile, LockTimeout, UnknownVersion
+from service.errors import Conflict, CorruptLiveFile, LockTimeout, UnknownVersion
 from service.storage import live_versions
 from service.storage.files import FileLock
 
@@ -77,3 +77,33 @@ def test_waiting_for_the_lock_times_out(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(taking.__func__, "__defaults__", (0.1,))
     with FileLock.take(tmp_path / live_versions.LOCK_FILE), pytest.raises(LockTimeout, match=live_versions.LOCK_FILE):
         live_versions.set_version(tmp_path, "als", f"als{SUFFIX}")
+
+
+def test_shadows_are_live_and_told_apart(tmp_path: Path) -> None:
+    names = "home-b", "c2"
+    for name in (*names, "als"):
+        (tmp_path / "snapshots" / f"{name}{SUFFIX}").mkdir(parents=True)
+        live_versions.activate(tmp_path, name, f"{name}{SUFFIX}", shadow=name in names)
+    live_versions.seal(tmp_path)
+    assert live_versions.read_all(tmp_path).shadows == set(names)
+    assert live_versions.read(tmp_path) == {name: f"{name}{SUFFIX}" for name in (*names, "als")}
+    with pytest.raises(Conflict, match="expected one that does not answer, got 'als'"):
+        live_versions.activate(tmp_path, "als", f"als{SUFFIX}", shadow=True)
+    assert live_versions.retire(tmp_path, f"c2{SUFFIX}", f"c2{OTHER}")  # as when a user is forgotten in it
+    assert live_versions.read_all(tmp_path).shadows == set(names)
+    live_versions.activate(tmp_path, "home-b", f"home-b{SUFFIX}")
+    assert live_versions.read_all(tmp_path).shadows == {"c2"}
+
+
+def test_every_altered_byte_of_a_file_with_shadows_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "snapshots" / f"als{SUFFIX}").mkdir(parents=True)
+    live_versions.activate(tmp_path, "als", f"als{SUFFIX}", shadow=True)
+    path = tmp_path / live_versions.LIVE_FILE
+    intact = path.read_bytes()
+    for position in range(len(intact)):
+        altered = bytearray(intact)
+        altered[position] ^= 4
+        path.write_bytes(altered)
+        if intact[position] not in b" \n":
+            with pytest.raises(CorruptLiveFile, match=str(path)):
+                live_versions.read_all(tmp_path)

@@ -17,7 +17,7 @@ ServiceError (500)
 │   ├── UnknownVersion: no snapshot of that version
 │   ├── UnknownScenario, in `service.engine.document_queries`
 │   └── UnknownJob
-├── Conflict (409): the present state forbids the request
+├── Gone (410), Conflict (409): what a cursor continues is gone; the present state forbids the request
 │   └── JobRunning: a retrain is queued or running; carries its id
 ├── TooManyRequests (429): over the rate limit
 ├── Unavailable (503, Retry-After): try again, nothing was lost
@@ -28,16 +28,13 @@ ServiceError (500)
 │   ├── NewerEntry: a newer version wrote an entry; upgrade this process
 │   ├── CorruptLiveFile: live.json is torn or altered
 │   ├── NotReady: ratings are still being read, or the requested model is being prepared
-│   ├── NotSeenYet: `wait_for` was not reached in time
 │   ├── StaleScenario, in `service.engine.document_queries`
-│   └── Overloaded: too many requests are waiting
+│   └── NotSeenYet, Overloaded: `wait_for` was not reached in time; too many requests are waiting
 ├── CorruptSnapshot (422): a snapshot is torn or altered
 │   └── NewerSnapshot: a newer version wrote it
 ├── CorruptLog (500): a segment of the rating log is torn or altered
-├── VolatileServer (503): the configured Redis could lose acknowledged ratings
-├── StreamReplaced (503): Redis and the rating log contradict each other; an operator must decide
-├── ServerFailed (503): the embedded Redis server does not start
-├── DataInUse (500): another process holds the data folder
+├── VolatileServer, StreamReplaced (503): Redis could lose acknowledged ratings; Redis and the rating log contradict
+├── ServerFailed (503), DataInUse (500): the embedded Redis does not start; another process holds the data folder
 ├── BadEntry (422): a stream entry that is not in the format of `service.storage.events`
 ├── InvalidSetting (422): an option or an environment variable has a value that cannot be used
 └── InvalidRatingsFile (422): a file of ratings or items cannot be read; the message names the line
@@ -166,6 +163,12 @@ class UnknownJob(NotFound):
     """No job has that id."""
 
     slug, title = "unknown-job", "Unknown job"
+
+
+class Gone(ServiceError):
+    """The model whose list a cursor continues is not live any more."""
+
+    status, slug, title = 410, "gone", "Gone"
 
 
 class Conflict(ServiceError):

@@ -49,7 +49,6 @@ RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
 CHECK_REDIS_EVERY_S = 1.0  # seconds
 READY_POLL_S = 0.02  # seconds
 REDIS = "redis"
-
 BOOT_STOP_S = 6.0  # seconds for an unfinished start when the process stops: longer than the timeout of a call to Redis
 
 _Value = TypeVar("_Value")
@@ -300,6 +299,7 @@ class Runtime(Components):
         while not self._is_stopping:
             try:
                 await asyncio.to_thread(self._stream.verify)
+                self._engine.cursors.signer = await asyncio.to_thread(self._stream.signer)
             except VolatileServer:
                 raise
             except Unavailable as error:

@@ -56,7 +56,7 @@ def run_all(service: Service) -> Iterator[tuple[Example, httpx.Response]]:
         response = example.sent(service.client, known)
         answer = response.json()
         if isinstance(answer, dict):
-            names = {"STREAM_ID": "stream_id", "VERSION": "version", "JOB": "id"}
+            names = {"STREAM_ID": "stream_id", "VERSION": "version", "JOB": "id", "NEXT": "next"}
             known |= {name: answer[key] for name, key in names.items() if answer.get(key)}
         if isinstance(answer, dict) and answer.get("state") in ("queued", "running", "activating"):
             service.api.ended_job(answer["id"])

@@ -21,6 +21,7 @@ from service.storage.events import MAX_OFFSET, Source
 
 REFERENCE = "#/components/schemas/{name}"
 DOCUMENTED: dict[str, Any] = {}
+GONE = "The model of the cursor is not live any more"
 PERCENT_ENCODED_ID = "Percent-encoded, so any character may occur in it."
 
 

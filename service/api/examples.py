@@ -44,7 +44,7 @@ PARAMETERS: dict[str, Any] = {
     "half_life": "7d",
     "filter": {"tag.genre": "western", "max.price": "20"},
     "available": True,
-    "cursor": "0123456789abcdef",
+    "cursor": "",
     "name": "home",
     "scenario": "home",
     "diversity": 0.3,
@@ -156,6 +156,9 @@ PROBLEMS = {
         403, "forbidden", "Forbidden", "Invalid X-API-Key: expected a key that may write, got one that may read"
     ),
     404: _problem(404, "unknown-user", "Unknown user", f"user {USER!r} has no ratings"),
+    410: _problem(
+        410, "gone", "Gone", f"the cursor's model {VERSION} is not live any more: begin again with `cursor=`"
+    ),
     409: _problem(
         409,
         "job-running",

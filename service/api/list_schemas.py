@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
@@ -32,6 +33,7 @@ MAX_OFFSET = 1_000_000_000
 MAX_USERS = 1000  # users of one request, and ratings of one anonymous request
 MAX_EXPLORE_BELOW = 20  # ratings; each number below is a ranking of its own
 MAX_SET = 100  # items whose neighbors are asked for together
+MAX_CURSOR = 80_000  # characters
 MAX_ITEMS = 10_000  # items in each of `candidates` and `exclude`
 NO_FIELDS: Mapping[str, Any] = {}
 FIELDS = Recommend.__struct_fields__
@@ -45,6 +47,14 @@ Time = Annotated[float, BeforeValidator(lambda value: unix_seconds(value) if isi
 OrderHalfLife = Annotated[
     float | None,
     Field(gt=0, le=1e6, description="Newer ratings after which a rating weighs half; default: all weigh alike."),
+]
+ListingCursor = Annotated[str | None, AfterValidator(lambda text: text or None)]
+Cursor = Annotated[
+    str | None,
+    Field(
+        max_length=MAX_CURSOR,
+        description="Empty: begin to read page by page. Else `next` of the page before, with equal parameters.",
+    ),
 ]
 ModelName = Annotated[str | None, Field(description="Name of a live model; default: the first of `default_models`.")]
 
@@ -90,6 +100,7 @@ class Page(Wait):
     n: Count = Popular().n
     offset: Offset = Popular().offset
     min_ratings: MinRatings = Popular().min_ratings
+    cursor: Cursor = _DEFAULT.cursor
 
 
 class PopularQuery(FilterQuery, Page):
@@ -115,7 +126,7 @@ class LatestQuery(FilterQuery, Page):
 
 
 def _page_of(query: PopularQuery | LatestQuery) -> dict[str, Any]:
-    return {name: getattr(query, name) for name in LatestItems.__struct_fields__}
+    return {name: getattr(query, name) for name in LatestItems.__struct_fields__ if hasattr(query, name)}
 
 
 class NeighborsQuery(Wait):
@@ -123,13 +134,14 @@ class NeighborsQuery(Wait):
 
     n: Count = _DEFAULT.n
     model: ModelName = None
+    cursor: Cursor = _DEFAULT.cursor
 
 
 class ListQuery(Wait):
     """A page of all there are."""
 
     n: Count = ListUsers().n
-    cursor: str | None = Field(None, description="`next` of the page before; default: the first page.")
+    cursor: ListingCursor = Field(None, description="`next` of the page before; empty or by default: the first page.")
 
 
 class ItemsQuery(_FilterParameters, ListQuery):
@@ -214,6 +226,7 @@ class Filters(Strict):
 class RecommendQuery(FilterQuery, Filters, Wait):
     """Query of `GET /recommend/{user}`."""
 
+    cursor: Cursor = _DEFAULT.cursor
     scenario: ScenarioName = None
 
     @property
@@ -241,11 +254,14 @@ class SetBody(Wait):
     model: ModelName = None
     filter: Filter | None = None
     available: Available = _DEFAULT.available
+    cursor: Cursor = _DEFAULT.cursor
 
     @property
     def query(self) -> SetNeighbors:
         """The query for the engine."""
-        return SetNeighbors(**{name: getattr(self, name) for name in SetNeighbors.__struct_fields__})
+        return SetNeighbors(
+            **{name: getattr(self, name) for name in SetNeighbors.__struct_fields__ if hasattr(self, name)}
+        )
 
 
 class _Body(ScenarioBody, Wait):
@@ -277,6 +293,7 @@ class RecommendBody(_Body):
         few_faults(ExtraRating, MAX_USERS),
     ] = None
     order_half_life: OrderHalfLife = _DEFAULT.order_half_life
+    cursor: Cursor = _DEFAULT.cursor
 
     def query(self, base: Mapping[str, Any] = NO_FIELDS, **more: Any) -> Recommend:
         """The query for the engine."""
@@ -294,6 +311,7 @@ class AnonymousBody(_Body):
 
     ratings: Annotated[list[ItemRating], Field(min_length=1, max_length=MAX_USERS), few_faults(ItemRating, MAX_USERS)]
     order_half_life: OrderHalfLife = _DEFAULT.order_half_life
+    cursor: Cursor = _DEFAULT.cursor
 
     def query(self, base: Mapping[str, Any] = NO_FIELDS, **more: Any) -> Recommend:
         """The query for the engine."""

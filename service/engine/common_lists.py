@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from gpu.ranking.eligible import Eligible
 from service.engine.applied import Applied
+from service.engine.batches import count_of
 from service.engine.history import History
 from service.engine.latest import Latest
 from service.engine.lookups import AnswerTo
 from service.engine.popularity import Popularity
-from service.engine.queries import LatestItems, Popular, PopularItems, Recommend, ScoredItem, count_of
+from service.engine.queries import LatestItems, Popular, PopularItems, Recommend, ScoredItem
 from service.engine.selection import Selection
 from service.engine.top_items import TopItems
 from service.engine.trending import Moves, Trending
@@ -126,7 +127,8 @@ class CommonLists:
         return PopularItems(self._items(query, top), as_of, self.warnings(None), eligible)
 
     def _items(self, query: Popular | LatestItems, top: TopItems) -> list[ScoredItem]:
-        return self._scored(*self._best(query, top, query.n, query.offset, self._selection.eligible(query)))
+        left_out, eligible = self._selection.excluded(query), self._selection.eligible(query)
+        return self._scored(*self._best(query, top, query.n, query.offset, eligible, left_out))
 
     def _scored(self, rows: list[int], scores: list[float]) -> list[ScoredItem]:
         return list(map(ScoredItem, self._history.items.ids(rows), scores))

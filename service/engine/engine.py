@@ -19,6 +19,7 @@ import structlog
 from gpu.backend import Backend
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.catch_up import CatchUp
+from service.engine.cursors import Cursors
 from service.engine.fairness import Client
 from service.engine.history import History
 from service.engine.live_model import LiveModel
@@ -51,6 +52,7 @@ class Engine:
     Attributes:
         history: ids and last ratings; use it only in slices (`run_slices`).
         live: the live models; only `model_swap` changes it.
+        cursors: answers queries; takes the key of the service once Redis is there.
         stages: progress of the start; the service is ready when all are done.
         failure: the error that stopped the thread, or None.
         n_forgotten: number of users who have been forgotten since the start.
@@ -83,6 +85,7 @@ class Engine:
         self._metrics, self._on_failure = metrics or Metrics(), on_failure
         self._ranking = Ranking(history, default_models, half_lives)
         self.live = self._ranking.live
+        self.cursors = Cursors(history, self._ranking)
         self._prequential = Prequential(history, self.live.tested, self._metrics)
         self._ranking.answer_to |= self._prequential.answer_to
         self.n_forgotten = 0
@@ -269,7 +272,7 @@ class Engine:
         self._metrics.queue_seconds.observe(QUERIES, *[now - pending.since for pending in pending_queries])
         self._metrics.batch_size.observe((), len(pending_queries))
         pending_queries = self._pending_queries.in_time(pending_queries, now)
-        answers = self._ranking.answer([pending.query for pending in pending_queries], self._as_of)
+        answers = self.cursors.answer([pending.query for pending in pending_queries], self._as_of)
         self._pending_queries.answer(pending_queries, answers)
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
             self.backend.check()  # without a working device every request would fail while the service reports ready

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from service.engine.batches import count_of
 from service.engine.common_lists import CommonLists
 from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.live_models import NONE_LIVE, LiveModels
-from service.engine.queries import Fallback, Recommend, Recommendation, ScoredItem, count_of
+from service.engine.queries import Fallback, Recommend, Recommendation, ScoredItem
 from service.engine.rule_sources import CommonSource
 from service.engine.ruled_lists import RuledLists
 from service.engine.rules import has_rules

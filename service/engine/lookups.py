@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from service.engine.batches import count_of
 from service.engine.catalog_lookups import CatalogLookups
 from service.engine.catalog_queries import GetCatalogNames, GetItem, ListItems, ListUsers
 from service.engine.document_queries import GetDocument, ListDocuments
@@ -26,7 +27,6 @@ from service.engine.queries import (
     SetNeighbors,
     UserNeighbors,
     UserRatings,
-    count_of,
 )
 from service.engine.rating_lists import RatingLists, shortest
 from service.engine.rating_queries import AllRatings, ItemRatings
@@ -80,6 +80,7 @@ class Lookups:
 
     def _of_item(self, query: Neighbors, live_model: LiveModel, as_of: str) -> ItemNeighbors:
         shown = ~self._selection.hidden(query).mask
+        shown[self._selection.excluded(query)] = False
         if (eligible := self._selection.eligible(query)) is not None:
             shown &= eligible.mask(len(shown))
         rows, scores = similar_items(live_model, self._item(query.id), query.n, shown)
@@ -96,6 +97,7 @@ class Lookups:
         """
         live_model = self._live_model(query.model)
         shown = ~self._selection.hidden(query).mask
+        shown[self._selection.excluded(query)] = False
         if (eligible := self._selection.eligible(query)) is not None:
             shown &= eligible.mask(len(shown))
         items = np.unique(self._selection.rows(query.items))
@@ -109,7 +111,8 @@ class Lookups:
         return NeighborsOfSet(neighbors, *model, as_of, warnings, count_of(eligible))
 
     def _of_user(self, query: Neighbors, live_model: LiveModel, as_of: str) -> UserNeighbors:
-        rows, scores = similar_users(live_model, self._user(query.id), query.n)
+        users = [row for user in query.exclude if (row := self._history.users.row(user)) is not None]
+        rows, scores = similar_users(live_model, self._user(query.id), query.n, np.array(users, dtype=np.int64))
         ids = self._history.users.ids(rows.tolist())
         neighbors = [ScoredUser(user, score) for user, score in zip(ids, scores.tolist(), strict=True)]
         return UserNeighbors(query.id, neighbors, live_model.name, live_model.shown_version, as_of)

@@ -6,12 +6,11 @@ so that a front process can send them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpu.ranking.eligible import Eligible
 from service.engine.catalog_queries import CatalogAnswer, CatalogQuery
 from service.engine.document_queries import DocumentAnswer, DocumentQuery
 from service.engine.quality_queries import GetQuality, QualityReport
@@ -33,6 +32,7 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
         order_half_life: newer ratings of the user after which one counts half, for models that weigh ratings.
         n, offset: `n` items after the `offset` best ones.
         exclude: ids never to show.
+        cursor: of the page before, empty for the first page: the answer has `next`. See `service.engine.cursors`.
         candidates: the only ids to rank; None ranks all.
         filter: canonical text of `service.engine.filter_tree`: only items that pass it are ranked; None ranks all.
         available: whether to leave out items that are not available now.
@@ -75,6 +75,7 @@ class Recommend(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     max_per: tuple[str, int] | None = None
     diversity: float = 0.0
     of_scenario: tuple[str, str] | None = None
+    cursor: str | None = None
 
 
 class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -86,6 +87,8 @@ class Neighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     model: str | None = None
     filter: str | None = None
     available: bool = True
+    exclude: Sequence[str] = ()
+    cursor: str | None = None
 
 
 class SetNeighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -96,6 +99,8 @@ class SetNeighbors(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tr
     model: str | None = None
     filter: str | None = None
     available: bool = True
+    exclude: Sequence[str] = ()
+    cursor: str | None = None
 
 
 class Estimate(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -123,6 +128,8 @@ class Popular(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     filter: str | None = None
     available: bool = True
     half_life: str | None = None
+    exclude: Sequence[str] = ()
+    cursor: str | None = None
 
 
 class LatestItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -133,6 +140,8 @@ class LatestItems(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=Tru
     min_ratings: int = 0
     filter: str | None = None
     available: bool = True
+    exclude: Sequence[str] = ()
+    cursor: str | None = None
 
 
 class UserRatings(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -185,6 +194,7 @@ class Recommendation(Struct):
 
     Attributes:
         eligible: items that pass the filter and may be shown; only if there is a filter.
+        next: the cursor of the next page, null after the last one; only if the query has a cursor.
     """
 
     user: str | None
@@ -196,6 +206,7 @@ class Recommendation(Struct):
     warnings: list[str]
     fallback: Fallback | UnsetType = UNSET
     eligible: int | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
     took_ms: float = 0.0
     request_id: str = ""
 
@@ -215,6 +226,7 @@ class ItemNeighbors(Struct):
     model_version: str
     as_of: str
     eligible: int | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
 
 
 class NeighborsOfSet(Struct):
@@ -232,6 +244,7 @@ class NeighborsOfSet(Struct):
     as_of: str
     warnings: list[str]
     eligible: int | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
 
 
 class UserNeighbors(Struct):
@@ -242,6 +255,7 @@ class UserNeighbors(Struct):
     model: str
     model_version: str
     as_of: str
+    next: str | UnsetType | None = UNSET
 
 
 class RatingEstimate(Struct):
@@ -269,6 +283,7 @@ class PopularItems(Struct):
     as_of: str
     warnings: list[str]
     eligible: int | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
 
 
 class Rating(Struct, gc=False):
@@ -302,20 +317,3 @@ Answer = (
     | DocumentAnswer
     | QualityReport
 )
-
-
-def of_each(function: Callable[[Recommend], Any], queries: Sequence[Recommend]) -> list[Any]:
-    """`function` of each query; a query of several users occurs several times and is computed once."""
-    distinct = {id(query): query for query in queries}
-    values = {key: function(query) for key, query in distinct.items()}
-    return [values[id(query)] for query in queries]
-
-
-def count_of(eligible: Eligible | None) -> int | UnsetType:
-    """The field `eligible` of an answer."""
-    return UNSET if eligible is None else eligible.count
-
-
-def one_failure_fails_all(answers: list[Any]) -> Any:
-    """The first exception among the answers of one query, else the answers."""
-    return next((answer for answer in answers if isinstance(answer, Exception)), answers)

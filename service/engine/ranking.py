@@ -13,6 +13,7 @@ from gpu.ranking import topn
 from gpu.ratings import Rows
 from gpu.refit_rules import MAX_RATINGS_OF_USERS
 from service.engine.applied import Applied
+from service.engine.batches import count_of, of_each, one_failure_fails_all
 from service.engine.common_lists import CommonLists
 from service.engine.exploration import Exploration, Lists
 from service.engine.fallback_lists import FallbackLists
@@ -20,16 +21,7 @@ from service.engine.history import History
 from service.engine.live_model import LiveModel
 from service.engine.live_models import LiveModels
 from service.engine.lookups import AnswerTo, Lookups
-from service.engine.queries import (
-    Query,
-    Reason,
-    Recommend,
-    Recommendation,
-    ScoredItem,
-    count_of,
-    of_each,
-    one_failure_fails_all,
-)
+from service.engine.queries import Query, Reason, Recommend, Recommendation, ScoredItem
 from service.engine.rule_sources import ModelSource
 from service.engine.ruled_lists import RuledLists
 from service.engine.rules import has_rules

@@ -12,9 +12,10 @@ from gpu.ranking import topn
 from gpu.ranking.diversity import similarities
 from gpu.ranking.eligible import Eligible
 from gpu.ratings import Rows
+from service.engine.batches import of_each
 from service.engine.common_lists import CommonLists
 from service.engine.live_model import LiveModel
-from service.engine.queries import Recommend, of_each
+from service.engine.queries import Recommend
 from service.engine.ruled_lists import Line, Similarities
 from service.engine.selection import Selection
 

@@ -33,7 +33,7 @@ class Selection:
         rows = map(self._history.items.row, ids)
         return np.array([row for row in rows if row is not None], dtype=np.int32)
 
-    def excluded(self, query: Recommend) -> NDArray[np.int32]:
+    def excluded(self, query: Recommend | Popular | LatestItems | Neighbors | SetNeighbors) -> NDArray[np.int32]:
         """The items that the query excludes."""
         return self.rows(query.exclude)
 

@@ -58,10 +58,15 @@ def similar_to_set(live_model: LiveModel, items: NDArray[np.int32], n: int, show
     return listed[order], means[order]
 
 
-def similar_users(live_model: LiveModel, user: int, n: int) -> Ranked:
-    """Users with ratings, by cosine of factors, or of ratings if the model has item weights; the most similar first."""
+def similar_users(live_model: LiveModel, user: int, n: int, left_out: NDArray[np.int64]) -> Ranked:
+    """Users with ratings, by cosine of factors, or of ratings if the model has item weights; the most similar first.
+
+    Args:
+        left_out: rows of users who are not listed.
+    """
     rows = live_model.table.rows
     rated = rows.lengths > 0
+    rated[left_out] = False
     if live_model.model.params.has_item_weights:
         return topn.others(weighted.user_cosines(live_model.model, rows, user), user, n, rated)
     return topn.similar(live_model.model.user_factors, user, n, rated)

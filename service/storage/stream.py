@@ -4,12 +4,14 @@ nearfield:ratings    stream, one entry per accepted request (`service.storage.ev
 nearfield:trimmed    string, the highest id that trimming has removed; written before the entries are removed
 nearfield:rejected   stream, bad entries under their original id, with the reason
 nearfield:commit     string, a position that a process has asked the archiver to commit
+nearfield:signing    string, the key of `service.signing`; all processes with this Redis have the same
 nearfield:never      never exists; `pause` blocks on it, and commands that must change nothing name it
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +23,7 @@ import structlog
 
 from service.errors import InvalidKey, StreamReplaced, StreamUnavailable
 from service.settings import AppendFsync
+from service.signing import KEY_BYTES, Signer
 from service.storage import aof_files
 from service.storage.append_pipe import RedisPipe
 from service.storage.appender import NEVER, RATINGS, Appender
@@ -31,6 +34,7 @@ from service.storage.redis_client import REPACK, TRIM, connect, id_of, position_
 TRIMMED = "nearfield:trimmed"
 REJECTED = "nearfield:rejected"
 COMMIT = "nearfield:commit"
+SIGNING = "nearfield:signing"
 
 MAX_REJECTED = 10_000
 COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
@@ -115,6 +119,12 @@ class Stream:
         """
         self._check_durability()
         self._raise_last_id(self._floor())
+
+    def signer(self) -> Signer:
+        """A signer with the key that the first process made. Raises `StreamUnavailable`."""
+        with translated():
+            self._client.set(SIGNING, secrets.token_bytes(KEY_BYTES), nx=True)
+            return Signer(self._client.get(SIGNING))
 
     def verify_run(self, run_id: str) -> None:
         """`verify`, for a connection of another process to the server with this run id (`appender.run_id_of`).

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service.api.dependencies import ItemId, TheService, UserId, answers, check_n, reply
+from service.api.dependencies import GONE, ItemId, TheService, UserId, answers, check_n, reply
 from service.api.filter_parser import PARAMETERS
 from service.api.list_schemas import EstimateQuery, ItemNeighborsQuery, ListQuery, NeighborsQuery, RatingsQuery, SetBody
 from service.api.schemas import NoParameters
@@ -28,7 +28,7 @@ router = APIRouter(tags=["lookups"])
 
 @router.get(
     "/items/{item}/neighbors",
-    responses=answers(ItemNeighbors, http_404="Unknown item, or no live model of that name"),
+    responses=answers(ItemNeighbors, http_404="Unknown item, or no live model of that name", http_410=GONE),
     openapi_extra=PARAMETERS,
 )
 async def list_item_neighbors(
@@ -37,12 +37,21 @@ async def list_item_neighbors(
     """The items most similar to one item."""
     check_n(serving, query.n)
     asked = Neighbors(
-        kind="item", id=item, n=query.n, model=query.model, filter=query.filter, available=query.available
+        kind="item",
+        id=item,
+        n=query.n,
+        model=query.model,
+        filter=query.filter,
+        available=query.available,
+        cursor=query.cursor,
     )
     return reply(await serving.answer(asked, query.position))
 
 
-@router.post("/neighbors", responses=answers(NeighborsOfSet, http_404="No known item, or no live model of that name"))
+@router.post(
+    "/neighbors",
+    responses=answers(NeighborsOfSet, http_404="No known item, or no live model of that name", http_410=GONE),
+)
 async def list_set_neighbors(body: SetBody, query: Annotated[NoParameters, Query()], serving: TheService) -> Response:
     """The items most similar to several items together."""
     check_n(serving, body.n)
@@ -50,12 +59,13 @@ async def list_set_neighbors(body: SetBody, query: Annotated[NoParameters, Query
 
 
 @router.get(
-    "/users/{user}/neighbors", responses=answers(UserNeighbors, http_404="Unknown user, or no live model of that name")
+    "/users/{user}/neighbors",
+    responses=answers(UserNeighbors, http_404="Unknown user, or no live model of that name", http_410=GONE),
 )
 async def list_user_neighbors(user: UserId, query: Annotated[NeighborsQuery, Query()], serving: TheService) -> Response:
     """The users most similar to one user."""
     check_n(serving, query.n)
-    asked = Neighbors(kind="user", id=user, n=query.n, model=query.model)
+    asked = Neighbors(kind="user", id=user, n=query.n, model=query.model, cursor=query.cursor)
     return reply(await serving.answer(asked, query.position))
 
 

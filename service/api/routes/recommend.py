@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.dependencies import TheScenarios, TheService, UserId, answers, check_n, decoded, reply
+from service.api.dependencies import GONE, TheScenarios, TheService, UserId, answers, check_n, decoded, reply
 from service.api.fast_reads import FastGet
 from service.api.filter_parser import PARAMETERS, PREFIXES
 from service.api.list_schemas import AnonymousBody, LatestQuery, PopularQuery, RecommendBody, RecommendQuery, UsersBody
@@ -32,8 +32,8 @@ from service.storage.events import StreamId
 router = APIRouter(tags=["recommendations"])
 UNKNOWN_USER = "Unknown user with fallback=none, or no live model of that name"
 MAX_CACHED_QUERY_BYTES = 256  # longest query string on the fast route
-# Left to the framework, because lists with them form separate groups, and a scenario may have to be read.
-RARE = ("min_ratings", "available", "explore", "explore_below", "diversity", "scenario")
+# Left to the framework: lists with them form separate groups, a scenario may have to be read, cursors all differ.
+RARE = ("min_ratings", "available", "explore", "explore_below", "diversity", "scenario", "cursor")
 
 
 class _Plan(NamedTuple):
@@ -44,7 +44,11 @@ class _Plan(NamedTuple):
     n: int
 
 
-@router.get("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER), openapi_extra=PARAMETERS)
+@router.get(
+    "/recommend/{user}",
+    responses=answers(Recommendation, http_404=UNKNOWN_USER, http_410=GONE),
+    openapi_extra=PARAMETERS,
+)
 async def recommend_user(
     user: UserId,
     query: Annotated[RecommendQuery, Query()],
@@ -81,7 +85,7 @@ def fast_get(serving: Serving) -> FastGet:
     return FastGet(b"/recommend/", "/recommend/{user}", query, ask, finish)
 
 
-@router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER))
+@router.post("/recommend/{user}", responses=answers(Recommendation, http_404=UNKNOWN_USER, http_410=GONE))
 async def recommend_user_filtered(
     user: UserId,
     body: RecommendBody,
@@ -100,7 +104,9 @@ async def recommend_user_filtered(
     return reply(_finished(answer, request.state.request_id, started))
 
 
-@router.post("/recommend", responses=answers(Recommendation | list[Recommendation], http_404=UNKNOWN_USER))
+@router.post(
+    "/recommend", responses=answers(Recommendation | list[Recommendation], http_404=UNKNOWN_USER, http_410=GONE)
+)
 async def recommend_several(
     body: UsersBody | AnonymousBody,
     query: Annotated[NoParameters, Query()],

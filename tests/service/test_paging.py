@@ -1,0 +1,133 @@
+"""Cursors, what-ifs and sets over HTTP, on two replicas that are real processes; one of them has a front."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from service.cli import synthetic
+from service.storage.redis_server import RedisServer
+from tests.service.process import Service
+from tests.service.waiting import eventually
+
+DRAWN = synthetic.planted(0, 60, 40)
+USER, OTHER, ITEM = DRAWN.viewer_id(0), DRAWN.viewer_id(1), DRAWN.item_id(3)
+Replicas = tuple[Service, Service]
+
+
+@pytest.fixture(scope="module")
+def replicas(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.flushall()
+    data = tmp_path_factory.mktemp("paging") / "data"
+    rows = zip(DRAWN.viewers.tolist(), DRAWN.items.tolist(), DRAWN.ratings.tolist(), strict=True)
+    first = Service(data, redis=redis_server.url, fronts=1)
+    second = Service(data, redis=redis_server.url, worker=False, fronts=0)
+    try:
+        first.rate(*[(DRAWN.viewer_id(user), DRAWN.item_id(item), rating) for user, item, rating in rows][:1000])
+        train(first, second)
+        yield first, second
+    finally:
+        for service in (first, second):
+            service.kill()
+
+
+def train(*services: Service) -> None:
+    job = services[0].retrain("als-implicit", n_epochs=2, n_factors=8)
+    assert job["state"] == "succeeded", job
+    for service in services:
+        eventually(functools.partial(serves, service, job["version"]))
+
+
+def serves(service: Service, version: str) -> bool:
+    return bool(service.get(f"/recommend/{USER}").json()["model_version"] == version)
+
+
+def names(answer: dict[str, Any]) -> list[str]:
+    lines = answer["neighbors"] if "neighbors" in answer else answer["items"]
+    return [one.get("item") or one["user"] for one in lines]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (f"/recommend/{USER}", None),
+        (f"/recommend/{USER}", {"ratings": [{"item": ITEM, "rating": 5}]}),
+        ("/recommend", {"ratings": [{"item": ITEM, "rating": 5}]}),
+        ("/popular", None),
+        ("/latest", None),
+        (f"/items/{ITEM}/neighbors", None),
+        (f"/users/{USER}/neighbors", None),
+        ("/neighbors", {"items": [ITEM, DRAWN.item_id(4)]}),
+    ],
+)
+def test_every_list_goes_on_on_any_replica(replicas: Replicas, path: str, body: dict[str, Any] | None) -> None:
+    shown: list[str] = []
+    cursor: str | None = ""
+    for step in range(50):
+        service = replicas[step % 2]
+        seen = service.rate((f"meanwhile {path} {step}", DRAWN.item_id(step % 40), 5.0))
+        asked: dict[str, Any] = {"n": 9, "cursor": cursor, "wait_for": seen}
+        response = service.get(path, **asked) if body is None else service.client.post(path, json=body | asked)
+        assert response.status_code == 200, response.text
+        page = response.json()
+        shown += names(page)
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert cursor is None
+    assert step >= 2
+    assert len(shown) == len(set(shown))
+    plain = replicas[0].get(path, n=100) if body is None else replicas[0].client.post(path, json=body | {"n": 100})
+    missed = set(names(plain.json())) - set(shown)
+    assert not {one for one in missed if not one.startswith("meanwhile")}
+    assert "next" not in plain.json()
+
+
+def test_bad_cursors_are_refused(replicas: Replicas) -> None:
+    first, second = replicas
+    cursor = first.get(f"/recommend/{USER}", n=3, cursor="").json()["next"]
+    changed = cursor[:30] + ("A" if cursor[30] != "A" else "B") + cursor[31:]
+    for path, text, message in (
+        (f"/recommend/{USER}", changed, "unaltered"),
+        (f"/recommend/{USER}", "nonsense", "unaltered"),
+        (f"/recommend/{OTHER}", cursor, "another user"),
+        (f"/recommend/{USER}?include_seen=true", cursor, "other parameters"),
+        ("/popular", cursor, "other parameters"),
+    ):
+        response = second.client.get(f"{path}{'&' if '?' in path else '?'}cursor={text}")
+        assert response.status_code == 422, path
+        assert message in response.json()["detail"]
+    assert second.get(f"/recommend/{USER}", n=5, cursor=cursor).status_code == 200
+
+
+def test_a_what_if_is_what_learning_gives(replicas: Replicas) -> None:
+    first, second = replicas
+    rating = {"item": ITEM, "rating": 5}
+    imagined = first.client.post("/recommend/guest", json={"ratings": [rating], "n": 5, "order_half_life": 5}).json()
+    assert first.get("/users/guest/ratings").status_code == 404
+    seen = first.rate(("guest", ITEM, 5.0))
+    assert second.get("/recommend/guest", n=5, wait_for=seen).json()["items"] == imagined["items"]
+    bad = first.client.post("/recommend/guest", json={"ratings": [{"item": ITEM}], "order_half_life": 0})
+    assert bad.status_code == 422
+    assert len(bad.json()["errors"]) == 2
+    bad = first.client.post("/neighbors", json={"items": ["nowhere"]})
+    assert (bad.status_code, bad.json()["type"]) == (404, "urn:nearfield:problem:unknown-item")
+
+
+def test_a_cursor_outlives_a_restart_and_ends_with_its_model(replicas: Replicas) -> None:
+    """Comes last: it replaces the model."""
+    first, second = replicas
+    page = first.get(f"/recommend/{USER}", n=4, cursor="").json()
+    assert second.stop() == 0
+    second.start()
+    eventually(lambda: second.get(f"/recommend/{USER}", n=4, cursor=page["next"]).status_code == 200)
+    assert not set(names(second.get(f"/recommend/{USER}", n=4, cursor=page["next"]).json())) & set(names(page))
+    train(first, second)
+    for service in replicas:
+        response = service.get(f"/recommend/{USER}", n=4, cursor=page["next"])
+        assert (response.status_code, response.json()["type"]) == (410, "urn:nearfield:problem:gone")

@@ -70,6 +70,18 @@ def catalog(
 
 
 @app.command()
+def rules(
+    items: Annotated[int, typer.Option(help="Number of items.", min=10)] = 100_000,
+    n_factors: Annotated[int, typer.Option(help="Number of factors F.")] = 64,
+    json: Json = False,
+) -> None:
+    """Milliseconds of a list with boosts, pins, a limit per tag and diversity, beside a plain one, on the host."""
+    from benchmarks import rules as table
+
+    show(list(table.run(items, n_factors)), json)
+
+
+@app.command()
 def plant(
     data: Annotated[Path, typer.Option(help="Folder to fill.", metavar="DIR")],
     users: Annotated[int, typer.Option(help="Number of users U.", min=1)] = 1_000_000,

@@ -28,6 +28,12 @@ def requests(model: str) -> list[tuple[str, str, object]]:
         "candidates": ["i0", "i2", "i4", "late-item"],
         "min_ratings": 1,
     }
+    rules = {
+        "boosts": [{"filter": {"tag": "kind", "in": ["even"]}, "add": 0.5}],
+        "pins": [{"item": "i4", "at": 2}],
+        "max_per": {"tag": "kind", "n": 2},
+        "diversity": 0.3,
+    }
     users = [f"u{n}" for n in range(9)] + ["late", "stranger"]
     found: list[tuple[str, str, object]] = [
         ("POST", "/recommend/u1", narrow),
@@ -36,6 +42,8 @@ def requests(model: str) -> list[tuple[str, str, object]]:
         ("POST", "/recommend", {"model": model, "users": users, "exclude": ["i3"]}),
         ("POST", "/recommend", {"model": model, "ratings": ANONYMOUS, "explain": True}),
         ("POST", "/recommend", narrow | {"ratings": ANONYMOUS[:1]}),
+        ("POST", "/recommend", {"model": model, "users": users, **rules}),
+        ("POST", "/recommend", {"model": model, "ratings": ANONYMOUS, **rules}),
     ]
     for user in ("u1", "late", "stranger"):
         for query in (
@@ -70,6 +78,8 @@ def ask_everything(local: Local) -> list[str]:
 
 def drive(local: Local) -> list[str]:
     """Ask, change all that can change, ask again."""
+    tagged = [{"item": f"i{n}", "tags": {"kind": ["odd" if n % 2 else "even"]}} for n in range(8)]
+    local.get("/popular", wait_for=local.post("/items", tagged).json()["stream_id"])
     wrong = ask_everything(local)
     local.rate(("late", "i0", 5.0), ("late", "i2", 1.0), ("u3", "late-item", 4.0), ("u4", "late-item", -2.0))
     local.rate(*((f"newcomer{n}", f"late-item{n % 9}", float(n % 5 + 1)) for n in range(300)))

@@ -10,7 +10,7 @@ from tests.service.waiting import eventually
 
 
 def test_replicas_share_ratings_models_and_the_log(redis_url: str, tmp_path: Path):
-    """Equal answers at equal positions; a model trained through one is live in both; the log outlives its archiver."""
+    """Equal answers at equal positions; models and scenarios of one are in both; the log outlives its archiver."""
     drawn = synthetic.planted(0, 60, 40)
     rows = zip(drawn.viewers.tolist(), drawn.items.tolist(), drawn.ratings.tolist(), strict=True)
     ratings = [(drawn.viewer_id(user), drawn.item_id(item), rating) for user, item, rating in rows][:1000]
@@ -26,11 +26,19 @@ def test_replicas_share_ratings_models_and_the_log(redis_url: str, tmp_path: Pat
         seen = second.rate(("newcomer", drawn.item_id(3), 5.0))
         lists = [service.get("/recommend/newcomer", wait_for=seen).json()["items"] for service in (first, second)]
         assert lists[0] == lists[1]
+        rules = {"n": 3, "pins": [{"item": drawn.item_id(9), "at": 2}], "diversity": 0.3}
+        seen = first.client.put("/admin/scenarios/home", json=rules).json()["stream_id"]
+        lists = [
+            service.get("/recommend/newcomer", scenario="home", wait_for=seen).json() for service in (first, second)
+        ]
+        assert lists[0]["items"] == lists[1]["items"]
+        assert lists[0]["items"][1] == {"item": drawn.item_id(9), "score": None, "source": "pin"}
         assert first.stop() == 0
         second.rate(("newcomer", drawn.item_id(4), 1.0))
         assert second.stop() == 0
         third = Service(tmp_path / "data", redis=redis_url)
         assert len(third.get("/users/newcomer/ratings").json()["ratings"]) == 2
+        assert third.get("/admin/scenarios/home").json()["body"] == rules
         assert third.stop() == 0
     finally:
         for service in (first, second):

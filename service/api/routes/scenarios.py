@@ -12,6 +12,7 @@ from starlette.responses import Response
 from service.api.dependencies import DocumentName, TheService, answers, check_n, reply
 from service.api.elements import parsed
 from service.api.list_schemas import ScenarioBody
+from service.api.rule_schemas import check_rules
 from service.api.schemas import NoParameters, ScenarioList, Wait, Written
 from service.engine.document_queries import DocumentDetails, DocumentList, GetDocument, ListDocuments
 from service.errors import InvalidRequest
@@ -30,7 +31,7 @@ async def put_scenario(
     name: DocumentName, body: ScenarioBody, query: NoQuery, serving: TheService, request: Request
 ) -> Response:
     """Store a body under a name, for `scenario=` in requests for lists. It replaces an earlier one."""
-    check_n(serving, body.n)
+    check_n(serving, check_rules(body.query()).n)
     listed = msgspec.json.decode(await serving.answer(ListDocuments("scenario")), type=DocumentList).documents
     if len(listed) >= MAX_SCENARIOS and name not in {one.name for one in listed}:
         raise InvalidRequest(f"Invalid scenario: expected at most {MAX_SCENARIOS:,}, got one more; DELETE one first")

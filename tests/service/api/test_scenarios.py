@@ -53,6 +53,7 @@ def test_a_scenario_is_put_replaced_listed_and_removed(app):
     [
         ({"n": 0}, "Invalid body.n: expected 1 or more, got 0"),
         ({"n": 51}, "Invalid n: expected 1 to 50, got 51"),
+        ({"n": 50, "offset": 951, "diversity": 0.1}, "Invalid offset: expected offset + n of at most 1,000"),
         ({"wait_for": "1-0"}, "Invalid body.wait_for: expected no such name"),
         ({"scenario": "other"}, "Invalid body.scenario: expected no such name"),
         ({"users": ["u1"]}, "Invalid body.users: expected no such name"),

@@ -23,11 +23,36 @@ from service.api.gateway import FastRoute, Gateway
 from service.api.guarded_transport import note_answer
 from service.api.http_protocol import HttpProtocol
 from service.api.rate_limit import RateLimit
-from service.api.routes import admin, docs, exports, health, items, listings, lookups, ratings, recommend, scenarios
+from service.api.routes import (
+    admin,
+    docs,
+    exports,
+    health,
+    home,
+    items,
+    listings,
+    lookups,
+    ratings,
+    recommend,
+    scenarios,
+)
 from service.api.scenarios import Scenarios
 from service.errors import ServiceError
 from service.serving import Serving
 
+ROUTES = (
+    ratings,
+    items,
+    recommend,
+    lookups,
+    listings,
+    exports,
+    admin,
+    scenarios,
+    health,
+    docs,
+    home,
+)
 DESCRIPTION = """Recommendations that follow a rating at once.
 
 Ids are strings of 1 to 256 bytes; in paths they are percent-encoded, so `/` is legal in them. Every write answers with
@@ -109,7 +134,7 @@ def application(serving: Serving, rate: RateLimit | None = None) -> Application:
         redirect_slashes=False,
         responses=COMMON_ERRORS,
     )
-    for module in (ratings, items, recommend, lookups, listings, exports, admin, scenarios, health, docs):
+    for module in ROUTES:
         app.include_router(module.router)
     _handle_errors(app)
     return app

@@ -10,7 +10,7 @@ from enum import Flag, auto
 from service.errors import Forbidden, NotAuthorized
 from service.settings import Settings
 
-OPEN_PATHS = frozenset({b"/metrics", b"/docs", b"/openapi.json"})
+OPEN_PATHS = frozenset({b"/", b"/metrics", b"/docs", b"/openapi.json"})
 OPEN_PREFIXES = b"/health/", b"/docs/"
 ADMIN_PREFIX = b"/admin/"
 WRITTEN_PATHS = (b"/ratings", b"/events", b"/items")

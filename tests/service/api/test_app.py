@@ -1,8 +1,10 @@
 """What HTTP answers, with everything behind it running."""
 
 import json
+import re
 import threading
 import time
+from importlib import metadata
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
@@ -268,6 +270,23 @@ def test_request_id_is_echoed_in_header_and_answer(app):
     assert answer.headers["x-request-id"] == answer.json()["request_id"] == "mine-1"
 
 
+def test_the_home_page_links_to_pages_that_exist(app):
+    page = app.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert f"Version {metadata.version('nearfield')}" in page.text
+    assert ">ready<" in page.text
+    links = re.findall(r'href="([^"]+)"', page.text)
+    assert len(links) >= 3
+    assert [app.get(f"/{link}").status_code for link in links] == [200] * len(links)
+    assert app.request("HEAD", "/").content == b""
+
+
+def test_the_home_page_can_load_nothing_from_elsewhere(app):
+    page = app.get("/")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "//" not in page.text.replace("<!doctype html>", "")
+
+
 def test_documentation_is_served(app):
     assert "swagger" in app.get("/docs").text
     assert app.get("/openapi.json").json() == app.app.openapi()
@@ -325,9 +344,8 @@ def test_keys_guard_what_they_should(tmp_path):
         assert status("GET", "/popular", KEYS["admin_key"]) == 200
         assert status("GET", "/admin/jobs", KEYS["api_key"]) == 403
         assert status("GET", "/admin/jobs", KEYS["admin_key"]) == 200
-        assert [app.get(path).status_code for path in ("/health/live", "/metrics", "/docs", "/openapi.json")] == [
-            200
-        ] * 4
+        open_paths = "/", "/health/live", "/metrics", "/docs", "/openapi.json"
+        assert [app.get(path).status_code for path in open_paths] == [200] * 5
         assert problem(app.request("POST", "/ratings", content=b" " * 2_000_000)) == "not-authorized"
 
 
@@ -353,6 +371,7 @@ def test_readiness_has_a_reason_until_the_service_is_ready(tmp_path):
         assert (answer.status_code, problem(answer)) == (503, "not-ready")
         assert answer.json()["reason"]
         assert 0 <= answer.json()["fraction"] <= 1
+        assert "not ready yet" in app.get("/").text
         assert problem(app.get("/popular")) == "not-ready"
         assert problem(app.post("/ratings", {"user": "u", "item": "x", "rating": 1})) == "not-ready"
         server.start()

@@ -75,11 +75,14 @@ def fields_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_rules(query: Recommend) -> Recommend:
-    """Check that the list of `query` is not too long for its rules and does not explore too, and return the query.
+    """Check that the list of `query` is not too long for its rules and has nothing that contradicts them; return it.
 
     Raises:
-        InvalidRequest: it is, or does.
+        InvalidRequest: it is, or has.
     """
+    if query.cursor is not None and (query.pins or query.max_per is not None or query.diversity):
+        # They hold for the list from its beginning, which is not made again for a later page.
+        raise InvalidRequest("Invalid cursor: expected none beside pins, max_per or diversity; page by offset instead")
     if has_rules(query) and query.explore:
         raise InvalidRequest(
             "Invalid explore: expected none beside boosts, pins, max_per or diversity; send one of them"

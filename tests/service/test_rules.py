@@ -95,3 +95,11 @@ def test_a_scenario_holds_rules_for_every_user(service: Service) -> None:
     assert found[0]["item"] == "unrated"
     stranger = service.get("/recommend/stranger", scenario="home").json()
     assert (stranger["fallback"], stranger["items"][0]["source"]) == ("popular", "pin")
+
+
+def test_a_cursor_goes_on_in_a_boosted_list(service: Service) -> None:
+    boosts = {"boosts": [{"filter": {"tag": "genre", "in": ["western"]}, "add": 5}]}
+    whole = lines(service, {"n": 8, **boosts})
+    first = service.client.post(f"/recommend/{USER}", json={"n": 4, "cursor": "", **boosts}).json()
+    then = service.client.post(f"/recommend/{USER}", json={"n": 4, "cursor": first["next"], **boosts}).json()
+    assert first["items"] + then["items"] == whole

@@ -135,6 +135,7 @@ def test_a_refusal_names_the_scenario(app):
         ({"max_per": {"tag": "color", "n": 1}}, "max_per.tag: expected a tag of the catalog (parity), got 'color'"),
         ({"max_per": "parity"}, "body.max_per: expected"),
         ({"diversity": 1.5}, "body.diversity: expected at most 1.0, got 1.5"),
+        ({"pins": [{"item": "i0", "at": 1}], "cursor": ""}, "cursor: expected none beside pins, max_per or diversity"),
         ({"diversity": 0.5, "explore": 0.1}, "explore: expected none beside boosts, pins, max_per or diversity"),
         (
             {"diversity": 0.5, "offset": 991},

@@ -17,7 +17,7 @@ from service.cli.__main__ import run
 from tests.service.process import Service
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "api.md"
-EXAMPLE = re.compile(r"```sh\n(?P<command>curl .*?)\n```\n\n```json\n(?P<answer>.*?)```", re.DOTALL)
+EXAMPLE = re.compile(r"```sh\n(?P<command>curl (?:(?!```).)*?)\n```\n\n```json\n(?P<answer>.*?)```", re.DOTALL)
 HOST = "localhost:8000"
 
 

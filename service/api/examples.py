@@ -97,6 +97,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "rules": _rules,
     },
     "list_set_neighbors": {"several items": {"items": [ITEM, OTHER_ITEM], "n": 5}},
+    "merge_user": {"an anonymous user": {"from": "synthetic-viewer-0002"}},
     "recommend_several": {
         "several users": {"users": [USER, "synthetic-viewer-0001"], "n": 5},
         "an anonymous user, by ratings that are not stored": {"ratings": [{"item": ITEM, "rating": 5}], "n": 5},
@@ -204,6 +205,7 @@ COMPONENTS: dict[str, Any] = {
     "ModelStats": _stats["models"][0],
     "ListedUser": {"user": USER, "n_ratings": 17},
     "UserList": {"users": [{"user": USER, "n_ratings": 17}], "next": None, "as_of": POSITION},
+    "MergeBody": BODIES["merge_user"]["an anonymous user"],
     "SetBody": BODIES["list_set_neighbors"]["several items"],
     "NeighborsOfSet": {"neighbors": [_scored], **_by_model, "warnings": []},
     "ItemNeighbors": {"item": ITEM, "neighbors": [_scored], **_by_model},

@@ -85,6 +85,12 @@ class Retrain(Strict):
     force: bool = Field(False, description="Whether it goes live even if it is worse than the live one or a baseline.")
 
 
+class MergeBody(Wait):
+    """Body of `POST /admin/users/{user}/merge`."""
+
+    user: Id = Field(alias="from", description="The user who becomes part of the other one, and is forgotten.")
+
+
 class Accepted(Struct):
     """The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted."""
 

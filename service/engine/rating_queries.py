@@ -59,5 +59,23 @@ class RatingPage(Struct):
     as_of: str
 
 
-RatingQuery = ItemRatings | AllRatings
-RatingAnswer = RatingsOfItem | RatingPage
+class GetMoving(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Asks for `Moving`: the ratings of `user` that `into` would take over in a merge."""
+
+    user: str
+    into: str
+
+
+class Moving(Struct):
+    """The ratings of a user that are newer than those of another user, or of items which that one has not rated.
+
+    Attributes:
+        ratings: of the user who is merged; `user` is the other one.
+    """
+
+    ratings: list[ListedRating]
+    as_of: str
+
+
+RatingQuery = ItemRatings | AllRatings | GetMoving
+RatingAnswer = RatingsOfItem | RatingPage | Moving

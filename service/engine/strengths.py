@@ -191,6 +191,11 @@ class Strengths:
         """Items that a user has events of, and perhaps some that the user has rated."""
         return np.append(self.table.row(user)[0], self._apart(user)[0]) if self.has_events else NO_ITEMS
 
+    def has_events_of(self, user: int) -> bool:
+        """Whether there are events of a user."""
+        n_rated, n_strengths = len(self._ratings.row(user)[0]), len(self.table.row(user)[0])
+        return self.has_events and (n_strengths > n_rated or len(self._apart(user)[0]) > 0)
+
     def disliked(self, user: int) -> NDArray[np.int32]:
         """Items whose events sum up to less than 0 for a user."""
         if not self.has_events:

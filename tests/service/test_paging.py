@@ -119,6 +119,25 @@ def test_a_what_if_is_what_learning_gives(replicas: Replicas) -> None:
     assert (bad.status_code, bad.json()["type"]) == (404, "urn:nearfield:problem:unknown-item")
 
 
+def test_an_anonymous_user_becomes_part_of_a_known_one(replicas: Replicas) -> None:
+    """The newer rating of an item counts, and what was just acknowledged is not lost."""
+    first, second = replicas
+    a, b, c = (DRAWN.item_id(n) for n in (5, 6, 7))
+    first.rate(("anon", a, 1.0), ("known", a, 2.0), ("known", b, 3.0))
+    seen = first.rate(("anon", b, 4.0), ("anon", c, 5.0))
+    answer = second.client.post("/admin/users/known/merge", json={"from": "anon", "wait_for": seen})
+    assert answer.status_code == 202, answer.text
+    stored = first.get("/users/known/ratings", wait_for=answer.json()["stream_id"]).json()["ratings"]
+    assert {one["item"]: one["rating"] for one in stored} == {a: 2.0, b: 4.0, c: 5.0}
+    assert first.get("/users/anon/ratings").status_code == 404
+    first.api.ended_job(answer.json()["job"])
+    for body, status in (({"from": "anon"}, 404), ({"from": "known"}, 422), ({}, 422)):
+        assert second.client.post("/admin/users/known/merge", json=body).status_code == status
+    seen = first.api.send_events({"user": "eventful", "item": a, "type": "view"})["stream_id"]
+    answer = second.client.post("/admin/users/known/merge", json={"from": "eventful", "wait_for": seen})
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:nearfield:problem:conflict")
+
+
 def test_a_cursor_outlives_a_restart_and_ends_with_its_model(replicas: Replicas) -> None:
     """Comes last: it replaces the model."""
     first, second = replicas

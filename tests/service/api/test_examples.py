@@ -21,7 +21,7 @@ from tests.service.waiting import eventually
 
 FIRST, LAST = (
     ["post_ratings", "post_items", "put_scenario", "retrain"],
-    ["cancel_job", "delete_rating", "delete_item", "delete_scenario", "forget_user"],
+    ["cancel_job", "delete_rating", "delete_item", "delete_scenario", "merge_user", "forget_user"],
 )
 ENDED = ("succeeded", "failed", "cancelled")
 

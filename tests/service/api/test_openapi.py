@@ -35,6 +35,7 @@ OPERATIONS = {
     "get /items/{item}/neighbors": "list_item_neighbors",
     "get /users/{user}/neighbors": "list_user_neighbors",
     "post /neighbors": "list_set_neighbors",
+    "post /admin/users/{user}/merge": "merge_user",
     "get /users/{user}/ratings": "list_user_ratings",
     "get /items/{item}/ratings": "list_item_ratings",
     "get /admin/stats": "get_stats",

@@ -23,7 +23,9 @@ from service.storage.redis_server import RedisServer
 from service.storage.stream import Stream
 
 # Names of our files and folders in DATA.
-OURS = frozenset(("ratings", "redis", "snapshots", "work", ".lock", live_versions.LIVE_FILE, live_versions.LOCK_FILE))
+OURS = frozenset(
+    ("ratings", "redis", "snapshots", "work", "exports", ".lock", live_versions.LIVE_FILE, live_versions.LOCK_FILE)
+)
 THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis
 SERVER_STOP_S = 5.0  # seconds
 

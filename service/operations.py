@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from service.engine.model_info import ModelInfo
 from service.jobs.jobs import Job
+from service.storage.list_files import ListFile
 
 
 class GetReadiness(Struct, frozen=True, tag=True):
@@ -67,6 +68,14 @@ class ArchiveAll(Struct, frozen=True, tag=True):
     """Asks that the rating log gets all that is acknowledged by now, for `Archived`. Raises `LogUnavailable`."""
 
 
+class SubmitLists(Struct, frozen=True, tag=True):
+    """Asks for a `Job` that lists items for all users. Raises `UnknownModel`, `NotReady`."""
+
+    n: int
+    filter: str | None
+    model: str | None
+
+
 class GetStats(Struct, frozen=True, tag=True):
     """Asks for `Stats`, see `Statistics.take`."""
 
@@ -89,6 +98,7 @@ Operation = (
     | GetMetrics
     | GetStats
     | ArchiveAll
+    | SubmitLists
     | CheckNewIds
     | SubmitTraining
     | ListJobs
@@ -111,6 +121,12 @@ class Archived(Struct):
     """The rating log has all entries up to `as_of`, which were all at the time of the request."""
 
     as_of: str
+
+
+class ListFiles(Struct):
+    """All files of lists, newest first."""
+
+    exports: list[ListFile]
 
 
 class JobList(Struct):

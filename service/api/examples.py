@@ -72,6 +72,9 @@ BODIES: dict[str, dict[str, Any]] = {
         "one item": {"item": ITEM, "tags": {"genre": ["western"]}, "numbers": {"price": 9.99}},
         "several items": [{"item": ITEM, "available": False}, {"item": OTHER_ITEM, "until": 1900000000}],
     },
+    "make_lists": {
+        "for all users": {"n": 50, "users": "all"},
+    },
     "patch_item": {
         "set a number, remove a tag": {"numbers": {"price": 7.99}, "tags": {"mood": None}},
     },
@@ -187,6 +190,8 @@ PROBLEMS = {
     503: _problem(503, "overloaded", "Overloaded", "1,024 requests are already waiting"),
 }
 
+_list_file = {"job": JOB, "bytes": 52_310, "created_ms": 1795232220712}
+
 COMPONENTS: dict[str, Any] = {
     **OF_MODELS,
     "Accepted": {"accepted": 1, "rejected": [_rejection], "stream_id": POSITION, "took_ms": 0.518},
@@ -195,6 +200,9 @@ COMPONENTS: dict[str, Any] = {
     "Boost": _boost,
     "DocumentDetails": {"name": "home", "body": {"n": 20}, "stream_id": POSITION, "as_of": POSITION},
     "Fault": _fault,
+    "ListFile": _list_file,
+    "ListFiles": {"exports": [_list_file]},
+    "ListsBody": BODIES["make_lists"]["for all users"],
     "Forgotten": {"stream_id": POSITION, "job": JOB, "note": "the rating log keeps one entry that names the user"},
     "ItemDetails": {**_listed, "embedding": None, "as_of": POSITION},
     "ItemList": {"items": [_listed], "next": "0123456789abcdef", "as_of": POSITION},
@@ -260,6 +268,7 @@ COMPONENTS: dict[str, Any] = {
 }
 TEXTS = {
     "/admin/export": '{"user":"ann","item":"synthetic-western-000","rating":4.5,"timestamp":1700000000.0}\n',
+    "/admin/exports/{job}": "PAR1",
     "/metrics": "# HELP nearfield_ready 1 while ready.\n# TYPE nearfield_ready gauge\nnearfield_ready 1.0\n",
 }
 

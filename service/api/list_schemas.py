@@ -24,8 +24,6 @@ from service.api.schemas import Id, Strict, Wait
 from service.engine.catalog_queries import ListUsers
 from service.engine.filter_tree import text_of
 from service.engine.queries import Fallback, LatestItems, Popular, Recommend, SetNeighbors, UserRatings
-from service.jobs.export_formats import Format
-from service.jobs.export_rows import What
 from service.limits import MAX_RATING
 from service.times import unix_seconds
 
@@ -165,26 +163,6 @@ class RatingsQuery(Wait):
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET, description="How many of the newest to leave out.")] = (
         _OF_USER.offset
     )
-
-
-class ExportQuery(Wait):
-    """Parameters of an export."""
-
-    what: What = Field("ratings", description="What to export.")
-    format: Format = Field("ndjson", description="NDJSON, Parquet, or a stream of Arrow.")
-
-
-class AllRatingsQuery(ListQuery):
-    """A page of all ratings within two values."""
-
-    below: float | None = Field(None, description="List only ratings below this value.")
-    above: float | None = Field(None, description="List only ratings above this value.")
-
-
-class AdminItemsQuery(ItemsQuery):
-    """A page of the items that pass a filter, or of those of them that are hidden or not."""
-
-    hidden: bool | None = Field(None, description="Whether to list hidden items or others; default: both.")
 
 
 class Filters(Strict):

@@ -1,4 +1,4 @@
-"""Commands on the data of a service: `nearfield export | backup | restore`."""
+"""Commands on the data of a service: `nearfield export | backup | restore | deploy | replay`."""
 
 # ruff: noqa: PLC0415 (commands import what they need when they run)
 from __future__ import annotations
@@ -11,7 +11,7 @@ import typer
 
 from service.cli import arguments
 from service.cli.console import Printer, progress
-from service.cli.options import Data, Redis, Url
+from service.cli.options import Backend, Data, Redis, Url
 
 PRIVATE = 0o077  # umask: no other user can read what these commands write
 
@@ -77,3 +77,42 @@ def restore(
     with progress("Checking and copying", None) as bar:
         made = backups.restore(backup, settings.data, bar.expect, bar.advance)
     Printer(as_json=False).line({"restored": settings.data, "as_of": made.position, "files": len(made.files)})
+
+
+@app.command(short_help="Take a trained model into a service.")
+def deploy(
+    model: Annotated[Path, typer.Argument(help="Folder that `train --out` wrote, or a snapshot.", metavar="MODEL_DIR")],
+    data: Data = None,
+    url: Annotated[str | None, typer.Option(help="Address of the service. Default: live.json is written.")] = None,
+) -> None:
+    """Copy a model into the data folder of a service and make it live, with NEARFIELD_ADMIN_KEY if set."""
+    from service.cli import deploy as deployment
+    from service.client import Client
+
+    settings = arguments.settings({"data": data})
+    os.umask(PRIVATE)
+    if url is None:
+        version = deployment.deploy(model, settings.data, None)
+    else:
+        with Client(url, settings.own_key("admin_key")) as client:
+            version = deployment.deploy(model, settings.data, client)
+    Printer(as_json=False).line({"live": version})
+
+
+@app.command(short_help="Rebuild the state of a service at a position.")
+def replay(
+    to: Annotated[str, typer.Option(help="Stream id of the last entry, such as `as_of` of an answer.", metavar="ID")],
+    source: Annotated[str, typer.Option("--from", help="Version or folder of a snapshot.", metavar="SNAPSHOT")],
+    out: Annotated[Path, typer.Option(help="Folder for report.json and lists.ndjson.", metavar="DIR")],
+    user: Annotated[list[str] | None, typer.Option(help="A user whose list to answer; may be repeated.")] = None,
+    n: Annotated[int, typer.Option("--n", help="Length of the lists.", min=1, max=1000)] = 10,
+    data: Data = None,
+    backend: Backend = "auto",
+) -> None:
+    """Rebuild history and model as they were at a position, and write digests of them and lists."""
+    from service.cli.replay import Asked
+    from service.cli.replay import replay as rebuilt
+
+    settings = arguments.settings({"data": data})
+    report = rebuilt(settings, source, to, arguments.backend(backend), out, Asked(user or [], n))
+    Printer(as_json=False).line({"as_of": to, "sha256": report["sha256"]["all"], "out": out})

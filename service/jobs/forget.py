@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from service.errors import CorruptSnapshot
 from service.jobs.table import JobTable
-from service.storage import exclusion, live_versions, snapshot
+from service.storage import exclusion, list_files, live_versions, snapshot
 from service.storage.catching_up import archive_up_to
 from service.storage.events import StreamId
 from service.storage.rating_log import RatingLog
@@ -49,6 +49,7 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         places.log.remove_temporaries()
         yield 0.4
         exclusion.remove_leftovers(places.data)
+        list_files.remove_all(places.data)
         forget_in_snapshots(places.data, user)
         yield 0.6
         places.jobs.drop_name(job_id, user)

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from gpu.params import params_for
-from service.errors import CorruptLiveFile
+from service.errors import CorruptLiveFile, UnknownModel
 from service.jobs.table import Job as Fields
 from service.jobs.table import JobTable, is_shadow, name_of
 from service.storage import live_versions, version_names
@@ -20,7 +20,7 @@ from service.storage.events import StreamId
 from service.storage.manifest import StoredCalibration
 from service.storage.stream import Stream
 
-TRAIN, FORGET = "train", "forget"
+TRAIN, FORGET, LISTS = "train", "forget", "lists"
 NO_WORKER = (
     "the job waits because no worker runs: start `nearfield worker` with the same data folder and Redis, "
     "or `nearfield serve` without --no-worker"
@@ -34,7 +34,7 @@ class Job(msgspec.Struct):
     """One job as clients see it.
 
     Attributes:
-        kind: `train` or `forget`.
+        kind: `train`, `forget` or `lists`.
         name, shadow: the name of the model, and whether it becomes a shadow.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
@@ -134,6 +134,22 @@ class Jobs:
     def submit_forgetting(self, user: str, position: StreamId) -> Job:
         """Queue the removal from disk of all data of `user` before the entry `position`."""
         return self._submit({"kind": FORGET, "user": user}, position, only_one=False)
+
+    def submit_lists(self, n: int, filter_: str | None, model: str | None) -> Job:
+        """Queue lists of `n` items for all users, by the live model of that name, or the preferred one.
+
+        Raises:
+            UnknownModel: no model is live, or none of that name.
+        """
+        shadows = live_versions.read_all(self._data).shadows
+        live = [one for one in (self._served() if self._served is not None else {}) if one not in shadows]
+        chosen = model or next(iter(live), None)
+        if chosen is None or chosen not in live:
+            known = ", ".join(live) or "there is none"
+            raise UnknownModel(f"Invalid model: expected a live one ({known}), got {chosen!r}")
+        query = {"type": "Recommend", "n": n} | ({} if filter_ is None else {"filter": filter_})
+        fields = {"kind": LISTS, "name": chosen, "params": msgspec.json.encode(query).decode()}
+        return self._submit(fields, self._stream.last_id(), only_one=False)
 
     def get(self, job_id: str) -> Job:
         """One job.

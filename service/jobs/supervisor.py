@@ -15,13 +15,13 @@ import msgspec
 import structlog
 
 from service.backoff import Backoff
-from service.errors import StreamUnavailable
+from service.errors import StreamUnavailable, UnknownModel
 from service.jobs.forget import REMAINS, Places, forget, without_forgotten
-from service.jobs.jobs import TRAIN, Jobs
+from service.jobs.jobs import LISTS, TRAIN, Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import Job, JobTable, is_shadow, name_of
 from service.jobs.trainer import TrainerMessage
-from service.jobs.trainer_process import TrainerProcess, training
+from service.jobs.trainer_process import TrainerProcess, listing, training
 from service.metrics import Metrics
 from service.settings import Settings
 from service.storage import exclusion, live_versions
@@ -103,7 +103,7 @@ class Supervisor:
     def _work(self, job: Job) -> None:
         _log.info("job started", job=job["id"], kind=job["kind"])
         try:
-            outcome, fields = "succeeded", self._train(job) if job["kind"] == TRAIN else self._forget(job)
+            outcome, fields = "succeeded", {TRAIN: self._train, LISTS: self._list}.get(job["kind"], self._forget)(job)
         except _Interrupted as interrupted:
             if interrupted.outcome is None:
                 _log.warning("job belongs to another worker now", job=job["id"])
@@ -213,6 +213,23 @@ class Supervisor:
         self._metrics.training_wait_seconds.inc(message.wait_seconds)
         for kind, n_bytes in message.sent.items():
             self._metrics.training_bytes_moved.labels(kind).inc(n_bytes)
+
+    # --- lists of all users
+
+    def _list(self, job: Job) -> dict[str, str]:
+        self._await_log(job)
+        with self._lock(job, shared=True) as lock:
+            live = live_versions.read(self._settings.data)
+            if job["name"] not in live:
+                raise UnknownModel(f"Invalid model: expected a live one, got {job['name']!r}")
+            with listing(self._settings, job, live[job["name"]], lock) as process:
+                last = self._watch(job, process)
+        if last.outcome == "failed":
+            raise _Interrupted("failed", last.error)
+        metrics = msgspec.json.encode(last.metrics).decode()
+        return {"progress": "1", "metrics": metrics, "version": last.version or ""} | _without_none(
+            backend=last.backend
+        )
 
     # --- forgetting
 

@@ -87,6 +87,27 @@ class TrainerProcess:
 
 
 @contextlib.contextmanager
+def listing(settings: Settings, job: Job, version: str, lock: FileLock) -> Iterator[TrainerProcess]:
+    """Run `service.jobs.lister` for `job`, with the model `version`; it has ended when the context ends."""
+    options: dict[str, Any] = {
+        "data": settings.data,
+        "job": job["id"],
+        "version": version,
+        "watermark": job["watermark"],
+        "query": job["params"],
+        "events": settings.events,
+        "half-lives": settings.half_lives,
+        "backend": settings.backend,
+    }
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    process = TrainerProcess([sys.executable, "-m", "service.jobs.lister", *arguments], lock)
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+@contextlib.contextmanager
 def training(settings: Settings, job: Job, lock: FileLock) -> Iterator[TrainerProcess]:
     """Run a trainer for `job`; it has ended when the context ends."""
     options: dict[str, Any] = {

@@ -1,20 +1,24 @@
-"""Exports: everything of one kind at one position, as a stream of bytes."""
+"""Exports: everything of one kind at one position, as a stream of bytes; and lists of all users, as files."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
-from service.api.dependencies import TheService, problem
+from service.api.dependencies import PathName, TheService, answers, check_n, problem, reply
 from service.api.export_response import ExportResponse
-from service.api.list_schemas import ExportQuery
+from service.api.listing_schemas import ExportQuery, ListsBody
+from service.api.schemas import NoParameters
 from service.jobs.export_formats import MEDIA_TYPES
 from service.jobs.export_process import ExportProcess
-from service.operations import ArchiveAll, Archived
+from service.jobs.jobs import Job
+from service.operations import ArchiveAll, Archived, ListFiles, SubmitLists
+from service.storage import list_files
 
 router = APIRouter(prefix="/admin", tags=["admin"])
 AS_OF = "X-As-Of"
@@ -24,6 +28,12 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The export", "headers": _HEADERS, "content": {media: {} for media in MEDIA_TYPES.values()}},
     409: problem("An export is already running"),
 }
+
+_FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file", "content": {MEDIA_TYPES["parquet"]: {}}},
+    404: problem("Unknown lists"),
+}
+NoQuery = Annotated[NoParameters, Query()]
 
 
 @router.get("/export", response_class=Response, responses=_ANSWERS)
@@ -36,3 +46,26 @@ async def export(query: Annotated[ExportQuery, Query()], request: Request, servi
     if request.scope.get("is_head"):
         return Response(media_type=media, headers=headers)
     return ExportResponse(ExportProcess(serving.settings.data, query.what, query.format, done.as_of), media, headers)
+
+
+@router.post(
+    "/lists", status_code=202, responses=answers(Job, 202, "Queued", http_404="No live model, or none of that name")
+)
+async def make_lists(body: ListsBody, query: NoQuery, serving: TheService) -> Response:
+    """Make lists for all users, as GET /recommend/{user} gives them at this position, in a Parquet file."""
+    check_n(serving, body.n)
+    return reply(await serving.operate(SubmitLists(body.n, body.filter, body.model)), 202)
+
+
+@router.get("/exports", responses=answers(ListFiles))
+async def list_exports(query: NoQuery, serving: TheService) -> Response:
+    """The files of lists, newest first."""
+    found = await asyncio.to_thread(list_files.listed, serving.settings.data)
+    return reply(msgspec.json.encode(ListFiles(found)))
+
+
+@router.get("/exports/{job}", response_class=Response, responses=_FILE_ANSWERS)
+async def get_export(job: PathName, query: NoQuery, serving: TheService) -> Response:
+    """The lists of one job: user, rank, item and score, in Parquet."""
+    path = await asyncio.to_thread(list_files.existing, serving.settings.data, job)
+    return FileResponse(path, media_type=MEDIA_TYPES["parquet"], filename=path.name)

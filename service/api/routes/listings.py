@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from service.api.dependencies import ItemId, TheService, answers, check_n, reply
 from service.api.filter_parser import PARAMETERS
-from service.api.list_schemas import AdminItemsQuery, AllRatingsQuery, RatingsQuery
+from service.api.list_schemas import RatingsQuery
+from service.api.listing_schemas import AdminItemsQuery, AllRatingsQuery
 from service.api.schemas import Wait
 from service.engine.catalog_queries import ItemList, ListItems
 from service.engine.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem

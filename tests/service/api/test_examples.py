@@ -20,7 +20,7 @@ from tests.service.local import Local, serving
 from tests.service.waiting import eventually
 
 FIRST, LAST = (
-    ["post_ratings", "post_items", "put_scenario", "retrain"],
+    ["post_ratings", "post_items", "put_scenario", "retrain", "make_lists"],
     ["cancel_job", "delete_rating", "delete_item", "delete_scenario", "merge_user", "forget_user"],
 )
 ENDED = ("succeeded", "failed", "cancelled")
@@ -93,13 +93,18 @@ class Tried:
     def path(self, path: str, operation: dict[str, Any]) -> str:
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "path":
-                value = self.known.get(parameter["name"], parameter["example"])
+                name = "lists" if path.startswith("/admin/exports/") else parameter["name"]
+                value = self.known.get(name, parameter["example"])
                 path = path.replace("{" + parameter["name"] + "}", quote(value, safe=""))
         return path
 
     def send(self, method: str, path: str, **options: Any) -> None:
         answer = self.service.request(method, path, **options)
         assert answer.is_success, f"{method} {path} {options}: {answer.text}"
+        if path == "/admin/lists":
+            job = answer.json()["id"]
+            eventually(lambda: self.service.get(f"/admin/jobs/{job}").json()["state"] in ENDED)
+            self.known["lists"] = job
         if path == "/admin/retrain":
             place = f"/admin/jobs/{answer.json()['id']}"
             eventually(lambda: self.service.get(place).json()["state"] in ENDED)

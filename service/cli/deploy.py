@@ -1,0 +1,105 @@
+"""`nearfield deploy`: takes a snapshot into a data folder, and makes it live."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from gpu.algorithms import ALGORITHMS
+from service.client import Client
+from service.errors import InvalidRequest, LockTimeout
+from service.jobs.export_rows import log_of
+from service.jobs.forget import without_forgotten
+from service.storage import exclusion, files, live_versions, snapshot, snapshot_files, version_names
+from service.storage.backup_files import new_folder
+from service.storage.events import StreamId
+from service.storage.manifest import Manifest
+from service.storage.rating_log import RatingLog
+
+LIVE_TIMEOUT_S, POLL_S = 120.0, 0.2
+
+
+def deploy(source: Path, data: Path, client: Client | None) -> str:
+    """Copy the snapshot `source` into `data`, make it live, and return its version.
+
+    Users who were forgotten in `data` are removed from it first.
+
+    Args:
+        source: the folder of a version, or a folder of several versions; then the newest is used.
+        data: the folder of a service, which may run or not.
+        client: of the running service, which is asked to make it live; None writes `live.json`, which it follows.
+
+    Raises:
+        InvalidRequest: no snapshot, or one that does not fit to `data`; nothing has changed.
+        CorruptSnapshot: it is torn, altered, or of a newer version; nothing has changed.
+        LockTimeout: a user is being forgotten.
+        RequestFailed: the service refuses it.
+    """
+    folder = _folder_of(source)
+    manifest = snapshot.verify(folder.parent, folder.name)
+    log = log_of(data)
+    _check_fit(folder, manifest, log)
+    lock = exclusion.try_take(data, shared=True)
+    if lock is None:
+        raise LockTimeout(f"Lock of {data / 'snapshots'}: a user is being forgotten; try again when this job has ended")
+    with lock:
+        _copy(folder, data / "snapshots" / folder.name)
+        snapshot.verify(data / "snapshots", folder.name)
+        version = without_forgotten(data, log, folder.name)
+        if client is None:
+            live_versions.activate(data, version_names.name_of(version), version)
+    if client is not None:
+        _activate(client, version_names.shown(version))
+    return version
+
+
+def _folder_of(source: Path) -> Path:
+    if (source / snapshot.MANIFEST_FILE).exists():
+        return source.resolve()
+    versions = snapshot.versions(source)
+    if not versions:
+        raise InvalidRequest(f"Invalid MODEL_DIR: expected a folder of `nearfield train --out`, got {source}")
+    return (source / versions[0]).resolve()
+
+
+def _check_fit(folder: Path, manifest: Manifest, log: RatingLog) -> None:
+    if manifest.algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise InvalidRequest(f"Invalid {folder.name}: expected one of {known}, got {manifest.algorithm!r}: upgrade")
+    if (watermark := StreamId.parse(manifest.watermark)) > (last := log.last_id()):
+        raise InvalidRequest(
+            f"Invalid {folder.name}: expected a model of this log, up to {last}, got one trained up to {watermark}"
+        )
+    theirs, known_items = set(snapshot_files.read_ids(folder / snapshot.ITEMS_FILE)), set[str]()
+    for batch in log.read(columns=["item"]):
+        known_items.update(batch.column("item").dictionary.to_pylist())
+        if not theirs.isdisjoint(known_items):
+            return
+    raise InvalidRequest(
+        f"Invalid {folder.name}: expected a model of items that the log has, got {len(theirs):,} items of which it has"
+        f" none"
+    )
+
+
+def _copy(folder: Path, target: Path) -> None:
+    if target.exists():  # an earlier attempt has copied it; it is verified again
+        return
+    with new_folder(target) as temporary:
+        for path in sorted(folder.iterdir()):
+            shutil.copyfile(path, temporary / path.name)
+            files.sync(temporary / path.name)
+
+
+def _activate(client: Client, version: str) -> None:
+    """Make a version live, and wait until it answers."""
+    client.post(f"/admin/models/{version}/activate", None)
+    deadline = time.monotonic() + LIVE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = next(one for one in client.get("/admin/models")["models"] if one["version"] == version)
+        if found["live"]:
+            return
+        if found["error"]:
+            raise InvalidRequest(f"Invalid {version}: the service cannot use it: {found['error']}")
+        time.sleep(POLL_S)
+    raise LockTimeout(f"{version} is not live after {LIVE_TIMEOUT_S:g} s; GET /admin/models tells when it is")

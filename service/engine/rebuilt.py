@@ -1,0 +1,102 @@
+"""`rebuild`: the state of a service at a position, from a snapshot and the rating log, without a service.
+
+It does what a start does: the history is read up to the position, the model is mapped to its rows and learns what came
+after its training, until no refit is due. That state is a function of snapshot and log alone. A service that has
+learned the same entry, and whose refits are done, has the same bits on the same kind of processor and backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from gpu.backend import Backend
+from gpu.online import prepare_online
+from service.engine.history import History
+from service.engine.live_model import LiveModel, learns_strengths, rows_of
+from service.engine.ranking import Ranking
+from service.errors import InvalidRequest
+from service.event_types import EventTypes
+from service.half_lives import DEFAULT_HALF_LIVES
+from service.storage import snapshot
+from service.storage.events import StreamId
+from service.storage.rating_log import RatingLog
+
+SETTLE_S = 60.0  # seconds of one call; it is repeated until all is done
+_Value = TypeVar("_Value")
+
+
+class Rebuilt(NamedTuple):
+    """A rebuilt state.
+
+    Attributes:
+        history: of all entries up to the position.
+        live_model: has learned all of them.
+        ranking: answers queries with it.
+        as_of: the position.
+    """
+
+    history: History
+    live_model: LiveModel
+    ranking: Ranking
+    as_of: StreamId
+
+
+def rebuild(
+    log: RatingLog,
+    folder: Path,
+    version: str,
+    position: StreamId,
+    backend: Backend,
+    types: EventTypes,
+    half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
+) -> Rebuilt:
+    """The state at `position`.
+
+    Args:
+        log: must have reached the position.
+        folder, version: of the snapshot; it must not have been trained on later entries.
+        position: the last entry to apply.
+        backend: where the model lives.
+        types, half_lives: as the settings of the service.
+
+    Raises:
+        InvalidRequest: the position is beyond the log, or before the training.
+        CorruptLog, CorruptSnapshot, UnknownVersion: a file cannot be used.
+    """
+    loaded = snapshot.load(folder, version)
+    if position > (last := log.last_id()):
+        raise InvalidRequest(f"Invalid position: expected one in the rating log, at most {last}, got {position}")
+    if (watermark := StreamId.parse(loaded.manifest.watermark)) > position:
+        raise InvalidRequest(
+            f"Invalid position: expected one from {watermark} on, where {version} was trained, got {position}"
+        )
+    history = History(types)
+    history.load(log, upto=position)
+    table = history.table_of(has_strengths=learns_strengths(loaded.model, loaded.manifest))
+    users, items = _done(rows_of(loaded, history))
+    model = loaded.model.mapped(users, items, table.n_users, table.n_items)
+    ready = prepare_online(model, table, history.users.keys, history.items.keys, backend)
+    live_model = LiveModel(loaded.manifest, ready, history, loaded.content)
+    while not (live_model.settle(SETTLE_S) and live_model.catch_up(SETTLE_S)):
+        pass
+    ranking = Ranking(history, [live_model.name], half_lives)
+    ranking.recount()
+    ranking.install(live_model)
+    return Rebuilt(history, live_model, ranking, position)
+
+
+def _done(steps: Generator[None, None, _Value]) -> _Value:
+    """The value of a generator after all of its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: _Value = end.value
+            return value
+
+
+def known_users(history: History) -> Sequence[str]:
+    """The ids of all users who are not forgotten, in the order of their rows."""
+    return [user for user in history.users.ids(range(len(history.users))) if user]

@@ -1,0 +1,125 @@
+"""The process behind `POST /admin/lists`: lists for all users, from a snapshot and the log, to a Parquet file.
+
+It writes `TrainerMessage`s as JSON to stdout for the supervisor that started it. Try `python -m service.jobs.lister
+--help`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import gpu
+from service import tuning
+from service.engine.queries import Recommend
+from service.engine.rebuilt import Rebuilt, known_users, rebuild
+from service.event_types import parse_event_types
+from service.half_lives import parse_half_lives
+from service.jobs.trainer import TrainerMessage
+from service.storage import files, list_files
+from service.storage.events import StreamId
+from service.storage.rating_log import RatingLog
+
+USERS_A_BATCH = 256
+ROWS_A_GROUP = 1 << 17  # rows of a row group
+SCHEMA = pa.schema([("user", pa.string()), ("rank", pa.int32()), ("item", pa.string()), ("score", pa.float64())])
+OnProgress = Callable[[float], None]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make lists by the options; exit status 0 if the file was written."""
+    parser = argparse.ArgumentParser(prog="service.jobs.lister", description=main.__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with ratings/ and snapshots/")
+    parser.add_argument("--job", required=True, help="id of the job, and name of the file")
+    parser.add_argument("--version", required=True, help="snapshot of the model")
+    parser.add_argument("--watermark", type=StreamId.parse, required=True, help="stream id of the last entry to read")
+    parser.add_argument("--query", required=True, help="JSON: n, filter, and whatever else Recommend has")
+    parser.add_argument("--events", type=parse_event_types, required=True, help="weights of events")
+    parser.add_argument("--half-lives", type=parse_half_lives, required=True, help="as the setting")
+    parser.add_argument("--backend", default="auto")
+    options = parser.parse_args(arguments)
+    tuning.limit_blas()
+    try:
+        backend = gpu.choose(options.backend)
+        described = f"{backend.name}: {backend.reason}"
+        query = msgspec.json.decode(options.query, type=Recommend, strict=True)
+        read = RatingLog(options.data / "ratings"), options.data / "snapshots", options.version, options.watermark
+        rebuilt = rebuild(*read, backend, options.events, options.half_lives)
+        path = list_files.path_of(options.data, options.job)
+        n_users = write(rebuilt, query, path, lambda share: _send(TrainerMessage(share, {}, described, ranks=0)))
+        list_files.prune(options.data)
+        last = TrainerMessage(1.0, {"users": float(n_users)}, described, "succeeded", ranks=0, version=options.version)
+    except Exception as error:  # any failure becomes the error of the job
+        last = TrainerMessage(outcome="failed", ranks=0, error=f"{type(error).__name__}: {error}")
+    _send(last)
+    return 1 if last.outcome == "failed" else 0
+
+
+def write(rebuilt: Rebuilt, query: Recommend, path: Path, on_progress: OnProgress = lambda share: None) -> int:
+    """Write the lists of all users to `path`, which appears when it is complete; return the number of users.
+
+    Args:
+        rebuilt: the state to list from.
+        query: length, filter and further conditions; its users are replaced.
+        path: the file: user, rank (from 1), item and score, in the order of users and ranks.
+        on_progress: called with the share that is done.
+    """
+    users = known_users(rebuilt.history)
+    described = {"nearfield.as_of": str(rebuilt.as_of), "nearfield.model_version": rebuilt.live_model.shown_version}
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with (
+        files.new_file(path) as file,
+        pq.ParquetWriter(pa.PythonFile(file, "w"), SCHEMA.with_metadata(described), compression="zstd") as writer,
+    ):
+        held, n_held, n_done = list[pa.RecordBatch](), 0, 0
+        for batch in lists(rebuilt, query, users):
+            held.append(batch)
+            n_held, n_done = n_held + batch.num_rows, min(n_done + USERS_A_BATCH, len(users))
+            if n_held >= ROWS_A_GROUP:
+                writer.write_table(pa.Table.from_batches(held))
+                held, n_held = [], 0
+                on_progress(n_done / len(users))
+        if held:
+            writer.write_table(pa.Table.from_batches(held))
+    return len(users)
+
+
+def lists(rebuilt: Rebuilt, query: Recommend, users: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The lists of `users`, a batch of Arrow for each `USERS_A_BATCH` of them, as `GET /recommend` answers them.
+
+    Raises:
+        InvalidRequest: the filter uses an unknown name.
+    """
+    for first in range(0, len(users), USERS_A_BATCH):
+        asked = msgspec.structs.replace(query, user=None, users=users[first : first + USERS_A_BATCH])
+        (found,) = rebuilt.ranking.answer([asked], rebuilt.as_of)
+        if isinstance(found, Exception):
+            raise found
+        lengths = np.array([len(one.items) for one in found])
+        items = [item for one in found for item in one.items]
+        ends = np.cumsum(lengths)
+        columns = [
+            pa.array([one.user for one in found], pa.string()).take(
+                pa.array(np.repeat(np.arange(len(found)), lengths))
+            ),
+            pa.array((np.arange(len(items)) - np.repeat(ends - lengths, lengths) + 1).astype(np.int32)),
+            pa.array([item.item for item in items], pa.string()),
+            pa.array([item.score for item in items], pa.float64()),
+        ]
+        yield pa.record_batch(columns, schema=SCHEMA)
+
+
+def _send(message: TrainerMessage) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Lists of all users, and rebuilt states: both are what a service answers at that position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from gpu.backend import HOST
+from service.engine.catalog_queries import ListUsers
+from service.engine.filter_tree import HasTag, text_of
+from service.engine.queries import Recommend
+from service.engine.rebuilt import rebuild
+from service.errors import InvalidRequest
+from service.event_types import DEFAULT_TYPES
+from service.jobs import lister
+from service.storage.events import StreamId
+from tests.service.planted import SMALL, events
+from tests.service.waiting import eventually
+from tests.service.whole import Whole
+
+
+def lists_of(table: Any) -> dict[str, list[tuple[str, float]]]:
+    found: dict[str, list[tuple[str, float]]] = {}
+    for user, rank, item, score in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        found.setdefault(user, []).append((item, score))
+        assert rank == len(found[user])
+    return found
+
+
+def answered(whole: Whole, users: list[str], **options: Any) -> dict[str, list[tuple[str, float]]]:
+    answers = whole.ask(Recommend(users=users, **options))
+    return {one.user: [(item.item, item.score) for item in one.items] for one in answers}
+
+
+def caught_up(whole: Whole) -> None:
+    eventually(lambda: all(model.online.n_waiting == 0 for model in whole.engine.models()))
+
+
+@pytest.mark.parametrize("algorithm", ["als-implicit", "culsh"])
+def test_lists_and_replay_give_the_answers_of_the_service_at_that_position(whole: Whole, algorithm: str) -> None:
+    whole.send(events()[:1500])
+    params = {"n_factors": 8, "n_epochs": 3} if algorithm == "als-implicit" else SMALL
+    whole.train(algorithm, **params)
+    whole.rate(("new", "i3", 5.0), ("new", "i5", 4.0), ("u1", "only", 2.0))
+    whole.subject("forget", "u7")
+    position = whole.rate(("u2", "i2", 1.0))
+    whole.subject("hide", "i4")
+    position = whole.rate(("u2", "i4", 1.0))
+    caught_up(whole)
+    users = [one.user for one in whole.ask(ListUsers(n=100)).users]
+    assert {"new", "u1", "u2"} <= set(users)
+    expected = answered(whole, users, n=7)
+
+    done = whole.ended(whole.jobs.submit_lists(7, None, None))
+    assert (done.kind, done.state, done.error) == ("lists", "succeeded", None)
+    assert done.metrics == {"users": float(len(users))}
+    table = pq.read_table(whole.data / "exports" / f"{done.id}.parquet")
+    assert table.schema.metadata[b"nearfield.as_of"].decode() == str(position)
+    assert lists_of(table) == expected
+
+    version = whole.hotswap.served()[algorithm]
+    whole.send(events()[1500:1600])
+    whole.rate(("u1", "i1", 5.0), ("u2", "i2", 5.0), ("new", "i1", 1.0))
+    caught_up(whole)
+    assert answered(whole, users, n=7) != expected
+    read = whole.log, whole.data / "snapshots", version
+    eventually(lambda: whole.log.last_id() >= position)
+    rebuilt = rebuild(*read, position, HOST, DEFAULT_TYPES)
+    batches = lister.lists(rebuilt, Recommend(n=7), users)
+    assert lists_of(next(batches)) == expected
+    with pytest.raises(InvalidRequest, match="at most"):
+        rebuild(*read, StreamId(2**45, 0), HOST, DEFAULT_TYPES)
+    with pytest.raises(InvalidRequest, match="was trained"):
+        rebuild(*read, StreamId(1, 0), HOST, DEFAULT_TYPES)
+
+
+def test_files_are_pruned_and_leave_with_a_forgotten_user(whole: Whole, tmp_path: Path) -> None:
+    whole.send(events()[:600])
+    whole.train("als-implicit", n_factors=8, n_epochs=1)
+    folder = whole.data / "exports"
+    for n in range(6):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{n:012x}.parquet").write_bytes(b"x")
+    whole.ended(whole.jobs.submit_lists(3, None, "als-implicit"))
+    assert len(list(folder.iterdir())) == 5
+    done = whole.ended(whole.jobs.submit_forgetting("u3", whole.subject("forget", "u3")))
+    assert (done.state, list(folder.iterdir())) == ("succeeded", [])
+    failed = whole.ended(whole.jobs.submit_lists(3, text_of(HasTag("nothing", ("x",))), None))
+    assert failed.state == "failed"
+    assert "nothing" in (failed.error or "")
+    assert np.isclose(failed.progress, 0)
